@@ -55,7 +55,7 @@ def main() -> int:
 
 def _in_the_terminal(arguments: Sequence[str]) -> int:
     folders = this_users_folders()
-    return run(arguments, real_outside(folders.logs, folders.kernels_file))
+    return run(arguments, real_outside(folders.logs, folders.kernels_file, folders.prompts))
 
 
 if __name__ == "__main__":

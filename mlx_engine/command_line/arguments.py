@@ -50,6 +50,7 @@ exit status: 0 when the texts agree, 1 when they do not
 """
 DOCTOR_EXAMPLES = """examples:
   headstart doctor
+  headstart doctor model.gguf
   headstart doctor --json | jq .ok
 
 exit status: 0 when nothing failed, 1 when something did
@@ -371,6 +372,13 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _add_doctor(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "model", nargs="?", metavar="MODEL", help="tell whether this one fits into memory here, too"
+    )
+    _add_json(parser)
+
+
 def _add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
@@ -389,5 +397,5 @@ _COMMANDS: dict[str, tuple[str, str, Callable[[argparse.ArgumentParser], None]]]
     "generate": ("continue a raw prompt, or answer it", GENERATE_EXAMPLES, _add_generate),
     "inspect": ("describe a model from its headers alone", INSPECT_EXAMPLES, _add_inspect),
     "bench": ("measure speed, drafting and memory here", BENCH_EXAMPLES, _add_bench),
-    "doctor": ("check this machine and this installation", DOCTOR_EXAMPLES, _add_json),
+    "doctor": ("check this machine and this installation", DOCTOR_EXAMPLES, _add_doctor),
 }

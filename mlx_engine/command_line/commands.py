@@ -219,7 +219,7 @@ def doctor(arguments: Namespace, outside: Outside) -> int:
     """Print a line a finding, or with --json one object; 1 when a check failed."""
     findings = []
     screen = make_screen(outside.stdout, outside.stderr, plain=False)
-    for finding in outside.examine():
+    for finding in outside.examine(arguments.model):
         findings.append(finding)
         if not arguments.json:
             line = Text.assemble(

@@ -31,8 +31,8 @@ class Outside:
     """Everything a command reads, writes and opens; tests bring their own.
 
     load, inspect: as `mlx_engine` has them. backend: says what MLX computes on ("Metal, Apple M4
-    Max"); asked after a model is loaded. log_folder: where a crash leaves its traceback, None for
-    nowhere but the screen.
+    Max"); asked after a model is loaded. examine: all checks, and that of the memory of a model.
+    log_folder: where a crash leaves its traceback, None for nowhere but the screen.
     """
 
     stdin: TextIO
@@ -41,7 +41,7 @@ class Outside:
     log_folder: Path | None
     load: Callable[..., "Engine"]
     inspect: Callable[..., ModelDescription]
-    examine: Callable[[], Iterable[Finding]]
+    examine: Callable[[str | None], Iterable[Finding]]
     backend: Callable[[], str]
 
     @property
@@ -50,11 +50,16 @@ class Outside:
         return self.stdin.isatty() and self.stdout.isatty()
 
 
-def real_outside(log_folder: Path | None = None, kernel_verdict: Path | None = None) -> Outside:
+def real_outside(
+    log_folder: Path | None = None,
+    kernel_verdict: Path | None = None,
+    prompt_files: Path | None = None,
+) -> Outside:
     """The process's own streams and the real engine; loads no MLX yet.
 
     kernel_verdict: where it is remembered which Metal kernels are sound here, None for a file in
-    the user's caches. What a terminal's encoding cannot show is shown as a question mark.
+    the user's caches. prompt_files: where the window keeps what was read of chats. What a
+    terminal's encoding cannot show is shown as a question mark.
     """
     import mlx_engine
 
@@ -68,15 +73,17 @@ def real_outside(log_folder: Path | None = None, kernel_verdict: Path | None = N
         log_folder=log_folder,
         load=partial(mlx_engine.load, kernel_verdict=kernel_verdict),
         inspect=mlx_engine.inspect,
-        examine=partial(_examine, kernel_verdict),
+        examine=partial(_examine, kernel_verdict, prompt_files),
         backend=_backend,
     )
 
 
-def _examine(verdict: Path | None) -> Iterable[Finding]:
+def _examine(
+    verdict: Path | None, prompt_files: Path | None, model: str | None
+) -> Iterable[Finding]:
     from mlx_engine.doctor.examine import examine
 
-    return examine(verdict)
+    return examine(verdict, prompt_files, model)
 
 
 def _backend() -> str:

@@ -1,15 +1,20 @@
-"""What is here: Python and packages, and what MLX computes on."""
+"""What is here: Python and packages, what MLX computes on, memory, and what is kept of chats."""
 
 import platform
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 import mlx.core as mx
 
-from mlx_engine.decoding.device_memory import gpu_bytes, memory_bytes
+import mlx_engine
+from mlx_engine.decoding.device_memory import gpu_bytes, memory_bytes, usable_bytes
 from mlx_engine.doctor import Finding, State
+from mlx_engine.values.errors import EngineError
+from mlx_engine.values.memory_plan import Fit
+from mlx_engine.values.words import size_words
 
 OLDEST = (3, 11)
 NEWEST = (3, 13)
@@ -81,3 +86,26 @@ def check_memory(machine: Machine) -> Finding:
     if machine.memory_bytes < SMALL_MEMORY:
         return Finding("memory", "warn", f"{words}: only small models fit")
     return Finding("memory", "ok", words)
+
+
+PLANNED: dict[Fit, State] = {"fits": "ok", "tight": "warn", "too-large": "fail"}
+
+
+def check_plan(model: str) -> Finding:
+    """Whether a model fits, told from its headers."""
+    try:
+        told = mlx_engine.inspect(model).on(metal=mx.metal.is_available())
+    except EngineError as error:
+        return Finding("plan", "fail", str(error))
+    memory = told.memory_fit(usable_bytes(), gpu_bytes=gpu_bytes())
+    return Finding("plan", PLANNED[memory.fit], f"{told.name}: {memory.words}")
+
+
+def check_prompt_files(folder: Path) -> Finding:
+    """How much is kept of what models have read of chats."""
+    try:
+        sizes = [path.stat().st_size for path in folder.glob("*.safetensors")]
+    except OSError as error:
+        return Finding("prompt files", "warn", f"{folder} cannot be read ({error.strerror})")
+    count = f"{len(sizes)} file{'' if len(sizes) == 1 else 's'}, {size_words(sum(sizes))}"
+    return Finding("prompt files", "ok", f"{count} of what was read of chats, in {folder}")

@@ -54,7 +54,7 @@ class FakeOutside:
             log_folder=self.log_folder,
             load=self.load,
             inspect=self.inspect,
-            examine=lambda: self.findings,
+            examine=lambda _: self.findings,
             backend=lambda: "CPU",
         )
         return run(arguments, world)

@@ -6,10 +6,11 @@ import mlx.core as mx
 import pytest
 from metal_emulator import EmulatorLauncher
 from scripted_engine import NO_HEADS, Answer, ScriptedEngine
+from tiny_qwen3_5 import write_tiny_qwen3_5
 
 from metal_kernels.choice import Measured
 from metal_kernels.trials import TRIALS
-from mlx_engine.doctor import Finding
+from mlx_engine.doctor import Finding, machine
 from mlx_engine.doctor.examine import (
     SHAPES,
     check_built_in_model,
@@ -28,6 +29,8 @@ from mlx_engine.doctor.machine import (
     check_memory,
     check_package,
     check_packages,
+    check_plan,
+    check_prompt_files,
     check_python,
     this_machine,
 )
@@ -150,3 +153,23 @@ def test_what_exact_rows_cost_is_told_both_ways() -> None:
     assert finding.state == "warn"
     assert "products affine8 +12 %: fast is the default there" in finding.words
     assert "not timed" in exact_rows_finding([timed("noise", 9.0)]).words
+
+
+def test_the_memory_plan_of_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = str(write_tiny_qwen3_5(tmp_path / "tiny"))
+    finding = check_plan(folder)
+    assert (finding.name, finding.state) == ("plan", "ok")
+    assert finding.words.startswith("tiny: ") and " weights + " in finding.words
+    monkeypatch.setattr(machine, "usable_bytes", lambda: 10**6)
+    finding = check_plan(folder)
+    assert (finding.state, "does not fit" in finding.words) == ("fail", True)
+    assert check_plan(str(tmp_path / "none")).state == "fail"
+
+
+def test_what_is_kept_of_chats(tmp_path: Path) -> None:
+    (tmp_path / "a.safetensors").write_bytes(b"x" * 3000)
+    (tmp_path / "b.part").write_bytes(b"x")
+    (finding,) = checks(None, tmp_path)["prompt files"]()
+    assert finding.words == f"1 file, 3 kB of what was read of chats, in {tmp_path}"
+    assert check_prompt_files(tmp_path / "none").words.startswith("0 files")
+    assert list(checks(None)["prompt files"]()) == []
