@@ -215,8 +215,7 @@ class App(QObject):
         self._is_closed = True
         self.answers.keep_all()
         self.awake.hold(False, "")
-        state, unsent = self.widgets.window.state(), self.composer.unsent()
-        self.settings.change(replace(self.settings.value, window_state=state, unsent=unsent))
+        self.settings.change(replace(self._with_unsent(), window_state=self.widgets.window.state()))
         self.widgets.window.hide()
         self.library.close()
         self.worker.shutdown(LEAVE_S)
@@ -229,6 +228,7 @@ class App(QObject):
         """The chat that was open, and what was typed in those that are still there."""
         listed = {NEW, *(chat.id for chat in self.store.chats.listed())}
         self.composer.restore({of: text for of, text in value.unsent.items() if of in listed})
+        self.widgets.transcript.reader.unsent.update(value.rewritten)
         self.chats.begin(self.new_settings())
         if value.last_chat in listed:
             self.chats.open(value.last_chat)
@@ -346,9 +346,13 @@ class App(QObject):
         widgets.sidebar.list.show_current(chat.chat_id)
         self.figures.show_chat(chat.chat_id, self.chats.last_stats, self.chats.running)
         self.session.show_now()
-        unsent = self.composer.unsent()
-        self.settings.change(replace(self.settings.value, last_chat=chat.chat_id, unsent=unsent))
+        self.settings.change(replace(self._with_unsent(), last_chat=chat.chat_id))
         self._show_title()
+
+    def _with_unsent(self) -> AppSettings:
+        """What is typed and not sent is kept, in the composer and in messages."""
+        rewritten = dict(self.widgets.transcript.reader.unsent)
+        return replace(self.settings.value, unsent=self.composer.unsent(), rewritten=rewritten)
 
     def _show_title(self) -> None:
         title = self.chats.chat.title or tr("New chat")

@@ -170,7 +170,7 @@ class RunningAnswer:
 
 
 TICK_MS = 500
-CLOSED = Words("Headstart was closed while this was being written. Continue goes on from here.")
+CLOSED = Words("Headstart was closed while this was being written.")
 WITHDRAWN = Words("Stopped before it was begun.")
 
 

@@ -20,15 +20,15 @@ from mlx_engine.values.stats import GenerationStats
 from mlx_engine.values.words import Words, joined
 
 ENDINGS = {
-    "stopped": Words("Stopped. Continue goes on from here."),
-    "max-tokens": Words("Ended at this chat's limit of tokens. Continue goes on from here."),
+    "stopped": Words("Stopped."),
+    "max-tokens": Words("Ended at this chat's limit of tokens."),
     "context-full": Words("The context is full. Edit an earlier message or start a new chat."),
     "memory-full": Words(
         "Memory is full. Close other programs or chats and continue, or start a new chat."
     ),
 }
 EDITED = Words("Edited.")
-INTERRUPTED = Words("Interrupted reply. Continue goes on from here.")
+INTERRUPTED = Words("Interrupted reply.")
 
 
 def shown_turn(turn: Turn, *, is_last: bool = False, can_drop: bool = False) -> ShownMessage:

@@ -56,7 +56,8 @@ class AppSettings:
     asked before a model is let go; 0 for ever. prompt_files_gb: what files of what models have read
     of chats may take; 0 for none. models: what is remembered of each, by its path.
     downloads: links to models that are not complete yet. last_chat: the one that was open. unsent:
-    what was typed and not sent, by chat, 0 for a new one.
+    what was typed and not sent, by chat, 0 for a new one. rewritten: messages that are being
+    changed, by their number.
     """
 
     new_chat: ChatSettings = field(default_factory=ChatSettings)
@@ -79,6 +80,7 @@ class AppSettings:
     window_state: bytes = b""
     last_chat: int | None = None
     unsent: Mapping[int, str] = field(default_factory=dict)
+    rewritten: Mapping[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not SMALLEST_ZOOM <= self.text_zoom <= LARGEST_ZOOM:

@@ -24,20 +24,12 @@
         <translation>{error} Bis dahin gehen Chats beim Beenden verloren.</translation>
     </message>
     <message>
-        <source>Headstart was closed while this was being written. Continue goes on from here.</source>
-        <translation>Headstart wurde beendet, während dies geschrieben wurde. Mit „Fortsetzen“ geht es hier weiter.</translation>
+        <source>Headstart was closed while this was being written.</source>
+        <translation>Headstart wurde geschlossen, während dies geschrieben wurde.</translation>
     </message>
     <message>
         <source>Stopped before it was begun.</source>
         <translation>Angehalten, bevor es begann.</translation>
-    </message>
-    <message>
-        <source>Stopped. Continue goes on from here.</source>
-        <translation>Angehalten. Mit „Fortsetzen“ geht es hier weiter.</translation>
-    </message>
-    <message>
-        <source>Ended at this chat&apos;s limit of tokens. Continue goes on from here.</source>
-        <translation>Am Tokenlimit dieses Chats beendet. Mit „Fortsetzen“ geht es hier weiter.</translation>
     </message>
     <message>
         <source>The context is full. Edit an earlier message or start a new chat.</source>
@@ -52,8 +44,16 @@
         <translation>Bearbeitet.</translation>
     </message>
     <message>
-        <source>Interrupted reply. Continue goes on from here.</source>
-        <translation>Unterbrochene Antwort. Mit „Fortsetzen“ geht es hier weiter.</translation>
+        <source>Stopped.</source>
+        <translation>Angehalten.</translation>
+    </message>
+    <message>
+        <source>Ended at this chat&apos;s limit of tokens.</source>
+        <translation>Zu Ende am Token-Limit dieses Chats.</translation>
+    </message>
+    <message>
+        <source>Interrupted reply.</source>
+        <translation>Unterbrochene Antwort.</translation>
     </message>
     <message>
         <source>Stop the answer that is being written, then keep this again.</source>

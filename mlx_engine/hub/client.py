@@ -26,6 +26,7 @@ def in_words(hub_id: str) -> Iterator[None]:
         OfflineModeIsEnabled,
         RepositoryNotFoundError,
         RevisionNotFoundError,
+        SafetensorsParsingError,
     )
 
     try:
@@ -66,7 +67,7 @@ def in_words(hub_id: str) -> Iterator[None]:
         raise DownloadFailed(
             "{hub_id}: {strerror}.", hub_id=hub_id, strerror=error.strerror or str(error)
         ) from error
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, SafetensorsParsingError) as error:
         raise DownloadFailed(
             "{hub_id}: the hub's answer cannot be read ({kind}). Try again in a while; in a "
             "hotel or an office, sign in to its network first.",

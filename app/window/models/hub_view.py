@@ -15,6 +15,7 @@ from app.window.models.two_line_list import (
     ENTRY,
     TwoLineList,
     TwoLines,
+    goes_down,
     heading_item,
     line_item,
 )
@@ -155,6 +156,7 @@ class HubView(QWidget):
         self._download.setProperty("role", "primary")
         self.list = HubList()
         self.setFocusProxy(self._words)
+        goes_down(self._words, self.list)
         column(
             row(Wide(self._words, 3), self._format, spacing=8),
             self._state,

@@ -16,6 +16,7 @@ from app.window.language import tr
 from app.window.models.downloads import DownloadList
 from app.window.models.hub_view import ROOMY, HubView
 from app.window.models.library_list import LibraryList
+from app.window.models.two_line_list import goes_down
 from mlx_engine.values.words import Words
 
 
@@ -92,6 +93,7 @@ class LibraryView(QWidget):
         self._open = QPushButton(tr("Open…"))
         self._open.setToolTip(tr("Choose a model folder or a .gguf file"))
         self.list = LibraryList()
+        goes_down(self._filter, self.list)
         self.folders = FolderSection()
         self._empty = paragraph("", "muted")
         self._empty.setAlignment(Qt.AlignmentFlag.AlignTop)

@@ -4,9 +4,10 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QSize, Qt, Signal
-from PySide6.QtGui import QFont, QFontMetrics, QKeyEvent, QPainter
+from PySide6.QtGui import QFocusEvent, QFont, QFontMetrics, QKeyEvent, QPainter, QShortcut
 from PySide6.QtWidgets import (
     QFrame,
+    QLineEdit,
     QListWidget,
     QListWidgetItem,
     QStyle,
@@ -63,6 +64,22 @@ class TwoLineList(QListWidget):
             self.taken.emit(item)
         else:
             super().keyPressEvent(event)
+
+    def focusInEvent(self, event: QFocusEvent) -> None:  # noqa: N802
+        """Keys begin with the first row; a click has one of its own."""
+        super().focusInEvent(event)
+        if event.reason() != Qt.FocusReason.MouseFocusReason and not self.selectedItems():
+            rows = map(self.item, range(self.count()))
+            for first in (row for row in rows if row.flags() & Qt.ItemFlag.ItemIsSelectable):
+                self.setCurrentItem(first)
+                break
+
+
+def goes_down(field: QLineEdit, rows: TwoLineList) -> None:
+    """The down key leads from what is looked for to what was found."""
+    down = QShortcut(Qt.Key.Key_Down, field)
+    down.setContext(Qt.ShortcutContext.WidgetShortcut)
+    down.activated.connect(lambda: rows.setFocus(Qt.FocusReason.ShortcutFocusReason))
 
 
 def heading_item(words: str) -> QListWidgetItem:

@@ -179,6 +179,7 @@ class Sidebar(QFrame):
 
 def _row_button(words: str, picture: str) -> QPushButton:
     button = QPushButton(icon(picture), words)
+    button.setFocusPolicy(Qt.FocusPolicy.TabFocus)
     button.setProperty("role", "row")
     button.setFlat(True)
     return button

@@ -156,6 +156,8 @@ class MessageColumn(PinnedScroll):
 
     def add(self, message: ShownMessage) -> None:
         """Show one more message and go to it."""
+        for last in self.views[-1:]:
+            last.end_being_last()
         self.make(self._add(message))
         self.follow()
 

@@ -1,6 +1,7 @@
 """One message of the transcript, made of widgets only once the reader comes near it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from PySide6.QtCore import QEvent, QMimeData
 from PySide6.QtGui import QGuiApplication, QTextDocument
@@ -89,6 +90,11 @@ class MessageView(QWidget):
         self._body.finish(message)
         self._show_state()
         return True
+
+    def end_being_last(self) -> None:
+        """It is the last no longer: nothing goes on from its end."""
+        self.message = replace(self.message, can_continue=False, can_drop=False)
+        self._show_state()
 
     def texts(self) -> list[TextWidget]:
         """The widgets that hold its text and can be searched, from the top."""

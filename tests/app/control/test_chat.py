@@ -104,6 +104,16 @@ def test_a_stopped_answer_goes_on_in_place(driven: Driven, source: ScriptedModel
     assert driven.shown == ["Go", before + " and the end."]
 
 
+def test_only_the_last_answer_can_go_on(driven: Driven, source: ScriptedModels) -> None:
+    say_next(source, Answer("Half an", reason="max-tokens"))
+    driven.ask("Go")
+    buttons = driven.widgets.transcript.column.views[-1].buttons
+    assert buttons is not None and not buttons.go_on.isHidden()
+    driven.ask("And now?")
+    assert buttons.go_on.isHidden()
+    assert driven.shown[1] == "Half an"
+
+
 def test_settings_stay_in_their_chat(driven: Driven, source: ScriptedModels) -> None:
     chats = driven.app.chats
     driven.ask("One")
@@ -244,6 +254,24 @@ def test_what_is_typed_belongs_to_its_chat_and_outlives_the_program(
         driven.ask("Two")
         driven.app.begin_chat()
         assert composer.text() == ""
+
+
+def test_what_is_rewritten_in_its_place_outlives_the_program(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path
+) -> None:
+    with running(qapp, qtbot, tmp_path, scripted()) as driven:
+        driven.ask("One")
+        driven.widgets.transcript.edit_last_prompt()
+        bubble = driven.widgets.transcript.column.views[0]
+        assert bubble.editor is not None
+        bubble.editor.field.setPlainText("One, in other words")
+        driven.app.begin_chat()
+    with running(qapp, qtbot, tmp_path, scripted()) as driven:
+        (chat,) = driven.app.store.chats.listed()
+        driven.app.chats.open(chat.id)
+        bubble = driven.widgets.transcript.column.views[0]
+        assert bubble.editor is not None
+        assert bubble.editor.field.toPlainText() == "One, in other words"
 
 
 def test_what_a_model_recommends_is_not_what_a_user_chose(

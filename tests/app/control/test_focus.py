@@ -198,6 +198,17 @@ def test_the_message_has_the_keys_after(driven: Driven, name: str) -> None:
     assert QApplication.focusWidget() is box(driven)
 
 
+def test_space_presses_nothing_that_was_clicked(driven: Driven) -> None:
+    driven.ask("Hello")
+    for button in (foot(driven, 1).copy, driven.widgets.transcript.column.views[1].footer):
+        box(driven).setFocus()
+        click(button)
+        assert not isinstance(QApplication.focusWidget(), QAbstractButton)
+    box(driven).setFocus()
+    click(named(driven.widgets.sidebar, "Bin"))
+    assert QApplication.focusWidget() is box(driven)
+
+
 def test_a_place_of_models_has_its_search_under_the_keys(driven: Driven) -> None:
     driven.widgets.actions["library"].trigger()
     for place, field in (("Hugging Face", "Search"), ("On this computer", "Filter models")):
@@ -249,7 +260,7 @@ def test_a_double_click_on_send_does_not_stop_the_answer(driven: Driven, qtbot: 
     answer = driven.app.chats.chat.last_answer
     assert answer is not None and answer.finish_reason == "stopped"
     view = driven.widgets.transcript.column.views[-1]
-    assert view.message.notice == "Stopped. Continue goes on from here."
+    assert view.message.notice == "Stopped."
     go_on = foot(driven, -1).go_on
     assert isinstance(go_on, IconButton) and go_on.isVisible() and go_on.text() == "Continue"
 

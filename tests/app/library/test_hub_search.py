@@ -143,6 +143,9 @@ def test_what_is_not_there_cannot_be_read_or_wants_terms_is_said(fake: FakeHub, 
     ):
         with pytest.raises(DownloadFailed, match=words):
             look_at(hub, HubModel(hub_id), MACHINE)
+    fake.repositories["org/broken"] = {"config.json": b"{}", "model.safetensors": b"x" * 10**6}
+    with pytest.raises(DownloadFailed, match="cannot be read"):
+        look_at(hub, HubModel("org/broken"), MACHINE)
     fake.nonsense = b"<html>Sign in to the guest network</html>"
     with pytest.raises(DownloadFailed, match="cannot be read"):
         search(hub, "qwen", MACHINE)

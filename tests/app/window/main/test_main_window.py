@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from PySide6.QtCore import QEvent, QMimeData, QObject, QPoint, Qt, QUrl
-from PySide6.QtGui import QDragEnterEvent, QDropEvent, QGuiApplication
+from PySide6.QtGui import QAction, QDragEnterEvent, QDropEvent, QGuiApplication
 from PySide6.QtWidgets import (
     QAbstractButton,
     QApplication,
@@ -178,6 +178,12 @@ def test_every_command_is_in_a_menu_once_and_no_two_share_a_key(qtbot: QtBot) ->
     assert not {"Del", "Backspace"} & set(keys)
     assert {"Ctrl+N", "Ctrl+K", "Ctrl+R", "Esc", "Ctrl+,", "Ctrl+F", "Ctrl+Shift+C"} <= set(keys)
     assert len({command.name for command in COMMANDS}) == len(COMMANDS)
+    roles = {action.objectName(): action.menuRole() for action in actions}
+    role = QAction.MenuRole
+    assert roles.pop("settings") == role.PreferencesRole
+    assert roles.pop("quit") == role.QuitRole
+    assert roles.pop("about") == role.AboutRole
+    assert set(roles.values()) == {role.NoRole}, "a Mac moves none of them by its words"
 
 
 BROUGHT_ALONG = {

@@ -200,6 +200,24 @@ def test_a_search_by_words_and_format(qtbot, library):
     assert "org/name: there is no such model on the hub." in words(hub)
 
 
+def test_keys_lead_from_the_search_to_what_was_found(qtbot, library):
+    hub = library.hub
+    library.show_place("hub")
+    library.show()
+    library.activateWindow()
+    field = next(
+        e for e in hub.findChildren(QLineEdit) if e.accessibleName() == "Search Hugging Face"
+    )
+    hub.list.show_finds("Found", [HubFind("a/one", "GGUF", heads=True), HubFind("b/two")])
+    field.setFocus()
+    qtbot.waitUntil(field.hasFocus)
+    qtbot.keyClick(field, Qt.Key.Key_Down)
+    assert hub.list.hasFocus() and hub.list.currentItem().text() == "a/one"
+    with qtbot.waitSignal(hub.list.look_wanted) as got:
+        qtbot.keyClick(hub.list, Qt.Key.Key_Return)
+    assert got.args == ["a/one"]
+
+
 def test_a_model_of_the_hub_opens_and_offers_what_fits(qtbot, library):
     hub = library.hub
     hub.list.show_finds("Found", [HubFind("a/one", "GGUF", heads=True), HubFind("b/two")])
