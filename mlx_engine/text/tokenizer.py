@@ -95,7 +95,9 @@ class Tokenizer:
         there (never an end token behind). BadPrompt when `text` is not valid Unicode.
         """
         check_unicode(text)
-        ids = self._core.encode(text, add_special_tokens=False).ids
+        # as a batch: `encode` keeps Python's other threads waiting, a window's among them
+        (encoded,) = self._core.encode_batch_fast([text], add_special_tokens=False)
+        ids: list[int] = encoded.ids
         opening = [*self.opening_ids]
         return ids if not add_special or ids[: len(opening)] == opening else [*opening, *ids]
 
@@ -117,7 +119,7 @@ class Tokenizer:
         cannot be cut; they stay.
         """
         check_unicode(text)
-        encoding = self._core.encode(text, add_special_tokens=False)
+        (encoding,) = self._core.encode_batch([text], add_special_tokens=False)
         spans = zip(encoding.ids, encoding.offsets, strict=True)
         cuts = [
             (start + end) // 2 for i, (start, end) in spans if i in controls and end - start > 1

@@ -3,6 +3,8 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
+from time import sleep
 
 import pytest
 import tokenizers
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from tiny_tokenizer import make_tiny_tokenizer
 from tokenizers import models, pre_tokenizers, processors
 
+from mlx_engine.built_in_model import built_in_model
 from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.errors import BadPrompt, BadTokenizer
 
@@ -203,3 +206,16 @@ def test_real_tokenizer() -> None:
     ids = [int(i) for i in (REAL.parent / "prompt.tok").read_text().replace(",", " ").split()]
     assert tokenizer.encode((REAL.parent / "prompt.txt").read_text()) == ids
     assert (tokenizer.vocabulary, tokenizer.end_ids) == (2048, {2041})
+
+
+def test_other_threads_go_on_while_a_long_text_is_read() -> None:
+    tokenizer, text = Tokenizer.from_folder(built_in_model()), "words and more words\n" * 4_000
+    turns, reading = (
+        0,
+        Thread(target=lambda: (tokenizer.encode(text), tokenizer.encode_plain(text))),
+    )
+    reading.start()
+    while reading.is_alive():
+        sleep(0.002)
+        turns += 1
+    assert turns > 5
