@@ -12,7 +12,7 @@ other, so a row never depends on the rows beside it.
 
 from collections.abc import Container
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple, Protocol, Self
 
@@ -24,9 +24,9 @@ from metal_kernels.kernel import Launcher
 from metal_kernels.stock import MLX, Stock
 from mlx_engine.cache.contract import LayerSnapshot, Pending, Place
 
-_SLICED = 16
-"""Rows of a block of which the next window is a slice, for no launch; it keeps the whole block
-alive, so that of a prompt's chunk it is copied.
+_FEW = 16
+"""Rows of a block that stays whole as the next one's window, for no launch; that of a prompt's
+chunk is copied out of it.
 """
 
 
@@ -202,17 +202,17 @@ def delta_rule(served: Served | None, stock: Stock = MLX) -> DeltaRule:
 
 @dataclass(frozen=True, slots=True)
 class RecurrentSnapshot:
-    """Convolution window [1, K-1, C], state, and the steps the state still has to take.
+    """Convolution window, state, and the steps the state still has to take.
 
-    pending: how many of these count behind `length`; the window then has the block's rows too, of
-    which as many are to be left out, int32 [1].
+    The window [1, K-1, C] may stand among other rows, `skipped` of them before it: int32 [1] where
+    steps pend behind `length`, of which only the device knows how many count.
     """
 
     length: int
     window: mx.array
     state: mx.array
     replay: Replay | None
-    pending: mx.array | None = None
+    skipped: int | mx.array = 0
 
     @property
     def nbytes(self) -> int:
@@ -231,18 +231,23 @@ class _Block(NamedTuple):
 
 
 class ConvolutionWindow(NamedTuple):
-    """The last K-1 rows [1, K-1, C] that went into the convolution; or rows of which as many as
-    `skipped` says, int32 [1], come before them, and others may come behind.
+    """The last K-1 rows that went into the convolution, behind `skipped` others; int32 [1] where
+    only the device knows how many. More may follow.
     """
 
     rows: mx.array
-    skipped: mx.array | None
+    skipped: int | mx.array
 
     def alone(self, count: int) -> mx.array:
-        """The K-1 = `count` rows."""
-        if self.skipped is None:
-            return self.rows
+        """The K-1 = `count` rows, [1, K-1, C]."""
+        if isinstance(self.skipped, int):
+            return self.rows[:, self.skipped : self.skipped + count]
         return mx.take(self.rows, mx.arange(count) + self.skipped, axis=1)
+
+    @property
+    def kept(self) -> mx.array:
+        """`skipped` as the kernel reads it."""
+        return _number(self.skipped) if isinstance(self.skipped, int) else self.skipped
 
 
 class _Before(NamedTuple):
@@ -289,7 +294,7 @@ class RecurrentCache:
     @property
     def window(self) -> ConvolutionWindow:
         """The last rows that went into the convolution."""
-        return ConvolutionWindow(self._now.window, self._now.pending)
+        return ConvolutionWindow(self._now.window, self._now.skipped)
 
     def run(self, queries: mx.array, inputs: DeltaInputs, convolved: mx.array) -> mx.array:
         """Take the steps of a block from the committed state; outputs [1, T, value heads, Dv].
@@ -299,7 +304,7 @@ class RecurrentCache:
         """
         now = self._now
         done = self._rule.run(queries, inputs, now.state, now.replay)
-        self._now = RecurrentSnapshot(now.length, now.window, done.before, None)
+        self._now = RecurrentSnapshot(now.length, now.window, done.before, None, now.skipped)
         self._block = _Block(queries.shape[1], convolved, done)
         return done.outputs
 
@@ -311,16 +316,13 @@ class RecurrentCache:
         self._block = None
         if rows == 0:
             return
-        window = block.convolved[:, rows : rows + self._taps]
-        if block.rows > _SLICED:
-            window = self._stock.contiguous(window)
+        window = ConvolutionWindow(block.convolved, rows)
+        if block.rows > _FEW:
+            window = ConvolutionWindow(self._stock.contiguous(window.alone(self._taps)), 0)
         after = block.delta.after if rows == block.rows else None
-        self._now = RecurrentSnapshot(
-            length=now.length + rows,
-            window=window,
-            state=now.state if after is None else after,
-            replay=block.delta.steps.first(rows) if after is None else None,
-        )
+        state = now.state if after is None else after
+        steps = block.delta.steps.first(rows) if after is None else None
+        self._now = RecurrentSnapshot(now.length + rows, window.rows, state, steps, window.skipped)
 
     def pend(self, pending: Pending) -> None:
         """Go on after as many rows of the last block as the device knows."""
@@ -338,8 +340,8 @@ class RecurrentCache:
             self._now, self._block = before, block
             self.keep(rows)
             return
-        window = block.convolved[:, rows : rows + self._taps]
-        self._now = RecurrentSnapshot(before.length + rows, window, self._now.state, None)
+        length, state = before.length + rows, self._now.state
+        self._now = RecurrentSnapshot(length, block.convolved, state, None, rows)
 
     def recall(self) -> None:
         """Stand after the block whose rows were pending."""
@@ -351,23 +353,25 @@ class RecurrentCache:
         return copy(self)
 
     def place(self) -> RecurrentSnapshot | Place:
-        """A snapshot."""
-        return self.snapshot()
-
-    def snapshot(self) -> RecurrentSnapshot | Place:
         """The committed memory itself; of the beginning no zeros, which would live on."""
         return self._now if self._now.length else Place(0)
+
+    def snapshot(self) -> RecurrentSnapshot | Place:
+        """The same, with the window alone."""
+        if self._now.skipped != 0:
+            self._now = replace(self._now, window=self.window.alone(self._taps), skipped=0)
+        return self.place()
 
     def restore(self, snapshot: LayerSnapshot) -> None:
         """Go back to a snapshot."""
         if isinstance(snapshot, RecurrentSnapshot):
             self._now = snapshot
-            if snapshot.pending is None:
+            if isinstance(snapshot.skipped, int):
                 self._before = None
         else:
             assert snapshot.length == 0
-            window, state = self._now.window, self._now.state
-            self._now = RecurrentSnapshot(0, mx.zeros_like(window), mx.zeros_like(state), None)
+            window = mx.zeros_like(self._now.window[:, : self._taps])
+            self._now = RecurrentSnapshot(0, window, mx.zeros_like(self._now.state), None)
             self._before = None
         self._block = None
 

@@ -86,11 +86,12 @@ class DeltaNet:
         made = self._projections.products(x)
         gate = self._projections.parts(made)[GATE]
         outputs = self._head_norm(each(cache, self._of_conversation, *made))
-        if spec.tiled:  # a view, which the gate walks through
-            grouped = (1, x.shape[1], spec.key_heads, -1, spec.value_dim)
-            outputs = outputs.reshape(grouped).swapaxes(2, 3)
-        gated = self._stock.elementwise(_through_gate)(outputs, gate.reshape(outputs.shape))
-        return gated.reshape(gate.shape)
+        join = self._stock.elementwise(_through_gate)
+        if not spec.tiled:
+            return join(outputs.reshape(gate.shape), gate)
+        grouped = (1, x.shape[1], spec.key_heads, -1, spec.value_dim)
+        outputs = outputs.reshape(grouped).swapaxes(2, 3)  # a view, which the gate walks through
+        return join(outputs, gate.reshape(outputs.shape)).reshape(gate.shape)
 
     def _of_conversation(self, cache: LayerCache, *made: mx.array) -> mx.array:
         """What the projections make of its rows -> [1, T, value heads, Dv]."""
@@ -147,15 +148,13 @@ class StockInputs:
 class FewRowInputs:
     """Our kernel for few rows, in one launch; plain ops for the long blocks of a prompt.
 
-    The window is a slice of the last block's rows, so that none of them is left for the kernel to
-    skip. beta, decay: where they lie in what the projections make.
+    beta, decay: where they lie in what the projections make.
     """
 
     fixed: Fixed
     beta: Place
     decay: Place
     served: Served
-    none_kept: mx.array
     stock: StockInputs
 
     def __call__(self, made: Sequence[mx.array], window: ConvolutionWindow) -> RecurrentInputs:
@@ -166,10 +165,7 @@ class FewRowInputs:
         a, b = made[decay.matrix], made[beta.matrix]
         rows, after = gated_delta_inputs(
             Projected(channels, a, b, decay.column, beta.column),
-            Window(
-                window.rows.astype(channels.dtype),
-                self.none_kept if window.skipped is None else window.skipped,
-            ),
+            Window(window.rows.astype(channels.dtype), window.kept),
             self.fixed,
             self.served.launcher,
         )
@@ -185,7 +181,7 @@ def recurrent_inputs(kernels: Kernels, fixed: Fixed, projections: Projections) -
     if served is None:
         return stock
     _, _, beta, decay = projections.places
-    return FewRowInputs(fixed, beta, decay, served, mx.array([0], dtype=mx.int32), stock)
+    return FewRowInputs(fixed, beta, decay, served, stock)
 
 
 def _activated(sums: mx.array) -> mx.array:
