@@ -228,10 +228,17 @@ def causal_mask(start: int | mx.array, rows: int, keys: range, window: int | Non
 
     window: how many keys a row sees, its own included; None for all before it.
     """
-    queries = (mx.arange(rows) + start)[:, None]
+    queries = positions(start, range(rows))[:, None]
     places = mx.arange(keys.start, keys.stop)[None]
     seen = places <= queries
     return seen if window is None else seen & (places > queries - window)
+
+
+def positions(start: int | mx.array, rows: range) -> mx.array:
+    """Of rows of a block that begins there, [R]."""
+    if isinstance(start, int):
+        return mx.arange(start + rows.start, start + rows.stop)
+    return mx.arange(rows.start, rows.stop) + start
 
 
 def written(buffers: Buffers, rows: Buffers, start: int | mx.array) -> Buffers:

@@ -17,7 +17,7 @@ from metal_kernels.choice import Work
 from metal_kernels.few_query_attention import few_query_attention
 from metal_kernels.key_value_formats import LATENT, latent_cache
 from metal_kernels.stock import MLX, Position, Stock, tiles
-from mlx_engine.cache.attention import AttentionCache
+from mlx_engine.cache.attention import AttentionCache, positions
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.joint import JointCache, each
 from mlx_engine.models import specs
@@ -209,7 +209,8 @@ class LatentAttention:
         straight, rotated = block.straight[:, :, part], block.rotated[:, :, part]
         added = rotated @ block.turned[:, :, :end].swapaxes(-1, -2)
         if rows > 1 or isinstance(block.first, mx.array):
-            seen = mx.arange(end)[None] <= (mx.arange(part.start, part.stop) + block.first)[:, None]
+            queries = positions(block.first, range(part.start, part.stop))
+            seen = mx.arange(end)[None] <= queries[:, None]
             added = mx.where(seen, added, mx.finfo(added.dtype).min)
         keys, values = block.keys[:, :, :end], block.values[:, :, :end]
         return self._stock.attention(straight, keys, values, scale=self._spec.scale, mask=added)
