@@ -15,13 +15,14 @@ from mlx_engine.values.words import size_words
 
 
 class AttachmentChip(QFrame):
-    """Signal `remove_wanted`."""
+    """Signal `remove_wanted`. tokens: what was shown last."""
 
     remove_wanted = Signal()
+    tokens: int | None
 
     def __init__(self, attachment: AttachedText) -> None:
         super().__init__()
-        self.attachment = attachment
+        self.attachment, self.tokens = attachment, None
         self.setProperty("role", "chip")
         self.setMaximumWidth(WIDEST)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
@@ -39,7 +40,7 @@ class AttachmentChip(QFrame):
 
     def show_tokens(self, tokens: int | None, is_too_long: bool = False) -> None:
         """How many tokens it takes; None says "about" how many. Too long for the model is red."""
-        size = size_words(self.attachment.nbytes)
+        self.tokens, size = tokens, size_words(self.attachment.nbytes)
         if tokens is None:
             count = tr("about {count:,} tokens", count=tokens_about(self.attachment))
         else:
@@ -76,6 +77,7 @@ class AttachmentRow(QWidget):
         self._flow = ChipFlow()
         self._chips: list[AttachmentChip] = []
         self._refused = self.too_long = ""
+        self._room: int | None = None
         column(self._flow, self._problem, of=self, spacing=4)
         self._refresh("")
 
@@ -112,12 +114,14 @@ class AttachmentRow(QWidget):
 
     def show_tokens(self, counts: Sequence[int | None], room: int | None) -> None:
         """Tokens of each attachment, in their order; room: those that the model can read."""
+        self._room = room
         for chip, count in zip(self._chips, counts, strict=False):
             chip.show_tokens(count, room is not None and count is not None and count >= room)
-        self.too_long = "" if room is None else why_too_long(self.attachments(), counts, room)
         self._say()
 
     def _say(self) -> None:
+        counts, room = [chip.tokens for chip in self._chips], self._room
+        self.too_long = "" if room is None else why_too_long(self.attachments(), counts, room)
         words = "\n".join(filter(None, (self._refused, self.too_long)))
         say(self._problem, words)
         self.setVisible(bool(self._chips or words))
@@ -138,7 +142,7 @@ class AttachmentRow(QWidget):
         self._flow.drop(chip)
 
     def _refresh(self, refused: str) -> None:
-        self._refused, self.too_long = refused, ""
+        self._refused = refused
         self._say()
         self._flow.place()
         self.changed.emit()
