@@ -213,6 +213,8 @@ class CompareView(QWidget):
 
     def show_ready(self, why_not: str = "") -> None:
         """Nothing runs; why_not: the reason nothing can be run, "" when it can."""
+        if self._why_not and not why_not:
+            self._verdict.show_words("")
         self._is_running, self._why_not = False, said(why_not)
         self._refresh()
 

@@ -125,6 +125,7 @@ def test_why_it_cannot_run(qtbot, view):
     assert "Wait until the answer in the chat is done." in words(view)
     view.show_ready()
     assert run_button(view).isEnabled()
+    assert "Wait until the answer in the chat is done." not in words(view)
 
 
 def pane(view, title):
