@@ -11,6 +11,7 @@ from mlx_engine.decoding.device_memory import MemoryLimits
 from mlx_engine.decoding.prompt_cache import PromptCache
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.decoding.together import Together
+from mlx_engine.drafting.contract import ROWS_OF_A_PROMPT
 from mlx_engine.drafting.sources import DraftKit
 from mlx_engine.models.contract import Model
 from mlx_engine.sampling.position_noise import NoiseOfKeys, plain_noise
@@ -152,7 +153,8 @@ def prefill(
     What an earlier turn, or another conversation, has read is reused; a draft source that runs a
     model, and is new here, reads that first. The sequence makes a checkpoint to come back to after
     the shared tokens, after the stable ones, and on a long way to them; none where it is past them.
-    Heads read at the first two of these.
+    Heads read at the first two of these, and only what is near before them: hidden states of all
+    else are not computed. A prompt is read in the same parts with and without heads.
     """
     prompt = opening.tokens
     reused = min(sequence.reuse(prompt), sequence.followed)
@@ -171,9 +173,12 @@ def prefill(
         if start == last:
             return
         sequence.mark_if_far()
-        stops = [place for place in (opening.shared, opening.stable, last) if place > start]
+        marks = [place for place in (opening.shared, opening.stable) if place > start]
+        near = [place - ROWS_OF_A_PROMPT - 1 for place in marks]
+        is_far = bool(near) and start < min(near)
+        stops = [place for place in (*marks, *near, last) if place > start]
         tokens = prompt[start : min(start + chunk, *stops)]
         hidden = sequence.model.forward(mx.array([tokens]), sequence.caches)
-        sequence.commit(tokens, hidden)
+        sequence.commit(tokens, hidden, is_far=is_far)
         sequence.settle()
         yield PromptProgress(len(sequence.tokens), len(prompt), reused)

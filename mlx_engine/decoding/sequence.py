@@ -144,12 +144,15 @@ class TokenSequence:
             self.source.observe(mx.array(missed, dtype=mx.int32), unused)
             mx.eval(self.source.arrays())
 
-    def commit(self, tokens: Sequence[int], hidden: mx.array) -> None:
-        """Keep the first len(tokens) rows of the last pass; hidden [1, rows or more, H]."""
+    def commit(self, tokens: Sequence[int], hidden: mx.array, *, is_far: bool = False) -> None:
+        """Keep the first len(tokens) rows of the last pass; hidden [1, rows or more, H]. is_far: no
+        answer is near behind them.
+        """
         count = len(tokens)
         self.catch_up()
         self.caches.keep(count)
-        self.source.observe(mx.array(list(tokens), dtype=mx.int32), hidden[:, :count])
+        tell = self.source.pass_over if is_far else self.source.observe
+        tell(mx.array(list(tokens), dtype=mx.int32), hidden[:, :count])
         self.stand(tokens)
 
     def stand(self, tokens: Sequence[int]) -> None:

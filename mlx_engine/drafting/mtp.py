@@ -82,8 +82,8 @@ class HeadMemory:
             self.leave_out(room)
 
     def leave_out(self, room: int) -> None:
-        """All but so many of the rows that wait."""
-        if self.unread <= room:
+        """All but so many of the rows that wait; with none of them also what comes next."""
+        if room and self.unread <= room:
             return
         kept: list[Rows] = []
         while room > 0:
@@ -254,6 +254,15 @@ class MtpDraft(DraftSource):
             output.saw(tokens)
         self._read_or_forget(drafted=bool(self._before))
         self._before = []
+
+    def pass_over(self, tokens: mx.array, hidden: mx.array) -> None:
+        """Their rows are left out, and those that waited before them."""
+        super().observe(tokens, hidden)
+        self._newest, self._before = None, []
+        for memory in self._memories:
+            memory.leave_out(0)
+        for output in set(self._outputs):
+            output.saw(tokens)
 
     def pend(self, picked: mx.array, hidden: mx.array, pending: Pending) -> None:
         """After the last draft: each row's next token beside its hidden state is a head's row."""

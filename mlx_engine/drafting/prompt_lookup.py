@@ -299,6 +299,12 @@ class CombinedDraft(DraftSource):
         self.lookup.observe(tokens, hidden)
         self.model.observe(tokens, hidden)
 
+    def pass_over(self, tokens: mx.array, hidden: mx.array) -> None:
+        """The model may leave them out; a copy may come from anywhere."""
+        self.length += tokens.shape[0]
+        self.lookup.observe(tokens, hidden)
+        self.model.pass_over(tokens, hidden)
+
     def offers(self, last: mx.array) -> tuple[Offer, ...]:
         """The copy first where its match is long, else last."""
         copies, models = self.lookup.offers(last), self.model.offers(last)

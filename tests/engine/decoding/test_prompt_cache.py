@@ -45,6 +45,20 @@ def engines(folders):
         engine.close()
 
 
+def test_hidden_states_far_before_an_answer_are_not_computed(engines, monkeypatch):
+    """Those of a small model's last layer take a good part of the time it is read in."""
+    rows, observe = [], MtpDraft.observe
+
+    def counted(self, tokens, hidden):
+        rows.append(tokens.shape[0])
+        observe(self, tokens, hidden)
+
+    monkeypatch.setattr(MtpDraft, "observe", counted)
+    draft = DraftOptions(depth=2)
+    engines("recurrent")[0].generate(TEXT[:480], 1, WAYS["greedy"], draft, ignore_eos=True)
+    assert sum(rows) == ROWS_OF_A_PROMPT + 2, "the newest of the prompt, and that of the round"
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_of_a_long_prompt_heads_read_little_and_a_change_in_its_middle_is_all_that_is_read(
     engines, kind

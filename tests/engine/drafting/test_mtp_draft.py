@@ -112,6 +112,24 @@ def test_of_a_long_prompt_a_head_reads_the_newest_rows(model, hidden):
     assert propose(source, 5, 3) == propose(newest, 5, 3)
 
 
+@pytest.mark.parametrize("kind", [MtpDraft, lambda *given: CombinedDraft(MtpDraft(*given))])
+def test_tokens_that_are_passed_over_leave_no_rows(model, hidden, kind):
+    source, newest = (kind([model], DraftOptions(rule="greedy")) for _ in range(2))
+    source.observe(mx.array(TEXT[:20]), hidden[:, :20])
+    source.pass_over(mx.array(TEXT[20:60]), hidden[:, 20:60])
+    for one in (source, newest):
+        one.observe(mx.array(TEXT[60:90]), hidden[:, 60:90])
+    assert (source.length, source.flush()) == (90, 29)
+    kept, anew = source.earlier(80), source.earlier(40)
+    assert (kept.length, kept.caches[0].length) == (79, 19)
+    assert (anew.length, anew.caches[0].length) == (39, 0)
+    for one in (source, newest):
+        one.offers(mx.array(TEXT[:1]))
+    wanted = Proposal(3, mx.array(TEXT[:1]), 91, "mtp")
+    found = [propose_again(one, wanted, greedy()).tokens.tolist() for one in (source, newest)]
+    assert found[0] == found[1]
+
+
 def test_a_place_on_the_way_keeps_the_rows_that_wait_there(model, hidden):
     text, states = long_prompt(hidden)
     source, again = (MtpDraft([model], DraftOptions(rule="greedy")) for _ in range(2))
