@@ -11,6 +11,7 @@ from mlx_engine.bench.report import (
     AcceptanceReport,
     BenchReport,
     CacheRow,
+    ChatsRow,
     Conditions,
     DraftingReport,
     KindRows,
@@ -55,6 +56,8 @@ def _parts(report: BenchReport) -> Iterator[RenderableType]:
         yield total_table(report.drafting)
     if report.prompt:
         yield prompt_table(report.prompt)
+    if report.chats:
+        yield chats_table(report.chats)
     if report.acceptance:
         yield acceptance_table(report.acceptance)
     if report.cache:
@@ -195,6 +198,23 @@ def acceptance_table(found: AcceptanceReport) -> Table:
     )
     for name, share, played in rows:
         table.add_row(name, f"{share:.3f}", " ".join(f"{accepted:.2f}" for accepted in played))
+    return table
+
+
+def chats_table(found: tuple[ChatsRow, ...]) -> Table:
+    """What it brings to answer several chats at once."""
+    columns = ("one by one", "at once", "times", "by processor", "passes a token", "same words")
+    table = _table(f"{found[0].chats if found else 0} chats, tok/s of all", "", *columns)
+    for row in found:
+        table.add_row(
+            row.arm,
+            f"{row.alone:.1f}",
+            f"{row.at_once:.1f}",
+            f"{row.ratio:.2f}",
+            f"{row.processor_ratio:.2f}",
+            f"{row.alone_passes:.3f} → {row.passes:.3f}",
+            "yes" if row.is_same else "NO",
+        )
     return table
 
 

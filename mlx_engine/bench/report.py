@@ -8,8 +8,8 @@ from typing import Literal
 from mlx_engine.values.errors import BadOption, Reason
 from mlx_engine.values.options import DraftOptions, DraftSourceName, SamplingOptions
 
-Part = Literal["drafting", "prompt", "acceptance", "cache", "memory", "ops"]
-PARTS: tuple[Part, ...] = ("drafting", "prompt", "acceptance", "cache", "memory", "ops")
+Part = Literal["drafting", "prompt", "chats", "acceptance", "cache", "memory", "ops"]
+PARTS: tuple[Part, ...] = ("drafting", "prompt", "chats", "acceptance", "cache", "memory", "ops")
 OFF, MLX_LM, LLAMA = "off", "mlx-lm", "llama.cpp"
 PEERS = (MLX_LM, LLAMA)
 ARMS = (OFF, "1", "2", "3", "2@0.85", "auto", "prompt-lookup", *PEERS)
@@ -199,6 +199,26 @@ class AcceptanceReport:
 
 
 @dataclass(frozen=True, slots=True)
+class ChatsRow:
+    """Several chats, one after the other and at once, each drafted like this.
+
+    alone, at_once: tokens a second of all together, by the clock. ratio: of the two, in the same
+    turn; processor_ratio: the same of tokens for each second of a processor. alone_passes, passes:
+    of the weights, for each token. is_same: all of them said the same either way.
+    """
+
+    arm: str
+    chats: int
+    alone: float
+    at_once: float
+    ratio: float
+    processor_ratio: float
+    alone_passes: float
+    passes: float
+    is_same: bool
+
+
+@dataclass(frozen=True, slots=True)
 class CacheRow:
     """Keys and values in so many bits, of model and heads, against 16 along the same text.
 
@@ -285,6 +305,7 @@ class BenchReport:
     agreement: Agreement = Agreement()
     drafting: DraftingReport | None = None
     prompt: tuple[PromptRow, ...] | None = None
+    chats: tuple[ChatsRow, ...] | None = None
     acceptance: AcceptanceReport | None = None
     cache: tuple[CacheRow, ...] | None = None
     memory: MemoryReport | None = None

@@ -30,6 +30,7 @@ from mlx_engine.bench.report import (
     Plan,
 )
 from mlx_engine.bench.rows import Answers, agreement, in_turn, total_rows
+from mlx_engine.bench.several_chats import measure_chats
 from mlx_engine.bench.subject import PLAIN, Run, chat_prompt, long_prompt, nine_kinds, pinned
 from mlx_engine.doctor.machine import backend_words
 from mlx_engine.engine import Engine, open_engine
@@ -133,6 +134,10 @@ class _Bench:
                 words += " Rows round differently here: --numerics exact keeps texts the same."
             self._declined.append(Reason("text-differs", words))
             return
+        if self._is_asked("chats"):
+            chats = measure_chats(engine, plan)
+            self._found = replace(self._found, chats=chats)
+            self._show(card.chats_table(chats))
         if self._is_asked("acceptance") and self._has_heads():
             short = sorted((prompt.tokens for prompt in prompts), key=len)  # all logits are kept
             acceptance = measure_acceptance(engine, short[: plan.acceptance_prompts], plan)

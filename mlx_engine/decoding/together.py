@@ -21,14 +21,14 @@ class Together:
     """Rounds that wait for a pass.
 
     most_rows: of a pass of several conversations. answering: how many answers have begun and not
-    come to their end.
+    come to their end. shared: rounds so far that went into the pass of another.
     """
 
     def __init__(self, most_rows: Callable[[], int] = lambda: DEEPEST + 1) -> None:
         self.most_rows = most_rows
         self._waiting: list[Round] = []
         self._latest: Callable[[], object] = lambda: None
-        self.answering = 0
+        self.answering = self.shared = 0
 
     @property
     def room(self) -> Room:
@@ -70,4 +70,5 @@ class Together:
                 rows += other.asked.rows
         for other in rounds:
             self.leave(other)
+        self.shared += len(rounds) - 1
         return Pass(rounds)

@@ -90,7 +90,8 @@ def only(*parts: Part) -> Plan:
 
 @pytest.fixture(scope="module")
 def report(engine: Engine) -> BenchReport:
-    return run_bench(engine, replace(SMALL, ignore_eos=True))
+    parts = tuple(part for part in PARTS if part != "chats")
+    return run_bench(engine, replace(SMALL, ignore_eos=True, parts=parts))
 
 
 def test_everything_is_measured(report: BenchReport) -> None:
@@ -129,6 +130,18 @@ def test_everything_is_measured(report: BenchReport) -> None:
     assert report.ops is not None
     assert [row.drafted for row in report.ops] == [0, 3, 0]
     assert all(row.nodes > 100 for row in report.ops)
+
+
+def test_several_chats_at_once_share_their_passes(engine: Engine) -> None:
+    plan = replace(only("chats"), arms=("2", "mlx-lm"), ignore_eos=True)
+    report = run_bench(engine, plan)
+    assert report.chats is not None
+    assert [row.arm for row in report.chats] == ["off", "depth 2"]
+    for row in report.chats:
+        assert (row.chats, row.is_same) == (3, True)
+        assert row.passes < 0.6 * row.alone_passes <= 0.6
+        assert min(row.alone, row.at_once, row.processor_ratio) > 0
+    assert "3 chats, tok/s of all" in shown(report)
 
 
 def test_the_report_is_one_json_line_with_its_keys(report: BenchReport) -> None:
