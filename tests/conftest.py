@@ -1,5 +1,6 @@
 """pytest-qt where Qt loads; elsewhere the window's tests are skipped, and one loud line says so."""
 
+import gc
 import sys
 from collections.abc import Iterator
 from importlib.abc import MetaPathFinder
@@ -29,6 +30,12 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     sys.meta_path.insert(0, NoQt())
     for name in QT_OPTIONS:
         parser.addini(name, "Of pytest-qt, which is not loaded.")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays, 600,000 objects: no search for garbage looks through them again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

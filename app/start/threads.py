@@ -100,6 +100,7 @@ class Collector(QObject):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._was_enabled = gc.isenabled()
+        self._has_settled = False
         gc.disable()
         self._timer = QTimer(self, interval=LOOK_MS)
         self._timer.timeout.connect(self.look)
@@ -113,13 +114,19 @@ class Collector(QObject):
             gc.collect(due[0])
 
     def settle(self) -> None:
-        """What there is now stays: leave it out of later collections, which are quick then."""
-        gc.freeze()
+        """What there is now stays: leave it out of later collections, which are quick then.
+
+        Where others have done so before, as tests do, what has come since may go with the app.
+        """
+        self._has_settled = self._has_settled or gc.get_freeze_count() == 0
+        if self._has_settled:
+            gc.freeze()
 
     def close(self) -> None:
         """Back to Python's own way."""
         self._timer.stop()
-        gc.unfreeze()
+        if self._has_settled:
+            gc.unfreeze()
         if self._was_enabled:
             gc.enable()
 
