@@ -10,7 +10,7 @@ from app.store.session_store import open_store
 
 @pytest.mark.usefixtures("needs_window")
 def test_at_most_two_seconds_of_an_answer_are_lost(tmp_path: Path) -> None:
-    kill = kill_window_once(tmp_path, tmp_path / "shown.log", after_s=3.5)
+    kill = kill_window_once(tmp_path, tmp_path / "shown.log", after_s=2.6)
     assert kill.old_enough > 0
     assert kill.promise_kept, kill
     store = open_store(tmp_path / "chats.db")

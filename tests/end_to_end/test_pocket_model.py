@@ -12,7 +12,7 @@ import mlx_engine
 from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
 
 HELD_OUT = Path(__file__).parents[2] / "assets" / "pocket_model" / "held_out.json"
-LENGTH = 14
+LENGTH = 10
 
 TWISTS = {
     "nothing": {},

@@ -11,7 +11,7 @@ KILLS = 10
 
 def test_ten_kills(tmp_path: Path) -> None:
     chance = random.Random(5)
-    with ThreadPoolExecutor(5) as pool:
+    with ThreadPoolExecutor(KILLS) as pool:
         kills = list(
             pool.map(
                 lambda number: kill_once(tmp_path / f"{number}" / "chats.db", chance, 2.6),

@@ -293,11 +293,18 @@ sys.stdin.readline()
 
 @contextmanager
 def held(path: Path, how: str) -> Iterator[None]:
+    """Longer than anyone here waits for it."""
     with python(HOLD, str(path), how) as child:
         assert child.stdout is not None and child.stdout.readline() == "held\n"
         yield
 
 
+@pytest.fixture
+def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.store.database.BUSY_TIMEOUT_MS", 20)
+
+
+@pytest.mark.usefixtures("little_patience")
 def test_a_file_held_by_another_process(path: Path) -> None:
     store = open_store(path)
     with held(path, "IMMEDIATE"):
@@ -313,6 +320,7 @@ def test_a_file_held_by_another_process(path: Path) -> None:
     store.close()
 
 
+@pytest.mark.usefixtures("little_patience")
 def test_a_file_kept_by_another_process_alone(path: Path) -> None:
     with held(path, "EXCLUSIVE"), pytest.raises(StoreBusy):
         open_store(path)

@@ -67,9 +67,15 @@ def test_stop_from_a_thread_at_any_moment(engine):
     goes_on_as_a_fresh_one(engine, session)
 
 
-@pytest.mark.parametrize("from_thread", [True, False])
-@pytest.mark.parametrize("after", [0, 1, 2, 3])
-def test_stop_in_the_prompt_is_obeyed_within_a_chunk(engine, from_thread, after):
+@pytest.fixture(scope="module")
+def of_long(engine):
+    """What is said to LONG."""
+    session = session_of(engine)
+    return listen(session, session.send(LONG)).tokens
+
+
+@pytest.mark.parametrize(("after", "from_thread"), [(0, True), (1, False), (2, True), (3, False)])
+def test_stop_in_the_prompt_is_obeyed_within_a_chunk(engine, of_long, from_thread, after):
     session = session_of(engine)
     seen = itertools.count()
 
@@ -85,8 +91,7 @@ def test_stop_in_the_prompt_is_obeyed_within_a_chunk(engine, from_thread, after)
         next(session.continue_answer())
     again = listen(session, session.regenerate())
     assert again.finished.stats.reused_tokens == said.progress[-1].done
-    fresh = session_of(engine)
-    assert again.tokens == listen(fresh, fresh.send(LONG)).tokens
+    assert again.tokens == of_long
 
 
 def test_stop_while_idle_is_forgotten(engine):
@@ -126,11 +131,29 @@ def test_walking_away_then_continuing_gives_the_uncut_answer(engine):
     assert listen(session, session.continue_answer()).text == uncut.text
 
 
+@pytest.fixture(scope="module")
+def faulty(folder):
+    """An engine that has answered, and the model in it."""
+    engine, model = failing_engine(folder)
+    session = session_of(engine)
+    listen(session, session.send("before"))
+    return engine, model
+
+
+@pytest.fixture
+def failing(faulty):
+    """The same for a test, with nothing read and no faults."""
+    engine, model = faulty
+    model.faults = iter(())
+    engine.forget_conversations()
+    return engine, model
+
+
 @pytest.mark.parametrize("spoiled", [float("nan"), float("inf")])
 @pytest.mark.parametrize("where", [0, 2, 5])
-def test_numbers_that_are_none(folder, spoiled, where):
+def test_numbers_that_are_none(failing, spoiled, where):
     """In the prompt's chunks (0) and in the rounds; the session goes on, re-reading everything."""
-    engine, model = failing_engine(folder)
+    engine, model = failing
     session = session_of(engine)
     model.faults = itertools.chain([None] * where, itertools.repeat(spoiled))
     with pytest.raises(NumericsError, match="NaN or infinity at position"):
@@ -144,9 +167,9 @@ def test_numbers_that_are_none(folder, spoiled, where):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("from MLX")])
 @pytest.mark.parametrize("where", [0, 1, 3, 6])
-def test_errors_out_of_nowhere(folder, error, where):
+def test_errors_out_of_nowhere(failing, error, where):
     """Raised inside a pass, when caches hold a block nobody has kept."""
-    engine, model = failing_engine(folder)
+    engine, model = failing
     session = session_of(engine)
     listen(session, session.send("before"))
     model.faults = iter([*[None] * where, error])
@@ -158,9 +181,9 @@ def test_errors_out_of_nowhere(folder, error, where):
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("from MLX")])
-def test_an_answer_broken_off_by_an_error_can_be_continued(folder, error):
+def test_an_answer_broken_off_by_an_error_can_be_continued(failing, error):
     """From caches read anew: those that an error has left behind may be of any state."""
-    engine, model = failing_engine(folder)
+    engine, model = failing
     whole = session_of(engine, max_tokens=20)
     uncut = listen(whole, whole.send("hi"))
     session = session_of(engine, max_tokens=20)
