@@ -81,8 +81,8 @@ class App(QObject):
         self.settings = KeptSettings(folders.settings_file, self)
         speak(application, self.settings.value.language)
         self.store = _open_chats(folders.chats_file)
-        self.widgets = widgets = Widgets()
         self.look = LookController(application, self.settings, self)
+        self.widgets = widgets = Widgets()
         models = source or ModelSource(
             folders.kernels_file,
             folders.prompts,

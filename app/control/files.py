@@ -15,6 +15,7 @@ from app.store.transfer import export_chat, import_chat
 from app.values.chat_settings import ChatSettings
 from app.values.errors import StoreError
 from app.window.language import tr
+from app.window.style_sheet import wear
 from app.window.widgets import Widgets
 from mlx_engine.values.words import Words, joined
 
@@ -177,6 +178,7 @@ class FileController(QObject):
             QMessageBox.Icon.NoIcon, tr("About Headstart"), tr(ABOUT), parent=self._window
         )
         box.setInformativeText("Apache License 2.0")
+        wear(box)
         box.open()
 
     def _file_name(self, chat_id: int) -> str:

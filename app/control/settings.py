@@ -3,14 +3,16 @@
 import json
 import os
 import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtCore import QObject, Qt, QTimer, Signal
 from PySide6.QtWidgets import QApplication
 
+from app.start.threads import TURN_MS
 from app.values.app_settings import AppSettings, zoomed
 from app.values.app_settings import Theme as Wish
 from app.values.chat_settings import ChatSettings, without_old_defaults
@@ -154,8 +156,11 @@ COLOURS: dict[Wish, Qt.ColorScheme] = {
 }
 
 
+DRESSED = object()
+
+
 class LookController(QObject):
-    """Dresses the application; Qt hands its palette, font and style sheet on to every widget."""
+    """Dresses the application: what is made after this at once, the rest step by step."""
 
     def __init__(
         self, application: QApplication, settings: KeptSettings, parent: QObject | None = None
@@ -164,6 +169,9 @@ class LookController(QObject):
         self._application = application
         self._settings = settings
         self._worn: tuple[Scheme, float] | None = None
+        self._steps: Iterator[None] = iter(())
+        self._next_step = QTimer(self, interval=TURN_MS)
+        self._next_step.timeout.connect(self._step)
         application.styleHints().colorSchemeChanged.connect(self.refresh)
         settings.changed.connect(self.refresh)
         self.refresh()
@@ -188,7 +196,13 @@ class LookController(QObject):
         if wanted == self._worn:
             return
         self._worn = wanted
-        dress(self._application, *wanted)
+        self._steps = dress(self._application, *wanted)
+        self._next_step.start()
+        self._step()
+
+    def _step(self) -> None:
+        if next(self._steps, DRESSED) is DRESSED:
+            self._next_step.stop()
 
 
 def scheme_for(wish: Wish, system: Qt.ColorScheme) -> Scheme:
@@ -212,6 +226,7 @@ class SettingsController(QObject):
         """prompts: files of what models have read of chats."""
         super().__init__(parent)
         self._view, self._settings, self._prompts = view, settings, prompts
+        self._new_chat: ChatSettings | None = None
         view.appearance.changed.connect(settings.change)
         view.appearance.zoom_wanted.connect(look.zoom)
         view.models.changed.connect(settings.change)
@@ -225,7 +240,9 @@ class SettingsController(QObject):
         value = self._settings.value
         self._view.appearance.show_appearance(value)
         self._view.models.show_settings(value)
-        self._view.new_chat.show_settings(value.new_chat)
+        if value.new_chat != self._new_chat:  # many fields, few changes
+            self._new_chat = value.new_chat
+            self._view.new_chat.show_settings(value.new_chat)
 
     def _show_kept(self) -> None:
         self._view.models.show_kept(self._prompts.nbytes)

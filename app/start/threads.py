@@ -10,6 +10,10 @@ from PySide6.QtCore import QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication
 
 T = TypeVar("T")
+TURN_MS = 1
+"""Of a timer for work in slices, between which everything else has its turn: Qt lets one of 0 ms
+go off several times in a row.
+"""
 EACH = 0
 """The number of looks that always count."""
 

@@ -14,6 +14,7 @@ from app.window.controls.notice_bar import NoticeBar
 from app.window.language import said, tr
 from app.window.models.downloads import bytes_of
 from app.window.models.first_run_view import FirstRunView
+from app.window.style_sheet import wear
 from app.window.transcript.transcript_view import TranscriptView
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.words import Words, joined, size_words
@@ -155,6 +156,8 @@ class ChatPage(QWidget):
         foot = centred(composer)
         foot.setContentsMargins(SIDE, 0, SIDE, 16)
         column(head, notice, Wide(self._middle), foot, of=self, spacing=0)
+        for part in (head, notice, start, composer):
+            wear(part)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
 
     def show_start(self, is_empty: bool) -> None:

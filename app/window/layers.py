@@ -22,6 +22,7 @@ from app.window.controls.layouts import Wide, column
 from app.window.language import said, tr
 from app.window.look import look
 from app.window.motion import fade_in
+from app.window.style_sheet import wear
 
 CARD_WIDTH = 460
 
@@ -74,6 +75,7 @@ class CardLayer(Layer):
         super().__init__(parent)
         self._card = card
         card.setFixedWidth(CARD_WIDTH)
+        wear(card)
         middle = column(card, of=self, margins=(16, 16, 16, 16))
         middle.setAlignment(card, Qt.AlignmentFlag.AlignCenter)
 
@@ -196,6 +198,7 @@ class CrashBox(QDialog):
         lines = (label(tr("Headstart made a mistake"), "title"), paragraph(words), self._more)
         column(*lines, Wide(shown), buttons, of=self, margins=(24, 24, 24, 16), spacing=12)
         self.resize(640, 420)
+        wear(self)
 
     def count_another(self) -> None:
         """Something else went wrong since."""

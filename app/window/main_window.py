@@ -10,6 +10,8 @@ from PySide6.QtGui import (
     QDragLeaveEvent,
     QDropEvent,
     QKeyEvent,
+    QPainter,
+    QPaintEvent,
     QResizeEvent,
 )
 from PySide6.QtWidgets import QFrame, QMainWindow, QWidget
@@ -17,6 +19,7 @@ from PySide6.QtWidgets import QFrame, QMainWindow, QWidget
 from app.window.controls.layouts import Wide, column, row, stacked
 from app.window.look import look
 from app.window.motion import MOVES, fade_in
+from app.window.style_sheet import wear
 
 Page = Literal["chat", "library", "compare", "settings"]
 Panel = Literal["session", "drafting"]
@@ -66,13 +69,19 @@ class MainWindow(QMainWindow):
         self._sidebar = sidebar
         self._pages, self._page_widgets = stacked(*pages.values()), pages
         self._panels, self._panel_widgets = stacked(*panels.values()), panels
-        self._right = _framed(self._panels, "right-side")
+        self._right = RightSide()
+        column(self._panels, of=self._right, margins=(1, 0, 0, 0))
         self._wants_sidebar, self._wants_right = True, True
         self._panel_before_sidebar = self._sidebar_before_page = False
         across = row(self._sidebar, Wide(self._pages), self._right, spacing=0)
         self.body = QWidget()
-        column(Wide(across), _framed(strip, "foot"), of=self.body, spacing=0)
+        foot = QFrame()
+        foot.setProperty("role", "foot")
+        column(strip, of=foot)
+        column(Wide(across), foot, of=self.body, spacing=0)
         self.setCentralWidget(self.body)
+        for part in (self.menuBar(), sidebar, foot):
+            wear(part)
         self.resize(*USUAL)
 
     def set_motion(self, moves: bool) -> None:
@@ -167,7 +176,7 @@ class MainWindow(QMainWindow):
     def changeEvent(self, event: QEvent) -> None:  # noqa: N802
         """Panels grow with the text in them."""
         super().changeEvent(event)
-        if event.type() == QEvent.Type.StyleChange:
+        if event.type() == QEvent.Type.FontChange:
             self._fold()
 
     def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
@@ -215,9 +224,14 @@ def dragged_texts(data: QMimeData) -> list[str]:
     return [text] if text and len(text) < 2000 and "\n" not in text else []
 
 
-def _framed(widget: QWidget, role: str) -> QFrame:
-    """The widget in a frame with this role, filling it."""
-    frame = QFrame()
-    frame.setProperty("role", role)
-    column(widget, of=frame)
-    return frame
+class RightSide(QWidget):
+    """What panels stand on, and the line at its left."""
+
+    # Qt
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002, N802
+        """Painted: a style sheet would be one for all that is in it."""
+        painter = QPainter(self)
+        painter.fillRect(self.rect(), look().colour("side"))
+        painter.fillRect(0, 0, 1, self.height(), look().colour("line"))
+        painter.end()

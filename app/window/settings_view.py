@@ -16,6 +16,7 @@ from app.window.controls.layouts import STRETCH, Wide, centred, column, named, r
 from app.window.language import percent, tr
 from app.window.look import look
 from app.window.session_panel.chat_fields import ChatFields
+from app.window.style_sheet import wear
 from mlx_engine.values.words import Words, size_words
 
 COLOURS = (
@@ -212,8 +213,10 @@ class NewChatSection(QWidget):
         self._reset.show_text(tr("Back to Headstart's own defaults"))
         self._reset.clicked.connect(self._take_own)
         controls = (system, fields.thinking, fields.template, fields.draft, fields.sampling)
-        last = row(self._reset, STRETCH)
-        column(paragraph(EXPLANATION, "muted"), *controls, last, of=self, spacing=12)
+        explanation, last = paragraph(EXPLANATION, "muted"), row(self._reset, STRETCH)
+        column(explanation, *controls, last, of=self, spacing=12)
+        for part in (explanation, *controls, self._reset):
+            wear(part)
         self.show_settings(self._shown)
 
     def show_settings(self, settings: ChatSettings) -> None:
@@ -254,16 +257,20 @@ class SettingsView(QWidget):
             tr("Models"): self.models,
             tr("New chats"): self.new_chat,
         }
-        for title, section in titled.items():
+        headings = [label(title, "heading") for title in titled]
+        for heading, (title, section) in zip(headings, titled.items(), strict=True):
             section.setAccessibleName(title)
             sections.addSpacing(8)
-            sections.addWidget(label(title, "heading"))
+            sections.addWidget(heading)
             sections.addWidget(section)
         sections.addStretch(1)
         body = QWidget()
         body.setLayout(centred(self._lines))
-        column(Wide(scrolled(body)), of=self)
+        area = scrolled(body)
+        column(Wide(area), of=self)
         self._fit()
+        for part in (*headings, self.appearance, self.models, area.verticalScrollBar()):
+            wear(part)
 
     def _fit(self) -> None:
         self._lines.setMaximumWidth(round(WIDEST * look().zoom))
@@ -273,5 +280,5 @@ class SettingsView(QWidget):
     def changeEvent(self, event: QEvent) -> None:  # noqa: N802
         """Lines are as wide as the text wants them."""
         super().changeEvent(event)
-        if event.type() == QEvent.Type.StyleChange:
+        if event.type() == QEvent.Type.FontChange:
             self._fit()

@@ -5,10 +5,13 @@ note, figure, effect, problem, warning. Push buttons: primary, quiet, disclosure
 group, segment, primary. Frames: side, card, composer, chip, drop. Editors: field, plain, message.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from functools import cache
 from string import Template
 
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QWidget
+from shiboken6 import isValid
 
 from app.window.look import Look, Scheme, TypeSizes, load_theme, look, mixed, palette_of
 
@@ -158,7 +161,6 @@ QScrollBar::add-page, QScrollBar::sub-page { background: transparent; }
 
 WINDOW = """
 QFrame[role="sidebar"] { background: $side; border: none; border-right: 1px solid $line; }
-QFrame[role="right-side"] { background: $side; border: none; border-left: 1px solid $line; }
 QFrame[role="head"] { background: $page; }
 QFrame[role="foot"] { background: $side; border: none; border-top: 1px solid $line; }
 QFrame[role="undo-bar"] {
@@ -195,18 +197,47 @@ QMenuBar::item:selected { background: $hover; }
 """
 
 
-def dress(application: QApplication, scheme: Scheme, zoom: float) -> None:
-    """Give the application and all its widgets their look; Qt tells them when it is another."""
+PART = "part"
+"""The property of a widget that wears a style sheet of its own."""
+
+
+def wear(part: QWidget) -> None:
+    """Have a part of the window, with all in it, wear the look of now, and then those to come."""
+    part.setProperty(PART, True)
+    part.setStyleSheet(style_sheet(look()))
+
+
+def dress(application: QApplication, scheme: Scheme, zoom: float) -> Iterator[None]:
+    """Give the application another look, at each step another of its parts, those in view first.
+
+    Nothing is painted before all those wear it. What Qt never showed it dresses when it does.
+    """
     font = application.font()
     font.setPixelSize(TypeSizes().zoomed(zoom).interface)
     application.setPalette(palette_of(load_theme(scheme)))
     application.setFont(font)
-    sheet = style_sheet(look())
-    if application.styleSheet() != sheet:  # Qt polishes every widget, also for the same one
-        application.setStyleSheet("")  # to put another in its place polishes a widget once for
-        application.setStyleSheet(sheet)  # each that it is in
+    parts = [widget for widget in application.allWidgets() if widget.property(PART)]
+    unseen = {part: part.visibleRegion().isEmpty() for part in parts}
+    windows = [window for window in application.topLevelWidgets() if window.isVisible()]
+    for window in windows:
+        window.setUpdatesEnabled(False)
+    try:
+        yield
+        yield from _worn(part for part in parts if not unseen[part])
+    finally:
+        for window in filter(isValid, windows):
+            window.setUpdatesEnabled(True)
+    yield from _worn(part for part in parts if unseen[part])
 
 
+def _worn(parts: Iterable[QWidget]) -> Iterator[None]:
+    for part in parts:
+        if isValid(part):
+            wear(part)
+            yield
+
+
+@cache
 def style_sheet(wanted: Look) -> str:
     """What goes beside the palette and font of `wanted`."""
     theme, sizes = wanted.theme, wanted.sizes

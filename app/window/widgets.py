@@ -23,6 +23,7 @@ from app.window.models.model_card_view import ModelCardView
 from app.window.session_panel.session_panel import SessionPanel
 from app.window.settings_view import SettingsView
 from app.window.sidebar.sidebar import Sidebar
+from app.window.style_sheet import wear
 from app.window.system_notice import SystemNotice
 from app.window.transcript.transcript_view import TranscriptView
 
@@ -41,11 +42,13 @@ class Titled(QFrame):
         super().__init__()
         close = IconButton("close", close_words)
         close.clicked.connect(self.closed)
-        top = row(margins=(24, 8, 12, 8) if is_page else (16, 8, 8, 4))
+        top = QWidget()
+        line = row(of=top, margins=(24, 8, 12, 8) if is_page else (16, 8, 8, 4))
         column(top, Wide(content), of=self, spacing=0)
-        top.addWidget(label(title, "title" if is_page else "heading"), 1)
-        top.addWidget(close)  # after the content, so that Tab comes by it last
+        line.addWidget(label(title, "title" if is_page else "heading"), 1)
+        line.addWidget(close)  # after the content, so that Tab comes by it last
         self.setFocusProxy(content.focusProxy() or content)
+        wear(top)
 
     # Qt
 
@@ -76,6 +79,8 @@ class Widgets:
         self.drafting_panel = Titled(
             tr("Drafting"), self.drafting, tr("Close the Drafting view"), is_page=False
         )
+        for part in (self.library, self.compare, self.drafting):
+            wear(part)
         self.window = MainWindow(
             self.sidebar,
             {

@@ -25,7 +25,13 @@ def settle() -> None:
 
 def show(view: TranscriptView, *messages: ShownMessage) -> None:
     view.show_messages(messages)
+    until_filled(view)
     settle()
+
+
+def until_filled(view: TranscriptView) -> None:
+    while view.column.is_filling:
+        QApplication.processEvents()
 
 
 def stream(view: TranscriptView, text: str, channel: Channel = "answer") -> None:

@@ -93,11 +93,3 @@ def close(app: App) -> None:
     window.deleteLater()
     app.deleteLater()
     QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
-    undress()
-
-
-def undress() -> None:
-    """What is made next is dressed once, as it is in an app that starts, not part by part."""
-    application = QApplication.instance()
-    assert isinstance(application, QApplication)
-    application.setStyleSheet("")

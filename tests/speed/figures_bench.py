@@ -14,7 +14,7 @@ from app.window.drafting.round_history import RoundHistory
 from app.window.drafting.status_strip import StatusStrip, StripFigures
 from app.window.session_panel.abilities import ModelAbilities, SourceAbility
 from app.window.session_panel.session_panel import SessionPanel
-from app.window.style_sheet import dress
+from app.window.style_sheet import dress, wear
 from mlx_engine.values.stats import GenerationStats, RoundStats
 
 TICKS = 300
@@ -31,7 +31,7 @@ def a_round(n: int) -> RoundStats:
 def main() -> None:
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     application = QApplication([])
-    dress(application, "light", 1.0)
+    list(dress(application, "light", 1.0))
     frame = QWidget()
     strip, view = StatusStrip(), DraftingView()
     panel = SessionPanel()
@@ -39,6 +39,7 @@ def main() -> None:
     row = QHBoxLayout(frame)
     for part in (strip, view, panel):
         row.addWidget(part)
+    wear(frame)
     frame.resize(1180, 780)
     frame.show()
     history = RoundHistory([GenerationStats(passes=9, tokens_per_pass=2.5)] * 50)

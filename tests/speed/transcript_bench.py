@@ -28,7 +28,7 @@ PROSE = (ANSWER.partition("```")[0].strip() + " ") * 3 + "\n\n"
 
 def view_with(app: QApplication, tinted: bool) -> TranscriptView:
     """An empty transcript of 900 x 700 on show."""
-    dress(app, "light", 1.0)
+    list(dress(app, "light", 1.0))
     view = TranscriptView()
     view.set_drafted_shown(tinted)
     view.resize(900, 700)
@@ -75,6 +75,8 @@ def opening_times(app: QApplication) -> list[float]:
         app.processEvents()
         started = clock()
         view.show_messages(messages)
+        while view.column.is_filling:
+            app.processEvents()
         app.processEvents()
         times.append(clock() - started)
     return times
@@ -84,6 +86,8 @@ def finding_times(app: QApplication) -> tuple[float, float]:
     """Milliseconds the window stands still at most, and in all, for a letter sought in 200."""
     view = view_with(app, False)
     view.show_messages(ShownMessage(n, "assistant", ANSWER) for n in range(200))
+    while view.column.is_filling:
+        app.processEvents()
     app.processEvents()
     steps = []
     view.open_find()

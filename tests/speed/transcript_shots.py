@@ -112,10 +112,12 @@ def shoot(
     app: QApplication, scheme: Scheme, name: str, folder: Path, drafted: bool, wide: int = 900
 ) -> None:
     """One picture of the whole chat."""
-    dress(app, scheme, 1.0)
+    list(dress(app, scheme, 1.0))
     view = TranscriptView()
     view.resize(wide, 1900)
     view.show_messages(chat())
+    while view.column.is_filling:
+        app.processEvents()
     view.set_drafted_shown(drafted)
     view.show()
     for _ in range(20):

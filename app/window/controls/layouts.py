@@ -106,13 +106,11 @@ def named(name: str, *widgets: QWidget) -> QWidget:
     return block
 
 
-def scrolled(body: QWidget, role: str = "") -> QScrollArea:
+def scrolled(body: QWidget) -> QScrollArea:
     """Scrolls what has not enough room; the keys go to what is in it."""
     area = QScrollArea()
     area.setFrameShape(QFrame.Shape.NoFrame)
     area.setWidgetResizable(True)
     area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-    for part in (area, body):
-        part.setProperty("role", role)
     area.setWidget(body)
     return area

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import QSize, Signal
-from PySide6.QtWidgets import QFrame, QLineEdit, QPushButton, QWidget
+from PySide6.QtWidgets import QLineEdit, QPushButton, QWidget
 
 from app.values.models import ModelCard
 from app.window.controls.choices import DropDown, Option
@@ -17,6 +17,7 @@ from app.window.look import look
 from app.window.models.model_facts import ModelFacts
 from app.window.session_panel.abilities import ModelAbilities
 from app.window.session_panel.chat_fields import ChatFields
+from app.window.style_sheet import wear
 from mlx_engine.values.words import Words
 
 WIDTH = 288
@@ -102,7 +103,7 @@ def shortened(name: str) -> str:
     return name if len(name) <= LONGEST_ON_A_BUTTON else f"{name[: LONGEST_ON_A_BUTTON - 1]}…"
 
 
-class SessionPanel(QFrame):
+class SessionPanel(QWidget):
     """Shows one chat's settings in `fields` and the `presets` there are, which say what the user
     wants of them.
 
@@ -114,7 +115,6 @@ class SessionPanel(QFrame):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setProperty("role", "side")
         self.setAccessibleName(tr("Session"))
         fold = IconButton("panel", tr("Hide this panel"))
         fold.clicked.connect(self.fold_wanted)
@@ -131,8 +131,15 @@ class SessionPanel(QFrame):
             group.folded.connect(lambda _: self.groups_folded.emit(self.folded_groups()))
         body = QWidget()
         column(*groups, STRETCH, of=body, margins=(12, 0, 16, 16), spacing=4)
-        top = row(Wide(label(tr("Session"), "heading")), fold, margins=(16, 8, 8, 4))
-        column(top, Wide(scrolled(body, "side")), of=self, spacing=0)
+        top = QWidget()
+        heading = label(tr("Session"), "heading")
+        row(Wide(heading), fold, of=top, margins=(16, 8, 8, 4))
+        area = scrolled(body)
+        for ground in (area.viewport(), body):
+            ground.setAutoFillBackground(False)
+        column(top, Wide(area), of=self, spacing=0)
+        for part in (top, *groups, area.verticalScrollBar(), area.horizontalScrollBar()):
+            wear(part)
 
     def folded_groups(self) -> tuple[str, ...]:
         """Names of the groups that are folded away."""

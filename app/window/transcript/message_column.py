@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable
 
-from PySide6.QtCore import QPoint, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QPoint, Qt, QTimer, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
 from shiboken6 import isValid
 
+from app.start.threads import TURN_MS
 from app.window.controls.layouts import STRETCH, column
 from app.window.transcript.message_view import MessageView
 from app.window.transcript.reader import GAP, MARGIN, Reader
@@ -130,8 +131,11 @@ class MessageColumn(PinnedScroll):
         self._reader = reader
         self.views: list[MessageView] = []
         self._column = column(STRETCH, of=self.content, spacing=GAP)
-        self._nearby = QTimer(self, singleShot=True, interval=NEARBY_MS)
-        self._nearby.timeout.connect(lambda: self._build_within(self.viewport().height()))
+        self._nearby = QTimer(self, singleShot=True)
+        self._nearby.timeout.connect(self._make_nearby)
+        self._room = 0
+        self._fill = QTimer(self, interval=TURN_MS)
+        self._fill.timeout.connect(self._make_next)
         self.verticalScrollBar().valueChanged.connect(self._scrolled)
         self._set_margins()
 
@@ -140,19 +144,39 @@ class MessageColumn(PinnedScroll):
         return next((v for v in reversed(self.views) if v.message.id == message_id), None)
 
     def show_messages(self, messages: Iterable[ShownMessage]) -> None:
-        """Show another chat, from its end."""
+        """Show another chat, from its end: once its messages fill the view, which are made one by
+        one, since each takes some milliseconds.
+        """
         self._drop_from(0)
         for message in messages:
             self._add(message)
-        self._build_some(reversed(self.views))
+        self._room = max(self.viewport().height(), 400)
+        self.content.setUpdatesEnabled(False)
+        self._fill.start()
         self.follow()
+
+    @property
+    def is_filling(self) -> bool:
+        """Whether the messages of another chat that are seen first are still being made."""
+        return self._fill.isActive()
+
+    def _make_next(self) -> None:
+        """The last that is not made, while there is room for it."""
+        view = next((view for view in reversed(self.views) if not view.is_built), None)
+        if view is None or self._room < 0:
+            self._fill.stop()
+            self.content.setUpdatesEnabled(True)
+            self._nearby.start(NEARBY_MS)
+            return
+        self.make(view)
+        self._room -= view.sizeHint().height()
 
     def replace_from(self, message_id: int, messages: Iterable[ShownMessage]) -> None:
         """Show another branch: from this message on, these instead; the place is kept."""
         ids = [view.message.id for view in self.views]
         self._drop_from(ids.index(message_id) if message_id in ids else len(ids))
         self._build_some([self._add(message) for message in messages])
-        self._nearby.start()
+        self._nearby.start(NEARBY_MS)
 
     def add(self, message: ShownMessage) -> None:
         """Show one more message and go to it."""
@@ -169,28 +193,34 @@ class MessageColumn(PinnedScroll):
             later = [v.message for v in self.views[index + 1 :]]
             self.replace_from(message.id, [message, *later])
 
-    def _build_within(self, distance: int) -> None:
-        """Make the widgets of the messages in view and so many pixels above and below.
+    def _unmade_within(self, distance: int) -> list[MessageView]:
+        """The messages in view and so many pixels above and below that have no widgets yet.
 
         Until all are laid out and the content has grown to them, their places mean nothing.
         """
+        if self.is_filling:
+            return []
         is_new = any(view.isHidden() for view in self.views)
         if is_new or self.content.height() < self._column.totalMinimumSize().height():
-            self._nearby.start()
-            return
+            self._nearby.start(NEARBY_MS)
+            return []
         self._column.activate()
         top = self.verticalScrollBar().value() - distance
         bottom = top + self.viewport().height() + 2 * distance
-        for view in self.views:
-            if view.y() > bottom:
-                return
-            if view.y() + view.height() > top:
-                self.make(view)
+        near = (v for v in self.views if v.y() <= bottom and v.y() + v.height() > top)
+        return [view for view in near if not view.is_built]
 
     def _scrolled(self) -> None:
         """What is in view is needed now, what is near it soon."""
-        self._build_within(0)
-        self._nearby.start()
+        for view in self._unmade_within(0):
+            self.make(view)
+        self._nearby.start(NEARBY_MS)
+
+    def _make_nearby(self) -> None:
+        """One message at a time."""
+        for view in self._unmade_within(self.viewport().height())[:1]:
+            self.make(view)
+            self._nearby.start(TURN_MS)
 
     def _build_some(self, views: Iterable[MessageView]) -> None:
         """Make the widgets of the first few of these, enough to fill the view."""
@@ -224,7 +254,7 @@ class MessageColumn(PinnedScroll):
     def fit_text(self) -> None:
         """The reader wants text of another width."""
         self._set_margins()
-        self._nearby.start()
+        self._nearby.start(NEARBY_MS)
 
     def _width(self) -> int:
         return max(120, min(self._reader.text_width, self.viewport().width() - 2 * MARGIN))
@@ -235,8 +265,15 @@ class MessageColumn(PinnedScroll):
 
     # Qt
 
+    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
+        """Larger text will be higher."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.FontChange:
+            for view in self.views:
+                view.guess_height()
+
     def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
         """The column stays in the middle."""
         self._set_margins()
         super().resizeEvent(event)
-        self._nearby.start()
+        self._nearby.start(NEARBY_MS)

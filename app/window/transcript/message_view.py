@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from PySide6.QtCore import QEvent, QMimeData
+from PySide6.QtCore import QMimeData
 from PySide6.QtGui import QGuiApplication, QTextDocument
 from PySide6.QtWidgets import QWidget
 
@@ -12,6 +12,7 @@ from app.window.controls.labels import label
 from app.window.controls.layouts import SPARE, Wide, column, row
 from app.window.language import tr
 from app.window.look import look
+from app.window.style_sheet import wear
 from app.window.transcript.answer_view import AnswerView
 from app.window.transcript.markdown_text import markdown_html, plain_text
 from app.window.transcript.message_editor import MessageEditor
@@ -43,7 +44,7 @@ class MessageView(QWidget):
         self.footer: MessageFooter | None = None
         self.editor: MessageEditor | None = None
         self.setAccessibleName(tr("You") if message.role == "user" else tr("Answer"))
-        self.setFixedHeight(self._guess())
+        self.guess_height()
 
     @property
     def is_built(self) -> bool:
@@ -73,6 +74,7 @@ class MessageView(QWidget):
         foot = row(Wide(self.footer), SPARE, self.buttons, spacing=8)
         above = [label(NOT_READ, "note")] if self.message.is_first_read else []
         self._column = column(*above, self._body, foot, of=self, spacing=2)
+        wear(self)
         self._connect(self.buttons, self.footer)
         self._show_state()
         if self.message.id in reader.unsent:
@@ -192,21 +194,15 @@ class MessageView(QWidget):
         if self.message.stats is not None:
             self.footer.show_stats(self.message.stats)
 
-    def _guess(self) -> int:
-        """About the height it will have."""
+    def guess_height(self) -> None:
+        """Be about as high as it will be, unless it is already made."""
+        if self.is_built:
+            return
         line = round(look().sizes.transcript * 1.55)
         text = self.message.text
         if self.message.role == "user":
             text = said_with(text).text[:2000]
-        return ROOM + line * (text.count("\n") // 2 + len(text) // 90 + 1)
-
-    # Qt
-
-    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
-        """Larger text will be higher."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.StyleChange and not self.is_built:
-            self.setFixedHeight(self._guess())
+        self.setFixedHeight(ROOM + line * (text.count("\n") // 2 + len(text) // 90 + 1))
 
 
 def searched_text(message: ShownMessage) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from app.window.controls.layouts import Wide, column
 from app.window.controls.notice_bar import NoticeBar
 from app.window.language import tr
 from app.window.look import DEEPEST_TINT, look
+from app.window.style_sheet import wear
 from app.window.transcript.find import ChatSearch, FindBar, Match
 from app.window.transcript.message_column import MessageColumn
 from app.window.transcript.message_view import MessageView
@@ -134,6 +135,8 @@ class TranscriptView(QWidget):
         self.jump = QPushButton(icon("chevron_down"), tr("Jump to latest"), self)
         self.jump.clicked.connect(self.column.follow)
         self.column.pinned_changed.connect(self._offer_jump)
+        for part in (self.offer, self.find_bar, self.jump, self.column.verticalScrollBar()):
+            wear(part)
         for hidden in (self.legend, self.find_bar, self.jump):
             hidden.hide()
         self._place()
@@ -214,6 +217,7 @@ class TranscriptView(QWidget):
         """Let the user change what they wrote last."""
         view = self._last("user")
         if view is not None:
+            self.column.make(view)
             view.edit()
             self.column.ensureWidgetVisible(view)
 
@@ -261,7 +265,7 @@ class TranscriptView(QWidget):
     def changeEvent(self, event: QEvent) -> None:  # noqa: N802
         """What floats keeps its place; what was found is marked in the colours of now."""
         super().changeEvent(event)
-        if event.type() == QEvent.Type.StyleChange:
+        if event.type() in (QEvent.Type.FontChange, QEvent.Type.PaletteChange):
             self._place()
             self._mark_soon.start()
 

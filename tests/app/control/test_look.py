@@ -7,13 +7,14 @@ import pytest
 from panel_driving import find
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QPalette, QStyleHints
-from PySide6.QtWidgets import QAbstractButton, QApplication, QLineEdit
+from PySide6.QtWidgets import QAbstractButton, QApplication, QLineEdit, QWidget
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from windows import Driven, running, scripted
 
 from app.control.settings import scheme_for
-from app.window.look import load_theme
+from app.window.look import load_theme, look
+from app.window.style_sheet import PART, style_sheet
 from app.window.transcript.reader import MARGIN
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
@@ -86,6 +87,31 @@ def test_text_grows_and_shrinks(driven: Driven, qapp: QApplication) -> None:
     assert qapp.font().pixelSize() == usual
 
 
+def test_all_that_is_on_show_wears_the_look_of_now(driven: Driven, qapp: QApplication) -> None:
+    driven.ask("A message to be dressed")
+    widgets, sheets = driven.widgets, set()
+    for page in ("chat", "library", "compare", "settings"):
+        widgets.window.show_page(page)  # type: ignore[arg-type]
+        driven.app.look.choose("dark" if page in ("chat", "compare") else "light")
+        wanted = style_sheet(look())
+        sheets.add(wanted)
+        driven.until(lambda sheet=wanted: {part.styleSheet() for part in parts(qapp)} == {sheet})
+        buttons = widgets.window.findChildren(QAbstractButton)
+        bare = [b.accessibleName() for b in buttons if b.isVisible() and not is_in_a_part(b)]
+        assert bare == [], page
+    assert len(sheets) == 2
+
+
+def parts(qapp: QApplication) -> list[QWidget]:
+    return [widget for widget in qapp.allWidgets() if widget.property(PART)]
+
+
+def is_in_a_part(widget: QWidget | None) -> bool:
+    while widget is not None and not widget.property(PART):
+        widget = widget.parentWidget()
+    return widget is not None
+
+
 def test_panels_and_choices_are_remembered(
     qapp: QApplication, qtbot: QtBot, tmp_path: Path
 ) -> None:
@@ -134,11 +160,11 @@ def test_panels_have_room_for_larger_text_from_the_start(
         usual = first.widgets.sidebar.width()
         settings = first.app.settings
         settings.change(replace(settings.value, text_zoom=1.5))
-        assert first.widgets.sidebar.minimumWidth() > usual
+        first.until(lambda: first.widgets.sidebar.minimumWidth() > usual)
     with running(qapp, qtbot, tmp_path, scripted()) as again:
         assert again.widgets.sidebar.width() > usual
         again.widgets.actions["actual-size"].trigger()
-        assert again.widgets.sidebar.minimumWidth() == usual
+        again.until(lambda: again.widgets.sidebar.minimumWidth() == usual)
 
 
 def test_escape_in_a_search_leaves_the_answer_alone(

@@ -5,14 +5,20 @@ import pytest
 
 @pytest.fixture
 def wear(qapp):
-    """Dresses the application in a scheme at a zoom."""
-    from windows import undress
+    """Dresses the application in a scheme at a zoom, and controls that are in no part of a window
+    as well.
+    """
+    from app.window.look import look
+    from app.window.style_sheet import dress, style_sheet
 
-    from app.window.style_sheet import dress
+    def wear(scheme, zoom):
+        list(dress(qapp, scheme, zoom))
+        qapp.setStyleSheet("")
+        qapp.setStyleSheet(style_sheet(look()))
 
-    yield lambda scheme, zoom: dress(qapp, scheme, zoom)
-    dress(qapp, "light", 1.0)
-    undress()
+    yield wear
+    list(dress(qapp, "light", 1.0))
+    qapp.setStyleSheet("")
 
 
 @pytest.fixture(params=["light", "dark"])

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QPushButton, QWidget
 from app.start.asset_files import asset_path
 from app.window.controls.icons import app_icon, icon, pixmap
 from app.window.look import Look, TypeSizes, load_theme, look, mixed, palette_of
-from app.window.style_sheet import style_sheet
+from app.window.style_sheet import dress, style_sheet, wear
 
 ICONS = sorted(path.stem for path in asset_path("icons").glob("*.svg") if path.stem != "app")
 
@@ -85,6 +85,40 @@ def test_qt_takes_the_style_sheet(qtbot, theme):
     button.setProperty("role", "primary")
     window.setStyleSheet(sheet)
     assert QColor(theme.accent).name() in solid_colours(button.grab())
+
+
+def test_another_look_is_worn_step_by_step_and_what_is_in_view_before_it_is_painted(qtbot, qapp):
+    window = QWidget()
+    qtbot.addWidget(window)
+    parts = [QPushButton(str(number), window) for number in range(3)]
+    for number, part in enumerate(parts):
+        part.setGeometry(0, 40 * number - 80, 80, 30)  # the first two lie above the edge
+        wear(part)
+    window.show()
+    worn = [part.styleSheet() for part in parts]
+    steps, order = dress(qapp, "dark", 1.5), []
+    for _ in steps:
+        order += [
+            n for n, part in enumerate(parts) if n not in order and part.styleSheet() != worn[n]
+        ]
+        assert len(order) <= 1 or order[0] == 2
+        assert window.updatesEnabled() == (len(order) > 1)
+    assert order[0] == 2 and sorted(order) == [0, 1, 2]
+    assert {part.styleSheet() for part in parts} == {style_sheet(look())}
+    list(dress(qapp, "light", 1.0))
+
+
+def test_a_look_given_up_on_the_way_leaves_a_window_that_is_painted(qtbot, qapp):
+    window = QWidget()
+    qtbot.addWidget(window)
+    wear(window)
+    window.show()
+    steps = dress(qapp, "dark", 1.0)
+    next(steps)
+    assert not window.updatesEnabled()
+    steps.close()
+    assert window.updatesEnabled()
+    list(dress(qapp, "light", 1.0))
 
 
 def test_sizes_and_colours_reach_the_sheet(theme):

@@ -5,7 +5,6 @@ from PySide6.QtGui import QColor, QFontMetrics, QGuiApplication, QImage
 from shown_transcript import of, settle, show, stream
 
 from app.values.chats import DraftedSpan
-from app.window.style_sheet import dress
 from app.window.transcript.formulas import (
     OBJECT,
     FormulaKey,
@@ -115,20 +114,18 @@ def _lowest(image: QImage, left: int, right: int) -> int:
     return next(dark)
 
 
-def test_colour_and_size_are_those_of_the_words_around_it(view, qtbot, qapp):
+def test_colour_and_size_are_those_of_the_words_around_it(view, qtbot, wear):
     source = "$x$\n\n# $x$\n\n> $x$\n\n[$x$](https://example.org)"
     prose = until_set(qtbot, view, source)
     text, heading, quote, link = places(prose)
     assert heading.scale == pytest.approx(text.scale * 19 / 15, rel=0.02)
     assert len({text.ink, quote.ink, link.ink}) == 3
-    try:
-        dress(qapp, "dark", 1.5)
-        settle()
-        dark = places(prose)
-        assert QColor(dark[0].ink).lightness() > 200 > QColor(text.ink).lightness()
-        assert dark[0].scale == pytest.approx(text.scale * 1.5, rel=0.05)
-    finally:
-        dress(qapp, "light", 1.0)
+    wear("dark", 1.5)
+    settle()
+    dark = places(prose)
+    assert QColor(dark[0].ink).lightness() > 200 > QColor(text.ink).lightness()
+    assert dark[0].scale == pytest.approx(text.scale * 1.5, rel=0.05)
+    wear("light", 1.0)
     settle()
     assert places(prose) == [text, heading, quote, link]
 

@@ -1,6 +1,7 @@
 """The transcript follows, keeps still, finds, and shows how an answer ended."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QApplication, QLabel
@@ -239,7 +240,7 @@ def test_marked_text_may_go_while_it_is_sought(view, qtbot):
     view.finish(ShownMessage(1, "assistant", "a needle there"))
     qtbot.wait(20)
     assert view.find_bar.count.text() == "1 of 1"
-    view.show_messages([ShownMessage(2, "assistant", "no such word")])
+    show(view, ShownMessage(2, "assistant", "no such word"))
     qtbot.wait(20)
     view.open_find()
     qtbot.wait(20)
@@ -285,6 +286,21 @@ def test_other_colours_and_sizes(view, wear):
     wear("dark", 1.6)
     settle()
     assert of(view, 2).height() > before * 1.2
+
+
+def test_another_chat_is_made_message_by_message_from_its_end_and_then_shown(view, qapp):
+    view.show_messages([ShownMessage(n, "assistant", PARAGRAPH) for n in range(40)])
+    made = [[v.message.id for v in view.column.views if v.is_built]]
+    while view.column.is_filling:
+        qapp.processEvents()
+        made.append([v.message.id for v in view.column.views if v.is_built])
+    assert made[0] == []
+    assert all(len(later) - len(now) <= 1 for now, later in pairwise(made))
+    assert made[-1] == list(range(40 - len(made[-1]), 40)) and len(made[-1]) < 20
+    assert (
+        sum(v.height() for v in view.column.views if v.is_built) >= view.column.viewport().height()
+    )
+    assert bar(view).value() == bar(view).maximum()
 
 
 def test_narrow_and_wide(view):
