@@ -1,8 +1,9 @@
 """What is dropped, opened or handed over: loaded, used as heads, downloaded, attached, refused."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
-from PySide6.QtCore import QObject, QTimer
+from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.control.composer import ComposerController
 from app.control.library import LibraryController
@@ -10,6 +11,7 @@ from app.control.models import ModelController
 from app.control.offers import CardController
 from app.library.dropped import (
     Dropped,
+    DroppedChat,
     DroppedHeads,
     DroppedHubModel,
     DroppedModel,
@@ -34,10 +36,13 @@ LOOKING = DropPlan(
 
 
 class DropController(QObject):
-    """Shows the plan while something hovers, and carries it out when it is let go.
+    """Shows the plan while something hovers, and carries it out when it is let go. Signal
+    `chat_dropped`: the path of a file with a chat.
 
     What things are is told from their files, beside the window, for disks may be slow.
     """
+
+    chat_dropped = Signal(Path)
 
     def __init__(
         self,
@@ -115,6 +120,8 @@ class DropController(QObject):
                 self._library.get(thing.model)
             case Refused():
                 self._notice.mention(thing.words)
+            case DroppedChat():
+                self.chat_dropped.emit(thing.path)
             case DroppedText():
                 pass  # all of them together
 
@@ -123,6 +130,9 @@ def drop_plan(things: Sequence[Dropped], model: ModelDescription | None) -> Drop
     """What letting go of these would do while `model` is in use."""
     refused = [thing for thing in things if isinstance(thing, Refused)]
     texts = [thing for thing in things if isinstance(thing, DroppedText)]
+    chats = [thing for thing in things if isinstance(thing, DroppedChat)]
+    if chats and len(chats) == len(things):
+        return _import_plan(chats)
     if texts and len(texts) + len(refused) == len(things):
         return _attach_plan(texts, refused)
     if refused:
@@ -172,6 +182,17 @@ def _plan(thing: Dropped, model: ModelDescription | None) -> DropPlan:
             )
         case _:
             return DropPlan("refused", tr("This cannot be used"))
+
+
+def _import_plan(chats: list[DroppedChat]) -> DropPlan:
+    title = (
+        tr("Import {name}", name=chats[0].path.name)
+        if len(chats) == 1
+        else tr("Import {n:,} chats", "", len(chats))
+    )
+    return DropPlan(
+        "import", title, tr("Chats of your own; to attach one as text, choose it as attachment.")
+    )
 
 
 def _attach_plan(texts: list[DroppedText], refused: list[Refused]) -> DropPlan:

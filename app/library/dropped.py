@@ -1,5 +1,6 @@
-"""What was dropped: a model, heads for one, a hub link, a text to attach, or nothing of use."""
+"""What was dropped: a model, heads for one, a hub link, a chat, a text, or nothing of use."""
 
+import re
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from mlx_engine.hub.weight_files import (
     holds_only_heads,
     shard_of,
 )
+from mlx_engine.values.saved_chat import FORMAT
 from mlx_engine.values.words import Words
 
 _MODEL_FILES = ("config.json", "model.safetensors.index.json", "tokenizer.json")
@@ -62,13 +64,29 @@ class DroppedText:
 
 
 @dataclass(frozen=True, slots=True)
+class DroppedChat:
+    """A chat that was exported as JSON, to be imported."""
+
+    path: Path
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
     """Nothing we can use; `words` say why and what would do."""
 
     words: str
 
 
-Dropped = DroppedModel | DroppedModels | DroppedHeads | DroppedHubModel | DroppedText | Refused
+Dropped = (
+    DroppedModel
+    | DroppedModels
+    | DroppedHeads
+    | DroppedHubModel
+    | DroppedText
+    | DroppedChat
+    | Refused
+)
 
 
 def what_is(dropped: str) -> Dropped:
@@ -97,8 +115,15 @@ def what_is(dropped: str) -> Dropped:
 
 
 def all_of(dropped: Iterable[str]) -> tuple[Dropped, ...]:
-    """What several things are that are dropped together: a model's files are one model."""
+    """What several things are that are dropped together: a model's files are one model, and chats
+    beside other files are texts as they are.
+    """
     things = tuple(dict.fromkeys(what_is(text) for text in dropped))
+    if not all(isinstance(thing, DroppedChat) for thing in things):
+        things = tuple(
+            DroppedText(thing.path, thing.nbytes) if isinstance(thing, DroppedChat) else thing
+            for thing in things
+        )
     models = [thing.path for thing in things if isinstance(thing, DroppedModel)]
     if len(models) != 1:
         return things
@@ -229,13 +254,20 @@ def _folder_of_heads(folder: Path) -> Dropped:
     )
 
 
+CHAT = re.compile(rb'(\xef\xbb\xbf)?\s*\{\s*"format"\s*:\s*"' + FORMAT.encode() + rb'"')
+"""How a chat in JSON begins."""
+
+
 def _text(file: Path) -> Dropped:
-    """A text by the rule for attachments, or a document, which is read when it is attached; a GGUF
-    may have lost its ending.
+    """A chat, a text by the rule for attachments, or a document, which is read when it is attached;
+    a GGUF may have lost its ending.
     """
     with file.open("rb") as opened:
-        if opened.read(4) == b"GGUF":
-            return DroppedModel(file)
+        beginning = opened.read(200)
+    if beginning.startswith(b"GGUF"):
+        return DroppedModel(file)
+    if file.suffix.lower() == ".json" and CHAT.match(beginning):
+        return DroppedChat(file, file.stat().st_size)
     if is_document(file):
         return DroppedText(file, file.stat().st_size)
     text = read_text_file(file)

@@ -32,6 +32,7 @@ ICONS = {
     "folder": "folder",
     "looking": "file",
     "download": "drop_model",
+    "import": "new_chat",
     "attach": "attach",
     "refused": "warning",
 }
@@ -109,7 +110,7 @@ class CardLayer(Layer):
 class DropPlan:
     """What letting go would do, as a title ("Load Qwen3.5-4B") and a line below it."""
 
-    kind: Literal["load", "heads", "folder", "download", "attach", "looking", "refused"]
+    kind: Literal["load", "heads", "folder", "download", "import", "attach", "looking", "refused"]
     title: str
     detail: str = ""
 

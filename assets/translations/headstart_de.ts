@@ -181,6 +181,21 @@
         <translation>Die Größe wird vor dem Start gezeigt.</translation>
     </message>
     <message>
+        <source>Import {name}</source>
+        <translation>{name} importieren</translation>
+    </message>
+    <message numerus="yes">
+        <source>Import {n:,} chats</source>
+        <translation>
+            <numerusform>{n:,} Chat importieren</numerusform>
+            <numerusform>{n:,} Chats importieren</numerusform>
+        </translation>
+    </message>
+    <message>
+        <source>Chats of your own; to attach one as text, choose it as attachment.</source>
+        <translation>Eigene Chats; um einen als Text anzuhängen, als Anhang auswählen.</translation>
+    </message>
+    <message>
         <source>Attach {name}</source>
         <translation>{name} anhängen</translation>
     </message>

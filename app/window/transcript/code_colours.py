@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 from PySide6.QtCore import QTimer
 from PySide6.QtGui import QSyntaxHighlighter, QTextDocument
 
+from app.start.threads import TURN_MS
 from app.window.look import look
 from app.window.transcript.drafted_spans import Tint, in_utf16
 
@@ -113,7 +114,7 @@ class CodeColours(QSyntaxHighlighter):
         self._language = language
         self._code: str | None = None
         self._lines: list[list[Word]] = []
-        self._idle = QTimer(self, interval=0)
+        self._idle = QTimer(self, interval=TURN_MS)
         self._idle.timeout.connect(self._read_some)
 
     def complete(self, code: str) -> None:

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
-from PySide6.QtGui import QKeyEvent, QTextCharFormat, QTextCursor
+from PySide6.QtGui import QColor, QKeyEvent, QTextCharFormat, QTextCursor
 from PySide6.QtWidgets import QFrame, QLabel, QTextEdit
 from shiboken6 import isValid
 
+from app.start.threads import TURN_MS
 from app.window.controls.fields import SearchField, keep_key
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import label, tabular
@@ -90,11 +91,13 @@ class ChatSearch(QObject):
     """The matches of one query, from the top, and which of them is current.
 
     Messages that are not made of widgets are searched as text; only that of the current match is
-    made. number: of the current match, from 1; 0 for none. Signal `found`: more was counted, or
-    another match is current.
+    made. number: of the current match, from 1; 0 for none.
+
+    Signals: `counted`, more of them; `went`, another match is current, or there is none.
     """
 
-    found = Signal()
+    counted = Signal()
+    went = Signal()
 
     def __init__(self, make: Callable[[MessageView], None], parent: QObject | None = None) -> None:
         """make: gives a message its widgets."""
@@ -105,7 +108,7 @@ class ChatSearch(QObject):
         self._totals: list[int] = []
         self.number = 0
         self._marked: list[TextWidget] = []
-        self._timer = QTimer(self, interval=0)
+        self._timer = QTimer(self, interval=TURN_MS)
         self._timer.timeout.connect(self._count_some)
 
     @property
@@ -134,6 +137,7 @@ class ChatSearch(QObject):
         kept = self.number if pattern == self._pattern else 0
         self._pattern, self._views = pattern, list(views) if query else []
         self._totals, self.number = [], 0
+        self.went.emit()
         self._count_some()
         if kept:
             self._count_to(kept)
@@ -148,12 +152,15 @@ class ChatSearch(QObject):
 
     def mark(self) -> None:
         """Show the matches in the widgets there are, the current one stronger."""
-        current = self.current
+        current, now = self.current, look()
+        colours = {
+            is_one: now.colour("warning", 0.5 if is_one else 0.25) for is_one in (True, False)
+        }
         marked: list[TextWidget] = []
         for view in self._views if self._pattern else ():
             selections: dict[TextWidget, list[QTextEdit.ExtraSelection]] = {}
             for match in self._matches(view):
-                one = _selection(match, match == current)
+                one = _selection(match, colours[match == current])
                 selections.setdefault(match.widget, []).append(one)
             for widget, these in selections.items():
                 widget.setExtraSelections(these)
@@ -171,7 +178,7 @@ class ChatSearch(QObject):
             self._timer.stop()
         else:
             self._timer.start()
-        self.found.emit()
+        self.counted.emit()
 
     def _count_to(self, number: int) -> None:
         """Until there is a match of this number; 0 is the last one of all."""
@@ -184,13 +191,13 @@ class ChatSearch(QObject):
         found = sum(len(self._pattern.findall(_spaced(text))) for text in view.searched())
         self._totals.append(self.total + found)
         if found and not self.number:
-            self._make(view)
-            self.number = 1
+            self._go_to(1)
 
     def _go_to(self, number: int) -> None:
         self._make(self._views[bisect_left(self._totals, number)])
         self.number = number
-        self.found.emit()
+        self.counted.emit()
+        self.went.emit()
 
     def _matches(self, view: MessageView) -> list[Match]:
         """In the widgets of a message, none while it has none."""
@@ -212,9 +219,9 @@ def _spaced(text: str) -> str:
     return text.replace("\xa0", " ")
 
 
-def _selection(match: Match, current: bool) -> QTextEdit.ExtraSelection:
+def _selection(match: Match, colour: QColor) -> QTextEdit.ExtraSelection:
     form = QTextCharFormat()
-    form.setBackground(look().colour("warning", 0.5 if current else 0.25))
+    form.setBackground(colour)
     cursor = QTextCursor(match.widget.document())
     cursor.setPosition(match.start)
     cursor.setPosition(match.end, QTextCursor.MoveMode.KeepAnchor)

@@ -211,14 +211,14 @@ class MessageColumn(PinnedScroll):
         return [view for view in near if not view.is_built]
 
     def _scrolled(self) -> None:
-        """What is in view is needed now, what is near it soon."""
-        for view in self._unmade_within(0):
-            self.make(view)
+        """What is in view is needed now, what is near it soon; one message at a time."""
         self._nearby.start(NEARBY_MS)
+        for view in self._unmade_within(0)[:1]:
+            self.make(view)
+            self._nearby.start(TURN_MS)
 
     def _make_nearby(self) -> None:
-        """One message at a time."""
-        for view in self._unmade_within(self.viewport().height())[:1]:
+        for view in (self._unmade_within(0) or self._unmade_within(self.viewport().height()))[:1]:
             self.make(view)
             self._nearby.start(TURN_MS)
 

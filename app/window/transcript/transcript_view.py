@@ -119,7 +119,8 @@ class TranscriptView(QWidget):
             1
         )  # where there is no room for all, it is what can be scrolled
         self._search = ChatSearch(self.column.make, self)
-        self._search.found.connect(self._show_found)
+        self._search.counted.connect(self._show_count)
+        self._search.went.connect(self._go_to_match)
         self._mark_soon = QTimer(self, singleShot=True, interval=0)
         self._mark_soon.timeout.connect(self._search.mark)
         self.column.made.connect(self._mark_soon.start)
@@ -231,10 +232,12 @@ class TranscriptView(QWidget):
         self._search.step(by)
         self._arrive.start()
 
-    def _show_found(self) -> None:
-        search, before = self._search, self._found
-        self._found = search.current
+    def _show_count(self) -> None:
+        search = self._search
         self.find_bar.show_count(search.number, search.total, search.is_whole)
+
+    def _go_to_match(self) -> None:
+        before, self._found = self._found, self._search.current
         self._mark_soon.start()
         if self._found not in (None, before):
             self._arrive.start()

@@ -127,6 +127,26 @@ def test_texts_together_with_one_that_is_none(driven: Driven, tmp_path: Path) ->
     assert "c.png is a picture" in driven.widgets.notice.words()
 
 
+def test_a_chat_that_was_exported_is_imported_unless_it_is_attached_with_others(
+    driven: Driven, tmp_path: Path
+) -> None:
+    driven.ask("What is a head start?")
+    app, before = driven.app, driven.app.chats.chat.chat_id
+    assert before is not None
+    exported, note = tmp_path / "chat.json", tmp_path / "note.txt"
+    app.files.export_to(before, exported)
+    note.write_text("words")
+    app.begin_chat()
+    assert drag(driven, mime_of(exported)).startswith("Import chat.json")
+    drop(driven, mime_of(exported))
+    driven.until(lambda: app.chats.chat.chat_id not in (None, before))
+    assert driven.shown[0] == "What is a head start?"
+    assert driven.widgets.composer.attachments() == ()
+    assert drag(driven, mime_of(exported, note)).startswith("Attach 2 files")
+    drop(driven, mime_of(exported, note))
+    driven.until(lambda: len(driven.widgets.composer.attachments()) == 2)
+
+
 def test_two_models_are_one_too_many(driven: Driven, tmp_path: Path) -> None:
     mime = mime_of(tmp_path / "Small-4bit", gguf(tmp_path / "other.gguf"))
     assert drag(driven, mime).startswith("Drop one model at a time")

@@ -92,12 +92,12 @@ def test_words_are_in_order_and_inside_the_line(language, code):
         assert ends[-1] <= len(line)
 
 
-def test_complete_code_is_read_as_a_whole(qapp):
+def test_complete_code_is_read_as_a_whole(qtbot):
     code = "\nx = \"\"\"a\nb\"\"\" + '''c\nd'''\n5  # e"
     editor, colours = growing("python", code)
     assert colours_on_show(editor)[-1] != ("# e", "comment")
     colours.complete(code)
-    QApplication.processEvents()
+    qtbot.waitUntil(lambda: colours_on_show(editor)[-1] == ("# e", "comment"))
     assert colours_on_show(editor) == [
         ('"""a', "string"), ('b"""', "string"), ("'''c", "string"), ("d'''", "string"),
         ("5", "number"), ("# e", "comment"),
