@@ -175,6 +175,9 @@ def run_command(chat: Chat, line: str) -> None:
         hint = f"did you mean /{near[0]}?" if near else "/help lists the commands."
         chat.screen.note(f"There is no command /{name}: {hint}", WARNING)
         return
+    if rest.strip() and not command.usage:
+        chat.screen.note(f"Write /{name} alone: it takes nothing more.", WARNING)
+        return
     try:
         command.run(chat, rest.strip())
     except EngineError as error:

@@ -67,6 +67,9 @@ def talk(tmp_path: Path) -> Talk:
         ("/load", "Write /load FILE"),
         ("/load nowhere.json", "not there"),
         ("/colours", "on or /colours off"),
+        ("/regenerate 5", "Write /regenerate alone"),
+        ("/clear all", "Write /clear alone"),
+        ("/quit now", "Write /quit alone"),
     ],
 )
 def test_a_bad_command_is_a_line(talk: Talk, line: str, says: str) -> None:
