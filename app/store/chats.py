@@ -182,6 +182,10 @@ class Chats:
             for row in messages:
                 new_ids[row["id"]] = copy_message(database, row["id"], copy, new_ids[row["parent"]])
             database.write("UPDATE chat SET leaf = ? WHERE id = ?", new_ids.get(leaf), copy)
+            settings = self.settings(chat_id).value
+            if settings.read_from is not None:
+                first = new_ids.get(settings.read_from)
+                self.set_settings(copy, replace(settings, read_from=first))
             return copy
 
     def _row(self, columns: str, chat_id: int) -> sqlite3.Row:

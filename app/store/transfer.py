@@ -232,10 +232,12 @@ PASSED_ON = ("numerics",)
 
 
 def _safe_settings(content: Any) -> Any:
-    """Without what names this machine's disk, or would be loaded or written on another's."""
+    """Without what names this machine's disk, or would be loaded or written on another's, and
+    without a message's number, which is another there.
+    """
     if not isinstance(content, dict):
         return content
-    safe = {key: value for key, value in content.items() if key != "model_path"}
+    safe = {key: value for key, value in content.items() if key not in ("model_path", "read_from")}
     if isinstance(safe.get("load"), dict):
         safe["load"] = {key: value for key, value in safe["load"].items() if key in PASSED_ON}
     return safe

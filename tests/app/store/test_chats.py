@@ -1,5 +1,7 @@
 """The list of chats: order, names, pins, copies, the bin."""
 
+from dataclasses import replace
+
 import pytest
 from chat_stores import Clock, talk, texts
 
@@ -125,6 +127,21 @@ def test_a_copy_has_all_branches_and_is_its_own(store: SessionStore) -> None:
     store.messages.select(last.siblings[0])
     assert texts(store, copy) == ["hello", "one"]
     assert store.messages.path(copy)[1].message.stats is not None
+
+
+def test_a_copy_and_a_branch_read_from_where_the_chat_did(store: SessionStore) -> None:
+    """From their own messages: the same words are read, so the same cache serves."""
+    chat = talk(store, "one", "ONE", "two", "TWO", "three", "THREE")
+    path = [turn.message for turn in store.messages.path(chat)]
+    settings = store.chats.settings(chat).value
+    store.chats.set_settings(chat, replace(settings, read_from=path[2].id))
+    copy = store.chats.duplicate(chat)
+    branch = store.chats.branch(chat, path[3].id)
+    early = store.chats.branch(chat, path[1].id)
+    for other, place in ((copy, 2), (branch, 2), (early, None)):
+        its = [turn.message.id for turn in store.messages.path(other)]
+        first = store.chats.settings(other).value.read_from
+        assert first == (None if place is None else its[place])
 
 
 def test_chats_that_are_gone_are_said_to_be(store: SessionStore) -> None:

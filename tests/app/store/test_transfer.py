@@ -38,7 +38,7 @@ MINE = ChatSettings(
 def chat(store: SessionStore) -> int:
     """Two answers to one question, the first selected and gone on from; spans and thinking."""
     chat = talk(store, "hello", "one", "and?", "more", title="On zebras")
-    store.chats.set_settings(chat, MINE)
+    store.chats.set_settings(chat, replace(MINE, read_from=2))
     question, first = (turn.message.id for turn in store.messages.path(chat)[:2])
     second = store.messages.begin_answer(chat, question, "Other")
     store.messages.finish_answer(
