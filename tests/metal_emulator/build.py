@@ -106,14 +106,15 @@ def _precompiled(header: Path, command: tuple[str, ...]) -> Path:
     return target
 
 
-def kernel_library(name: str, text: str, command: list[str]) -> Path:
+@cache
+def kernel_library(name: str, text: str, command: tuple[str, ...]) -> Path:
     """The kernel's C++ text, compiled so, as a library. Raises EmulatorError "compile"."""
-    command = [*command, f"-I{CPP}"]
+    command = (*command, f"-I{CPP}")
     link, runtime = toolchain.kernel_link_command(), runtime_library()
     target = _library((text, command, link))
     if target.exists():
         return target
-    header = _precompiled(CPP / "msl.h", tuple(command))
+    header = _precompiled(CPP / "msl.h", command)
     compiling = [*command, "-c", "-include-pch", str(header)]
     with _source(text) as source:
         said = _build(target, [[*compiling, str(source)]], link, [str(runtime)])

@@ -68,10 +68,10 @@ class EmulatedKernel:
             need = self.registers(inputs, output_dtypes, template)
             check_threads(self.name, Dispatch(grid, threadgroup), need)
         how = self.options
-        command = toolchain.kernel_command(how.check, how.private, how.arithmetic)
+        command = tuple(toolchain.kernel_command(how.check, how.private, how.arithmetic))
         code = Code(
             build.kernel_library(self.name, text, command),
-            lambda: build.kernel_library(self.name, text, [*command, *toolchain.LINES]),
+            lambda: build.kernel_library(self.name, text, (*command, *toolchain.LINES)),
         )
         buffers, dispatch = [*given, *wanted], Dispatch(grid, threadgroup)
         done = launch(self.name, code, buffers, dispatch, self.options)

@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -109,7 +110,7 @@ def launch(
         _placed(kernel, buffer, content, options.counts_traffic)
         for buffer, content in zip(buffers, contents, strict=True)
     ]
-    entry = ctypes.cast(ctypes.CDLL(str(code.library)).msl_entry, ctypes.c_void_p)
+    entry = _entry(code.library)
     runtime.msl_kernel_at(entry)
     pointers = (ctypes.c_void_p * len(placed))(*(p.contents.data for p in placed))
     order = _native_launch(kernel, dispatch, options)
@@ -125,6 +126,12 @@ def launch(
     ]
     traffic = {b.name: _traffic(p.contents) for b, p in zip(buffers, placed, strict=True)}
     return Launched(outputs, _report(kernel, traffic, seconds))
+
+
+@cache
+def _entry(library: Path) -> ctypes.c_void_p:
+    """Of a compiled kernel, loaded once."""
+    return ctypes.cast(ctypes.CDLL(str(library)).msl_entry, ctypes.c_void_p)
 
 
 def check_threads(kernel: str, dispatch: Dispatch, need: Registers) -> None:
@@ -163,7 +170,7 @@ def _placed(
     place = native.runtime().msl_add(content.nbytes, fresh, initialised, check)
     if not place:
         raise EmulatorError(kernel, "limit", f"no room for buffer '{buffer.name}'")
-    ctypes.memmove(place.contents.data, content.ctypes.data, content.nbytes)
+    ctypes.memmove(place.contents.data, content.__array_interface__["data"][0], content.nbytes)
     return place
 
 

@@ -33,7 +33,7 @@ static msl_address arena_used;
 static Buffer buffers[MOST_BUFFERS];
 static unsigned buffer_count;
 static GroupArray arrays[MOST_ARRAYS];
-static unsigned array_end, group_bytes;
+static unsigned array_end, most_of_group, group_bytes;  // most_of_group: of a launch, as array_end
 static unsigned char array_at[GROUP_ARENA];
 static Cell group_cells[GROUP_ARENA];
 static unsigned current_group;

@@ -18,7 +18,9 @@ static void set_up_thread(unsigned i, const unsigned group[3], const unsigned si
   unsigned rest = alive - self.simd * MSL_LANES;
   self.lanes = rest < MSL_LANES ? rest : MSL_LANES;
   self.global = g * MSL_MOST_THREADS + i;
-  void** top = (void**)(msl_stacks + (i + 1) * (msl_address)MSL_STACK) - SAVED;
+  // not all at the same place of a page, for which a cache has few lines
+  msl_address end = msl_stacks + (i + 1) * (msl_address)MSL_STACK - self.lane * 17 * 64;
+  void** top = (void**)end - SAVED;
   memset(top, 0, SAVED * sizeof(void*));
   top[RETURN_SLOT] = (void*)body;
   fiber.stack_pointer = top;

@@ -17,6 +17,7 @@ template <typename T, int R, int C> struct simdgroup_matrix {
   MSL_QUIET static unsigned column() { return column_of(msl_now->lane); }
   static unsigned row_of(unsigned lane) { return (lane / 4 & 4) + lane / 2 % 4; }
   static unsigned column_of(unsigned lane) { return (lane / 4 & 2) * 2 + lane % 2 * 2; }
+  static unsigned lane_at(unsigned r, unsigned c) { return r / 4 * 16 + c / 4 * 8 + r % 4 * 2 + c / 2 % 2; }
 };
 typedef simdgroup_matrix<float, 8, 8> simdgroup_float8x8;
 typedef simdgroup_matrix<half, 8, 8> simdgroup_half8x8;
@@ -49,7 +50,7 @@ void simdgroup_store(const simdgroup_matrix<T, 8, 8>& m, T* p, size_t stride = 8
 
 // d = a b + c, summed in float in ascending order of the inner index.
 template <typename D, typename A, typename B, typename S>
-MSL_QUIET void simdgroup_multiply_accumulate(
+MSL_APART void simdgroup_multiply_accumulate(
     simdgroup_matrix<D, 8, 8>& d, const simdgroup_matrix<A, 8, 8>& a,
     const simdgroup_matrix<B, 8, 8>& b, const simdgroup_matrix<S, 8, 8>& c, MSL_AT) {
   struct Pair { A a[2]; B b[2]; };
@@ -58,20 +59,13 @@ MSL_QUIET void simdgroup_multiply_accumulate(
   msl_lanes<Pair> lanes(mine, "simdgroup_multiply_accumulate", file, line);
   for (unsigned i = 0; i < 16; i++) MSL_TICK(float, MSL_FMA);
   MSL_MUTE;
-  float left[8], right[2][8];
   const unsigned row = d.row(), column = d.column();
-  for (unsigned l = 0; l < MSL_LANES; l++) {
-    const unsigned r = d.row_of(l), k = d.column_of(l);
-    for (unsigned i = 0; i < 2; i++) {
-      if (r == row) left[k + i] = (float)lanes.of[l].a[i];
-      if (k == column) right[i][r] = (float)lanes.of[l].b[i];
-    }
+  float sums[2] = {(float)c.own[0], (float)c.own[1]};
+  for (unsigned k = 0; k < 8; k++) {
+    const Pair left = lanes.at(d.lane_at(row, k)), right = lanes.at(d.lane_at(k, column));
+    for (unsigned i = 0; i < 2; i++) sums[i] += (float)left.a[k % 2] * (float)right.b[i];
   }
-  for (unsigned i = 0; i < 2; i++) {
-    float sum = (float)c.own[i];
-    for (unsigned k = 0; k < 8; k++) sum += left[k] * right[i][k];
-    d.own[i] = D(sum);
-  }
+  for (unsigned i = 0; i < 2; i++) d.own[i] = D(sums[i]);
 }
 template <typename D, typename A, typename B>
 void simdgroup_multiply(simdgroup_matrix<D, 8, 8>& d, const simdgroup_matrix<A, 8, 8>& a,

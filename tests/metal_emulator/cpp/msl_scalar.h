@@ -19,6 +19,7 @@ typedef unsigned int uint;
 typedef unsigned long ulong;
 
 #define MSL_QUIET __attribute__((no_sanitize("thread")))
+#define MSL_APART MSL_QUIET __attribute__((noinline))  // what a loop has often is compiled once
 
 template <bool B, typename T = void> struct msl_if {};
 template <typename T> struct msl_if<true, T> { typedef T type; };

@@ -5,33 +5,34 @@
 namespace metal {
 #define MSL_AT const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
-// The 32 lanes' values; lanes the threadgroup does not have hold NaN bits.
+// The lanes' values; those of lanes that the threadgroup does not have are NaN bits.
 template <typename T> struct msl_lanes {
-  T of[MSL_LANES];
+  msl_meeting* meeting;
   unsigned lane, count;
   MSL_QUIET msl_lanes(T mine, const char* op, const char* file, int line) {
     static_assert(sizeof(T) <= MSL_SLOT, "too wide for an operation across lanes");
-    const unsigned char* slots = msl_exchange(&mine, sizeof(T), op, file, line);
+    meeting = msl_exchange(&mine, sizeof(T), op, file, line);
     lane = msl_now->lane;
     count = msl_now->lanes;
-    __builtin_memset((void*)of, 0xff, sizeof of);
-    for (unsigned i = 0; i < count; i++)
-      __builtin_memcpy((void*)&of[i], slots + i * MSL_SLOT, sizeof(T));
   }
   MSL_QUIET T at(unsigned i) const {
-    T nothing;
-    __builtin_memset((void*)&nothing, 0xff, sizeof nothing);
-    return i < MSL_LANES ? of[i] : nothing;
+    T its;
+    if (i < count)
+      __builtin_memcpy((void*)&its, meeting->of + i * sizeof its, sizeof its);
+    else
+      __builtin_memset((void*)&its, 0xff, sizeof its);
+    return its;
   }
 };
 
-// A tree of neighbours: the ascending butterfly, lane xor 1, 2, 4, 8, 16.
+// A tree of neighbours: the ascending butterfly, lane xor 1, 2, 4, 8, 16. Lanes that are not there
+// are left out.
 template <typename T, typename F>
-MSL_QUIET T msl_tree(const msl_lanes<T>& lanes, unsigned first, unsigned count, F join) {
+MSL_QUIET T msl_tree(const msl_lanes<T>& lanes, unsigned first, unsigned most, F join) {
   MSL_MUTE;
   T level[MSL_LANES];
-  unsigned have = 0;
-  for (unsigned i = first; i < first + count && i < lanes.count; i++) level[have++] = lanes.of[i];
+  unsigned have = lanes.count - first < most ? lanes.count - first : most;
+  __builtin_memcpy((void*)level, lanes.meeting->of + first * sizeof(T), have * sizeof(T));
   for (; have > 1; have = (have + 1) / 2) {
     for (unsigned i = 0; i + 1 < have; i += 2) level[i / 2] = join(level[i], level[i + 1]);
     if (have % 2) level[have / 2] = level[have - 1];
@@ -47,11 +48,19 @@ struct msl_or { template <typename T> MSL_QUIET T operator()(T a, T b) const { r
 struct msl_xor { template <typename T> MSL_QUIET T operator()(T a, T b) const { return a ^ b; } };
 
 #define MSL_REDUCE(name, join)                                          \
-  template <typename T> MSL_QUIET T simd_##name(T x, MSL_AT) {          \
+  template <typename T> MSL_APART T simd_##name(T x, MSL_AT) {          \
     msl_lanes<T> lanes(x, "simd_" #name, file, line);                   \
-    return msl_tree(lanes, 0, MSL_LANES, join());                       \
+    T joint;                                                            \
+    if (lanes.meeting->joined) {                                        \
+      __builtin_memcpy((void*)&joint, lanes.meeting->joint, sizeof joint); \
+      return joint;                                                     \
+    }                                                                   \
+    joint = msl_tree(lanes, 0, MSL_LANES, join());                      \
+    __builtin_memcpy(lanes.meeting->joint, (void*)&joint, sizeof joint); \
+    lanes.meeting->joined = true;                                       \
+    return joint;                                                       \
   }                                                                     \
-  template <typename T> MSL_QUIET T quad_##name(T x, MSL_AT) {          \
+  template <typename T> MSL_APART T quad_##name(T x, MSL_AT) {          \
     msl_lanes<T> lanes(x, "quad_" #name, file, line);                   \
     return msl_tree(lanes, lanes.lane & ~3u, 4, join());                \
   }
@@ -63,21 +72,21 @@ MSL_REDUCE(max, msl_most) MSL_REDUCE(and, msl_and) MSL_REDUCE(or, msl_or) MSL_RE
     msl_lanes<T> lanes(x, #scope "_prefix_inclusive_" #name, file, line);                   \
     MSL_MUTE;                                                                                  \
     T total = T(identity);                                                                  \
-    for (unsigned i = lanes.lane / width * width; i <= lanes.lane; i++) total = T(total op lanes.of[i]); \
+    for (unsigned i = lanes.lane / width * width; i <= lanes.lane; i++) total = T(total op lanes.at(i)); \
     return total;                                                                           \
   }                                                                                         \
   template <typename T> MSL_QUIET T scope##_prefix_exclusive_##name(T x, MSL_AT) {          \
     msl_lanes<T> lanes(x, #scope "_prefix_exclusive_" #name, file, line);                   \
     MSL_MUTE;                                                                                  \
     T total = T(identity);                                                                  \
-    for (unsigned i = lanes.lane / width * width; i < lanes.lane; i++) total = T(total op lanes.of[i]); \
+    for (unsigned i = lanes.lane / width * width; i < lanes.lane; i++) total = T(total op lanes.at(i)); \
     return total;                                                                           \
   }
 MSL_PREFIX(simd, 32, sum, 0, +) MSL_PREFIX(simd, 32, product, 1, *)
 MSL_PREFIX(quad, 4, sum, 0, +) MSL_PREFIX(quad, 4, product, 1, *)
 
 #define MSL_MOVE(scope, width, name, from)                                           \
-  template <typename T> MSL_QUIET T scope##_##name(T x, ushort by, MSL_AT) {         \
+  template <typename T> MSL_APART T scope##_##name(T x, ushort by, MSL_AT) {         \
     msl_lanes<T> lanes(x, #scope "_" #name, file, line);                             \
     const unsigned base = lanes.lane / width * width, lane = lanes.lane % width;     \
     const unsigned source = from;                                                    \
@@ -107,7 +116,7 @@ MSL_QUIET T simd_shuffle_and_fill_up(T x, T filling, ushort by, MSL_AT) {
   return lanes.lane >= by ? lanes.at(lanes.lane - by) : fill.at(MSL_LANES + lanes.lane - by);
 }
 template <typename T> MSL_QUIET T simd_broadcast_first(T x, MSL_AT) {
-  return msl_lanes<T>(x, "simd_broadcast_first", file, line).of[0];
+  return msl_lanes<T>(x, "simd_broadcast_first", file, line).at(0);
 }
 
 struct simd_vote {
@@ -119,7 +128,7 @@ struct simd_vote {
 MSL_QUIET inline simd_vote simd_ballot(bool x, MSL_AT) {
   msl_lanes<bool> lanes(x, "simd_ballot", file, line);
   ulong bits = 0;
-  for (unsigned i = 0; i < lanes.count; i++) bits |= (ulong)lanes.of[i] << i;
+  for (unsigned i = 0; i < lanes.count; i++) bits |= (ulong)lanes.at(i) << i;
   return {bits};
 }
 MSL_QUIET inline bool simd_any(bool x, MSL_AT) { return simd_or((int)x, file, line); }

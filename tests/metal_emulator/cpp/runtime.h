@@ -25,6 +25,13 @@ struct msl_launch {
   double seconds;
 };
 
+// Where the lanes of a SIMD-group lay down what they bring to an operation, one after another. The
+// first that goes on may leave in `joint` what is the same for all.
+struct msl_meeting {
+  alignas(MSL_SLOT) unsigned char of[MSL_LANES * MSL_SLOT], joint[MSL_SLOT];
+  bool joined;
+};
+
 // One buffer; the counters are of a whole launch.
 struct msl_buffer {
   unsigned char* data;
@@ -57,7 +64,7 @@ extern msl_thread* msl_now;
 extern msl_launch msl_run;
 extern msl_counts msl_count;
 
-const unsigned char* msl_exchange(
+msl_meeting* msl_exchange(
     const void* value, unsigned size, const char* op, const char* file, int line);
 void msl_barrier(int flags, const char* file, int line);
 void msl_simd_barrier(int flags, const char* file, int line);

@@ -28,9 +28,11 @@ unsigned msl_epoch[2], msl_turn, msl_simd_epoch[MSL_LANES][2];
 msl_address msl_stacks, msl_stack_low, msl_stack_high;
 
 static Fiber fibers[MSL_MOST_THREADS];
-static unsigned char slots[MSL_LANES][2][MSL_LANES][MSL_SLOT];
+static msl_meeting meetings[MSL_LANES][2];  // of each SIMD-group in turns
 static int parity[MSL_LANES];
-static unsigned alive, order[MSL_MOST_THREADS], random_state;
+static unsigned alive, order[MSL_LANES], random_state;
+static Fiber* group;  // the SIMD-group that runs, its lanes, and how far its turn has come in `order`
+static unsigned group_lanes, turn;
 static void* scheduler_pointer;
 static Fiber* volatile running;
 static volatile int timed_out;
@@ -71,12 +73,36 @@ static void leave() {
   msl_switch(&me->stack_pointer, scheduler_pointer);
 }
 
+static Fiber* next_lane() {
+  while (turn < MSL_LANES) {
+    unsigned lane = order[turn++];
+    if (lane < group_lanes && group[lane].state == READY) return group + lane;
+  }
+  return 0;
+}
+
+static void enter(Fiber* fiber) {
+  msl_now = &fiber->self;
+  msl_stack_low = msl_stacks + (fiber - fibers) * (msl_address)MSL_STACK;
+  msl_stack_high = msl_stack_low + MSL_STACK;
+  running = fiber;
+  msl_turn++;
+}
+
+// To the next lane of the SIMD-group; the last goes back to the scheduler.
+static void pass_on() {
+  Fiber *me = running, *next = next_lane();
+  if (!next) return leave();
+  enter(next);
+  msl_switch(&me->stack_pointer, next->stack_pointer);
+}
+
 static void body() {
   entry(arguments);
   msl_checks_flush();
   if (msl_run.watched) msl_private_end();
   running->state = DONE;
-  leave();
+  pass_on();
   abort();
 }
 
@@ -97,17 +123,18 @@ static void wait_as(State state, int flags, const char* op, const char* file, in
   me->op = op;
   me->file = file;
   me->line = line;
-  leave();
+  pass_on();
 }
 
-extern "C" const unsigned char* msl_exchange(
+extern "C" msl_meeting* msl_exchange(
     const void* value, unsigned size, const char* op, const char* file, int line) {
   if (msl_run.watched) msl_private_exchanged(value, size, file, line);
   unsigned simd = msl_now->simd;
-  unsigned char(*mine)[MSL_SLOT] = slots[simd][parity[simd]];
-  memcpy(mine[msl_now->lane], value, size);
+  msl_meeting* mine = &meetings[simd][parity[simd]];
+  memcpy(mine->of + msl_now->lane * size, value, size);
+  mine->joined = false;
   wait_as(AT_SIMD, 0, op, file, line);
-  return mine[0];
+  return mine;
 }
 
 extern "C" void msl_simd_barrier(int flags, const char* file, int line) {
@@ -137,17 +164,17 @@ static void on_alarm(int number, siginfo_t*, void* context) {
   msl_fail(MSL_ENDLESS, "still running at the time limit", pc);
 }
 
-static void go(Fiber* fiber) {
-  msl_now = &fiber->self;
-  msl_stack_low = msl_stacks + (fiber - fibers) * (msl_address)MSL_STACK;
-  msl_stack_high = msl_stack_low + MSL_STACK;
-  running = fiber;
-  msl_turn++;
-  msl_switch(&scheduler_pointer, fiber->stack_pointer);
+// Each lane that is ready in turn, until it waits.
+static void run_lanes() {
+  turn = 0;
+  Fiber* first = next_lane();
+  if (!first) return;
+  enter(first);
+  msl_switch(&scheduler_pointer, first->stack_pointer);
   running = 0;
   if (timed_out && !msl_error.kind) {
     msl_error.kind = MSL_ENDLESS;
-    msl_error.thread = fiber->self;
+    msl_error.thread = *msl_now;
     msl_error.what = "still running at the time limit";
   }
 }
@@ -167,13 +194,11 @@ static bool diverged(const char* what, const Fiber& fiber) {
 
 // Runs one SIMD-group until its lanes are done or at a barrier. False: a fault.
 static bool run_simd_group(unsigned simd, unsigned first, unsigned lanes) {
+  group = fibers + first;
+  group_lanes = lanes;
   for (;;) {
-    for (unsigned i = 0; i < MSL_LANES; i++) {
-      if (order[i] >= lanes) continue;
-      Fiber* fiber = &fibers[first + order[i]];
-      if (fiber->state == READY) go(fiber);
-      if (msl_error.kind) return false;
-    }
+    run_lanes();
+    if (msl_error.kind) return false;
     unsigned waiting = 0;
     Fiber* one = 0;
     for (unsigned i = first; i < first + lanes; i++)
