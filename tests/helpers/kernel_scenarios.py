@@ -56,7 +56,9 @@ class Breaking:
         self, old: str = "", new: str = "", shuffle: int = 0, private: bool = False
     ) -> None:
         seconds = 60 if private else 10  # a look at every variable takes its time
-        self._inner = EmulatorLauncher(seconds=seconds, shuffle=shuffle, private=private)
+        self._inner = EmulatorLauncher(
+            seconds=seconds, shuffle=shuffle, private=private, lines=False
+        )
         self._old, self._new = old, new
         self.found = False
 

@@ -69,9 +69,10 @@ class EmulatedKernel:
             check_threads(self.name, Dispatch(grid, threadgroup), need)
         how = self.options
         command = tuple(toolchain.kernel_command(how.check, how.private, how.arithmetic))
+        lines = toolchain.LINES if how.lines else ()
         code = Code(
             build.kernel_library(self.name, text, command),
-            lambda: build.kernel_library(self.name, text, (*command, *toolchain.LINES)),
+            lambda: build.kernel_library(self.name, text, (*command, *lines)),
         )
         buffers, dispatch = [*given, *wanted], Dispatch(grid, threadgroup)
         done = launch(self.name, code, buffers, dispatch, self.options)

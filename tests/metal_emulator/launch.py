@@ -59,6 +59,7 @@ class Options:
     arithmetic: bool = False
     lint: bool = False
     private: bool = False
+    lines: bool = True
 
     @property
     def counts_traffic(self) -> bool:

@@ -26,7 +26,10 @@ def kernel_of(pipeline: Pipeline) -> EmulatedKernel:
 
 
 class EmulatorLauncher:
-    """A metal_kernels.kernel.Launcher. reports: of all calls so far, in order."""
+    """A metal_kernels.kernel.Launcher. reports: of all calls so far, in order.
+
+    lines: whether a fault is told with its line, for which its kernel is compiled again.
+    """
 
     def __init__(
         self,
@@ -37,6 +40,7 @@ class EmulatorLauncher:
         arithmetic: bool = False,
         lint: bool = False,
         private: bool = False,
+        lines: bool = True,
     ) -> None:
         self.reports: list[Report] = []
         self._shuffle = shuffle
@@ -45,6 +49,7 @@ class EmulatorLauncher:
         self._arithmetic = arithmetic
         self._lint = lint
         self._private = private
+        self._lines = lines
 
     @property
     def last(self) -> Report:
@@ -60,6 +65,7 @@ class EmulatorLauncher:
             arithmetic=self._arithmetic,
             lint=self._lint,
             private=self._private,
+            lines=self._lines,
         )
         outputs = kernel(
             inputs=inputs,
