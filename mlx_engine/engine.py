@@ -121,7 +121,7 @@ class Engine:
                 read_heads=self._use_heads,
                 small=small,
                 outputs=OutputShelf(
-                    loaded.model, loaded.tokenizer.special_ids, loaded.tokenizer.encode_plain
+                    loaded.model, loaded.tokenizer.special_ids, loaded.tokenizer.encode
                 ),
                 go_deep=self._meter.go_deep,
             ),
