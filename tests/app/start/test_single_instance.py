@@ -72,7 +72,10 @@ def test_a_file_opened_in_the_finder_is_passed_on(qapp: Application, qtbot: QtBo
     assert heard.args == [["/models/a.gguf"]]
 
 
-def test_a_first_window_that_hangs_keeps_its_place(qtbot: QtBot, tmp_path: Path) -> None:
+def test_a_first_window_that_hangs_keeps_its_place(
+    qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.start.outside.ANSWER_MS", 50)
     first, second = SingleInstance(tmp_path), SingleInstance(tmp_path)
     assert first.claim() and first.listen()
     assert not second.hand_over(["a"]), "nobody answers while this thread is busy"

@@ -188,7 +188,7 @@ def test_after_a_restart_a_chat_reads_only_what_is_new(tmp_path: Path) -> None:
         with served(ModelSource(None, folder, lambda kept=bytes_kept: kept)) as room:
             room.put(LoadModel(None))
             room.until_a(ModelLoaded)
-            room.put(Ask("1", "2", messages, settings(1)))
+            room.put(Ask("1", "2", messages, settings(1, 8)))
             finished = room.until_answered("2")
             reused.append(finished.stats.reused_tokens)
             if len(messages) == 1:
