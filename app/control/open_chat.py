@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from app.store.session_store import SessionStore
+from app.values.attached_text import CHARACTERS_A_TOKEN
 from app.values.chat_settings import ChatSettings
 from app.values.chats import StoredMessage, Turn
 from app.window.language import tr
@@ -118,14 +119,28 @@ class OpenChat:
         return bool(self._later_questions())
 
     def drop_oldest(self) -> None:
-        """From now on the older half of the words that are read is not, one turn at least; the last
-        question always is.
+        """From now on the older half of the tokens that are read is not, one turn at least; the
+        last question always is.
         """
-        lengths = [len(turn.message.text) for turn in self.turns]
-        half = sum(lengths[self.first_read :]) / 2
+        tokens = self._tokens()
+        half = sum(tokens[self.first_read :]) / 2
         later = self._later_questions()
-        place = next((place for place in later if sum(lengths[place:]) <= half), later[-1])
+        place = next((place for place in later if sum(tokens[place:]) <= half), later[-1])
         self.change_settings(replace(self.settings, read_from=self.turns[place].message.id))
+
+    def _tokens(self) -> list[float]:
+        """Of each turn: what an answer's figures say it and its question have brought, there as
+        one number at the question; about so many by the text where there are none.
+        """
+        known, tokens = 0, list[float]()
+        for turn in self.turns:
+            stats = turn.message.stats
+            tokens.append(len(turn.message.text) / CHARACTERS_A_TOKEN)
+            total = 0 if stats is None else stats.prompt_tokens + stats.generated_tokens
+            if total > known and len(tokens) > 1:
+                tokens[-2:] = total - known, 0
+            known = total or known
+        return tokens
 
     def _later_questions(self) -> list[int]:
         asked = [place for place, turn in enumerate(self.turns) if turn.message.role == "user"]
