@@ -396,7 +396,12 @@ class App(QObject):
             widgets.head.eject_wanted,
         ):
             ends_in_chat.connect(lambda *_: self._focus_message())
-        widgets.window.typed.connect(widgets.composer.type)
+        widgets.window.typed.connect(self._type)
+
+    def _type(self, text: str) -> None:
+        """Unless a card is to be answered first."""
+        if self.widgets.layer.isHidden():
+            self.widgets.composer.type(text)
 
     def _focus_message(self) -> None:
         """Unless another page or a card has the keys."""

@@ -13,6 +13,7 @@ from app.store.rows import (
     stats_from,
     stats_to_json,
     text_of,
+    words_to_text,
 )
 from app.values.chats import AnswerSoFar, DraftedSpan, StoredMessage, Turn
 from app.values.errors import NoSuchChat
@@ -242,7 +243,7 @@ class Messages:
             state,
             reason,
             stats,
-            problem,
+            words_to_text(problem),
             message_id,
         )
         self._database.write(

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, get_args
 
 from app.values.chats import DraftedSpan, MessageState, StoredMessage
@@ -10,6 +11,7 @@ from app.values.typed_json import encode, read_fields
 from mlx_engine.values.conversation import FinishReason, Role
 from mlx_engine.values.options import DraftedBy
 from mlx_engine.values.stats import GenerationStats
+from mlx_engine.values.words import Words
 
 
 def text_of(value: object) -> str:
@@ -45,7 +47,8 @@ SOURCES: tuple[DraftedBy, ...] = get_args(DraftedBy)
 def message_from_row(row: sqlite3.Row) -> StoredMessage:
     """The row must have all columns of the table."""
     content = {key: content_of(row[key]) for key in ("stats", "spans")}
-    return sound_message({**row, **content}, row["id"], row["chat"], row["parent"])
+    message = sound_message({**row, **content}, row["id"], row["chat"], row["parent"])
+    return replace(message, problem=words_from_text(text_of(row["problem"])))
 
 
 def sound_message(
@@ -73,9 +76,40 @@ def sound_message(
         spans=spans_from(said("spans"), len(text)),
         created_at=seconds_of(said("created_at")),
         thinking_seconds=duration_of(said("thinking_seconds")),
-        problem=text_of(said("problem")),
+        problem=text_of(said("problem")).lstrip(KEPT_WORDS),
         edited=said("edited") in (True, 1),
     )
+
+
+KEPT_WORDS = "\x1e"
+"""Before words that are kept with what a translation needs."""
+
+
+def words_to_text(text: str) -> str:
+    """As the database keeps it; of Words also what they were before they were filled in."""
+    if not isinstance(text, Words):
+        return text
+    fields = {
+        name: words_to_text(value) if isinstance(value, str) else value
+        for name, value in text.fields.items()
+    }
+    content = [text.template, text.comment, text.n, fields]
+    return KEPT_WORDS + json.dumps(content, default=str)
+
+
+def words_from_text(text: str) -> str:
+    """What `words_to_text` made, as it was; any other text as it is."""
+    if not text.startswith(KEPT_WORDS):
+        return text
+    try:
+        template, comment, n, fields = json.loads(text.removeprefix(KEPT_WORDS))
+        filled_in = {
+            name: words_from_text(value) if isinstance(value, str) else value
+            for name, value in fields.items()
+        }
+        return Words(template, comment, n, **filled_in)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        return ""
 
 
 def spans_to_json(spans: Sequence[DraftedSpan]) -> str:

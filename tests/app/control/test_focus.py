@@ -236,6 +236,15 @@ def test_letters_go_to_the_message_and_shortcuts_do_not(driven: Driven) -> None:
     assert driven.widgets.composer.text() == "He"
 
 
+def test_letters_go_nowhere_while_a_card_is_open(driven: Driven) -> None:
+    driven.app.cards.offer(None)
+    driven.until(driven.widgets.layer.isVisible)
+    driven.widgets.card.setFocus()
+    QTest.keyClicks(driven.widgets.card, "He")
+    assert driven.widgets.composer.text() == ""
+    assert QApplication.focusWidget() is not box(driven)
+
+
 def test_a_click_anywhere_in_the_composer_is_for_the_message(driven: Driven) -> None:
     driven.widgets.head.compare.setFocus()
     composer = driven.widgets.composer

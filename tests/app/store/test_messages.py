@@ -17,6 +17,7 @@ from app.values.chat_settings import ChatSettings
 from app.values.chats import AnswerSoFar, DraftedSpan
 from app.values.errors import NoSuchChat
 from mlx_engine.values.stats import GenerationStats, SourceStats
+from mlx_engine.values.words import Words
 
 
 def test_regenerating_keeps_the_old_answer(store: SessionStore) -> None:
@@ -72,6 +73,20 @@ def test_stopped_by_the_user_is_not_interrupted(store: SessionStore) -> None:
     store.messages.interrupt_answer(failed, AnswerSoFar("half"))
     assert store.messages.get(failed).interrupted
     assert store.messages.get(failed).text == "half"
+
+
+def test_what_ended_an_answer_is_kept_with_what_a_translation_needs(store: SessionStore) -> None:
+    chat = talk(store, "hello")
+    why = Words("{tokens:,} tokens, {what}.", tokens=12_000, what=Words("too many"))
+    answer = store.messages.begin_answer(chat, None, "Tiny")
+    store.messages.interrupt_answer(answer, AnswerSoFar("half"), why)
+    kept = store.messages.get(answer).problem
+    assert isinstance(kept, Words)
+    assert (kept, kept.template, kept.fields) == (why, why.template, why.fields)
+    assert isinstance(kept.fields["what"], Words)
+    for odd in ("\x1e{", "\x1e[]", '\x1e["{", "", -1, {"x": 1}]'):
+        store.database.write("UPDATE message SET problem = ? WHERE id = ?", odd, answer)
+        assert store.messages.get(answer).problem == ""
 
 
 def test_what_ended_an_answer_is_kept_until_it_goes_on(store: SessionStore) -> None:
