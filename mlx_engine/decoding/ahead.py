@@ -22,7 +22,8 @@ from mlx_engine.decoding.tally import Limits
 from mlx_engine.decoding.together import Together
 from mlx_engine.decoding.verify import State
 from mlx_engine.drafting.contract import Proposal
-from mlx_engine.drafting.depth.choice import ALONE, Choice, RoundPlan
+from mlx_engine.drafting.depth.adaptive import Choice
+from mlx_engine.drafting.depth.choice import ALONE, RoundPlan
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import DraftOptions, SamplingOptions

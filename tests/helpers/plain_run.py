@@ -12,7 +12,8 @@ from mlx_engine.decoding.opening import Opening, Settings
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.decoding.tally import Limits
 from mlx_engine.drafting.contract import DraftSource
-from mlx_engine.drafting.depth.choice import Choice, Room
+from mlx_engine.drafting.depth.adaptive import Choice
+from mlx_engine.drafting.depth.choice import Room
 from mlx_engine.models.contract import Model
 from mlx_engine.values.conversation import TextPiece
 from mlx_engine.values.options import AS_THEY_COME, CacheOptions, DraftOptions, SamplingOptions

@@ -5,7 +5,7 @@ from session_runs import tiny_folder
 
 import mlx_engine
 from mlx_engine.drafting.contract import DEEPEST
-from mlx_engine.drafting.depth.choice import AdaptiveDepth
+from mlx_engine.drafting.depth.adaptive import AdaptiveDepth
 from mlx_engine.drafting.depth.costs import PassCosts
 from mlx_engine.values.options import MAX_DEPTH, DraftOptions, LoadOptions, SamplingOptions
 

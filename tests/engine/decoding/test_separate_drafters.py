@@ -15,7 +15,7 @@ from tiny_qwen3_5 import write_tiny_qwen3_5
 
 import mlx_engine
 from mlx_engine.drafting.contract import DraftSource, NoDraft
-from mlx_engine.drafting.depth.choice import AdaptiveDepth
+from mlx_engine.drafting.depth.adaptive import AdaptiveDepth
 from mlx_engine.drafting.depth.costs import PassCosts
 from mlx_engine.models.drafters.dflash import DFlash
 from mlx_engine.models.drafters.target import FeatureModel

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mlx_engine.drafting.contract import DEEPEST, Offer
 from mlx_engine.drafting.depth.acceptance import FIRST_GUESS, Acceptance
-from mlx_engine.drafting.depth.choice import (
+from mlx_engine.drafting.depth.adaptive import (
     BESIDE,
     LOSS,
     MOST_OWED,
@@ -17,10 +17,8 @@ from mlx_engine.drafting.depth.choice import (
     WORTH_IT,
     AdaptiveDepth,
     Choice,
-    Learned,
-    Room,
-    RoundPlan,
 )
+from mlx_engine.drafting.depth.choice import Learned, Room, RoundPlan
 from mlx_engine.drafting.depth.costs import PassCosts
 
 ROWS = np.arange(9)

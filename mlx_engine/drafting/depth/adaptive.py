@@ -1,0 +1,300 @@
+"""How deep a source should draft: from what its rounds cost here and what was accepted."""
+
+from collections.abc import Sequence
+from math import ceil
+from typing import NamedTuple
+
+from mlx_engine.drafting.contract import DEEPEST, ROWS_OF_A_REST
+from mlx_engine.drafting.depth.acceptance import Acceptance
+from mlx_engine.drafting.depth.costs import PassCosts, RoundCosts
+from mlx_engine.values.errors import Reason
+from mlx_engine.values.options import DraftedBy
+from mlx_engine.values.words import Words
+
+WORTH_IT = 1.02
+"""Drafting must promise this much more than plain decoding: measurements are not exact."""
+
+LOSS = 0.01
+"""Share of the time that drafts may lose which are made to find out whether they pay."""
+
+AT_FIRST = 2.5
+"""Tokens' worth of plain decoding that may be lost to begin with."""
+
+MOST_SAVED = 12.0
+"""The same at most, however long nothing was tried, or however much drafting has gained."""
+
+MOST_OWED = 4.0
+"""What of drafting's losses is remembered at most: it would take long to save it up again."""
+
+DOUBT = 0.05
+"""How much more drafting must promise for each token that it owes: what promised falsely before may
+again.
+"""
+
+PROBE_EVERY = 16
+"""Plain rounds between two drafts of a parked chat, at least."""
+
+PROBE_AT_LAST = 256
+"""The same where no draft seems to pay, by costs that may have been measured in a bad moment."""
+
+PROBE_PROVEN = 1500
+"""The same where rounds with drafts, not passes alone, have said so: it may have been another
+program's time.
+"""
+
+PROOFS = 3
+"""Rounds with a draft after which it is proven that none can pay."""
+
+LONG_REST = 8
+"""Plain rounds after which a draft costs more than drafts do: the source reads their rows first."""
+
+MEASURING = Reason(
+    "measuring-plain",
+    Words("One round without a draft, to see what drafting gains in this chat."),
+)
+
+
+class Choice(NamedTuple):
+    """A depth, and why it is less than what was asked for.
+
+    auto: what would pay, when the depth is pinned. by: who is to draft, None for whoever offers.
+    """
+
+    depth: int
+    why: Reason | None
+    auto: int | None = None
+    by: DraftedBy | None = None
+
+
+BESIDE = Reason(
+    "beside-others",
+    Words("Other chats share these passes: what a draft adds to them would slow all of them."),
+)
+
+
+class Purse:
+    """What drafting may still lose, in tokens of plain decoding.
+
+    A share of all time goes into it, and all that drafting gains; what it loses is paid from it.
+    So an answer never takes much more than LOSS longer than with drafting off, however wrong what
+    is believed of drafts may be.
+    """
+
+    def __init__(self) -> None:
+        self.left = AT_FIRST
+
+    def ran(self, cost: float, tokens: int) -> None:
+        """A round took as long as `cost` plain ones, for so many tokens."""
+        gained = tokens - cost if tokens > 1 or cost > 1 else 0.0
+        self.left = min(MOST_SAVED, max(-MOST_OWED, self.left + LOSS * cost + gained))
+
+    def refill(self) -> None:
+        """As much as there was to begin with."""
+        self.left = max(self.left, AT_FIRST)
+
+
+class AdaptiveDepth:
+    """The depth with the best expected tokens per second; 0 when drafting does not pay.
+
+    Speculative decoding's usual trade (Leviathan et al. 2023, section 3.3) with measured costs.
+    What was run is known; what is only assumed, of drafts deeper than any so far or before the
+    first, is tried as far as the purse can pay for it. others: conversations that share its passes:
+    its draft makes the pass dearer for all of them, and gains for one.
+    """
+
+    def __init__(self, costs: PassCosts, limit: int, elder: RoundCosts | None = None) -> None:
+        """elder: what another conversation found of the same source."""
+        self.costs = RoundCosts(costs, elder)
+        self._most = limit
+        self._purse = Purse()
+        self.acceptance = Acceptance()
+        self._rest = _rest_after(self._lost(self.costs.at(min(1, self._limit)), 0), 0)
+        self._rested = 0
+        self._lost_unmeasured = 0.0
+        self._parked: Choice | None = None
+        self.others = 0
+        self._settle()
+
+    @property
+    def _limit(self) -> int:
+        return min(self._most, self.costs.deepest)
+
+    def recost(self, costs: PassCosts) -> None:
+        """Passes were measured; what is known of rounds and of acceptance stays."""
+        self.costs.measured(costs)
+        if not self._pays_at_best():
+            self.costs = self.costs.of_other_drafts()  # these may have been run in a bad moment
+        self._settle()
+
+    def begin_text(self) -> None:
+        """Another text may be easier to draft: try again, if the purse can pay for it."""
+        if self._can_pay and self._may_lose(1):
+            self._rest = 0
+
+    def asked_anew(self, *, otherwise: bool, elder: RoundCosts | None = None) -> None:
+        """The user has changed how it drafts, or only how deep: try again, whatever was lost.
+
+        elder: what another conversation found of such drafts.
+        """
+        self._purse.refill()
+        self._rest = 0
+        self._parked = None
+        if otherwise:
+            self.costs = self.costs.of_other_drafts(elder)
+            self._can_pay = True
+
+    def gains(self, chance: float | None = None, limit: int = DEEPEST) -> list[float]:
+        """[k] -> expected tokens per second at depth k over those of plain decoding, of all who
+        share the pass; the others' are counted as one each.
+
+        chance: that a token is accepted, where the source knows better than past rounds. limit: the
+        deepest draft to be had.
+        """
+        tokens = self.acceptance.expected()
+        if chance is not None:
+            tokens = [sum(chance**n for n in range(k + 1)) for k in range(DEEPEST + 1)]
+        everyone = [(one + self.others) / (1 + self.others) for one in tokens]
+        return self._gains(everyone)[: limit + 1]
+
+    def best(self, chance: float | None = None, limit: int = DEEPEST) -> int:
+        """The depth that pays most by what is known now; 0 when none does."""
+        return _best(self.gains(chance, limit))
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether the next choice is known: nothing is drafted, whatever is on offer by chance."""
+        return self._parked is not None and self._rest > 0
+
+    def next(self, chance: float | None = None, limit: int = DEEPEST) -> Choice:
+        """The best depth now, or a round to learn from; a known chance needs no probing.
+
+        It may be asked again before it has learned what became of its last choice.
+        """
+        if self._parked is not None and self._rest > 0 and chance is None:
+            self._rest -= 1
+            return self._parked
+        gains = self.gains(chance, limit)
+        possible = [gain if self._may(depth) else 0.0 for depth, gain in enumerate(gains)]
+        best = _best(possible, WORTH_IT + DOUBT * max(0.0, -self._purse.left))
+        if best > 0:
+            wants_plain = self.costs.wants_plain(gains[best])
+            return Choice(0, MEASURING) if wants_plain else Choice(best, None)
+        if self.others and max(self._gains(self.acceptance.expected())) >= WORTH_IT:
+            return Choice(0, BESIDE)
+        if chance is not None:
+            return Choice(0, self._why_parked())
+        if self._rest == 0 and self._may_probe():
+            self._rest = 1
+            return Choice(1, None)
+        self._rest = (self._rest or PROBE_EVERY) - 1
+        self._parked = Choice(0, self._why_parked())
+        return self._parked
+
+    def learn(self, drafted: int, accepted: int, milliseconds: float) -> None:
+        """A round was run; a parked chat rests after a draft that lost something."""
+        if drafted == 0:
+            self.costs.add(0, milliseconds)
+            self._purse.ran(1.0, 1)
+            self._rested += 1
+            return
+        depth = min(drafted, self.costs.deepest)
+        rested, self._rested = self._rested, 0
+        was_rested = rested >= LONG_REST
+        if was_rested:
+            rows = min(rested, ROWS_OF_A_REST)
+            self.costs.add_reading(rows, milliseconds - self.costs.at(depth))
+        took = milliseconds if was_rested else self.costs.without_spike(depth, milliseconds)
+        self._purse.ran(took / self.costs.at(0), accepted + 1)
+        self.acceptance.add(drafted, accepted)
+        is_new = depth > self.costs.deepest_run
+        if not was_rested or milliseconds < self.costs.at(depth):
+            self.costs.add(depth, milliseconds)  # else the source had much to read first
+        lost = self._lost(milliseconds if was_rested else self.costs.at(1), accepted)
+        if was_rested and is_new and self._may_lose(1):
+            self._rest, self._lost_unmeasured = 0, lost  # another, to know what it costs
+        else:
+            self._rest = _rest_after(self._lost_unmeasured + lost, accepted)
+            self._lost_unmeasured = 0.0
+        self._settle()
+
+    def why_never(self) -> Reason | None:
+        """Why not even drafts that are always accepted would pay; None where they do."""
+        return None if self._can_pay else self._why_parked()
+
+    def _settle(self) -> None:
+        """Whether a parked chat goes on trying."""
+        self._parked = None
+        self._can_pay = self._pays_at_best()
+        if not self._can_pay and not self._lost_unmeasured:
+            is_proven = self.costs.drafts_run >= PROOFS
+            self._rest = max(self._rest, PROBE_PROVEN if is_proven else PROBE_AT_LAST)
+
+    def _pays_at_best(self) -> bool:
+        """Whether drafts that are always accepted would pay."""
+        return self._limit > 0 and max(self._gains(range(1, DEEPEST + 2))) >= WORTH_IT
+
+    def _lost(self, milliseconds: float, accepted: int) -> float:
+        """Plain rounds that a draft took too long."""
+        return max(0.0, milliseconds / self.costs.at(0) - accepted - 1)
+
+    def _may(self, depth: int) -> bool:
+        """Whether it is known what such drafts do, or can be found out."""
+        return depth <= self.costs.deepest_run or self._may_lose(depth)
+
+    def _may_lose(self, depth: int) -> bool:
+        return self.costs.at(depth) / self.costs.at(0) - 1 <= self._purse.left
+
+    def _may_probe(self) -> bool:
+        """Whether a draft can be paid whose source reads rows first that have waited for long; with
+        a full purse whatever that takes, as one measurement may have been wrong.
+        """
+        if self._rested < LONG_REST:
+            return True
+        rows = min(self._rested, ROWS_OF_A_REST)
+        lost = self.costs.reading(rows) + self.costs.at(1) / self.costs.at(0) - 1
+        return min(lost, MOST_SAVED) <= self._purse.left
+
+    def _gains(self, tokens: Sequence[float]) -> list[float]:
+        plain = self.costs.at(0)
+        return [tokens[k] * plain / self.costs.at(k) for k in range(self._limit + 1)]
+
+    def _why_parked(self) -> Reason:
+        if self._limit == 0:
+            return Reason("no-source", Words("Drafting parked: nothing can draft in this chat."))
+        ratio = self.costs.at(1) / self.costs.at(0)
+        cost = Words(
+            "a round with one drafted token costs {ratio:.2f} of a plain one here", ratio=ratio
+        )
+        if not self._can_pay:
+            words = Words(
+                "Drafting parked: {cost}, so no draft can pay and the source reads nothing.",
+                cost=cost,
+            )
+            return Reason("parked-cost", words)
+        percent = 100 * self.acceptance.by_depth()[0]
+        words = (
+            Words(
+                "Drafting parked: {percent:.0f} % of first drafts are accepted, and {cost}.",
+                percent=percent,
+                cost=cost,
+            )
+            if self.acceptance.is_measured
+            else Words(
+                "Drafting parked: {percent:.0f} % of first drafts are expected to be accepted, "
+                "and {cost}.",
+                percent=percent,
+                cost=cost,
+            )
+        )
+        return Reason("parked-acceptance", words)
+
+
+def _rest_after(lost: float, accepted: int) -> int:
+    """Plain rounds after such a draft, for it to lose no more than LOSS of the time."""
+    return max(0 if accepted else PROBE_EVERY, ceil(lost / LOSS))
+
+
+def _best(gains: Sequence[float], worth: float = WORTH_IT) -> int:
+    """The index of the largest, 0 where none is worth it."""
+    best = gains.index(max(gains))
+    return best if gains[best] >= worth else 0
