@@ -16,6 +16,12 @@ import numpy as np
 
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 
+CODES_TOGETHER = 32
+"""Neighbouring codes that share a scale and a bias where MLX multiplies by them, at the least."""
+
+CODE_OF_ZERO = 128
+"""With codes around it sums of products stay small, and exact to more digits."""
+
 Elementwise = Callable[..., mx.array]
 """Of arrays of one shape, or that are broadcast to one; each element follows from its own."""
 
@@ -54,6 +60,7 @@ class Stock:
     def __init__(self) -> None:
         self._compiled: dict[Elementwise, Elementwise] = {}
         self._numbers: dict[tuple[int, ...], mx.array] = {}
+        self._units: dict[tuple[int, ...], tuple[mx.array, mx.array]] = {}
 
     def rms_norm(self, x: mx.array, weight: mx.array | None, eps: float) -> mx.array:
         """[..., H] -> the same, of the wider type of both."""
@@ -164,6 +171,22 @@ class Stock:
         if shape not in self._numbers:
             self._numbers[shape] = mx.array(np.arange(prod(shape), dtype=np.uint32).reshape(shape))
         return self._numbers[shape]
+
+    def times_codes(self, x: mx.array, codes: mx.array) -> mx.array:
+        """x [G, T, K] by codes of 8 bits, uint32 [G, K, N / 4] -> [G, T, N], all in float32.
+
+        N is a multiple of CODES_TOGETHER. MLX wants a scale and a bias for each run of codes, 1 and
+        -CODE_OF_ZERO here, made once for each shape.
+        """
+        *lead, words = codes.shape
+        run = next(run for run in (128, 64, CODES_TOGETHER) if 4 * words % run == 0)
+        shape = (*lead, 4 * words // run)
+        if shape not in self._units:
+            self._units[shape] = (mx.ones(shape), mx.full(shape, -float(CODE_OF_ZERO)))
+        scales, biases = self._units[shape]
+        return mx.quantized_matmul(
+            x, codes, scales, biases, transpose=False, group_size=run, bits=8
+        )
 
     def highest(self, x: mx.array, count: int) -> mx.array:
         """The `count` highest of each row [R, V], the highest last.

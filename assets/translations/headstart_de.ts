@@ -3224,8 +3224,8 @@
         <translation>Die Config verspricht {heads}, aber diese Konvertierung hat die Köpfe weggelassen: {sign}. Eine Konvertierung mit Köpfen holen oder die Köpfe des Originals angeben.</translation>
     </message>
     <message>
-        <source>No Metal here: the weights are unpacked to float32 ({megabytes:,.0f} MB).</source>
-        <translation>Kein Metal hier: Die Gewichte werden auf float32 entpackt ({megabytes:,.0f} MB).</translation>
+        <source>No Metal here: the weights are laid out for the processor ({megabytes:,.0f} MB).</source>
+        <translation>Kein Metal hier: Die Gewichte liegen so, wie der Prozessor sie liest ({megabytes:,.0f} MB).</translation>
     </message>
     <message>
         <source>Kept weights cannot be used, and are made and written anew: {error}</source>

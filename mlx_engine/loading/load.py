@@ -105,8 +105,8 @@ def load_model(
     repacked = headers.gguf is not None and not (cache and cache.was_read)
     to_come = None if repacked else on_progress  # repacked weights are there by now
     evaluate_arrays(built.trunk, str(files.root), to_come, stop)
-    stays_packed = any(array.dtype == mx.uint32 for array in built.trunk)
-    unpacked = _unpacked(description) if for_cpu and not stays_packed else ()
+    unpacks = headers.family.figures(headers.config, str(headers.files.config)).unpacks
+    unpacked = _unpacked(description) if for_cpu and unpacks else ()
     model = built.model
     of_model = (model.plain_only, None if model.joint is not None else PASSES_OF_ONE)
     lacks = [reason for reason in of_model if reason is not None]
@@ -193,13 +193,13 @@ def _build(headers: ModelHeaders, weights: _Weights, *, for_cpu: bool, kernels: 
 
 
 def _unpacked(description: ModelDescription) -> tuple[Reason, ...]:
-    """Says so where packed weights take more room than the file."""
+    """Says so where weights take more room than in the file."""
     megabytes = description.nbytes / 1e6
     in_file = sum(group.file_nbytes or group.nbytes for group in description.groups)
     if 1.05 * in_file > description.nbytes:
         return ()
     words = Words(
-        "No Metal here: the weights are unpacked to float32 ({megabytes:,.0f} MB).",
+        "No Metal here: the weights are laid out for the processor ({megabytes:,.0f} MB).",
         megabytes=megabytes,
     )
     return (Reason("unpacked-for-cpu", words),)

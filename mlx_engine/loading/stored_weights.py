@@ -27,7 +27,8 @@ _WORDS_PER_SCALE = {2: 16, 4: 32, 8: 32}
 class Weight(NamedTuple):
     """One weight with what belongs to it; storage in words.
 
-    file_nbytes: what it takes in the file, where that is not nbytes.
+    file_nbytes: what it takes in the file, where that is not nbytes. by_columns: what it takes laid
+    out for a processor, where it then stays packed.
     """
 
     storage: str
@@ -35,6 +36,7 @@ class Weight(NamedTuple):
     nbytes: int
     is_matrix: bool
     file_nbytes: int | None = None
+    by_columns: int | None = None
 
 
 def weights_by_group(headers: ModelHeaders, *, wide: bool) -> dict[str, list[Weight]]:
@@ -64,16 +66,22 @@ def skipped_groups(skipped: Mapping[str, TensorInfo]) -> Iterator[TensorGroup]:
 
 
 def unpacked_if_small(weights: Mapping[str, list[Weight]]) -> dict[str, list[Weight]]:
-    """All in float32, as MLX's CPU backend multiplies fastest, where that is not too much."""
+    """As MLX's CPU backend multiplies fastest, where that is not too much."""
     whole = sum(weight.parameters for members in weights.values() for weight in members)
     if 4 * whole > CPU_LAYOUT_LIMIT:
         return dict(weights)
     return {name: [_unpacked(one) for one in members] for name, members in weights.items()}
 
 
+def _columns_nbytes(shape: Shape, scales: int) -> int:
+    """Of an affine matrix [N, K] by columns (models/matrix.py)."""
+    outputs, inputs = shape
+    return -(-outputs // 32) * 32 * inputs + 8 * scales
+
+
 def _unpacked(weight: Weight) -> Weight:
     stored = weight.nbytes if weight.file_nbytes is None else weight.file_nbytes
-    nbytes = 4 * weight.parameters
+    nbytes = weight.by_columns or 4 * weight.parameters
     return weight._replace(nbytes=nbytes, file_nbytes=None if stored == nbytes else stored)
 
 
@@ -207,7 +215,9 @@ def _loaded(
     if shape is None or not (_is_matrix(tensor) and len(scales.shape) == len(shape)):
         return Weight("packed", prod(tensor.shape), nbytes, True, in_file)
     words = _packed_words(tensor, scales, shape[-1], affine=biases is not None)
-    return Weight(words, prod(shape), nbytes, True, in_file)
+    is_affine = biases is not None and len(shape) == 2
+    by_columns = _columns_nbytes(shape, prod(scales.shape)) if is_affine else None
+    return Weight(words, prod(shape), nbytes, True, in_file, by_columns)
 
 
 def _is_matrix(tensor: TensorInfo) -> bool:

@@ -84,6 +84,8 @@ class Linear:
 
     def _stock_product(self, x: mx.array) -> mx.array:
         matrix = self.matrix
+        if matrix.mode == "columns":
+            return self._product_by_columns(x)
         if self.columns is not None:
             # MLX flattens rows [1, T, K] beside a matrix, but not beside a batch of one
             return x @ (self.columns if x.ndim == 3 else matrix.weight.T)
@@ -100,6 +102,34 @@ class Linear:
             bits=matrix.bits,
             mode=matrix.mode,
         )
+
+    def _product_by_columns(self, x: mx.array) -> mx.array:
+        """Codes first, group by group; then scales, and biases times what a group's inputs sum to.
+
+        MLX's loop over codes side by side takes half as long as the reference BLAS of its wheels
+        over floats, at any number of rows, and reads a quarter of the bytes.
+        """
+        matrix = self.matrix
+        assert matrix.scales is not None
+        assert matrix.biases is not None
+        count, size = len(matrix.weight), matrix.group_size
+        rows, most = x.size // matrix.inputs, max(1, _SUMS_AT_ONCE // matrix.scales.size)
+        if rows > most:
+            parts = mx.split(x, range(most, rows, most), axis=-2)
+            return mx.concatenate([self._product_by_columns(part) for part in parts], axis=-2)
+        is_one = rows == 1
+        groups = (
+            x.reshape(count, 1, size) if is_one else x.reshape(rows, count, size).swapaxes(0, 1)
+        )
+        sums = self.stock.times_codes(groups, matrix.weight)[..., : matrix.outputs]
+        of_inputs = mx.sum(groups, axis=-1, keepdims=True)
+        whole = mx.addmm(sums * matrix.scales, of_inputs, matrix.biases)
+        made = mx.sum(whole, axis=0, keepdims=True)
+        return made if x.ndim == 3 else made.reshape(*x.shape[:-1], -1)
+
+
+_SUMS_AT_ONCE = 2**22
+"""Sums over groups that a product by columns holds at a time: 16 MB."""
 
 
 class Place(NamedTuple):

@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels.stock import MLX, Stock
+from metal_kernels.stock import CODE_OF_ZERO, CODES_TOGETHER, MLX, Stock
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS, BlockName, block_values
 
 TILE_VALUES = 2**24
@@ -13,7 +13,7 @@ TILE_VALUES = 2**24
 billion weights is never unpacked as a whole.
 """
 
-Packing = Literal["dense", "affine", "mxfp4", "mxfp8", "nvfp4"] | BlockName
+Packing = Literal["dense", "affine", "columns", "mxfp4", "mxfp8", "nvfp4"] | BlockName
 
 
 class Matrix(NamedTuple):
@@ -21,6 +21,9 @@ class Matrix(NamedTuple):
 
     dense: `weight` is floating [N, K], no scales and biases, group_size 0, bits of an element.
     blocks: `weight` is uint8 [N, bytes of a row], the rest as for dense, bits 0.
+    columns: affine in codes of 8 bits that lie column by column, for MLX's CPU backend: `weight` is
+    uint32 [groups, group_size, N / 4], with more columns up to a multiple of CODES_TOGETHER,
+    `scales` and `biases` are [groups, 1, N]; w = scale * (code - CODE_OF_ZERO) + bias.
     else: `weight` is uint32 [N, K * bits / 32], `scales` [N, K / group_size] (floating for affine,
     uint8 for the others), `biases` like scales for affine and None for the others. A stack of E
     such matrices has one more axis in front. computed: the element type to compute in where none of
@@ -44,6 +47,8 @@ class Matrix(NamedTuple):
     @property
     def outputs(self) -> int:
         """N."""
+        if self.mode == "columns" and self.scales is not None:
+            return self.scales.shape[-1]
         return self.weight.shape[-2]
 
     @property
@@ -52,11 +57,15 @@ class Matrix(NamedTuple):
         width = self.weight.shape[-1]
         if self.mode in BLOCK_FORMS:
             return block_values(self.mode, width)
+        if self.mode == "columns":
+            return self.weight.shape[0] * self.group_size
         return width if self.scales is None else width * 32 // self.bits
 
 
 def values_of(matrix: Matrix, dtype: mx.Dtype, stock: Stock = MLX) -> mx.array:
     """The numbers of a matrix, or of some of its rows, that is not dense."""
+    if matrix.mode == "columns":
+        return rows_of(matrix, mx.arange(matrix.outputs)).weight.astype(dtype)
     stored = (matrix.weight, matrix.scales, matrix.biases)
     parts = tuple(part for part in stored if part is not None)
     return stock.dequantise(parts, matrix.group_size, matrix.bits, matrix.mode, dtype)
@@ -72,7 +81,16 @@ def tiles_of(matrix: Matrix, dtype: mx.Dtype, stock: Stock = MLX) -> Iterator[mx
 
 
 def rows_of(matrix: Matrix, rows: mx.array) -> Matrix:
-    """Some rows [...]; they may be picked in any form, because nothing reaches across two."""
+    """Some rows [...]; they may be picked in any form, because nothing reaches across two.
+
+    Those of a matrix by columns become dense.
+    """
+    if matrix.mode == "columns":
+        assert matrix.scales is not None
+        assert matrix.biases is not None
+        codes = matrix.weight.view(mx.uint8)[..., rows].astype(mx.float32)
+        values = (codes - CODE_OF_ZERO) * matrix.scales[..., rows] + matrix.biases[..., rows]
+        return Matrix(mx.moveaxis(values.flatten(0, 1), 0, -1), None, None, 0, 32, "dense")
     return matrix._replace(
         weight=matrix.weight[rows],
         scales=None if matrix.scales is None else matrix.scales[rows],
@@ -98,12 +116,33 @@ def one_below_the_other(parts: Sequence[Matrix]) -> Matrix:
 
 
 def laid_out_for_cpu(matrix: Matrix) -> Matrix:
-    """The same matrix dense in float32, its columns contiguous.
+    """The same matrix as MLX's CPU backend (0.32.4) multiplies by it fastest: by columns if it is
+    affine (layers.py has the product), else dense in float32 with its columns contiguous.
 
-    MLX's CPU backend (0.32.4) multiplies by such a matrix no slower than by a packed one or by one
-    whose rows are contiguous, on some processors twice as fast; a row's result still does not
-    depend on the rows beside it.
+    The latter is no slower than a packed one or one whose rows are contiguous, on some processors
+    twice as fast. Either way a row's result does not depend on the rows beside it.
     """
+    if matrix.mode == "affine" and matrix.weight.ndim == 2:
+        return _by_columns(matrix)
     weight = matrix.weight if matrix.mode == "dense" else values_of(matrix, mx.float32)
     columns = mx.contiguous(weight.swapaxes(-1, -2))
     return Matrix(columns.swapaxes(-1, -2), None, None, 0, 32, "dense")
+
+
+def _by_columns(matrix: Matrix) -> Matrix:
+    """Affine [N, K] of any number of bits."""
+    assert matrix.scales is not None
+    assert matrix.biases is not None
+    plain = matrix._replace(scales=mx.ones_like(matrix.scales), biases=mx.zeros_like(matrix.biases))
+    middle = 2 ** (matrix.bits - 1)
+    codes = (values_of(plain, mx.float32) + (CODE_OF_ZERO - middle)).astype(mx.uint8)
+    codes = mx.pad(codes, [(0, -matrix.outputs % CODES_TOGETHER), (0, 0)])
+    by_groups = codes.reshape(len(codes), -1, matrix.group_size).transpose(1, 2, 0)
+    return Matrix(
+        mx.contiguous(by_groups).view(mx.uint32),
+        mx.contiguous(matrix.scales.T.astype(mx.float32))[:, None],
+        mx.contiguous((matrix.biases + middle * matrix.scales).T.astype(mx.float32))[:, None],
+        matrix.group_size,
+        8,
+        "columns",
+    )

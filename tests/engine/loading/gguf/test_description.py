@@ -1,5 +1,6 @@
 """What is told of a GGUF: sizes as it is held in memory, and reasons in the file's own words."""
 
+import gc
 from pathlib import Path
 from typing import Literal
 
@@ -27,7 +28,10 @@ def test_sizes_are_those_of_the_arrays(tmp_path: Path, form: Literal["dense", "p
     held = sum(array.nbytes for array in arrays.values())
     assert describe(headers, LoadOptions(), metal=True).nbytes == held
     unpacked = describe(headers, LoadOptions(), metal=False, packed=False)
-    assert unpacked.nbytes == 4 * unpacked.parameters
+    in_floats = 4 * unpacked.parameters
+    assert (
+        unpacked.nbytes == in_floats if form == "dense" else 0.3 < unpacked.nbytes / in_floats < 0.4
+    )
     assert sum(group.nbytes for group in unpacked.groups) == unpacked.nbytes
     assert held < 2 * unpacked.nbytes
 
@@ -35,7 +39,8 @@ def test_sizes_are_those_of_the_arrays(tmp_path: Path, form: Literal["dense", "p
 @pytest.mark.skipif(mx.metal.is_available(), reason="sizes with Metal are those of inspect")
 def test_a_loaded_model_tells_what_it_holds(tmp_path: Path) -> None:
     path = write_tiny_gguf(tmp_path / "m.gguf", form="packed")
-    mx.clear_cache()
+    mlx_engine.load(path).close()  # what products of these shapes share stays
+    gc.collect()
     before = mx.get_active_memory()
     model = mlx_engine.load(path)
     in_use = mx.get_active_memory() - before
@@ -45,8 +50,9 @@ def test_a_loaded_model_tells_what_it_holds(tmp_path: Path) -> None:
     assert told.nbytes > inspected.nbytes
     assert inspected.without_metal is not None
     assert told.memory_needed(9) == inspected.on(metal=False).memory_needed(9)
-    trunk = sum(group.nbytes for group in told.groups if group.name != "MTP head")
-    assert 0.95 * trunk < in_use < 1.05 * trunk
+    trunk = [group for group in told.groups if group.name != "MTP head"]
+    small_arrays = 0.05 * sum(4 * group.parameters for group in trunk)
+    assert abs(in_use - sum(group.nbytes for group in trunk)) < small_arrays
 
 
 def test_dropped_heads_are_told_in_the_words_of_the_file(tmp_path: Path) -> None:
