@@ -21,6 +21,11 @@ from mlx_engine.values.options import SamplingOptions
 COLDEST_CHOOSING = 1e-4
 """Temperature from which on logits over it stay well inside float32."""
 
+DRAFTED_FROM = 64
+"""The likeliest tokens that a draft is drawn from where top_p asks for those that reach it. At 0.5,
+0.9 and 0.95 as many drafts of the built-in model are accepted as with the whole nucleus.
+"""
+
 
 def fresh_seed() -> int:
     """A seed nobody can foresee, 0 to 2**64-1."""
@@ -186,11 +191,25 @@ class Sampler:
 
         position: absolute index in the conversation of the token that row 0 picks.
         """
+        return self._filtered_pick(logits, position, prefix, self._options.top_k)
+
+    def pick_draft(self, logits: mx.array, position: int, prefix: mx.array) -> mx.array:
+        """The same for a draft, which may be wrong: no nucleus reaches beyond DRAFTED_FROM tokens,
+        so that the vocabulary need not be sorted.
+        """
+        top_k, top_p = self._options.top_k, self._options.top_p
+        return self._filtered_pick(
+            logits, position, prefix, top_k or (DRAFTED_FROM if top_p < 1 else 0)
+        )
+
+    def _filtered_pick(
+        self, logits: mx.array, position: int, prefix: mx.array, top_k: int
+    ) -> mx.array:
         options = self._options
         if options.temperature == 0:
             return self.pick_greedy(logits, position, prefix)
         tempered = temper(self._penalised(logits, prefix), options.temperature)
-        kept = filter_tempered(tempered, options.top_k, options.top_p, options.min_p)
+        kept = filter_tempered(tempered, top_k, options.top_p, options.min_p)
         noise = self._noise_at(position, logits.shape[0])
         return mx.argmax(kept + noise, axis=-1).view(mx.int32)
 

@@ -175,11 +175,11 @@ class DraftOptions:
     source: the model's own heads, a copy of earlier text, a small model; or a copy where it is
     sure enough, else one of the models. depth: tokens drafted in a round, "auto" for as many as pay
     on this machine. min_probability: a draft ends before the first token its source finds less
-    likely than this. rule: how the head's own choice is made; "shared-noise" uses the noise of the
-    final choice. output: the output head that MTP heads draft with: the model's own, a copy of it
-    in fewer bits ("auto": if that is measured to be faster), or its rows for the `vocabulary` most
-    frequent tokens and those of the
-    conversation.
+    likely than this, which saves rows and costs a wait for each token: of use where rows are dear
+    and `depth` is a number, as "auto" weighs both without it. rule: how the head's own choice is
+    made; "shared-noise" uses the noise of the final choice. output: the output head that MTP heads
+    draft with: the model's own, a copy of it in fewer bits ("auto": if that is measured to be
+    faster), or its rows for the `vocabulary` most frequent tokens and those of the conversation.
     """
 
     source: DraftSourceName = "mtp"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sampling_reference import penalised_row, picked_share, softmax
 
 from mlx_engine.sampling.position_noise import plain_noise
-from mlx_engine.sampling.sampler import Sampler, all_finite, fresh_seed
+from mlx_engine.sampling.sampler import DRAFTED_FROM, Sampler, all_finite, fresh_seed
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import SamplingOptions
 
@@ -267,3 +267,19 @@ def test_a_sampler_works_on_the_thread_that_made_it() -> None:
         thread.start()
         thread.join()
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("top_p", [0.5, 0.95])
+def test_a_draft_is_drawn_from_the_nucleus_or_from_its_likeliest_tokens(top_p: float) -> None:
+    """Drafts of a nucleus within reach are the target's; of a wider one they are likely tokens."""
+    rng = np.random.default_rng(4)
+    options = SamplingOptions(temperature=1.0, top_p=top_p)
+    steep, flat = (rng.normal(size=(30, 2000)) * spread for spread in (5.0, 0.1))
+    sampler = Sampler(options, 2000, 3)
+    prefix = tokens([0] * 30)
+    narrow = mx.array(steep.astype(np.float32))
+    assert mx.array_equal(sampler.pick_draft(narrow, 7, prefix), sampler.pick(narrow, 7, prefix))
+    wide = mx.array(flat.astype(np.float32))
+    drafted = np.array(sampler.pick_draft(wide, 7, prefix))
+    assert all(drafted[row] in np.argsort(-flat[row])[:DRAFTED_FROM] for row in range(30))
+    assert not np.array_equal(drafted, np.array(sampler.pick(wide, 7, prefix)))
