@@ -197,7 +197,7 @@ class MtpDraft(DraftSource):
         self._read_heads = read_heads
         self._by: DraftedBy = by
         self._shelf = outputs
-        self._outputs = self._take_outputs()
+        self._take_outputs()
         self._drafted: list[Rows] = []
         self._before: list[_Before] = []
         self._unsettled: _Unsettled | None = None
@@ -215,7 +215,7 @@ class MtpDraft(DraftSource):
     @property
     def reads_words(self) -> bool:
         """Whether an output head does."""
-        return any(output.reads_words for output in self._outputs)
+        return bool(self._learning)
 
     @property
     def output(self) -> DraftOutput | None:
@@ -230,17 +230,19 @@ class MtpDraft(DraftSource):
         """Another rule, threshold or output head."""
         old, self.options = self.options, options
         if (old.output, old.vocabulary) != (options.output, options.vocabulary):
-            self._outputs = self._take_outputs()
+            self._take_outputs()
 
-    def _take_outputs(self) -> Sequence[OutputHead]:
+    def _take_outputs(self) -> None:
         if self._shelf is None:
-            return [FullOutput() for _ in self._memories]
-        return self._shelf.take(self.options)
+            self._outputs: Sequence[OutputHead] = [FullOutput() for _ in self._memories]
+        else:
+            self._outputs = self._shelf.take(self.options)
+        self._learning = {output for output in self._outputs if output.reads_words}
 
     def observe(self, tokens: mx.array, hidden: mx.array) -> None:
         """Committed tokens int [T] and their hidden states [1, T, H]."""
-        super().observe(tokens, hidden)
         count = tokens.shape[0]
+        self.length += count
         if self._newest is None or self._before:
             # the very first token has no state before it; or the last draft has read its row
             if count > 1:
@@ -250,7 +252,7 @@ class MtpDraft(DraftSource):
         else:
             self._wait(Rows(tokens, mx.concatenate([self._newest, hidden[:, :-1]], axis=1)))
         self._newest = _last_row(hidden)
-        for output in set(self._outputs):
+        for output in self._learning:
             output.saw(tokens)
         self._read_or_forget(drafted=bool(self._before))
         self._before = []
@@ -261,7 +263,7 @@ class MtpDraft(DraftSource):
         self._newest, self._before = None, []
         for memory in self._memories:
             memory.leave_out(0)
-        for output in set(self._outputs):
+        for output in self._learning:
             output.saw(tokens)
 
     def pend(self, picked: mx.array, hidden: mx.array, pending: Pending) -> None:
@@ -380,7 +382,7 @@ class MtpDraft(DraftSource):
     def join(self, other: Self, snapshot: SourceSnapshot, tokens: mx.array) -> None:
         """Stand where another of the same heads made a snapshot."""
         super().join(other, snapshot, tokens)
-        for output in set(self._outputs):
+        for output in self._learning:
             output.saw(tokens)
 
     def restore(self, snapshot: SourceSnapshot) -> None:

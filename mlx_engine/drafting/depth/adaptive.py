@@ -48,6 +48,9 @@ PROOFS = 3
 LONG_REST = 8
 """Plain rounds after which a draft costs more than drafts do: the source reads their rows first."""
 
+SAMPLED_EVERY = 4
+"""Plain rounds of a longer rest, of which one is looked at by the clock."""
+
 MEASURING = Reason(
     "measuring-plain",
     Words("One round without a draft, to see what drafting gains in this chat."),
@@ -87,6 +90,10 @@ class Purse:
         """A round took as long as `cost` plain ones, for so many tokens."""
         gained = tokens - cost if tokens > 1 or cost > 1 else 0.0
         self.left = min(MOST_SAVED, max(-MOST_OWED, self.left + LOSS * cost + gained))
+
+    def saved(self) -> None:
+        """A plain round, of one token, in its own time."""
+        self.left = min(MOST_SAVED, self.left + LOSS)
 
     def refill(self) -> None:
         """As much as there was to begin with."""
@@ -193,9 +200,10 @@ class AdaptiveDepth:
     def learn(self, drafted: int, accepted: int, milliseconds: float) -> None:
         """A round was run; a parked chat rests after a draft that lost something."""
         if drafted == 0:
-            self.costs.add(0, milliseconds)
-            self._purse.ran(1.0, 1)
             self._rested += 1
+            self._purse.saved()
+            if self._rested <= LONG_REST or self._rested % SAMPLED_EVERY == 0:
+                self.costs.add(0, milliseconds)
             return
         depth = min(drafted, self.costs.deepest)
         rested, self._rested = self._rested, 0

@@ -167,7 +167,7 @@ class RoundPlan:
         if self._depth == "auto":
             limit = min(offer.limit, self._learned.room.deepest)
             choice = adaptive.next(offer.chance, limit) if limit else Choice(0, BESIDE)
-            return choice._replace(by=offer.by)
+            return Choice(choice.depth, choice.why, by=offer.by)
         depth = min(self._depth, offer.limit)
         why = _too_deep(offer.limit) if depth < self._depth else None
         return Choice(depth, why, self._best(offer), offer.by)
