@@ -210,7 +210,7 @@ def list_of(session, chat):
     return listen(session, session.send(chat.text)).tokens
 
 
-@pytest.mark.parametrize("end", ["stop", "close", "settings", "NaN"])
+@pytest.mark.parametrize("end", ["stop", "close", "forget", "settings", "NaN"])
 @pytest.mark.parametrize("at", [1, 3])
 def test_what_ends_one_leaves_the_others_alone(engine, end, at):
     truth = [list_of(chat.session(engine), chat) for chat in CHATS]
@@ -226,6 +226,9 @@ def test_what_ends_one_leaves_the_others_alone(engine, end, at):
                 sessions[0].stop()
             case "close":
                 events[0].close()
+            case "forget":  # as of a chat that is thrown away
+                sessions[0].forget()
+                sessions[0].stop()
             case "settings":
                 sessions[0].draft = DraftOptions(depth=4)
             case "NaN":

@@ -25,6 +25,7 @@ from metal_kernels.trial_cases import Case
 from metal_kernels.trials import TRIALS, Trial
 from mlx_engine.doctor.examine import check_kernels
 from mlx_engine.kernel_choice.kernels_here import (
+    RowsHere,
     TrialsOfModel,
     kernel_states,
     kernels_here,
@@ -135,6 +136,21 @@ def test_a_trial_is_as_wide_as_the_models_matrix() -> None:
     verdict = Verdict(None, HERE)
     checked = [one.checked for one in TrialsOfModel(kernels, verdict, mx.float32).pending()]
     assert checked == [Work("affine4", 46, 5120), Work("", 96, 128, 6)]
+
+
+def test_rows_are_told_apart_by_what_computes_them() -> None:
+    """A kernel of the trunk, switched off or on; not one that only heads have asked for."""
+    kernels = Kernels(EmulatorLauncher(check=False))
+    kernels.served("products", Work("affine4", 64, 256))
+    rows = RowsHere(kernels)
+    exact = rows.computed_by("exact")
+    assert {"chip", "mlx", "sources", "numerics", "kernels"} <= set(exact)
+    assert rows.computed_by("fast") != exact
+    kernels.served("products", Work("affine8", 64, 256))
+    kernels.switch_off("products affine8", "it lies")
+    assert rows.computed_by("exact") == exact
+    kernels.switch_off("products affine4", "it lies")
+    assert rows.computed_by("exact")["kernels"] != exact["kernels"]
 
 
 @pytest.mark.parametrize("group", [32, 64, 128])
