@@ -357,9 +357,10 @@ class RecurrentCache:
         return self._now if self._now.length else Place(0)
 
     def snapshot(self) -> RecurrentSnapshot | Place:
-        """The same, with the window alone."""
+        """The same, with the window alone: a view would hold on to the block around it."""
         if self._now.skipped != 0:
-            self._now = replace(self._now, window=self.window.alone(self._taps), skipped=0)
+            window = self._stock.contiguous(self.window.alone(self._taps))
+            self._now = replace(self._now, window=window, skipped=0)
         return self.place()
 
     def restore(self, snapshot: LayerSnapshot) -> None:
