@@ -38,11 +38,11 @@ OPTIMISED = [
     "-ftrivial-auto-var-init=pattern",
     *(f"-Werror={kind}uninitialized" for kind in ("", "sometimes-", "conditional-")),
     "-fno-slp-vectorize",  # it joins loads, which are counted
+    *("-mllvm", "-regalloc=basic", "-mllvm", "-disable-lsr", "-mllvm", "-enable-misched=false"),
 ]
 QUICK = [
     *("-O1", "-fno-vectorize"),
     *("-mllvm", "-pragma-unroll-threshold=0", "-mllvm", "-unroll-threshold=0"),
-    *("-mllvm", "-regalloc=basic", "-mllvm", "-disable-lsr", "-mllvm", "-enable-misched=false"),
 ]
 """Compiled in two thirds of the time, with loops rolled up; most launches are as fast."""
 
