@@ -32,7 +32,8 @@ class Outside:
 
     load, inspect: as `mlx_engine` has them. backend: says what MLX computes on ("Metal, Apple M4
     Max"); asked after a model is loaded. examine: all checks, and that of the memory of a model.
-    log_folder: where a crash leaves its traceback, None for nowhere but the screen.
+    log_folder: where a crash leaves its traceback, None for nowhere but the screen. prompt_files:
+    where the window keeps what was read of chats.
     """
 
     stdin: TextIO
@@ -43,6 +44,7 @@ class Outside:
     inspect: Callable[..., ModelDescription]
     examine: Callable[[str | None], Iterable[Finding]]
     backend: Callable[[], str]
+    prompt_files: Path | None = None
 
     @property
     def interactive(self) -> bool:
@@ -75,6 +77,7 @@ def real_outside(
         inspect=mlx_engine.inspect,
         examine=partial(_examine, kernel_verdict, prompt_files),
         backend=_backend,
+        prompt_files=prompt_files,
     )
 
 

@@ -108,4 +108,5 @@ def check_prompt_files(folder: Path) -> Finding:
     except OSError as error:
         return Finding("prompt files", "warn", f"{folder} cannot be read ({error.strerror})")
     count = f"{len(sizes)} file{'' if len(sizes) == 1 else 's'}, {size_words(sum(sizes))}"
-    return Finding("prompt files", "ok", f"{count} of what was read of chats, in {folder}")
+    words = f"{count} of what was read of chats, in {folder} (--forget-prompts deletes them)"
+    return Finding("prompt files", "ok", words)

@@ -31,6 +31,7 @@ class FakeOutside:
     stdout: io.StringIO = field(default_factory=io.StringIO)
     stderr: io.StringIO = field(default_factory=io.StringIO)
     findings: Iterable[Finding] = ()
+    prompt_files: Path | None = None
     error: Exception | None = None
     asked: list[tuple[str | None, LoadOptions | None]] = field(default_factory=list)
 
@@ -56,6 +57,7 @@ class FakeOutside:
             inspect=self.inspect,
             examine=lambda _: self.findings,
             backend=lambda: "CPU",
+            prompt_files=self.prompt_files,
         )
         return run(arguments, world)
 

@@ -170,6 +170,7 @@ def test_what_is_kept_of_chats(tmp_path: Path) -> None:
     (tmp_path / "a.safetensors").write_bytes(b"x" * 3000)
     (tmp_path / "b.part").write_bytes(b"x")
     (finding,) = checks(None, tmp_path)["prompt files"]()
-    assert finding.words == f"1 file, 3 kB of what was read of chats, in {tmp_path}"
+    told = f"1 file, 3 kB of what was read of chats, in {tmp_path}"
+    assert finding.words == f"{told} (--forget-prompts deletes them)"
     assert check_prompt_files(tmp_path / "none").words.startswith("0 files")
     assert list(checks(None)["prompt files"]()) == []
