@@ -42,6 +42,8 @@ COLUMNS = {
 }
 """Headers of rows, and widths, so that the kinds of prompt stand in line."""
 
+INTERRUPTED = "Interrupted: this is what was measured by then."
+
 
 def card(report: BenchReport) -> Group:
     """Everything that was measured, and why the rest was not."""
@@ -168,7 +170,7 @@ def ending(found: BenchReport) -> Group:
     declined = [f"Declined ({reason.code}): {reason.words}" for reason in found.declined]
     lines += [Text(_printable(words), style="yellow") for words in declined]
     if found.is_interrupted:
-        lines.append(Text("Interrupted: this is what was measured by then.", style="yellow"))
+        lines.append(Text(INTERRUPTED, style="yellow"))
     return Group(*lines)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any, NamedTuple
 
-from mlx_engine.bench.card import condition_lines
+from mlx_engine.bench.card import INTERRUPTED, condition_lines
 from mlx_engine.bench.report import BenchReport, Row
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.words import percent_words
@@ -52,7 +52,7 @@ def draw(report: BenchReport, path: Path) -> None:
     heights = [MARGIN_HEIGHT + CELL_HEIGHT * len(some) for some in (arms, drafting)]
     size = (MARGIN_WIDTH + CELL_WIDTH * len(columns), MARGIN_HEIGHT + sum(heights))
     figure = Figure(figsize=size, layout="constrained")
-    figure.suptitle("\n".join(condition_lines(report.conditions)), fontsize=9)
+    figure.suptitle("\n".join(heading(report)), fontsize=9)
     above, below = figure.subplots(2, height_ratios=heights)
     speeds = {at: _speed(row) for at, row in rows.items()}
     _panel(above, "Tokens a second, and speed over drafting off", arms, list(columns), speeds)
@@ -67,6 +67,12 @@ def draw(report: BenchReport, path: Path) -> None:
     figure.savefig(drawn, dpi=DOTS_AN_INCH, format="png")
     with Image.open(drawn) as picture:  # a quarter of the bytes
         picture.convert("RGB").quantize(COLOURS).save(path, "PNG", optimize=True)
+
+
+def heading(report: BenchReport) -> list[str]:
+    """What was measured on what, and whether that is all of it."""
+    lines = condition_lines(report.conditions)
+    return [*lines, INTERRUPTED] if report.is_interrupted else lines
 
 
 def _speed(row: Row) -> _Cell:

@@ -13,7 +13,7 @@ from tiny_qwen3_5 import write_tiny_qwen3_5
 
 from mlx_engine.bench.arms import Arm
 from mlx_engine.bench.card import card
-from mlx_engine.bench.picture import draw
+from mlx_engine.bench.picture import draw, heading
 from mlx_engine.bench.report import ARMS, PARTS, BenchReport, Part, Plan, quick_plan
 from mlx_engine.bench.run_bench import Say, Show, run_bench
 from mlx_engine.bench.subject import Run, nine_kinds
@@ -221,6 +221,8 @@ def test_ctrl_c_leaves_what_was_measured(engine: Engine, monkeypatch: pytest.Mon
     assert [row.tokens for row in report.drafting.total] == [3, 3]  # of the whole kind
     assert (report.prompt, report.ops) == (None, None)
     assert "Interrupted" in shown(report)
+    assert "Interrupted" in heading(report)[-1]
+    assert "Interrupted" not in heading(replace(report, is_interrupted=False))[-1]
     stopped = Script({"off": TEXT}, interrupt_at=5)  # before the second kind has a row
     report = stopped.bench(engine, monkeypatch, replace(SMALL, kinds=2, repeats=2))
     assert report.drafting is not None
