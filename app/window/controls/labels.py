@@ -30,16 +30,17 @@ def paragraph(text: str = "", role: str = "") -> QLabel:
     return result
 
 
-STEADY_LINES = 3
+STEADY_LINES = 5
 
 
 class SteadyWords(QLabel):
-    """Says what goes on, in STEADY_LINES or more; while that changes it gives no height back, so
-    that nothing below it moves.
+    """Says what goes on, in STEADY_LINES whatever it says, so that nothing below it moves; what has
+    no room in them is in the tooltip.
     """
 
     def __init__(self, name: str) -> None:
         super().__init__()
+        self._whole = ""
         self.setAccessibleName(name)
         self.setProperty("role", "effect")
         self.setTextFormat(Qt.TextFormat.PlainText)
@@ -48,22 +49,20 @@ class SteadyWords(QLabel):
         self.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop)
         self.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
 
-    def show_words(self, words: str, *, is_live: bool) -> None:
-        """is_live: more words will follow soon."""
-        if not is_live:
-            self._settle()
-        self.setText(words)
-        wanted = self.heightForWidth(self.width())
-        if is_live and wanted > self.minimumHeight():
-            self.setMinimumHeight(wanted)
+    def show_words(self, words: str) -> None:
+        """Say this from now on."""
+        if words != self._whole:
+            self._whole = words
+            self._fit()
 
-    def _settle(self) -> None:
-        """Back to the usual height."""
-        words = self.text()
-        self.setText("\n" * (STEADY_LINES - 1))
-        self.setMinimumHeight(0)
-        self.setMinimumHeight(self.sizeHint().height())
-        self.setText(words)
+    def _fit(self) -> None:
+        shown, cut = self._whole, self._whole
+        self.setText(shown)
+        while self.heightForWidth(self.width()) > self.height() and " " in cut:
+            cut = cut.rpartition(" ")[0]
+            shown = f"{cut} …"
+            self.setText(shown)
+        self.setToolTip(self._whole if shown != self._whole else "")
 
     # Qt
 
@@ -71,7 +70,14 @@ class SteadyWords(QLabel):
         """Lines of another font are of another height."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
-            self._settle()
+            self.setText("\n" * (STEADY_LINES - 1))
+            self.setFixedHeight(self.sizeHint().height())
+            self._fit()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
+        """Lines of another width hold other words."""
+        super().resizeEvent(event)
+        self._fit()
 
 
 def say(target: QLabel, text: str) -> None:

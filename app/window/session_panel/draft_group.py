@@ -12,7 +12,7 @@ from app.window.controls.fields import NumberField, NumberKind
 from app.window.controls.group import Group
 from app.window.controls.labels import SteadyWords, paragraph, say
 from app.window.controls.layouts import Wide, named, row
-from app.window.drafting.round_history import DraftingNow, DraftingState, SpeedBySetting
+from app.window.drafting.round_history import DraftingState, SpeedBySetting
 from app.window.language import in_a_sentence, said, tr
 from app.window.session_panel.abilities import ModelAbilities, in_effect
 from mlx_engine.values.options import (
@@ -279,7 +279,7 @@ class DraftGroup(Group):
 
     def _say_effect(self) -> None:
         words = in_effect(self._draft, self._abilities, self._now)
-        self._effect.show_words(words, is_live=isinstance(self._now, DraftingNow))
+        self._effect.show_words(words)
 
     def _say_output(self) -> None:
         note = output_note(self._draft.output, self._output_in_effect)

@@ -387,7 +387,7 @@ def test_two_settings_say_what_they_do_and_what_that_brought_here(panel):
     assert not any("Measured here" in text for text in shown_words(panel))
 
 
-def test_nothing_moves_below_what_is_in_effect_while_an_answer_runs(panel, wear):
+def test_nothing_moves_below_what_is_in_effect_whatever_that_is(panel, wear):
     frame = panel.fields.draft
     frame.advanced.open(False)
     panel.resize(288, 900)
@@ -401,18 +401,19 @@ def test_nothing_moves_below_what_is_in_effect_while_an_answer_runs(panel, wear)
     parked = Reason(
         "parked-cost", "Drafting parked: a 2-row pass costs 1.74 of one pass here. " * 2
     )
-    for state in (DraftingNow(None), DraftingNow(2), DraftingNow(0, parked)):
+    for state in (DraftingNow(None), DraftingNow(2), DraftingNow(0, parked), LastAnswer(3, 9, 7)):
         frame.show_now(state)
-    high = place()
-    assert high >= before, "only the longest words take more room"
-    for state in (DraftingNow(3), DraftingNow(0, parked), DraftingNow(1)):
-        frame.show_now(state)
-        assert place() == high
-    frame.show_now(LastAnswer(3, 9, 7))
-    assert place() == before
-    wear("light", 1.5)
-    settle()
-    assert words.height() >= words.heightForWidth(words.width())
+        assert place() == before
+        assert words.toolTip() == ""
+    for zoom in (1.0, 1.5):
+        wear("light", zoom)
+        settle()
+        before = place()
+        frame.show_now(DraftingNow(0, dataclasses.replace(parked, words=parked.words * 3)))
+        assert place() == before
+        assert words.height() >= words.heightForWidth(words.width())
+        assert words.text().endswith(" …") and words.toolTip().startswith(words.text()[:-2])
+        frame.show_now(None)
 
 
 def test_how_weights_are_stored_does_not_widen_the_panel(panel):
