@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Literal
 
-from PySide6.QtCore import QByteArray, QEvent, QMimeData, Qt, Signal
+from PySide6.QtCore import QByteArray, QEvent, QMimeData, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QCloseEvent,
     QDragEnterEvent,
@@ -26,8 +26,8 @@ Panel = Literal["session", "drafting"]
 PANEL_WIDTH = 288
 NARROWEST_PAGE = 420
 NARROWEST_BESIDE_ONE, NARROWEST_CHAT = 300, 384
-"""A page has at least so much beside the sidebar; the chat beside a panel that the sidebar made
-room for.
+"""A page has at least so much beside the sidebar, at a zoom of 1; the chat beside a panel that the
+sidebar made room for.
 """
 
 WITH_LETTERS = Qt.KeyboardModifier.ShiftModifier | Qt.KeyboardModifier.KeypadModifier
@@ -152,7 +152,7 @@ class MainWindow(QMainWindow):
         """Hide what is not wanted, has no room, or has no business on this page."""
         wants_right = self._wants_right and self.page == "chat"
         sidebar = self._sidebar.minimumWidth()
-        is_tight = self.width() - sidebar < NARROWEST_BESIDE_ONE
+        is_tight = self.width() - sidebar < NARROWEST_BESIDE_ONE * look().zoom
         self._sidebar_before_page &= is_tight
         wants_left = self._wants_sidebar and (self._sidebar_before_page or not is_tight)
         left = sidebar if wants_left else 0
@@ -177,7 +177,7 @@ class MainWindow(QMainWindow):
         """Panels grow with the text in them."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.FontChange:
-            self._fold()
+            QTimer.singleShot(0, self, self._fold)  # once the sidebar has heard of it too
 
     def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
         """Fold what has no room."""

@@ -137,13 +137,13 @@ class ModelsSection(QWidget):
             ),
             "muted",
         )
-        self._kept, self._forget = label(), ShortButton()
+        self._kept, self._forget = paragraph(), ShortButton()
         tabular(self._kept)
         self._forget.show_text(tr("Delete all"))
         self._forget.setAccessibleName(tr("Delete all that is kept of chats"))
         self._forget.clicked.connect(self.forget_wanted)
         held = QWidget()
-        row(self._kept, self._forget, STRETCH, of=held, spacing=8)
+        row(Wide(self._kept), self._forget, of=held, spacing=8)
         files = named(self._files.accessibleName(), self._files, note, held)
         column(self._at_start, idle, files, of=self, spacing=12)
         self._at_start.clicked.connect(lambda is_on: self._take(load_at_start=is_on))

@@ -173,7 +173,7 @@ class Sidebar(QFrame):
     def changeEvent(self, event: QEvent) -> None:  # noqa: N802
         """As wide as the text wants it."""
         super().changeEvent(event)
-        if event.type() == QEvent.Type.StyleChange:
+        if event.type() == QEvent.Type.FontChange:
             self._fit()
 
 

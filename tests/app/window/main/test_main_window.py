@@ -15,6 +15,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 from pytestqt.qtbot import QtBot
+from shown_transcript import settle
 
 from app.window.actions import COMMANDS, Actions
 from app.window.controls import notice_bar
@@ -309,3 +310,30 @@ def test_details_of_a_mistake_can_be_copied(qtbot: QtBot) -> None:
     qtbot.addWidget(box)
     box.copy_button.click()
     assert QGuiApplication.clipboard().text() == "Traceback: line 1"
+
+
+def test_full_screen_and_back(window: MainWindow) -> None:
+    window.resize(1180, 780)
+    settle()
+    window.showFullScreen()
+    settle()
+    assert window.isFullScreen() and window.size() == window.screen().size()
+    assert window.has_sidebar and window.body.width() == window.width()
+    window.showNormal()
+    settle()
+    assert not window.isFullScreen() and window.size().toTuple() == (1180, 780)
+
+
+def test_at_larger_text_a_narrow_window_keeps_its_page_wide(qtbot: QtBot, wear: Wear) -> None:
+    window = Widgets().window
+    qtbot.addWidget(window)
+    window.show()
+    window.resize(800, 600)
+    settle()
+    assert window.has_sidebar
+    wear("light", 1.5)
+    settle()
+    assert not window.has_sidebar
+    wear("light", 1.0)
+    settle()
+    assert window.has_sidebar
