@@ -15,7 +15,7 @@ from threading import Thread
 from typing import Any
 
 from app.values.models import DownloadFigures
-from app.values.typed_json import encode, read_fields
+from app.values.typed_json import encode, read_fields, words_from_text, words_to_text
 from mlx_engine.hub.client import Hub
 from mlx_engine.hub.download import download
 from mlx_engine.hub.plan import plan_download
@@ -50,7 +50,8 @@ def read_job(line: str) -> Job:
 def read_figures(line: bytes, before: DownloadFigures) -> DownloadFigures:
     """What the process said in a line, over what was known before."""
     try:
-        return read_fields(before, json.loads(line), "figures").value
+        figures = read_fields(before, json.loads(line), "figures").value
+        return replace(figures, words=words_from_text(figures.words))
     except ValueError:
         return before
 
@@ -99,7 +100,7 @@ def do(job: Job, teller: Teller) -> None:
 
 
 def _say(figures: DownloadFigures) -> None:
-    said = encode(figures)
+    said = encode(figures) | {"words": words_to_text(figures.words)}
     del said["key"], said["name"]
     print(json.dumps(said), flush=True)
 

@@ -13,10 +13,10 @@ from app.store.rows import (
     stats_from,
     stats_to_json,
     text_of,
-    words_to_text,
 )
 from app.values.chats import AnswerSoFar, DraftedSpan, StoredMessage, Turn
 from app.values.errors import NoSuchChat
+from app.values.typed_json import words_to_text
 from mlx_engine.values.conversation import FinishReason, GenerationFinished, Role
 from mlx_engine.values.stats import GenerationStats
 

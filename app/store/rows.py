@@ -7,11 +7,10 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from app.values.chats import DraftedSpan, MessageState, StoredMessage
-from app.values.typed_json import encode, read_fields
+from app.values.typed_json import KEPT_WORDS, encode, read_fields, words_from_text
 from mlx_engine.values.conversation import FinishReason, Role
 from mlx_engine.values.options import DraftedBy
 from mlx_engine.values.stats import GenerationStats
-from mlx_engine.values.words import Words
 
 
 def text_of(value: object) -> str:
@@ -79,37 +78,6 @@ def sound_message(
         problem=text_of(said("problem")).lstrip(KEPT_WORDS),
         edited=said("edited") in (True, 1),
     )
-
-
-KEPT_WORDS = "\x1e"
-"""Before words that are kept with what a translation needs."""
-
-
-def words_to_text(text: str) -> str:
-    """As the database keeps it; of Words also what they were before they were filled in."""
-    if not isinstance(text, Words):
-        return text
-    fields = {
-        name: words_to_text(value) if isinstance(value, str) else value
-        for name, value in text.fields.items()
-    }
-    content = [text.template, text.comment, text.n, fields]
-    return KEPT_WORDS + json.dumps(content, default=str)
-
-
-def words_from_text(text: str) -> str:
-    """What `words_to_text` made, as it was; any other text as it is."""
-    if not text.startswith(KEPT_WORDS):
-        return text
-    try:
-        template, comment, n, fields = json.loads(text.removeprefix(KEPT_WORDS))
-        filled_in = {
-            name: words_from_text(value) if isinstance(value, str) else value
-            for name, value in fields.items()
-        }
-        return Words(template, comment, n, **filled_in)
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-        return ""
 
 
 def spans_to_json(spans: Sequence[DraftedSpan]) -> str:

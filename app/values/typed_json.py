@@ -7,6 +7,7 @@ dataclasses.
 """
 
 import base64
+import json
 import math
 import types
 from collections.abc import Mapping
@@ -177,3 +178,34 @@ def _decode_plain(kind: Any, content: object) -> Any:
         except ValueError:
             raise BadValue("not base64") from None
     raise BadValue(str(kind))
+
+
+KEPT_WORDS = "\x1e"
+"""Before words that are kept with what a translation needs."""
+
+
+def words_to_text(text: str) -> str:
+    """Itself; of Words also what they were before they were filled in."""
+    if not isinstance(text, Words):
+        return text
+    fields = {
+        name: words_to_text(value) if isinstance(value, str) else value
+        for name, value in text.fields.items()
+    }
+    content = [text.template, text.comment, text.n, fields]
+    return KEPT_WORDS + json.dumps(content, default=str)
+
+
+def words_from_text(text: str) -> str:
+    """What `words_to_text` made, as it was; any other text as it is."""
+    if not text.startswith(KEPT_WORDS):
+        return text
+    try:
+        template, comment, n, fields = json.loads(text.removeprefix(KEPT_WORDS))
+        filled_in = {
+            name: words_from_text(value) if isinstance(value, str) else value
+            for name, value in fields.items()
+        }
+        return Words(template, comment, n, **filled_in)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        return ""

@@ -270,6 +270,7 @@ def test_what_is_rewritten_in_its_place_outlives_the_program(
         (chat,) = driven.app.store.chats.listed()
         driven.app.chats.open(chat.id)
         bubble = driven.widgets.transcript.column.views[0]
+        driven.until(lambda: bubble.editor is not None)
         assert bubble.editor is not None
         assert bubble.editor.field.toPlainText() == "One, in other words"
 

@@ -19,6 +19,7 @@ from app.library.download_process import Job
 from app.values.models import DownloadFigures
 from mlx_engine.hub.client import Hub
 from mlx_engine.hub.repository import HubModel
+from mlx_engine.values.words import Words
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 MODEL = HubModel("org/small")
@@ -127,6 +128,7 @@ def test_an_unknown_model_is_said_in_words(downloads: Downloads, qtbot: QtBot) -
     downloads.start(HubModel("org/nothing"))
     qtbot.waitUntil(lambda: seen.phase() == "failed", timeout=PATIENCE_MS)
     assert "no such model" in seen.figures[0].words
+    assert isinstance(seen.figures[0].words, Words), "and can be said in the window's language"
 
 
 def test_a_cancelled_one_is_listed_no_more(downloads: Downloads, qtbot: QtBot) -> None:
