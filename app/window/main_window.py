@@ -159,7 +159,7 @@ class MainWindow(QMainWindow):
         panel = round(PANEL_WIDTH * look().zoom)
         has_room = self.width() - left - panel >= NARROWEST_PAGE
         yields = wants_right and not has_room and self._panel_before_sidebar
-        most = self.width() - NARROWEST_CHAT
+        most = self.width() - max(NARROWEST_CHAT, self._pages.minimumSizeHint().width())
         self._right.setFixedWidth(min(panel, most))
         self._show(self._sidebar, wants_left and not yields)
         self._show(self._right, wants_right and (has_room or yields))

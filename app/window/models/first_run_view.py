@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtWidgets import QFrame, QPushButton, QVBoxLayout, QWidget
 
 from app.values.models import FoundModel
@@ -10,9 +10,11 @@ from app.window.controls.icons import Sign, icon
 from app.window.controls.labels import ShortButton, label, paragraph, say
 from app.window.controls.layouts import STRETCH, centred, column, row, scrolled
 from app.window.language import tr
+from app.window.look import look
 from mlx_engine.values.words import Words, joined
 
 WIDEST = 560
+"""Pixels of a line at a zoom of 1."""
 PICTURE = 28
 MOST_RECENT = 4
 DROP = Words("Drop a model here, or start with the built-in one")
@@ -45,8 +47,7 @@ class FirstRunView(QWidget):
         )
         self._get.clicked.connect(self.library_wanted)
         sign, title = Sign("drop_model", "accent", PICTURE), label("Headstart", "heading")
-        page = QWidget()
-        page.setMaximumWidth(WIDEST)
+        self._page = page = QWidget()
         lines = column(
             title,
             8,
@@ -124,6 +125,14 @@ class FirstRunView(QWidget):
         self._built_in.setVisible(not name)
         ready = tr("{name} is ready: ask it, or drop another model here", name=name)
         self._words.setText(ready if name else tr(DROP))
+
+    # Qt
+
+    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
+        """Lines are as wide as the text wants them."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.StyleChange:
+            self._page.setMaximumWidth(round(WIDEST * look().zoom))
 
 
 def empty(rows: QVBoxLayout) -> None:
