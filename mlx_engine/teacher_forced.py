@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mlx_engine.decoding.device_memory import clear_by_tokens
 from mlx_engine.drafting.contract import Rows
-from mlx_engine.drafting.mtp import HeadMemory
+from mlx_engine.drafting.head_memory import HeadMemory
 from mlx_engine.models.contract import Model
 from mlx_engine.models.few_rows import MOST_OF_BLOCKS as ROWS
 from mlx_engine.values.options import CacheBits

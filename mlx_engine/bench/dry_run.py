@@ -25,7 +25,8 @@ from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.decoding.verify import Asked, State, verify
 from mlx_engine.drafting.contract import NoDraft, Proposal, Rows
-from mlx_engine.drafting.mtp import HeadMemory, MtpDraft
+from mlx_engine.drafting.head_memory import HeadMemory
+from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.loading.arrays import cast_floats
 from mlx_engine.loading.find import read_json_object
 from mlx_engine.loading.gguf.header import GgufTensor, block_types

@@ -1,0 +1,146 @@
+"""What a multi-token-prediction head has read of a conversation, and what it is still to read.
+
+A head's memory pairs token x_k with the target's hidden state of position k-1. It is made from
+TRUE hidden states only. Those of a round's accepted rows are read in the same pass that makes the
+next draft, so rows wait; which of them are true may be known to the device alone by then.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import mlx.core as mx
+
+from mlx_engine.cache.contract import CachesSnapshot, Pending
+from mlx_engine.drafting.contract import FEW_WAITING, FLUSH_ROWS, ROWS_OF_A_PROMPT, Rows
+from mlx_engine.models.contract import MtpHead
+from mlx_engine.values.options import CacheBits
+
+
+class BeforeDraft(NamedTuple):
+    """Where the last draft began: in a head's caches, and the rows that it may have read."""
+
+    place: CachesSnapshot
+    waiting: tuple[Rows, ...]
+
+
+class Unsettled(NamedTuple):
+    """Rows of which as many are true as the device knows; before: the draft that they verified."""
+
+    rows: Rows
+    pending: Pending
+    before: list[BeforeDraft]
+
+
+class HeadMemory:
+    """A head's cache of true rows, and those that wait for its next pass.
+
+    Old ones that have waited for too long are left out. gap: how many rows of the cache are from
+    before the last of those. unsettled: rows that wait behind all others.
+    """
+
+    def __init__(self, head: MtpHead, bits: CacheBits = 16) -> None:
+        self.head = head
+        self.caches = head.make_head_caches(bits)
+        self.gap = 0
+        self.unsettled: Unsettled | None = None
+        self.wait_only([])
+
+    def wait_only(self, waiting: Sequence[Rows]) -> None:
+        """These rows and no others; unread: how many."""
+        self.waiting = list(waiting)
+        self.unread = sum(rows.tokens.shape[0] for rows in waiting)
+
+    def wait(self, rows: Rows) -> None:
+        """For the next pass."""
+        self.waiting.append(rows)
+        self.unread += rows.tokens.shape[0]
+
+    def forget_old(self, room: int) -> None:
+        """Leave out all but the newest rows; they are cut rarely, to make no work of each."""
+        if self.unread >= 2 * room:
+            self.leave_out(room)
+
+    def leave_out(self, room: int) -> None:
+        """All but so many of the rows that wait; with none of them also what comes next."""
+        if room and self.unread <= room:
+            return
+        kept: list[Rows] = []
+        while room > 0:
+            newest = self.waiting.pop()
+            kept.insert(0, newest.last(room))
+            room -= newest.tokens.shape[0]
+        self.gap = self.caches.length
+        self.wait_only(kept)
+
+    def read(self, drafted: Sequence[Rows] = ()) -> mx.array:
+        """One pass over waiting rows, which are kept, and drafted ones; states of all [1, T, H].
+
+        Where rows are unsettled only the state of the newest.
+        """
+        if self.unsettled is not None:
+            return self._read_unsettled(self.unsettled, drafted)
+        return self._read_waiting(drafted)
+
+    def _read_waiting(self, drafted: Sequence[Rows] = ()) -> mx.array:
+        states, kept = self._pass(_joined([*self.waiting, *drafted])), self.unread
+        self.caches.keep(kept)
+        self.wait_only([])
+        return states
+
+    def missing(self, rows: int) -> int:
+        """How many were left out of all the rows that a conversation has had."""
+        return max(0, rows - self.caches.length - self.unread)
+
+    def within(self, rows: int, missing: int) -> int:
+        """How many rows to keep of the cache so that it knows so many of the conversation; none
+        where those right before the next are missing.
+        """
+        return rows - missing if rows - missing >= self.gap else 0
+
+    def _read_unsettled(self, unsettled: Unsettled, drafted: Sequence[Rows]) -> mx.array:
+        """True rows first, then drafted ones, then what is left."""
+        self.unsettled = None
+        if self.waiting:
+            self._read_waiting()
+        rows, pending = _joined([unsettled.rows, *drafted]), unsettled.pending
+        if drafted:
+            order = mx.arange(pending.most + len(drafted))
+            behind = order + mx.where(order < pending.rows, 0, pending.most - pending.rows)
+            order = mx.minimum(behind, rows.tokens.shape[0] - 1)
+            rows = Rows(mx.take(rows.tokens, order), mx.take(rows.hidden, order, axis=1))
+        states = self._pass(rows)
+        self.caches.pend(pending)
+        return mx.take(states, pending.after(len(drafted) - 1), axis=1)
+
+    def _pass(self, rows: Rows) -> mx.array:
+        return self.head.mtp_forward(rows.tokens[None], rows.hidden, self.caches)
+
+    def place(self) -> BeforeDraft:
+        """What to come back to if the next draft is withdrawn; reads what has waited for long."""
+        if self.unread > FEW_WAITING:
+            self._read_waiting()
+        return BeforeDraft(self.caches.place(), tuple(self.waiting))
+
+    def go_back(self, before: BeforeDraft) -> None:
+        """To the place before a draft."""
+        self.caches.restore(before.place)
+        self.wait_only(before.waiting)
+
+    def flush(self) -> int:
+        """Read the newest rows that wait, some at a time, without a draft; how many they are."""
+        self.leave_out(ROWS_OF_A_PROMPT)
+        waiting, count = self.waiting, self.unread
+        self.wait_only([])
+        for rows in waiting:
+            self.wait(rows)
+            if self.unread >= FLUSH_ROWS or rows is waiting[-1]:
+                self._read_waiting()
+        if count:
+            mx.async_eval(self.caches.arrays())  # type: ignore[no-untyped-call]
+        return count
+
+
+def _joined(parts: Sequence[Rows]) -> Rows:
+    """One behind the other."""
+    tokens = mx.concatenate([part.tokens for part in parts])
+    return Rows(tokens, mx.concatenate([part.hidden for part in parts], axis=1))
