@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QUrl
+from PySide6.QtCore import QObject, QUrl
 from PySide6.QtGui import QFileOpenEvent
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
+from windows import running, scripted
 
 from app.__main__ import OpenWindow, RunCommand, meant_by
 from app.start.outside import Application, SingleInstance, as_typed, paths_in
@@ -70,6 +71,19 @@ def test_a_file_opened_in_the_finder_is_passed_on(qapp: Application, qtbot: QtBo
     with qtbot.waitSignal(qapp.opened) as heard:
         assert QApplication.sendEvent(qapp, event)
     assert heard.args == [["/models/a.gguf"]]
+
+
+def test_no_filter_in_python_sees_every_event(
+    qapp: Application, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filters: list[QObject] = []
+    monkeypatch.setattr(
+        Application, "installEventFilter", lambda _, one: filters.append(one), raising=False
+    )
+    with running(qapp, qtbot, tmp_path, scripted()) as driven:
+        driven.ask("Hello")
+        driven.widgets.actions["library"].trigger()
+    assert not filters, "Application.event is where its own events arrive"
 
 
 def test_a_first_window_that_hangs_keeps_its_place(
