@@ -7,8 +7,7 @@ later places need. A name tells the tokens of a place, a key made of these token
 formats and of the draft source, what computed the rows, and a checksum of all bytes in the file: so
 nothing is taken for what it is not.
 
-An answer is followed by one place, that which the next question goes on from, written by a thread
-of its own: what is to be written is computed and copied before, and nobody waits for the disk.
+An answer is followed by one place, that which the next question goes on from (`PromptWriter`).
 
 The files hold conversations, though no words: whoever can read them and has the model can tell what
 was said. They are for their owner alone (mode 0600), and the least recently used go first when they
@@ -17,14 +16,10 @@ outgrow their bound.
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
-from threading import Event
 from typing import NamedTuple, cast
-from weakref import ReferenceType, ref
 
 import mlx.core as mx
 import numpy as np
@@ -32,6 +27,7 @@ import numpy as np
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.stored import Parts, can_be_stored, is_rows, stored, take_up
 from mlx_engine.decoding.prompt_folder import Kind, Piece, PromptFolder
+from mlx_engine.decoding.prompt_writer import Content, PromptWriter, kept_in_memory
 from mlx_engine.decoding.sequence import Checkpoint, TokenSequence
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.words import size_words
@@ -45,9 +41,6 @@ STATES_KEPT = 2
 before it for the last question to be put otherwise.
 """
 
-AT_THE_END_S = 3.0
-"""Seconds that closing waits for what is still being written."""
-
 
 class _Read(NamedTuple):
     arrays: dict[str, mx.array]
@@ -59,62 +52,6 @@ _Loaded = tuple[dict[str, mx.array], dict[str, str]]
 
 class _Unusable(Exception):
     """Of a file, why."""
-
-
-class _Unwanted(Exception):
-    """Nobody wants what is being written any more."""
-
-
-class _Summed:
-    """A file that is written once, from its beginning, and summed up as it is.
-
-    enough: from then on nothing more is written.
-    """
-
-    closed = False
-
-    def __init__(self, path: Path, enough: Event) -> None:
-        self._file = os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600), "wb")
-        self._enough = enough
-        self.sum = hashlib.sha256()
-
-    def write(self, data: bytes) -> int:
-        if self._enough.is_set():
-            raise _Unwanted
-        self.sum.update(data)
-        return self._file.write(data)
-
-    def seek(self, place: int, whence: int = 0) -> int:
-        return self._file.seek(place, whence)
-
-    def tell(self) -> int:
-        return self._file.tell()
-
-    def finish(self) -> str:
-        """The checksum, once all is on the disk."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        return self.sum.hexdigest()[:40]
-
-    def close(self) -> None:
-        with suppress(OSError):
-            self._file.close()
-
-
-class _Content(NamedTuple):
-    """Of a file that is to be written; the arrays are computed."""
-
-    piece: Piece
-    arrays: dict[str, mx.array]
-    told: dict[str, str]
-
-
-class _Job(NamedTuple):
-    """Files that are written, or wait for it."""
-
-    of: ReferenceType[TokenSequence]
-    pieces: tuple[Piece, ...]
-    done: Future[Reason | None]
 
 
 SAMPLES, SAMPLE_BYTES = 16, 65536
@@ -157,14 +94,11 @@ class PromptFiles:
         self._most = most_bytes
         self._computed_by = computed_by
         self._trouble: Reason | None = None
-        self._is_full = False
-        self._jobs: list[_Job] = []
-        self._enough = Event()
-        self._writer = ThreadPoolExecutor(1, "prompt-files")
+        self._writer = PromptWriter(self._folder, most_bytes)
         try:
             self._folder.prepare()
         except OSError as error:
-            self._trouble = _trouble(
+            self._trouble = kept_in_memory(
                 "prompt-files-folder", f"{folder} cannot be used ({error.strerror})"
             )
         self._folder.keep_within(most_bytes)
@@ -172,7 +106,7 @@ class PromptFiles:
     @property
     def trouble(self) -> Reason | None:
         """The newest."""
-        self._look_at_jobs()
+        self._look()
         return self._trouble
 
     @property
@@ -203,12 +137,12 @@ class PromptFiles:
                 sequence.shed()
                 _take_up(sequence, states, rows, wanted[: piece.end])
             except _Unusable as error:
-                self._trouble = _trouble("prompt-file-damaged", str(error))
+                self._trouble = kept_in_memory("prompt-file-damaged", str(error))
             except (AssertionError, IndexError, KeyError, RuntimeError, ValueError) as error:
                 self._folder.remove_place(piece)
                 sequence.shed()
                 words = f"{piece.name}: is of other layers ({error})"
-                self._trouble = _trouble("prompt-file-foreign", words)
+                self._trouble = kept_in_memory("prompt-file-foreign", words)
             else:
                 with suppress(OSError):
                     self._note(sequence, [p for p in found if p.way == way and p.end <= piece.end])
@@ -277,35 +211,31 @@ class PromptFiles:
         tokens, and the conversation's first for others to begin with; each unless it is there.
         """
         layers = [layer for caches in _all_caches(sequence) for layer in caches.layers]
-        self._look_at_jobs()
-        if self._is_full or self._most == 0 or not all(map(can_be_stored, layers)):
+        self._look()
+        if self._writer.is_full or self._most == 0 or not all(map(can_be_stored, layers)):
             return
-        for job in self._jobs:
-            if job.of() is sequence:
-                job.done.cancel()  # unless it is being written: a later place takes its place
-        self._look_at_jobs()
+        self._writer.drop(sequence)
         try:
             for place in (*sequence.checkpoints[:1], sequence.place_for(goes_on)):
                 self._put(sequence, place)
         except OSError as error:
-            self._trouble, self._is_full = self._unwritten(error), True
+            self._trouble = self._writer.refused(error)
 
     def wait(self, seconds: float | None = None) -> None:
         """Until all is written, or for so long."""
-        wait([job.done for job in self._jobs], seconds)
-        self._look_at_jobs()
+        self._writer.wait(seconds)
+        self._look()
 
     def close(self) -> None:
         """Write what can be written in a little while, and no more."""
-        self.wait(AT_THE_END_S)
-        self._enough.set()
-        self._writer.shutdown(wait=False, cancel_futures=True)
+        self._writer.close()
+        self._look()
 
     def _put(self, sequence: TokenSequence, place: Checkpoint) -> None:
         way = self.way
         found = self._found(sequence, sequence.tokens[: place.length])
         here = {p for p in found if p.way == way}
-        coming = [piece for job in self._jobs for piece in job.pieces]
+        coming = self._writer.coming
         ends = sorted({piece.end for piece in coming if piece.end <= place.length})
         keys = self._keys(sequence, sequence.tokens, [*ends, place.length])
         here |= {p for p in coming if p.way == way and keys.get(p.end) == p.key}
@@ -319,18 +249,16 @@ class PromptFiles:
         size = sum(array.nbytes for its in contents for array in its.arrays.values())
         if size > self._most:
             words = f"What a chat has read takes {size_words(size)}, more than all files may"
-            self._trouble = _trouble("prompt-files-small", words)
+            self._trouble = kept_in_memory("prompt-files-small", words)
             return
         mx.eval([array for its in contents for array in its.arrays.values()])
-        pieces = tuple(its.piece for its in contents)
-        self._note(sequence, pieces)
+        self._note(sequence, [its.piece for its in contents])
         left = [its for its in states[1 : 1 - STATES_KEPT] if its.checksum]
-        done = self._writer.submit(self._write, contents, left, list(here), sequence.chat)
-        self._jobs.append(_Job(ref(sequence), pieces, done))
+        self._writer.write(sequence, contents, left, here)
 
     def _contents(
         self, sequence: TokenSequence, place: Checkpoint, before: Piece | None, key: str, way: str
-    ) -> list[_Content]:
+    ) -> list[Content]:
         """Files of a place, rows first, whose arrays are copies or never change."""
         assert place.source is not None
         start = 0 if before is None else before.end
@@ -344,61 +272,14 @@ class PromptFiles:
         }
         contents = []
         if arrays["rows"]:
-            contents.append(_Content(Piece(place.length, key, way, "rows"), arrays["rows"], told))
+            contents.append(Content(Piece(place.length, key, way, "rows"), arrays["rows"], told))
             told = {**told, "rows": key}
-        contents.append(_Content(Piece(place.length, key, way, "states"), arrays["states"], told))
+        contents.append(Content(Piece(place.length, key, way, "states"), arrays["states"], told))
         return contents
 
-    def _write(
-        self,
-        contents: Sequence[_Content],
-        left: Iterable[Piece],
-        before: Iterable[Piece],
-        chat: str | None,
-    ) -> Reason | None:
-        """In the writer's thread. left: what is not needed any more once this is there. before:
-        what this builds on. chat: whose this is, who may have been forgotten by now.
-        """
-        path = self._folder.path
-        file = None
-        try:
-            for its in contents:
-                unfinished = path / its.piece.name
-                if chat is not None and not self._folder.knows(chat, its.piece.place):
-                    raise _Unwanted
-                try:
-                    unfinished.unlink(missing_ok=True)
-                    file = _Summed(unfinished, self._enough)
-                    mx.save_safetensors(file, its.arrays, its.told)  # type: ignore[arg-type]
-                    whole = its.piece._replace(checksum=file.finish())
-                    unfinished.replace(path / whole.name)
-                except FileNotFoundError as error:
-                    raise _Unwanted from error
-                except BaseException:
-                    self._folder.remove([its.piece])
-                    raise
-                finally:
-                    if file is not None:
-                        file.close()
-        except _Unwanted:
-            return None
-        except (OSError, RuntimeError) as error:
-            return self._unwritten(error)
-        self._folder.remove(left)
-        self._folder.touch(before)
-        self._folder.keep_within(self._most)
-        return None
-
-    def _unwritten(self, error: Exception) -> Reason:
-        return _trouble("prompt-files-unwritten", f"{self._folder.path} takes no more ({error})")
-
-    def _look_at_jobs(self) -> None:
-        done = [job.done for job in self._jobs if job.done.done()]
-        self._jobs = [job for job in self._jobs if not job.done.done()]
-        for its in done:
-            trouble = None if its.cancelled() else its.result()
-            if trouble is not None:
-                self._trouble, self._is_full = trouble, True  # until the program starts again
+    def _look(self) -> None:
+        """What has been written by now, and whether it could be."""
+        self._trouble = self._writer.trouble() or self._trouble
 
     def _note(self, sequence: TokenSequence, pieces: Iterable[Piece]) -> None:
         if sequence.chat is not None:
@@ -416,10 +297,6 @@ class PromptFiles:
             digest.update(data[done:end].tobytes())
             keys[end], done = digest.hexdigest()[:40], end
         return keys
-
-
-def _trouble(code: str, words: str) -> Reason:
-    return Reason(code, f"{words}: what was read is kept in memory only.")
 
 
 def _all_caches(sequence: TokenSequence) -> tuple[LayerCaches, ...]:

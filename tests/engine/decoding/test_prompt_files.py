@@ -13,7 +13,7 @@ import pytest
 from session_runs import PICKS, drafts, listen, session_of
 
 import mlx_engine
-from mlx_engine.decoding import prompt_files
+from mlx_engine.decoding import prompt_writer
 from mlx_engine.decoding.prompt_files import LEAST_NEW, STATES_KEPT
 from mlx_engine.values.options import CacheOptions, DraftOptions, LoadOptions, SamplingOptions
 
@@ -292,7 +292,7 @@ def test_the_next_question_does_not_wait_for_the_disk(opened, monkeypatch):
 
 def test_closing_waits_for_the_disk_a_little(opened, monkeypatch):
     engine = opened()
-    monkeypatch.setattr(prompt_files, "AT_THE_END_S", 0.05)
+    monkeypatch.setattr(prompt_writer, "AT_THE_END_S", 0.05)
     disk = Held(monkeypatch)
     read_once(engine)
     engine.close()

@@ -1,0 +1,191 @@
+"""Writes what conversations have read to files, in a thread of its own: nobody waits for the disk.
+
+What is to be written is computed and copied before. What waits is dropped once a later place of the
+same conversation takes its place; what is written ends when its chat is forgotten.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from pathlib import Path
+from threading import Event
+from typing import NamedTuple
+from weakref import ReferenceType, ref
+
+import mlx.core as mx
+
+from mlx_engine.decoding.prompt_folder import Piece, PromptFolder
+from mlx_engine.decoding.sequence import TokenSequence
+from mlx_engine.values.errors import Reason
+
+AT_THE_END_S = 3.0
+"""Seconds that closing waits for what is still being written."""
+
+
+class _Unwanted(Exception):
+    """Nobody wants what is being written any more."""
+
+
+class _Summed:
+    """A file that is written once, from its beginning, and summed up as it is.
+
+    enough: from then on nothing more is written.
+    """
+
+    closed = False
+
+    def __init__(self, path: Path, enough: Event) -> None:
+        self._file = os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600), "wb")
+        self._enough = enough
+        self.sum = hashlib.sha256()
+
+    def write(self, data: bytes) -> int:
+        if self._enough.is_set():
+            raise _Unwanted
+        self.sum.update(data)
+        return self._file.write(data)
+
+    def seek(self, place: int, whence: int = 0) -> int:
+        return self._file.seek(place, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def finish(self) -> str:
+        """The checksum, once all is on the disk."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        return self.sum.hexdigest()[:40]
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._file.close()
+
+
+class Content(NamedTuple):
+    """Of a file that is to be written; the arrays are computed."""
+
+    piece: Piece
+    arrays: dict[str, mx.array]
+    told: dict[str, str]
+
+
+class _Job(NamedTuple):
+    """Files that are written, or wait for it."""
+
+    of: ReferenceType[TokenSequence]
+    pieces: tuple[Piece, ...]
+    done: Future[Reason | None]
+
+
+class PromptWriter:
+    """most_bytes: of all files together. is_full: something could not be written, and nothing more
+    will be until the program starts again.
+    """
+
+    def __init__(self, folder: PromptFolder, most_bytes: int) -> None:
+        self.is_full = False
+        self._folder = folder
+        self._most = most_bytes
+        self._jobs: list[_Job] = []
+        self._enough = Event()
+        self._thread = ThreadPoolExecutor(1, "prompt-files")
+
+    @property
+    def coming(self) -> list[Piece]:
+        """What waits, is being written, or is there since `trouble` was last asked for."""
+        return [piece for job in self._jobs for piece in job.pieces]
+
+    def drop(self, sequence: TokenSequence) -> None:
+        """What waits of a conversation, unless it is being written."""
+        self._jobs = [
+            job for job in self._jobs if job.of() is not sequence or not job.done.cancel()
+        ]
+
+    def write(
+        self,
+        sequence: TokenSequence,
+        contents: Sequence[Content],
+        left: Iterable[Piece],
+        before: Iterable[Piece],
+    ) -> None:
+        """Files of a place of the conversation, after all others. left: what is not needed any more
+        once they are there. before: what they build on.
+        """
+        done = self._thread.submit(
+            self._write, tuple(contents), tuple(left), tuple(before), sequence.chat
+        )
+        self._jobs.append(_Job(ref(sequence), tuple(its.piece for its in contents), done))
+
+    def trouble(self) -> Reason | None:
+        """Why the newest could not be written, of what has ended since this was last asked for."""
+        ended = [job.done for job in self._jobs if job.done.done()]
+        self._jobs = [job for job in self._jobs if job.done not in ended]
+        found = (None if its.cancelled() else its.result() for its in reversed(ended))
+        trouble = next((reason for reason in found if reason), None)
+        self.is_full |= trouble is not None
+        return trouble
+
+    def refused(self, error: OSError) -> Reason:
+        """The folder takes no more, as this error tells."""
+        self.is_full = True
+        return self._unwritten(error)
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Until all is written, or for so long."""
+        wait([job.done for job in self._jobs], seconds)
+
+    def close(self) -> None:
+        """Write what can be written in a little while, and no more."""
+        self.wait(AT_THE_END_S)
+        self._enough.set()
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _write(
+        self,
+        contents: Sequence[Content],
+        left: Iterable[Piece],
+        before: Iterable[Piece],
+        chat: str | None,
+    ) -> Reason | None:
+        """In the thread. chat: whose this is, who may have been forgotten by now."""
+        path = self._folder.path
+        file = None
+        try:
+            for its in contents:
+                unfinished = path / its.piece.name
+                if chat is not None and not self._folder.knows(chat, its.piece.place):
+                    raise _Unwanted
+                try:
+                    unfinished.unlink(missing_ok=True)
+                    file = _Summed(unfinished, self._enough)
+                    mx.save_safetensors(file, its.arrays, its.told)  # type: ignore[arg-type]
+                    whole = its.piece._replace(checksum=file.finish())
+                    unfinished.replace(path / whole.name)
+                except FileNotFoundError as error:
+                    raise _Unwanted from error
+                except BaseException:
+                    self._folder.remove([its.piece])
+                    raise
+                finally:
+                    if file is not None:
+                        file.close()
+        except _Unwanted:
+            return None
+        except (OSError, RuntimeError) as error:
+            return self._unwritten(error)
+        self._folder.remove(left)
+        self._folder.touch(before)
+        self._folder.keep_within(self._most)
+        return None
+
+    def _unwritten(self, error: Exception) -> Reason:
+        words = f"{self._folder.path} takes no more ({error})"
+        return kept_in_memory("prompt-files-unwritten", words)
+
+
+def kept_in_memory(code: str, words: str) -> Reason:
+    """Why something is in no file, or was not read from one."""
+    return Reason(code, f"{words}: what was read is kept in memory only.")
