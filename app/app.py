@@ -167,7 +167,6 @@ class App(QObject):
         self._end_catching = self.mistakes.catch_all()
         self._connect_models()
         self._connect_chats()
-        self._connect_focus()
         self._connect_look()
         for one in (self.listed, self.settings, self.files, self.answers):
             one.failed.connect(self.troubles.tell)
@@ -378,35 +377,6 @@ class App(QObject):
     def _keep_awake(self) -> None:
         is_at_work = bool(self.answers.chat_ids) or self.compare.is_running
         self.awake.hold(is_at_work, tr("Headstart is writing an answer"))
-
-    def _connect_focus(self) -> None:
-        """Whatever ends in the chat leaves the keys with its message."""
-        widgets = self.widgets
-        for ends_in_chat in (
-            self.chats.opened,
-            widgets.layer.left,
-            widgets.sidebar.list.named,
-            widgets.transcript.find_bar.closed,
-            widgets.transcript.reader.edit_given_up,
-            widgets.session.fold_wanted,
-            widgets.drafting_panel.closed,
-            widgets.start.built_in_wanted,
-            widgets.head.cancel_wanted,
-            widgets.head.recent_chosen,
-            widgets.head.eject_wanted,
-        ):
-            ends_in_chat.connect(lambda *_: self._focus_message())
-        widgets.window.typed.connect(self._type)
-
-    def _type(self, text: str) -> None:
-        """Unless a card is to be answered first."""
-        if self.widgets.layer.isHidden():
-            self.widgets.composer.type(text)
-
-    def _focus_message(self) -> None:
-        """Unless another page or a card has the keys."""
-        if self.widgets.window.page == "chat" and self.widgets.layer.isHidden():
-            self.widgets.composer.setFocus()
 
     # the look
 

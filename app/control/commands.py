@@ -1,10 +1,10 @@
-"""Connects every command of the menus with what carries it out, and keeps them true."""
+"""Connects every command with what carries it out, keeps them true, and says where keys go then."""
 
 from collections.abc import Callable
 from dataclasses import replace
 
 from PySide6.QtCore import QMetaObject, QObject, Qt
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QAbstractButton, QApplication
 
 from app.control.chat import ChatController
 from app.control.chat_list import ChatListController
@@ -49,6 +49,7 @@ class CommandController(QObject):
         self._new_chat = new_chat
         self._connect()
         self._connect_buttons()
+        self._connect_focus()
         widgets.window.folded.connect(self.refresh)
         settings.changed.connect(self.refresh)
         models.changed.connect(self.refresh)
@@ -104,12 +105,11 @@ class CommandController(QObject):
             "about": self._files.show_about,
         }
         for name, command in commands.items():
-            widgets.actions[name].triggered.connect(_without_arguments(command))
+            widgets.actions[name].triggered.connect(self._carried_out(command))
 
     def _connect_buttons(self) -> None:
         widgets, actions = self._widgets, self._widgets.actions
         window = widgets.window
-        widgets.sidebar.search_left.connect(widgets.composer.setFocus)
         widgets.sidebar.new_wanted.connect(actions["new-chat"].trigger)
         widgets.sidebar.library_wanted.connect(actions["library"].trigger)
         widgets.head.model_wanted.connect(actions["library"].trigger)
@@ -120,13 +120,55 @@ class CommandController(QObject):
         widgets.strip.opened.connect(actions["drafting"].trigger)
         widgets.drafting_panel.closed.connect(lambda: window.show_panel("session"))
         for page in (widgets.library_page, widgets.settings_page, widgets.compare_page):
-            page.closed.connect(self._back_to_chat)
+            page.closed.connect(lambda: window.show_page("chat"))
         for wanted in (
             widgets.start.open_wanted,
             widgets.library.open_wanted,
             widgets.card.other_wanted,
         ):
             wanted.connect(actions["open"].trigger)
+
+    def _carried_out(self, command: Callable[[], object]) -> Callable[[], None]:
+        """Whether the action is checked, which `triggered` brings, no command here wants. A button
+        keeps no keys: Space would press it.
+        """
+
+        def run() -> None:
+            command()
+            if isinstance(self._widgets.window.focusWidget(), QAbstractButton):
+                self._focus_message()
+
+        return run
+
+    def _connect_focus(self) -> None:
+        """Whatever ends in the chat leaves the keys with its message."""
+        widgets = self._widgets
+        for ends_in_chat in (
+            self._chats.opened,
+            widgets.layer.left,
+            widgets.sidebar.search_left,
+            widgets.sidebar.list.named,
+            widgets.transcript.find_bar.closed,
+            widgets.transcript.reader.edit_given_up,
+            widgets.session.fold_wanted,
+            widgets.drafting_panel.closed,
+            widgets.start.built_in_wanted,
+            widgets.head.cancel_wanted,
+            widgets.head.recent_chosen,
+            widgets.head.eject_wanted,
+        ):
+            ends_in_chat.connect(lambda *_: self._focus_message())
+        widgets.window.typed.connect(self._type)
+
+    def _focus_message(self) -> None:
+        """Unless another page or a card has the keys."""
+        if self._widgets.window.page == "chat" and self._widgets.layer.isHidden():
+            self._widgets.composer.setFocus()
+
+    def _type(self, text: str) -> None:
+        """Unless a card is to be answered first."""
+        if self._widgets.layer.isHidden():
+            self._widgets.composer.type(text)
 
     def refresh(self) -> None:
         """Make checks and availability true."""
@@ -157,10 +199,6 @@ class CommandController(QObject):
             self._chats.stop()
         else:
             self._models.cancel()
-
-    def _back_to_chat(self) -> None:
-        self._widgets.window.show_page("chat")
-        self._widgets.composer.setFocus()
 
     def _with_chat(self, action: Callable[[int], object]) -> None:
         if self._chats.chat.chat_id is not None:
@@ -217,12 +255,3 @@ def _in_focus(slot: str) -> Callable[[], object]:
             QMetaObject.invokeMethod(text, slot)
 
     return do
-
-
-def _without_arguments(command: Callable[[], object]) -> Callable[[], None]:
-    """`triggered` brings whether the action is checked, which no command here wants."""
-
-    def run() -> None:
-        command()
-
-    return run

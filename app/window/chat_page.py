@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QFocusEvent
 from PySide6.QtWidgets import QFrame, QMenu, QProgressBar, QWidget
 
 from app.values.models import FoundModel, short_quantisation
@@ -159,7 +160,15 @@ class ChatPage(QWidget):
         for part in (head, notice, start, composer):
             wear(part)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self._composer = composer
 
     def show_start(self, is_empty: bool) -> None:
         """The start page for a chat without messages."""
         self._middle.setCurrentWidget(self._start if is_empty else self._transcript)
+
+    # Qt
+
+    def focusInEvent(self, event: QFocusEvent) -> None:  # noqa: N802
+        """The keys are for the message; a focus proxy would keep Tab from what is above it."""
+        super().focusInEvent(event)
+        self._composer.setFocus()

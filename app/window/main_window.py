@@ -166,8 +166,12 @@ class MainWindow(QMainWindow):
         self.folded.emit()
 
     def _show(self, side: QWidget, wanted: bool) -> None:
+        """The page gets the keys of what is folded away."""
         appears = wanted and side.isHidden()
+        loses_keys = not wanted and side.isAncestorOf(self.focusWidget())
         side.setVisible(wanted)
+        if loses_keys:
+            self._page_widgets[self.page].setFocus()
         if appears:
             fade_in(side)
 

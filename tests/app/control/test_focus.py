@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtGui import QAccessible
+from PySide6.QtGui import QAccessible, QDesktopServices
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import (
     QAbstractButton,
     QApplication,
+    QDialog,
+    QFileDialog,
     QLineEdit,
     QPlainTextEdit,
     QWidget,
@@ -19,6 +21,7 @@ from scripted_engine import Answer
 from windows import Driven, running, scripted
 
 from app.values.attached_text import AttachedText
+from app.window.actions import COMMANDS
 from app.window.controls.icons import IconButton
 from app.window.transcript.message_foot import MessageActions
 
@@ -195,6 +198,102 @@ def test_the_message_has_the_keys_after(driven: Driven, name: str) -> None:
     ACTIONS[name](driven)
     assert QApplication.focusWidget() is box(driven)
     driven.until_answered()
+    assert QApplication.focusWidget() is box(driven)
+
+
+MESSAGE = "Message"
+KEYS_AFTER = {
+    **{command.name: MESSAGE for command in COMMANDS},
+    "new-folder": "Name of the folder",
+    "library": "Where",
+    "settings": "Colours",
+    "find": "Find in this chat",
+    "search": "Search in chats",
+    "compare": "Prompt to compare with",
+    "rename-chat": "Title of the chat",
+    "about": "OK",
+}
+"""Command -> what has the keys after it, where that is not the message."""
+CLOSING = ("quit", "close-window")
+
+
+def stand_at_a_button(driven: Driven) -> None:
+    """In a chat, whatever came before."""
+    widgets = driven.widgets
+    for dialog in widgets.window.findChildren(QDialog):
+        dialog.close()
+    driven.app.listed.show_bin(False)
+    widgets.transcript.find_bar.hide()
+    widgets.window.showNormal()
+    widgets.window.show_page("chat")
+    widgets.window.show_sidebar(True)
+    widgets.window.activateWindow()
+    driven.until(widgets.window.isActiveWindow)
+    if driven.app.chats.chat.chat_id is None:
+        widgets.sidebar.list.choose_first()
+    widgets.head.compare.setFocus()
+
+
+def make_ready(driven: Driven, name: str) -> None:
+    """What a command needs to have something to do."""
+    if name == "stop":
+        driven.app.worker._source.engines["None"].answers.append(SLOW)
+        driven.send("Go")
+        driven.until(driven.widgets.actions["stop"].isEnabled)
+    elif name == "undo-delete":
+        driven.app.listed.delete(driven.app.chats.chat.chat_id)
+
+
+def test_every_command_leaves_the_keys_where_they_are_wanted(
+    driven: Driven, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(QFileDialog, "getOpenFileNames", lambda *_: ([], ""))
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: ("", ""))
+    monkeypatch.setattr(QDesktopServices, "openUrl", lambda *_: True)
+    driven.ask("One")
+    driven.app.begin_chat()
+    driven.ask("Two")
+    found = {}
+    for name in (command.name for command in COMMANDS if command.name not in CLOSING):
+        stand_at_a_button(driven)
+        make_ready(driven, name)
+        driven.widgets.head.compare.setFocus()
+        assert driven.widgets.actions[name].isEnabled(), name
+        driven.widgets.actions[name].trigger()
+        driven.until_answered()
+        asking = QApplication.activeModalWidget()
+        if asking is not None:
+            driven.until(asking.isActiveWindow)
+        found[name] = name_of_the_keys(driven)
+    assert found == {name: KEYS_AFTER[name] for name in found}
+
+
+def name_of_the_keys(driven: Driven) -> str:
+    """What the widget that has them is called."""
+    widget = QApplication.focusWidget()
+    if widget is box(driven):
+        return MESSAGE
+    assert widget is not None
+    words = widget.text() if isinstance(widget, QAbstractButton) else ""
+    return (widget.accessibleName() or words).replace("&", "")
+
+
+@pytest.mark.parametrize("name", ["sidebar", "session", "drafting"])
+def test_what_is_folded_away_takes_no_keys_with_it(driven: Driven, name: str) -> None:
+    parts = {
+        "sidebar": driven.widgets.sidebar,
+        "session": driven.widgets.session,
+        "drafting": driven.widgets.drafting_panel,
+    }
+    action = driven.widgets.actions[name]
+    if not action.isChecked():
+        action.trigger()
+    widgets = parts[name].findChildren(QWidget)
+    inside = [w for w in widgets if w.isVisible() and w.focusPolicy() & Qt.FocusPolicy.TabFocus]
+    inside[-1].setFocus()
+    assert QApplication.focusWidget() is not box(driven)
+    action.trigger()
+    assert not parts[name].isVisible()
     assert QApplication.focusWidget() is box(driven)
 
 
