@@ -32,6 +32,7 @@ class Chart(QWidget):
         """height: pixels it takes, where the words do not want more."""
         super().__init__()
         self._height, self._is_empty = height, True
+        self._worn = look()
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def words(self) -> str:
@@ -64,8 +65,8 @@ class Chart(QWidget):
         """Paint into the widget's rectangle."""
 
     def colour(self, name: str, opacity: float = 1.0) -> QColor:
-        """The theme's colour of this name."""
-        return look().colour(name, opacity)
+        """The theme's colour of this name, while it is painted."""
+        return self._worn.colour(name, opacity)
 
     def draw_level(self, painter: QPainter, y: float, words: str, room: float) -> None:
         """A figure of the axis, which has `room` pixels at the left."""
@@ -109,9 +110,10 @@ class Chart(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
         """Paint antialiased in the small font."""
         del event
+        self._worn = look()
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setFont(look().small_font())
+        painter.setFont(self._worn.small_font())
         if self._is_empty:
             painter.setPen(self.colour("muted"))
             painter.drawText(self.rect(), WRAPPED, self.words())

@@ -100,14 +100,17 @@ class PassBars(Chart):
         unit = (self.height() - 4) / max(4, *self._tokens)
         fitting = self._tokens[-(self.width() // (PASS + PASS_GAP)) :]
         left = self.width() - len(fitting) * (PASS + PASS_GAP)
+        own, drafted = list[QRectF](), list[QRectF]()
         for n, tokens in enumerate(fitting):
             x = left + n * (PASS + PASS_GAP)
-            painter.setBrush(self.colour("accent", 0.35))
-            painter.drawRect(QRectF(x, self.height() - unit, PASS, unit))
+            own.append(QRectF(x, self.height() - unit, PASS, unit))
             if tokens > 1:
-                painter.setBrush(self.colour("accent"))
-                top = QRectF(x, self.height() - tokens * unit, PASS, (tokens - 1) * unit - 1)
-                painter.drawRect(top)
+                top = self.height() - tokens * unit
+                drafted.append(QRectF(x, top, PASS, (tokens - 1) * unit - 1))
+        painter.setBrush(self.colour("accent", 0.35))
+        painter.drawRects(own)
+        painter.setBrush(self.colour("accent"))
+        painter.drawRects(drafted)
 
 
 LEFT, TOP, AXIS = 34, 8, 22
