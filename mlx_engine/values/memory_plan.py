@@ -124,9 +124,9 @@ class WorkSize:
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
     """Bytes at `context` tokens. weights: of the model with its heads. draft_model: another one's
-    weights and cache. cache: keys and values of model and heads. states: recurrent states and
-    windows. checkpoints: the same at places to come back to. work: what a pass takes beside them.
-    others: what other chats hold.
+    weights and cache. cache: keys and values of model and heads. states: recurrent states, twice
+    where rounds are begun ahead, and windows. checkpoints: of places to come back to. work: what a
+    pass takes beside them. others: what other chats hold.
     """
 
     context: int

@@ -146,12 +146,14 @@ class ModelDescription:
         gpu_bytes: int = 0,
     ) -> MemoryPlan:
         """What a chat of `context` tokens needs, the weights with it. draft: a model that drafts.
-        others: bytes that other chats hold. gpu_bytes: what a GPU may hold, 0 for none.
+        others: bytes that other chats hold. gpu_bytes: what a GPU may hold, 0 for none; on one
+        rounds are begun ahead, and states from before the block that is not read yet live on.
         """
         trunk, heads = self.trunk_cache, self.head_cache
         place = trunk.place(cache.bits) + heads.place(cache.head_bits)
         slack = trunk.slack(cache.bits) + heads.slack(cache.head_bits)
         rows = -(-context // GROWTH) * GROWTH
+        ahead = trunk.states + heads.states if gpu_bytes else 0
         chunk = chunk_rows(self.nbytes, self.active_parameters or self.parameters, gpu_bytes)
         its = CacheOptions(cache.head_bits)
         return MemoryPlan(
@@ -159,7 +161,7 @@ class ModelDescription:
             weights=self.nbytes,
             draft_model=draft.nbytes + rows * draft.cache_bytes(its) if draft else 0,
             cache=rows * self.cache_bytes(cache),
-            states=place + slack,
+            states=place + slack + ahead,
             checkpoints=CHECKPOINTS * place,
             work=self.work.nbytes(chunk, context, trunk.element, is_packed=cache.bits != 16),
             others=others,

@@ -70,8 +70,8 @@ def test_a_card_lists_what_else_is_off() -> None:
 
 def test_memory_is_a_sum_one_can_follow() -> None:
     assert make_card(DESCRIPTION, MAC).memory.words == (
-        "18.2 GB weights + 1.32 GB cache at 4k tokens = 19.5 GB of 48 GB: "
-        "fits (36.4 GB with all 256k)"
+        "18.2 GB weights + 1.47 GB cache at 4k tokens = 19.7 GB of 48 GB: "
+        "fits (36.6 GB with all 256k)"
     )
 
 

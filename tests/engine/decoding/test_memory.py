@@ -45,15 +45,16 @@ def live():
 
 
 class Weighed(CyclingDepth):
-    """Depths in turn; notes before every round what is live beyond the sequence's own count."""
+    """Depths in turn; notes before every round what is live, and beyond the sequence's count."""
 
-    def __init__(self, sequence):
-        super().__init__([3, 0, 8, 1])
+    def __init__(self, sequence, depths=(3, 0, 8, 1)):
+        super().__init__(depths)
         self.sequence = sequence
-        self.beyond = []
+        self.held, self.beyond = [], []
 
     def next(self):
-        self.beyond.append(mx.get_active_memory() - self.sequence.nbytes)
+        self.held.append(mx.get_active_memory())
+        self.beyond.append(self.held[-1] - self.sequence.nbytes)
         return super().next()
 
 
@@ -185,6 +186,20 @@ def test_a_conversation_of_many_turns_holds_what_is_counted():
         assert abs(held - sequence.nbytes) <= 0.04 * held, turn
     states = sum(layer.nbytes for layer in sequence.caches.layers[:3])
     assert (CHECKPOINTS + 0.5) * states < held < 9 * states
+
+
+def test_rounds_begun_ahead_hold_one_more_copy_of_the_states():
+    """As is planned where there is a GPU."""
+    model = tiny_model(3, TinySizes(layers=2, value_heads=16, linear_dim=128))
+    most = {}
+    for looks_ahead in (False, False, True):  # once for layers to get ready
+        source = MtpDraft([model], DraftOptions())
+        sequence = TokenSequence(model, source)
+        depths, before = Weighed(sequence, [1]), live()
+        run(model, PROMPT, source, depths, sequence=sequence, looks_ahead=looks_ahead)
+        most[looks_ahead] = max(depths.held[2:]) - before
+    states = sequence.caches.layers[0].nbytes
+    assert abs(most[True] - most[False] - states) <= 0.1 * states
 
 
 @pytest.mark.parametrize("bits", [16, 4])

@@ -51,6 +51,9 @@ def test_figures_of_the_toy_checkpoint() -> None:
     assert (plan.weights, plan.states, plan.others) == (d.nbytes, d.state_bytes, 0)
     assert plan.checkpoints == CHECKPOINTS * d.state_bytes
     assert plan.cache == GROWTH * d.cache_bytes_per_token
+    on_a_gpu = d.memory_plan(100, gpu_bytes=2**40)
+    assert on_a_gpu.states == 2 * d.state_bytes, "a round is begun before the last is read"
+    assert on_a_gpu.checkpoints == plan.checkpoints
     assert d.memory_needed(100) == plan.total == sum(astuple(plan)) - 100
 
 
