@@ -41,11 +41,11 @@ class State:
 
     def keep(self, rows: int, found: "Verified") -> None:
         """Stand after the first rows of the last pass."""
-        emitted = found.picked[:rows]
+        kept = found.first(rows)
         self.caches.keep(rows)
-        self.source.observe(found.tokens[:rows], found.hidden[:, :rows])
-        self.sampler.commit(emitted)
-        self.last = emitted[-1:]
+        self.source.observe(kept.tokens, kept.hidden)
+        self.sampler.commit(kept.picked)
+        self.last = kept.picked[-1:]
 
     def pend(self, found: "Verified", accepted: mx.array) -> None:
         """Stand after its accepted drafts and the row before them, where `can_pend`; int32 [1].
@@ -105,6 +105,12 @@ class Verified(NamedTuple):
     picked: mx.array
     finite: mx.array
     hidden: mx.array
+
+    def first(self, rows: int) -> "Verified":
+        """Of the first rows only: all there are, in a round without a draft."""
+        if rows == len(self.picked):
+            return self
+        return Verified(self.tokens[:rows], self.picked[:rows], self.finite, self.hidden[:, :rows])
 
 
 def verify(asked: Sequence[Asked]) -> list[Verified]:

@@ -156,7 +156,7 @@ class ChatTemplate:
         sandbox = TemplateSandbox(
             steps=200_000 + 500 * len(messages),
             characters=2**23 + 64 * size,
-            seconds=0.5 + 0.002 * len(messages),
+            seconds=1 + 0.002 * len(messages),  # a garbage collection may fall into it
         )
         sandbox.globals |= {"raise_exception": _refuse, "strftime_now": self._strftime_now}
         variables: dict[str, object] = {

@@ -14,7 +14,7 @@ from mlx_engine.values.words import Words
 WORTH_IT = 1.02
 """Drafting must promise this much more than plain decoding: measurements are not exact."""
 
-LOSS = 0.01
+LOSS = 0.008
 """Share of the time that drafts may lose which are made to find out whether they pay."""
 
 AT_FIRST = 2.5

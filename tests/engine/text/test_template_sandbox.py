@@ -170,7 +170,7 @@ def refuse(source: str) -> None:
 def test_hostile_template_ends_soon(source: str) -> None:
     started = time.thread_time()
     refuse(source)
-    assert time.thread_time() - started < 1
+    assert time.thread_time() - started < 1.5
 
 
 @pytest.mark.parametrize("source", [*HUGE, *UNFOLDING])

@@ -57,8 +57,9 @@ def test_the_numbers_are_those_of_the_folder(tmp_path: Path) -> None:
 def test_packed_rows_are_put_in_order_too(tmp_path: Path) -> None:
     packed = write_tiny_gguf(tmp_path / "packed.gguf", form="packed")
     plain = write_tiny_gguf(tmp_path / "plain.gguf", form="as packed")
-    np.testing.assert_allclose(logits(packed), logits(plain), atol=1e-5)
-    np.testing.assert_allclose(draft_logits(packed), draft_logits(plain), atol=1e-5)
+    # a CPU sums products of packed rows in another order (test_cpu_layout.py: against float64)
+    np.testing.assert_allclose(logits(packed), logits(plain), atol=1e-4)
+    np.testing.assert_allclose(draft_logits(packed), draft_logits(plain), atol=1e-4)
 
 
 def test_a_conversation_works(tmp_path: Path) -> None:
