@@ -12,7 +12,7 @@ from app.control.chat import ChatController
 from app.control.chat_list import ChatListController
 from app.control.commands import CommandController
 from app.control.compare import CompareController
-from app.control.composer import NEW, ComposerController
+from app.control.composer import ChatKeeper, ComposerController
 from app.control.drops import DropController
 from app.control.figures import LiveFigures
 from app.control.files import FileController
@@ -33,7 +33,7 @@ from app.start.folders import Folders
 from app.start.mistakes import Mistakes
 from app.start.threads import Collector, keep_clipboard
 from app.store.session_store import SessionStore, open_passing_store, open_store
-from app.values.app_settings import BUILT_IN, AppSettings, settings_of
+from app.values.app_settings import BUILT_IN, settings_of
 from app.values.chat_settings import ChatSettings
 from app.values.errors import StoreError
 from app.window.controls.labels import announce
@@ -134,6 +134,9 @@ class App(QObject):
             widgets.transcript.edit_last_prompt,
             self,
         )
+        self.keeper = ChatKeeper(
+            self.composer, self.chats, widgets.transcript.reader, self.settings, self
+        )
         self.cards = CardController(
             widgets.card,
             widgets.layer,
@@ -180,7 +183,7 @@ class App(QObject):
         value, window = self.settings.value, self.widgets.window
         window.restore(value.window_state)
         self.listed.refresh()
-        self._restore_chats(value)
+        self.keeper.restore(value, {chat.id for chat in self.store.chats.listed()})
         window.show()
         self.widgets.composer.setFocus()
         self.worker.start()
@@ -214,7 +217,9 @@ class App(QObject):
         self._is_closed = True
         self.answers.keep_all()
         self.awake.hold(False, "")
-        self.settings.change(replace(self._with_unsent(), window_state=self.widgets.window.state()))
+        self.keeper.close()
+        window_state = self.widgets.window.state()
+        self.settings.change(replace(self.keeper.settings(), window_state=window_state))
         self.widgets.window.hide()
         self.library.close()
         self.worker.shutdown(LEAVE_S)
@@ -222,15 +227,6 @@ class App(QObject):
         self._end_catching()
         keep_clipboard()
         self._collector.close()
-
-    def _restore_chats(self, value: AppSettings) -> None:
-        """The chat that was open, and what was typed in those that are still there."""
-        listed = {NEW, *(chat.id for chat in self.store.chats.listed())}
-        self.composer.restore({of: text for of, text in value.unsent.items() if of in listed})
-        self.widgets.transcript.reader.unsent.update(value.rewritten)
-        self.chats.begin(self.new_settings())
-        if value.last_chat in listed:
-            self.chats.open(value.last_chat)
 
     def _load_last(self) -> None:
         """The model used last, as the chat on show wants it; the built-in one if there is none."""
@@ -346,13 +342,7 @@ class App(QObject):
         widgets.sidebar.list.show_current(chat.chat_id)
         self.figures.show_chat(chat.chat_id, self.chats.last_stats, self.chats.running)
         self.session.show_now()
-        self.settings.change(replace(self._with_unsent(), last_chat=chat.chat_id))
         self._show_title()
-
-    def _with_unsent(self) -> AppSettings:
-        """What is typed and not sent is kept, in the composer and in messages."""
-        rewritten = dict(self.widgets.transcript.reader.unsent)
-        return replace(self.settings.value, unsent=self.composer.unsent(), rewritten=rewritten)
 
     def _show_title(self) -> None:
         title = self.chats.chat.title or tr("New chat")

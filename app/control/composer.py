@@ -1,26 +1,31 @@
-"""Joins the composer with the chat on show: what is sent, stopped, attached and edited."""
+"""Joins the composer with the chat on show: what is sent, stopped, attached, edited and kept."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QObject, QTimer
 from PySide6.QtWidgets import QFileDialog
 
 from app.control.answers import Answers
 from app.control.chat import ChatController
 from app.control.models import ModelController
+from app.control.settings import KeptSettings
 from app.library.text_file import read_text_file
 from app.start.threads import Beside
+from app.values.app_settings import AppSettings
 from app.values.attached_text import AttachedText, fenced, with_attachments
 from app.window.composer.composer import Composer
 from app.window.language import tr
+from app.window.transcript.reader import Reader
 from app.worker.replies import TokensCounted
 from mlx_engine.values.words import Words
 
 NO_MODEL = Words("Open or drop a model first")
 NEW = 0
 """In place of the number of a chat that has none yet."""
+KEPT_AFTER_MS = 200
+"""A chat is laid out and painted first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,3 +133,45 @@ class ComposerController(QObject):
         """What could not be sent is put back."""
         if not self._chats.send(with_attachments(text, attachments)):
             self._composer.show_message(text, attachments)
+
+
+class ChatKeeper(QObject):
+    """Which chat is open and what is typed, in it and in others: the same at the next start."""
+
+    def __init__(
+        self,
+        composer: ComposerController,
+        chats: ChatController,
+        reader: Reader,
+        settings: KeptSettings,
+        parent: QObject | None = None,
+    ) -> None:
+        """reader: of the transcript, which has what is typed in messages."""
+        super().__init__(parent)
+        self._composer, self._chats = composer, chats
+        self._reader, self._settings = reader, settings
+        self._later = QTimer(self, singleShot=True, interval=KEPT_AFTER_MS)
+        self._later.timeout.connect(lambda: settings.change(self.settings()))
+        chats.opened.connect(self._later.start)
+
+    def settings(self) -> AppSettings:
+        """Those that hold, with what is open and typed now."""
+        return replace(
+            self._settings.value,
+            last_chat=self._chats.chat.chat_id,
+            unsent=self._composer.unsent(),
+            rewritten=dict(self._reader.unsent),
+        )
+
+    def restore(self, kept: AppSettings, chats: Container[int]) -> None:
+        """As it was then, as far as those chats are still there; a new chat is on show."""
+        there = {of: text for of, text in kept.unsent.items() if of == NEW or of in chats}
+        self._composer.restore(there)
+        self._reader.unsent.update(kept.rewritten)
+        self._chats.begin(kept.new_chat)
+        if kept.last_chat is not None and kept.last_chat in chats:
+            self._chats.open(kept.last_chat)
+
+    def close(self) -> None:
+        """Nothing is kept any more."""
+        self._later.stop()

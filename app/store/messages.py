@@ -7,10 +7,9 @@ from typing import NamedTuple
 from app.store.chats import copy_message, title_from
 from app.store.database import Database
 from app.store.rows import (
-    content_of,
     message_from_row,
     spans_to_json,
-    stats_from,
+    stats_from_text,
     stats_to_json,
     text_of,
 )
@@ -83,7 +82,7 @@ class Messages:
             chat_id,
             MOST_FIGURES,
         )
-        read = ((text_of(row["model"]), stats_from(content_of(row["stats"]))) for row in rows)
+        read = ((text_of(row["model"]), stats_from_text(text_of(row["stats"]))) for row in rows)
         found = [AnswerFigures(model, stats) for model, stats in read if stats is not None]
         return tuple(reversed(found))
 

@@ -4,6 +4,7 @@ import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, get_args
 
 from app.values.chats import DraftedSpan, MessageState, StoredMessage
@@ -45,9 +46,10 @@ SOURCES: tuple[DraftedBy, ...] = get_args(DraftedBy)
 
 def message_from_row(row: sqlite3.Row) -> StoredMessage:
     """The row must have all columns of the table."""
-    content = {key: content_of(row[key]) for key in ("stats", "spans")}
+    content = {"stats": None, "spans": content_of(row["spans"])}
     message = sound_message({**row, **content}, row["id"], row["chat"], row["parent"])
-    return replace(message, problem=words_from_text(text_of(row["problem"])))
+    problem = words_from_text(text_of(row["problem"]))
+    return replace(message, problem=problem, stats=stats_from_text(text_of(row["stats"])))
 
 
 def sound_message(
@@ -111,3 +113,9 @@ def stats_from(content: Any) -> GenerationStats | None:
     if not isinstance(content, dict):
         return None
     return read_fields(GenerationStats(), content, "stats").value
+
+
+@lru_cache(maxsize=1024)
+def stats_from_text(text: str) -> GenerationStats | None:
+    """Of a column; a chat is read again with each question, and its answers' figures stay."""
+    return stats_from(content_of(text))

@@ -40,7 +40,7 @@ def test_a_question_is_answered_shown_and_stored(driven: Driven) -> None:
     assert [turn.message.text for turn in stored.turns] == driven.shown
     assert stored.turns[-1].message.model == "Pocket model"
     assert stored.turns[-1].message.spans
-    assert driven.app.settings.value.last_chat == chat.chat_id
+    driven.until(lambda: driven.app.settings.value.last_chat == chat.chat_id)
 
 
 def test_the_engine_is_given_the_whole_branch(driven: Driven, source: ScriptedModels) -> None:
@@ -551,3 +551,19 @@ def test_a_question_that_does_not_fit_is_asked_without_the_oldest_turns(
     driven.until(lambda: driven.app.chats.running is None)
     assert driven.shown == ["One", "You said: One", "Two", "Fits."]
     assert not driven.app.chats.chat.can_drop
+
+
+def test_the_next_start_has_the_chat_that_was_open_and_what_was_typed(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path
+) -> None:
+    with running(qapp, qtbot, tmp_path, scripted()) as one:
+        one.ask("Hello")
+        one.app.begin_chat()
+        one.ask("Other")
+        one.widgets.composer.show_message("Half a question")
+        one.widgets.sidebar.list.choose_neighbour(1)
+        assert one.shown == ["Hello", "You said: Hello"]
+    with running(qapp, qtbot, tmp_path, scripted()) as again:
+        assert again.shown == ["Hello", "You said: Hello"], "also when it was left at once"
+        again.widgets.sidebar.list.choose_neighbour(-1)
+        assert again.widgets.composer.text() == "Half a question"
