@@ -33,9 +33,10 @@ from mlx_engine.loading.gguf.header import GgufTensor, block_types
 from mlx_engine.loading.gguf.part import Placement, kept_in_blocks, parts_of
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.decoder import Decoder, build_decoder
+from mlx_engine.models.layer_specs import Experts, Shape
 from mlx_engine.models.norm_shift import is_shifted
 from mlx_engine.models.registry import FAMILIES
-from mlx_engine.models.specs import Experts, ModelSpec, Shape
+from mlx_engine.models.specs import ModelSpec
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.errors import UnsupportedModel

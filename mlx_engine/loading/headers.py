@@ -13,9 +13,9 @@ from mlx_engine.loading.gguf.part import IsRead, kept_in_blocks, unpacking_reaso
 from mlx_engine.loading.heads import HeadTensors, find_heads, without_repeats
 from mlx_engine.loading.safetensors import TensorInfo, merge_headers
 from mlx_engine.models.family import Family, Parts
+from mlx_engine.models.layer_specs import Shape
 from mlx_engine.models.registry import family_for, is_known
 from mlx_engine.models.spec_family import SpecFamily
-from mlx_engine.models.specs import Shape
 from mlx_engine.values.errors import (
     BadModelFile,
     Reason,

@@ -17,7 +17,7 @@ from mlx_engine.loading.gguf.model import read_gguf_model
 from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.safetensors import TensorInfo, are_alike, merge_headers
 from mlx_engine.models.family import Family
-from mlx_engine.models.specs import Shape
+from mlx_engine.models.layer_specs import Shape
 from mlx_engine.values.errors import (
     BadModelFile,
     EngineError,

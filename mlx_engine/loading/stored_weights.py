@@ -9,7 +9,7 @@ from mlx_engine.loading.fp8 import bytes_in_file
 from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.headers import ModelHeaders
 from mlx_engine.loading.safetensors import BYTES_OF, TensorInfo
-from mlx_engine.models.specs import Shape
+from mlx_engine.models.layer_specs import Shape
 from mlx_engine.models.tensor_names import why_skipped
 from mlx_engine.values.model_description import TensorGroup
 

@@ -15,7 +15,7 @@ from mlx_engine.cache.attention import AttentionCache, KeysValues, Mask
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.joint import JointCache, each
 from mlx_engine.cache.window import WindowCache
-from mlx_engine.models import specs
+from mlx_engine.models import layer_specs
 from mlx_engine.models.layers import Norm, Projections, ResidualLinear, Rotation
 from mlx_engine.models.weights import Part
 from mlx_engine.values.options import CacheBits
@@ -114,7 +114,11 @@ class FewQueryAttention:
     """Our kernel for few rows, on the cache's buffers as they lie; stock MLX for a prompt."""
 
     def __init__(
-        self, spec: specs.Attention, kernels: Kernels, stock: StockAttention, sinks: mx.array | None
+        self,
+        spec: layer_specs.Attention,
+        kernels: Kernels,
+        stock: StockAttention,
+        sinks: mx.array | None,
     ) -> None:
         self._spec, self._kernels, self._stock = spec, kernels, stock
         self._sinks = sinks
@@ -162,7 +166,7 @@ def _form(bits: CacheBits) -> str:
 
 
 def attend_of(
-    kernels: Kernels, spec: specs.Attention, sinks: mx.array | None, dtype: mx.Dtype
+    kernels: Kernels, spec: layer_specs.Attention, sinks: mx.array | None, dtype: mx.Dtype
 ) -> Attend:
     """By the kernel where there is one for heads of these sizes.
 
@@ -178,7 +182,7 @@ def attend_of(
 class Attention:
     """The mixer of a block that attends."""
 
-    def __init__(self, spec: specs.Attention, part: Part, eps: float) -> None:
+    def __init__(self, spec: layer_specs.Attention, part: Part, eps: float) -> None:
         self._spec = spec
         queries, keys = spec.heads * spec.key_dim, spec.kv_heads * spec.key_dim
         values, is_whole = spec.kv_heads * spec.value_dim, spec.qk_norm == "whole"
@@ -262,7 +266,7 @@ class Attention:
         return self._attend(queries, keys, values, cache, masks).transpose(0, 2, 1, 3)
 
 
-def _gates_first(spec: specs.Attention) -> list[int]:
+def _gates_first(spec: layer_specs.Attention) -> list[int]:
     """Rows of a q_proj that has, head by head, a query and its gate: all gates, then all queries,
     that queries and keys lie side by side.
     """

@@ -6,7 +6,7 @@ import mlx.core as mx
 
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.joint import JointCache
-from mlx_engine.models import specs
+from mlx_engine.models import layer_specs, specs
 from mlx_engine.models.attention import Attention, Masks
 from mlx_engine.models.delta_net import DeltaNet
 from mlx_engine.models.experts import ExpertFeedForward
@@ -38,9 +38,9 @@ class Mixer(Protocol):
 def mixer_of(block: specs.Block, part: Part, eps: float) -> Mixer:
     """Built with the tensors of a part."""
     spec, inner = block.mixer, part.below(block.mixer.prefix)
-    if isinstance(spec, specs.Attention):
+    if isinstance(spec, layer_specs.Attention):
         return Attention(spec, inner, eps)
-    if isinstance(spec, specs.Latent):
+    if isinstance(spec, layer_specs.Latent):
         return LatentAttention(spec, inner, eps)
     return DeltaNet(spec, inner, eps)
 
@@ -59,7 +59,7 @@ class DecoderBlock:
         self._mixer = mixer_of(block, part, model.eps)
         self._feed = (
             ExpertFeedForward.read(feed, block.feed)
-            if isinstance(block.feed, specs.Experts)
+            if isinstance(block.feed, layer_specs.Experts)
             else GatedFeedForward.read(feed, block.feed)
         )
 

@@ -24,7 +24,7 @@ from mlx_engine.cache.recurrent import (
     RecurrentCache,
     delta_rule,
 )
-from mlx_engine.models import specs
+from mlx_engine.models import layer_specs
 from mlx_engine.models.attention import Masks
 from mlx_engine.models.layers import Norm, Place, Projections, ResidualLinear, silu
 from mlx_engine.models.weights import Part
@@ -37,7 +37,7 @@ GATE = PROJECTIONS.index("in_proj_z")
 class DeltaNet:
     """The mixer of a block that recurs."""
 
-    def __init__(self, spec: specs.Delta, part: Part, eps: float) -> None:
+    def __init__(self, spec: layer_specs.Delta, part: Part, eps: float) -> None:
         self._spec = spec
         self._stock = part.kernels.stock
         work = Work("", spec.value_dim, spec.key_dim)

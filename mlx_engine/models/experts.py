@@ -7,7 +7,7 @@ import mlx.core as mx
 
 from metal_kernels.choice import Kernels
 from metal_kernels.stock import MLX, Stock
-from mlx_engine.models import specs
+from mlx_engine.models import layer_specs
 from mlx_engine.models.few_rows import FewRows
 from mlx_engine.models.layers import Gate, GatedFeedForward, Linear, gate_of
 from mlx_engine.models.many_rows import ManyRows
@@ -95,7 +95,7 @@ class Choice(NamedTuple):
 class Router:
     """Which experts each row goes through, and how much each of them counts."""
 
-    def __init__(self, spec: specs.Experts, part: Part) -> None:
+    def __init__(self, spec: layer_specs.Experts, part: Part) -> None:
         self._spec = spec
         self._scores = Linear.read(part, "gate", mx.float32 if spec.float32_router else None)
         bias = "gate.e_score_correction_bias"
@@ -145,7 +145,7 @@ class Router:
 
 @dataclass(frozen=True, slots=True)
 class ExpertFeedForward:
-    """An Experts (specs.py) with its tensors (DeepSeekMoE, arXiv 2401.06066).
+    """An Experts (layer_specs.py) with its tensors (DeepSeekMoE, arXiv 2401.06066).
 
     gate_up: both in one, or each.
     """
@@ -159,7 +159,7 @@ class ExpertFeedForward:
     stock: Stock
 
     @staticmethod
-    def read(part: Part, spec: specs.Experts) -> "ExpertFeedForward":
+    def read(part: Part, spec: layer_specs.Experts) -> "ExpertFeedForward":
         """{gate,switch_mlp,shared_expert,shared_expert_gate} of a part."""
         stacks, shared = part.below("switch_mlp"), part.below("shared_expert")
         router = Router(spec, part)

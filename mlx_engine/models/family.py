@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from mlx_engine.models.cache_sizes import CacheSize, sum_of_sizes
-from mlx_engine.models.specs import Shape
+from mlx_engine.models.layer_specs import Shape
 from mlx_engine.models.stored_forms import Recipes
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.memory_plan import WorkSize

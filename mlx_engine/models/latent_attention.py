@@ -20,7 +20,7 @@ from metal_kernels.stock import MLX, Position, Stock, tiles
 from mlx_engine.cache.attention import AttentionCache, positions
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.joint import JointCache, each
-from mlx_engine.models import specs
+from mlx_engine.models import layer_specs
 from mlx_engine.models.attention import Masks
 from mlx_engine.models.layers import Linear, Norm, ResidualLinear, Rotation
 from mlx_engine.models.matrix import Matrix, values_of
@@ -87,7 +87,7 @@ class LatentAttention:
     Its cache has latents in the place of keys and rotated keys in that of values.
     """
 
-    def __init__(self, spec: specs.Latent, part: Part, eps: float) -> None:
+    def __init__(self, spec: layer_specs.Latent, part: Part, eps: float) -> None:
         del eps  # the norms of latents have their own
         self._spec, self._stock, self._kernels = spec, part.kernels.stock, part.kernels
         work = Work(LATENT, spec.kv_rank, spec.rope.width, spec.heads)

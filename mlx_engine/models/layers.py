@@ -13,9 +13,9 @@ from metal_kernels.choice import Kernels, Served, Work
 from metal_kernels.stock import MLX, ByRows, Position, Stock, Turning
 from metal_kernels.wide_norm import wide_norm
 from mlx_engine.models.few_rows import FewRows
+from mlx_engine.models.layer_specs import Activation, FeedForward, Rope
 from mlx_engine.models.many_rows import ManyRows
 from mlx_engine.models.matrix import Matrix, rows_of, tiles_of, values_of
-from mlx_engine.models.specs import Activation, FeedForward, Rope
 from mlx_engine.models.weights import Part
 
 
@@ -316,7 +316,7 @@ Gate = Callable[[mx.array, mx.array], mx.array]
 
 @dataclass(frozen=True, slots=True)
 class GatedFeedForward:
-    """A FeedForward (specs.py) of a description.
+    """A FeedForward (layer_specs.py) of a description.
 
     few_rows: the kernel for silu(gate) * up of few rows, both in one matrix.
     """

@@ -17,7 +17,7 @@ the period of each pair of elements by a factor, and what is rotated by one magn
 import math
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.specs import Rope
+from mlx_engine.models.layer_specs import Rope
 from mlx_engine.values.errors import UnsupportedModel
 from mlx_engine.values.words import Words
 

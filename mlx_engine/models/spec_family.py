@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.family import CanonicalPart, Figures, Parts
+from mlx_engine.models.layer_specs import Shape
 from mlx_engine.models.norm_shift import norm_shift, shift_reasons, shifted
-from mlx_engine.models.specs import ModelSpec, Shape
+from mlx_engine.models.specs import ModelSpec
 from mlx_engine.models.stored_forms import Recipes, expert_recipes
 from mlx_engine.models.tensor_names import HeadNames, Renames, TensorNames, group_of
 

@@ -9,6 +9,7 @@ import mlx.core as mx
 
 from metal_kernels.choice import NO_KERNELS, Kernels
 from metal_kernels.weight_formats.gguf_blocks import BlockName, blocks_in
+from mlx_engine.models.layer_specs import Shape, shapes_below
 from mlx_engine.models.matrix import (
     Matrix,
     Packing,
@@ -16,7 +17,6 @@ from mlx_engine.models.matrix import (
     one_below_the_other,
     rows_of,
 )
-from mlx_engine.models.specs import Shape, shapes_below
 from mlx_engine.values.errors import BadModelFile, tensor_misshapen, tensor_missing
 
 _AFFINE_BITS = (2, 3, 4, 5, 6, 8)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from mlx_engine.models.specs import Attention, Experts, FeedForward, Latent, Rope
+from mlx_engine.models.layer_specs import Attention, Experts, FeedForward, Latent, Rope
 
 Floats = NDArray[np.float64]
 Weights = Mapping[str, Floats]

@@ -19,7 +19,7 @@ from mlx_engine.loading.gguf.nextn import Deepseek2Gguf, Glm4MoeGguf, Mimo2Gguf,
 from mlx_engine.loading.gguf.part import GgufPart, parts_of
 from mlx_engine.loading.gguf.qwen35 import Qwen3NextGguf, Qwen35Gguf, Qwen35MoeGguf
 from mlx_engine.loading.safetensors import TensorInfo
-from mlx_engine.models.specs import Shape
+from mlx_engine.models.layer_specs import Shape
 from mlx_engine.values.errors import BadModelFile, HeadsOnly, UnsupportedModel
 
 ARCHITECTURES: dict[str, Callable[[GgufFile], Architecture]] = {

@@ -14,7 +14,7 @@ import mlx.core as mx
 from mlx_engine.cache.attention import AttentionCache, KeysValues
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.window import WindowCache
-from mlx_engine.models import specs
+from mlx_engine.models import layer_specs, specs
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.drafters.target import DraftTarget, FeatureModel, check_widths
 from mlx_engine.models.layers import GatedFeedForward, Linear, Norm, Rotation
@@ -47,8 +47,8 @@ class DFlashConfig:
     block: int
     mask_token: int
     hidden: int
-    attention: specs.Attention
-    feed: specs.FeedForward
+    attention: layer_specs.Attention
+    feed: layer_specs.FeedForward
     eps: float
     vocabulary: int
     windows: tuple[int | None, ...]
@@ -91,10 +91,10 @@ class DFlashConfig:
             block=fields.count("block_size", 16, least=2, most=256),
             mask_token=fields.count("mask_token_id", least=0, most=vocabulary - 1),
             hidden=hidden,
-            attention=specs.Attention(
+            attention=layer_specs.Attention(
                 heads, fields.kv_heads(heads), size, size, rope_of(fields, size), qk_norm="head"
             ),
-            feed=specs.FeedForward(fields.count("intermediate_size")),
+            feed=layer_specs.FeedForward(fields.count("intermediate_size")),
             eps=fields.number("rms_norm_eps", 1e-6),
             vocabulary=vocabulary,
             windows=tuple(window if slides else None for slides in sliding),
@@ -106,11 +106,11 @@ class DFlashConfig:
             else None,
         )
 
-    def tensors(self) -> specs.Shapes:
+    def tensors(self) -> layer_specs.Shapes:
         """Names and shapes."""
         hidden = self.hidden
         block = specs.Block(self.attention, self.feed).tensors(hidden)
-        made: specs.Shapes = {
+        made: layer_specs.Shapes = {
             "fc.weight": (hidden, len(self.layers) * hidden),
             "hidden_norm.weight": (hidden,),
             "norm.weight": (hidden,),

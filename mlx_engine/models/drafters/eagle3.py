@@ -14,7 +14,7 @@ import numpy as np
 
 from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.cache.contract import LayerCache, LayerCaches
-from mlx_engine.models import specs
+from mlx_engine.models import layer_specs
 from mlx_engine.models.attention import Attention, Masks
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.drafters.target import DraftTarget, FeatureModel, check_widths
@@ -51,8 +51,8 @@ class Eagle3Config:
     layers: tuple[int, ...]
     hidden: int
     target_hidden: int
-    attention: specs.Attention
-    feed: specs.FeedForward
+    attention: layer_specs.Attention
+    feed: layer_specs.FeedForward
     eps: float
     vocabulary: int
     draft_vocabulary: int
@@ -83,17 +83,17 @@ class Eagle3Config:
             layers=_layers(flat, target_layers, origin),
             hidden=hidden,
             target_hidden=fields.count("target_hidden_size", hidden),
-            attention=specs.Attention(
+            attention=layer_specs.Attention(
                 heads, fields.kv_heads(heads), size, size, rope_of(fields, size)
             ),
-            feed=specs.FeedForward(fields.count("intermediate_size")),
+            feed=layer_specs.FeedForward(fields.count("intermediate_size")),
             eps=fields.number("rms_norm_eps", 1e-6),
             vocabulary=vocabulary,
             draft_vocabulary=fields.count("draft_vocab_size", vocabulary),
             norm_before_residual=fields.flag("norm_before_residual", default=is_speculators),
         )
 
-    def tensors(self) -> specs.Shapes:
+    def tensors(self) -> layer_specs.Shapes:
         """Names and shapes, but for an embedding of its own."""
         hidden, norms = self.hidden, ("input_layernorm", "hidden_norm", "post_attention_layernorm")
         attention = self.attention.tensors(2 * hidden)

@@ -18,10 +18,10 @@ import numpy as np
 from mlx_engine.models.cache_sizes import why_not_packed
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.drafters.target import FeatureModel, check_widths
+from mlx_engine.models.layer_specs import Rope, Shapes
 from mlx_engine.models.layers import Embedding, Linear, Norm, Rotation, gelu_tanh
 from mlx_engine.models.library.gemma4 import Gemma4Model, SharedLayer, with_head_sizes
 from mlx_engine.models.rope import rope_of
-from mlx_engine.models.specs import Rope, Shapes
 from mlx_engine.models.weights import Part, WeightTable
 from mlx_engine.values.errors import BadModelFile, Reason, UnsupportedModel
 from mlx_engine.values.words import Words

@@ -12,17 +12,10 @@ from typing import ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.llama import plain_model
+from mlx_engine.models.layer_specs import Attention, Experts, FeedForward, Latent
 from mlx_engine.models.rope import rope_of, score_magnitude
 from mlx_engine.models.spec_family import SpecFamily
-from mlx_engine.models.specs import (
-    Attention,
-    Block,
-    Experts,
-    FeedForward,
-    Heads,
-    Latent,
-    ModelSpec,
-)
+from mlx_engine.models.specs import Block, Heads, ModelSpec
 from mlx_engine.models.tensor_names import NEXTN_NAMES
 from mlx_engine.values.errors import UnsupportedModel
 

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.layer_specs import Attention, Experts, FeedForward
 from mlx_engine.models.rope import rope_of
 from mlx_engine.models.spec_family import SpecFamily
-from mlx_engine.models.specs import Attention, Block, Experts, FeedForward, ModelSpec
+from mlx_engine.models.specs import Block, ModelSpec
 
 if TYPE_CHECKING:
     import mlx.core as mx

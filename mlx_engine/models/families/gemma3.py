@@ -10,9 +10,10 @@ from typing import ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.llama import plain_attention, plain_model
+from mlx_engine.models.layer_specs import FeedForward, Rope
 from mlx_engine.models.rope import rope_of
 from mlx_engine.models.spec_family import SpecFamily
-from mlx_engine.models.specs import Block, FeedForward, ModelSpec, Rope
+from mlx_engine.models.specs import Block, ModelSpec
 from mlx_engine.values.errors import UnsupportedModel
 
 _LEFT_OUT = {

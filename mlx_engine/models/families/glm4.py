@@ -7,8 +7,9 @@ from typing import ClassVar
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.llama import plain_attention, plain_model
 from mlx_engine.models.families.phi3 import gate_up_recipes
+from mlx_engine.models.layer_specs import FeedForward
 from mlx_engine.models.spec_family import SpecFamily
-from mlx_engine.models.specs import Block, FeedForward, ModelSpec
+from mlx_engine.models.specs import Block, ModelSpec
 from mlx_engine.models.stored_forms import Recipes
 
 

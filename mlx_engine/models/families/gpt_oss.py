@@ -11,8 +11,9 @@ from typing import ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.llama import plain_attention, plain_model
+from mlx_engine.models.layer_specs import Experts, FeedForward
 from mlx_engine.models.spec_family import SpecFamily
-from mlx_engine.models.specs import Block, Experts, FeedForward, ModelSpec
+from mlx_engine.models.specs import Block, ModelSpec
 from mlx_engine.models.stored_forms import Form, Piece, Recipe, Recipes, Turn
 
 _YARN = {

@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.layer_specs import Attention, Experts, FeedForward
 from mlx_engine.models.rope import context_of, rope_of
 from mlx_engine.models.spec_family import SpecFamily
-from mlx_engine.models.specs import Attention, Block, Experts, FeedForward, ModelSpec
+from mlx_engine.models.specs import Block, ModelSpec
 
 _WINDOWED = ("mistral", "ministral", "mixtral")
 """Types whose config may ask for a window; others have such a key and do not mean it."""

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.qwen3 import Qwen2
-from mlx_engine.models.specs import Attention, Heads, ModelSpec
+from mlx_engine.models.layer_specs import Attention
+from mlx_engine.models.specs import Heads, ModelSpec
 from mlx_engine.models.tensor_names import HeadNames
 
 

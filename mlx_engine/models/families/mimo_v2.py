@@ -17,9 +17,10 @@ from typing import ClassVar
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.deepseek_v3 import routed_experts
 from mlx_engine.models.families.llama import plain_model
+from mlx_engine.models.layer_specs import Attention, FeedForward, Rope
 from mlx_engine.models.rope import rope_of
 from mlx_engine.models.spec_family import SpecFamily
-from mlx_engine.models.specs import Attention, Block, FeedForward, Heads, ModelSpec, Rope
+from mlx_engine.models.specs import Block, Heads, ModelSpec
 from mlx_engine.models.stored_forms import Piece, Recipe, Recipes, expert_recipes
 from mlx_engine.models.tensor_names import HeadNames
 

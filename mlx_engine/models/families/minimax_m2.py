@@ -3,9 +3,10 @@
 from typing import ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.layer_specs import Attention, Experts, FeedForward
 from mlx_engine.models.rope import rope_of
 from mlx_engine.models.spec_family import SpecFamily
-from mlx_engine.models.specs import Attention, Block, Experts, FeedForward, ModelSpec
+from mlx_engine.models.specs import Block, ModelSpec
 
 _BIAS = "mlp.gate.e_score_correction_bias"
 

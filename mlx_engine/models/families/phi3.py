@@ -5,8 +5,9 @@ from dataclasses import replace
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.llama import plain_attention, plain_model
+from mlx_engine.models.layer_specs import Attention, FeedForward
 from mlx_engine.models.spec_family import SpecFamily
-from mlx_engine.models.specs import Attention, Block, FeedForward, ModelSpec
+from mlx_engine.models.specs import Block, ModelSpec
 from mlx_engine.models.stored_forms import Recipe, Recipes, row_recipes
 
 

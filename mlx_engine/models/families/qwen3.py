@@ -8,8 +8,9 @@ from dataclasses import replace
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.llama import plain_attention, plain_model
+from mlx_engine.models.layer_specs import Attention, Experts, FeedForward
 from mlx_engine.models.spec_family import SpecFamily
-from mlx_engine.models.specs import Attention, Block, Experts, FeedForward, ModelSpec
+from mlx_engine.models.specs import Block, ModelSpec
 
 
 class Qwen2(SpecFamily):

@@ -14,9 +14,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.layer_specs import Attention, Delta, Experts, FeedForward
 from mlx_engine.models.rope import context_of, rope_of
 from mlx_engine.models.spec_family import SpecFamily
-from mlx_engine.models.specs import Attention, Block, Delta, Experts, FeedForward, Heads, ModelSpec
+from mlx_engine.models.specs import Block, Heads, ModelSpec
 from mlx_engine.models.stored_forms import Piece, Recipe, Recipes, expert_recipes
 from mlx_engine.models.tensor_names import HeadNames
 from mlx_engine.values.words import Words

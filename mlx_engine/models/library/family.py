@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from mlx_engine.models.cache_sizes import LEAST_GROUP, CacheSize
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.family import CanonicalPart, Figures, Parts
-from mlx_engine.models.specs import Shape
+from mlx_engine.models.layer_specs import Shape
 from mlx_engine.values.errors import UnsupportedModel
 from mlx_engine.values.memory_plan import WorkSize
 from mlx_engine.values.words import Words

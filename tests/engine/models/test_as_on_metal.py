@@ -27,9 +27,10 @@ from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.decoder import Decoder, build_decoder
 from mlx_engine.models.latent_attention import HeadMatrices
+from mlx_engine.models.layer_specs import Shapes
 from mlx_engine.models.norm_shift import is_shifted
 from mlx_engine.models.registry import FAMILIES
-from mlx_engine.models.specs import ModelSpec, Shapes
+from mlx_engine.models.specs import ModelSpec
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.values.options import (
     AS_THEY_COME,

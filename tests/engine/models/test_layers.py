@@ -15,17 +15,9 @@ from mlx_engine.models import latent_attention
 from mlx_engine.models.attention import Masks
 from mlx_engine.models.blocks import DecoderBlock, Mixer, mixer_of
 from mlx_engine.models.experts import ExpertFeedForward
+from mlx_engine.models.layer_specs import Attention, Experts, FeedForward, Latent, Rope, Shapes
 from mlx_engine.models.layers import GatedFeedForward
-from mlx_engine.models.specs import (
-    Attention,
-    Block,
-    Experts,
-    FeedForward,
-    Latent,
-    ModelSpec,
-    Rope,
-    Shapes,
-)
+from mlx_engine.models.specs import Block, ModelSpec
 from mlx_engine.models.weights import Part, WeightTable
 
 HIDDEN, ROWS, EPS = 64, 45, 1e-5

@@ -18,7 +18,7 @@ from transformers.modeling_layers import MtpModel
 
 import mlx_engine
 from mlx_engine.models.experts import ExpertFeedForward
-from mlx_engine.models.specs import Experts, FeedForward
+from mlx_engine.models.layer_specs import Experts, FeedForward
 from mlx_engine.models.weights import Part, WeightTable
 from mlx_engine.values.errors import EngineError
 

@@ -9,8 +9,8 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.qwen3_5 import Qwen35
+from mlx_engine.models.layer_specs import Attention, Rope
 from mlx_engine.models.rope import rope_of, score_magnitude
-from mlx_engine.models.specs import Attention, Rope
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
 HEAD, LONGEST = 64, 4096

@@ -11,7 +11,7 @@ from tiny_published import WINDOW, edit_config, publish, published_logits
 
 import mlx_engine
 from mlx_engine.models.families.mimo_v2 import rows_in_blocks
-from mlx_engine.models.specs import Attention, Rope
+from mlx_engine.models.layer_specs import Attention, Rope
 
 _YARN = {
     "rope_type": "yarn",

@@ -1,0 +1,303 @@
+"""What the layers of a model are made of, told in numbers: one frozen description for each kind.
+
+`tensors` names what a part reads within its own prefix, the only place where the shape of a weight
+is written down. No MLX here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from mlx_engine.models.cache_sizes import LATENTS, CacheSize, key_value_size, why_not_packed
+from mlx_engine.values.errors import Reason
+
+Shape = tuple[int, ...]
+Shapes = dict[str, Shape]
+Activation = Literal["silu", "gelu_tanh", "oai"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rope:
+    """Rotation by position (arXiv 2104.09864) of the first `width` elements of a head.
+
+    Pair i turns once in 2 pi base^(2 i / width) * factors[i] tokens; factors None means ones.
+    magnitude: what rotated elements are multiplied by. interleaved: pairs lie side by side, else
+    halves apart. long_factors: those of a text of more than `long_beyond` tokens, for all of them.
+    """
+
+    width: int
+    base: float
+    factors: tuple[float, ...] | None = None
+    magnitude: float = 1.0
+    interleaved: bool = False
+    long_factors: tuple[float, ...] | None = None
+    long_beyond: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """Grouped-query attention (arXiv 2305.13245) with every option that families use.
+
+    scale: of scores; None for key_dim^-0.5. value_scale: of values. rope: None for none. window:
+    tokens a row sees, its own included; None for all. qk_norm: of queries and keys, head by head or
+    over all heads at once. gate: sigmoid that the result is multiplied by: for each element (rows
+    of q_proj, behind each head's query) or for each head (g_proj). sinks: a logit for each head
+    that takes a share of the softmax and gives nothing (arXiv 2309.17453). qkv_blocks: where files
+    join the projections of all three, in how many blocks, each with a share of the heads.
+    """
+
+    heads: int
+    kv_heads: int
+    key_dim: int
+    value_dim: int
+    rope: Rope | None
+    qkv_bias: bool = False
+    out_bias: bool = False
+    qk_norm: Literal["none", "head", "whole"] = "none"
+    gate: Literal["none", "element", "head"] = "none"
+    sinks: bool = False
+    window: int | None = None
+    scale: float | None = None
+    value_scale: float = 1.0
+    qkv_blocks: int = 1
+
+    prefix = "self_attn"
+
+    def tensors(self, hidden: int, *, in_halves: bool = False) -> Shapes:
+        """Names and shapes."""
+        del in_halves
+        queries = self.heads * self.key_dim
+        rows = {
+            "q": queries * (2 if self.gate == "element" else 1),
+            "k": self.kv_heads * self.key_dim,
+            "v": self.kv_heads * self.value_dim,
+        }
+        made: Shapes = {f"{part}_proj.weight": (count, hidden) for part, count in rows.items()}
+        made["o_proj.weight"] = (hidden, self.heads * self.value_dim)
+        if self.qkv_bias:
+            made |= {f"{part}_proj.bias": (count,) for part, count in rows.items()}
+        if self.out_bias:
+            made["o_proj.bias"] = (hidden,)
+        if self.qk_norm == "head":
+            made |= {"q_norm.weight": (self.key_dim,), "k_norm.weight": (self.key_dim,)}
+        if self.qk_norm == "whole":
+            made |= {"q_norm.weight": (queries,), "k_norm.weight": (rows["k"],)}
+        if self.gate == "head":
+            made["g_proj.weight"] = (self.heads, hidden)
+        if self.sinks:
+            made["sinks"] = (self.heads,)
+        return made
+
+    @property
+    def cache(self) -> CacheSize:
+        """Keys and values."""
+        return key_value_size(self.kv_heads, self.key_dim, self.value_dim, self.window)
+
+    @property
+    def packed_cache(self) -> Reason | None:
+        """Why they are kept in 16 bits only."""
+        return why_not_packed(self.key_dim, self.value_dim)
+
+
+@dataclass(frozen=True, slots=True)
+class Latent:
+    """Multi-head latent attention (arXiv 2405.04434): keys and values come of one small latent.
+
+    A head's key is `nope` elements made of the latent and `rope.width` rotated ones that all heads
+    share. q_rank: None where queries come straight from the hidden state. eps: of the norms of both
+    latents. bias: of what makes the latents and of the output.
+    """
+
+    heads: int
+    q_rank: int | None
+    kv_rank: int
+    nope: int
+    value_dim: int
+    rope: Rope
+    scale: float
+    eps: float
+    bias: bool = False
+
+    prefix = "self_attn"
+
+    def tensors(self, hidden: int, *, in_halves: bool = False) -> Shapes:
+        """Names and shapes; in_halves: how the matrix that unpacks latents is stored.
+
+        kv_b_proj [heads * (nope + value), rank] is how it is published; MLX's conversions have the
+        keys' half transposed, embed_q [heads, rank, nope], and unembed_out [heads, value, rank].
+        """
+        rank, rotated = self.kv_rank, self.rope.width
+        queries = self.heads * (self.nope + rotated)
+        made: Shapes = {
+            "kv_a_proj_with_mqa.weight": (rank + rotated, hidden),
+            "kv_a_layernorm.weight": (rank,),
+            "o_proj.weight": (hidden, self.heads * self.value_dim),
+        }
+        if self.q_rank is None:
+            made["q_proj.weight"] = (queries, hidden)
+        else:
+            made |= {
+                "q_a_proj.weight": (self.q_rank, hidden),
+                "q_a_layernorm.weight": (self.q_rank,),
+                "q_b_proj.weight": (queries, self.q_rank),
+            }
+        if in_halves:
+            made["embed_q.weight"] = (self.heads, rank, self.nope)
+            made["unembed_out.weight"] = (self.heads, self.value_dim, rank)
+        else:
+            made["kv_b_proj.weight"] = (self.heads * (self.nope + self.value_dim), rank)
+        if self.bias:
+            made |= {"kv_a_proj_with_mqa.bias": (rank + rotated,), "o_proj.bias": (hidden,)}
+            made |= {} if self.q_rank is None else {"q_a_proj.bias": (self.q_rank,)}
+        return made
+
+    @property
+    def cache(self) -> CacheSize:
+        """One latent and one rotated key for all heads."""
+        return CacheSize(self.kv_rank + self.rope.width)
+
+    packed_cache = LATENTS
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """Gated DeltaNet (arXiv 2412.06464): a state for each value head in the place of a cache.
+
+    taps: of the causal convolution that queries, keys and values go through. tiled: the rows of
+    in_proj_z and the columns of out_proj begin with the first value head of every key head, then
+    come the second ones of all, as GGUF files have them.
+    """
+
+    key_heads: int
+    value_heads: int
+    key_dim: int
+    value_dim: int
+    taps: int
+    tiled: bool = False
+
+    prefix = "linear_attn"
+
+    @property
+    def values(self) -> int:
+        """Width of all values."""
+        return self.value_heads * self.value_dim
+
+    @property
+    def channels(self) -> int:
+        """Of the convolution: queries, keys and values."""
+        return 2 * self.key_heads * self.key_dim + self.values
+
+    def tensors(self, hidden: int, *, in_halves: bool = False) -> Shapes:
+        """Names and shapes."""
+        del in_halves
+        return {
+            "in_proj_qkv.weight": (self.channels, hidden),
+            "in_proj_z.weight": (self.values, hidden),
+            "in_proj_b.weight": (self.value_heads, hidden),
+            "in_proj_a.weight": (self.value_heads, hidden),
+            "out_proj.weight": (hidden, self.values),
+            "conv1d.weight": (self.channels, self.taps, 1),
+            "dt_bias": (self.value_heads,),
+            "A_log": (self.value_heads,),
+            "norm.weight": (self.value_dim,),
+        }
+
+    @property
+    def cache(self) -> CacheSize:
+        """The state, and the rows the convolution still needs."""
+        kept, states = (self.taps - 1) * self.channels, self.values * self.key_dim
+        return CacheSize(kept_elements=kept, state_elements=states)
+
+    packed_cache = None
+
+
+@dataclass(frozen=True, slots=True)
+class FeedForward:
+    """down(f(gate(x), up(x))) (arXiv 2002.05202).
+
+    f is act(gate) * up, clipped where there is a limit L > 0: min(silu(gate), L) * clip(up, -L, L);
+    "oai" (gpt-oss) is (up + 1) * g * sigmoid(1.702 g) with g = min(gate, L) and up clipped.
+    """
+
+    inner: int
+    activation: Activation = "silu"
+    limit: float = 0.0
+    bias: bool = False
+
+    prefix = "mlp"
+
+    def tensors(self, hidden: int) -> Shapes:
+        """Names and shapes."""
+        rows = {"gate": self.inner, "up": self.inner, "down": hidden}
+        inputs = {"gate": hidden, "up": hidden, "down": self.inner}
+        made: Shapes = {
+            f"{part}_proj.weight": (count, inputs[part]) for part, count in rows.items()
+        }
+        if self.bias:
+            made |= {f"{part}_proj.bias": (count,) for part, count in rows.items()}
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Experts:
+    """Each token goes through `per_token` of `count` experts, and through one that all share.
+
+    The router's scores are a softmax over all experts or a sigmoid of each, in float32. The choice
+    falls on the highest of score + choice bias (if any), within the `kept_groups` groups of equal
+    size whose `best_of_group` best add up to most. Weights are the scores of those chosen: where
+    `normalise`, divided by their sum (or by least_sum, if that is more); times `scale`.
+    router_bias: of the product itself. float32_router: whether that product is one of float32.
+    shared: None for none; shared_gate: whether it is multiplied by a sigmoid of its own.
+    """
+
+    count: int
+    per_token: int
+    feed: FeedForward
+    score: Literal["softmax", "sigmoid"] = "softmax"
+    choice_bias: bool = False
+    router_bias: bool = False
+    float32_router: bool = False
+    groups: int = 1
+    kept_groups: int = 1
+    best_of_group: int = 2
+    normalise: bool = True
+    least_sum: float = 0.0
+    scale: float = 1.0
+    shared: FeedForward | None = None
+    shared_gate: bool = False
+
+    prefix = "mlp"
+
+    @property
+    def is_softmax_of_chosen(self) -> bool:
+        """Whether choice and weights follow from the products of those chosen alone.
+
+        A softmax keeps their order, and divided by the sum of those chosen it is one over these.
+        """
+        is_plain = not self.choice_bias and self.groups == self.kept_groups
+        return self.score == "softmax" and self.normalise and is_plain and not self.least_sum
+
+    def tensors(self, hidden: int) -> Shapes:
+        """Names and shapes; the experts' matrices are stacks."""
+        made: Shapes = {"gate.weight": (self.count, hidden)}
+        if self.router_bias:
+            made["gate.bias"] = (self.count,)
+        if self.choice_bias:
+            made["gate.e_score_correction_bias"] = (self.count,)
+        stacks = self.feed.tensors(hidden)
+        made |= {f"switch_mlp.{name}": (self.count, *shape) for name, shape in stacks.items()}
+        if self.shared is not None:
+            its = self.shared.tensors(hidden)
+            made |= {f"shared_expert.{name}": shape for name, shape in its.items()}
+        if self.shared_gate:
+            made["shared_expert_gate.weight"] = (1, hidden)
+        return made
+
+
+def shapes_below(shapes: Mapping[str, Shape], prefix: str) -> Shapes:
+    """The shapes of a part of a part."""
+    return {
+        name.removeprefix(prefix): shape
+        for name, shape in shapes.items()
+        if name.startswith(prefix)
+    }
