@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QApplication
@@ -16,13 +15,12 @@ from app.control.composer import ChatKeeper, ComposerController
 from app.control.drops import DropController
 from app.control.figures import LiveFigures
 from app.control.files import FileController
-from app.control.head import HeadController
+from app.control.head import HeadController, RestController
 from app.control.library import LibraryController
 from app.control.models import ModelController
 from app.control.notify import NotificationController
 from app.control.offers import CardController, ChatModelController
 from app.control.open_chat import OpenChat
-from app.control.rest import AT_START, RestController
 from app.control.session import SessionController
 from app.control.settings import KeptSettings, LookController, SettingsController
 from app.control.troubles import TroubleController
@@ -32,10 +30,9 @@ from app.start.awake import Awake, this_systems_power
 from app.start.folders import Folders
 from app.start.mistakes import Mistakes
 from app.start.threads import Collector, keep_clipboard
-from app.store.session_store import SessionStore, open_passing_store, open_store
-from app.values.app_settings import BUILT_IN, settings_of
+from app.store.session_store import open_some_store
+from app.values.app_settings import settings_of
 from app.values.chat_settings import ChatSettings
-from app.values.errors import StoreError
 from app.window.controls.labels import announce
 from app.window.language import speak, tr
 from app.window.widgets import Widgets
@@ -53,7 +50,7 @@ from mlx_engine import PromptFolder
 from mlx_engine.hub.client import Hub
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
-from mlx_engine.values.words import Words, joined
+from mlx_engine.values.words import joined
 
 LEAVE_S = 0.5
 """How long the engine's thread may take to end, which nobody sees any more."""
@@ -80,7 +77,7 @@ class App(QObject):
         self.mistakes = Mistakes(folders.logs, self)
         self.settings = KeptSettings(folders.settings_file, self)
         speak(application, self.settings.value.language)
-        self.store = _open_chats(folders.chats_file)
+        self.store = open_some_store(folders.chats_file)
         self.look = LookController(application, self.settings, self)
         self.widgets = widgets = Widgets()
         models = source or ModelSource(
@@ -102,7 +99,7 @@ class App(QObject):
             opened, self.answers, self.models, widgets.transcript, request, self
         )
         self.listed = ChatListController(self.store, widgets.sidebar, parent=self)
-        RestController(
+        self.rest = RestController(
             self.models,
             self.answers,
             self.compare,
@@ -229,17 +226,7 @@ class App(QObject):
         self._collector.close()
 
     def _load_last(self) -> None:
-        """The model used last, as the chat on show wants it; the built-in one if there is none."""
-        recent = self.settings.value.recent_models
-        last = recent[0] if recent and recent[0] != BUILT_IN else None
-        if last is not None and not Path(last).exists():
-            words = tr("{last} is no longer there; the built-in model is used instead.", last=last)
-            self.widgets.notice.say(words)
-            last = None
-        if self.settings.value.load_at_start:
-            self.models.load_path(last, self.chats.chat.settings.load)
-        else:
-            self.models.load_later(last, self.chats.chat.settings.load, AT_START)
+        self.rest.load_last(self.chats.chat.settings.load)
 
     # models
 
@@ -381,13 +368,3 @@ class App(QObject):
         self.widgets.transcript.set_drafted_shown(value.show_drafted)
         self.widgets.transcript.set_text_width(value.text_width)
         self.widgets.window.set_motion(not value.reduce_motion)
-
-
-def _open_chats(file: Path) -> SessionStore:
-    """The user's chats; ones that are gone at the end when theirs cannot be opened."""
-    try:
-        return open_store(file)
-    except StoreError as error:
-        return open_passing_store(
-            Words("{error} Until then chats are lost when you quit.", error=str(error))
-        )

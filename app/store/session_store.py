@@ -11,7 +11,8 @@ from app.store.folders import Folders
 from app.store.messages import Messages
 from app.store.open_database import open_database, open_in_memory
 from app.values.chats import Chat
-from app.values.errors import StoreDamaged, StoreFull
+from app.values.errors import StoreDamaged, StoreError, StoreFull
+from mlx_engine.values.words import Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,16 @@ def _tidied(store: SessionStore) -> SessionStore:
 def open_passing_store(notice: str, clock: Callable[[], float] = time.time) -> SessionStore:
     """A store that is gone when the program ends, for when open_store raised what `notice` says."""
     return _store(open_in_memory(notice), clock)
+
+
+def open_some_store(path: Path) -> SessionStore:
+    """The user's chats; ones that are gone at the end when theirs cannot be opened."""
+    try:
+        return open_store(path)
+    except StoreError as error:
+        return open_passing_store(
+            Words("{error} Until then chats are lost when you quit.", error=str(error))
+        )
 
 
 def _store(database: Database, clock: Callable[[], float]) -> SessionStore:

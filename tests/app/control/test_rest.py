@@ -11,7 +11,7 @@ from scripted_models import ScriptedModels
 from windows import Driven, close, folders_in, scripted
 
 from app.app import App
-from app.control.rest import MINUTE_MS, RestController
+from app.control.head import MINUTE_MS, RestController
 from app.control.settings import save_settings
 from app.values.app_settings import AppSettings
 from app.window.chat_page import HeadBar
