@@ -2,7 +2,9 @@
 
 A head reads a round's accepted rows in the same pass that makes the next draft (`HeadMemory`), so
 a draft of k tokens costs k head passes. Rows of a draft are forgotten after it.
-Of a prompt it reads only the newest rows, so that a long one is read as fast as without it.
+Of a prompt it reads only the newest rows, so that a long one is read as fast as without it. So a
+head's memory depends on how a text came to be read, and drafts with it, though words do not: behind
+an edit it keeps rows from before that, or begins anew if it lacks those right before.
 
 One head loops: it drafts the second token from its own state after the first, and so on. Several
 take turns, each with a cache of its own: the head that drafts token s + 1 reads, behind the true

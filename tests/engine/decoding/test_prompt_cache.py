@@ -16,6 +16,7 @@ from mlx_engine.cache.contract import CachesSnapshot
 from mlx_engine.decoding.prompt_cache import PromptCache
 from mlx_engine.decoding.sequence import LEAST_APART, Checkpoint, thinned
 from mlx_engine.drafting.contract import ROWS_OF_A_PROMPT, NoDraft
+from mlx_engine.drafting.head_memory import HeadMemory
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.values.conversation import RoundFinished
 from mlx_engine.values.model_description import CHECKPOINTS
@@ -130,6 +131,26 @@ def test_a_long_prompt_leaves_checkpoints_on_the_way(engines, kind):
     assert its.tokens == run(model, other, NoDraft(), 0, max_tokens=9, chunk=64).tokens
     assert 1200 - LEAST_APART <= its.stats.reused_tokens <= 1200
     del cache, owners
+
+
+def test_behind_an_edit_a_head_reads_the_same_newest_rows(engines, monkeypatch):
+    """Drafts may differ all the same: one that went on from before it keeps older rows, too."""
+    read, flush = [], HeadMemory.flush
+
+    def noted(self):
+        tokens = [token for rows in self.waiting for token in rows.tokens.tolist()]
+        states = [state for rows in self.waiting for state in rows.hidden.squeeze(0).tolist()]
+        held = self.caches.length
+        if flush(self) == ROWS_OF_A_PROMPT:
+            read.append((held, tokens[-ROWS_OF_A_PROMPT:], states[-ROWS_OF_A_PROMPT:]))
+
+    monkeypatch.setattr(HeadMemory, "flush", noted)
+    for engine in engines("attention"):
+        for prompt in (TEXT[:200], [*TEXT[:180], *TEXT[700:990]]):
+            engine.generate(prompt, 2, WAYS["greedy"], DraftOptions(depth=2), ignore_eos=True)
+    (held, *rows), (held_anew, *rows_anew) = read
+    assert (held, held_anew) == (179, 0)
+    assert rows == rows_anew
 
 
 @pytest.mark.parametrize("depth", [0, 2])
