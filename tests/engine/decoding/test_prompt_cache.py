@@ -1,4 +1,7 @@
-"""What any conversation has read is read by no other, and no word or draft is another for it."""
+"""What any conversation has read is read by no other, and no word is another for it.
+
+No draft either, as long as a head holds all its rows: long prompts it reads in part (mtp.py).
+"""
 
 import gc
 import itertools
