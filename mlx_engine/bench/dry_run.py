@@ -27,6 +27,7 @@ from mlx_engine.decoding.verify import Asked, State, verify
 from mlx_engine.drafting.contract import NoDraft, Proposal, Rows
 from mlx_engine.drafting.head_memory import HeadMemory
 from mlx_engine.drafting.mtp import MtpDraft
+from mlx_engine.drafting.steps import take_one
 from mlx_engine.loading.arrays import cast_floats
 from mlx_engine.loading.find import read_json_object
 from mlx_engine.loading.gguf.header import GgufTensor, block_types
@@ -273,7 +274,7 @@ class _DryRun:
         for head in (decoder, *decoder.later_heads) if self._heads else ():
             memory = HeadMemory(head)
             memory.wait(Rows(tokens[0], hidden))
-            memory.read()
+            take_one(memory.read())
             made += memory.caches.arrays()
         return made
 

@@ -5,6 +5,7 @@ rows of a conversation is done for each by itself (`each`), with its own memory.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import mlx.core as mx
@@ -45,3 +46,10 @@ def each(cache: LayerCache | JointCache, run: Callable[..., mx.array], *rows: mx
         return run(cache, *rows)
     made = [run(span.cache, *(part[:, span.rows] for part in rows)) for span in cache]
     return mx.concatenate(made, axis=1)
+
+
+def apart(joined: mx.array, counts: Sequence[int], axis: int) -> list[mx.array]:
+    """So many rows of each conversation."""
+    if len(counts) == 1:
+        return [joined]
+    return list(mx.split(joined, list(accumulate(counts))[:-1], axis=axis))

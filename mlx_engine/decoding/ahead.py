@@ -134,7 +134,7 @@ class Rounds:
         its = begun.round.its_pass
         was_ahead = its is not None
         if its is None:
-            its = self._together.begin(begun.round)
+            its = self._together.begin(begun.round, draft_at_once=self._looks_ahead)
         if self._looks_ahead:
             its.queue()
             self._look_ahead(begun)
@@ -240,7 +240,7 @@ class Rounds:
     def _begin(self, state: State, planned: _Plan, depth: int) -> _Begun:
         wanted = Proposal(depth, state.last, state.caches.length + 1, planned.choice.by)
         state.source.rest(rests=depth == 0)
-        return _Begun(Round(state, wanted, draft_at_once=self._looks_ahead), planned, depth)
+        return _Begun(Round(state, wanted), planned, depth)
 
     def _look_ahead(self, begun: _Begun) -> None:
         """Begin what follows, where that can be known; an error there may not hide this outcome."""
@@ -264,5 +264,5 @@ class Rounds:
             return None
         before.follow()
         following = self._begin(before.state, planned, planned.choice.depth)
-        Pass([following.round]).queue()
+        Pass([following.round], draft_at_once=True).queue()
         return following

@@ -21,29 +21,28 @@ from time import perf_counter
 import mlx.core as mx
 
 from mlx_engine.decoding.verify import Asked, State, Verified, verify
-from mlx_engine.drafting.contract import Proposal
+from mlx_engine.drafting.contract import Draft, Proposal
+from mlx_engine.drafting.steps import take
 from mlx_engine.values.errors import NumericsError
 
 
 class Round:
-    """A round written down from a state: its draft, and its rows once a Pass has them.
+    """A round that goes on from a state; a Pass makes its draft and has its rows.
 
-    draft_at_once: the device drafts while the verify pass is written down. asked: what it wants
-    verified. position: of its first token; as long as the outcome of the round before is not known,
-    as if none of its rows counted.
+    most_rows: it may have. position: of its first token; as long as the outcome of the round before
+    is not known, as if none of its rows counted.
     """
 
-    def __init__(self, state: State, wanted: Proposal, *, draft_at_once: bool = False) -> None:
+    def __init__(self, state: State, wanted: Proposal) -> None:
         self.state = state
+        self.wanted = wanted
         self.position = wanted.position
+        self.most_rows = 1 + wanted.depth
         self.its_pass: Pass | None = None
-        self.draft = state.source.propose(wanted, state.sampler)
-        self.asked = Asked(state, self.draft.tokens, wanted.position)
-        if draft_at_once and self.draft.depth:
-            mx.async_eval(self.draft.tokens)  # type: ignore[no-untyped-call]
 
-    def take(self, found: Verified) -> None:
-        """Its rows of a pass, which its caches hold from now on."""
+    def take(self, draft: Draft, found: Verified) -> None:
+        """Its draft, and its rows of a pass, which its caches hold from now on."""
+        self.draft = draft
         self._verified = found
         told = [found.picked, found.finite.astype(mx.int32)[None]]
         self.outcome = mx.concatenate([self.draft.tokens, *told] if self.draft.depth else told)
@@ -98,11 +97,14 @@ class Pass:
     apart.
     """
 
-    def __init__(self, rounds: Sequence[Round]) -> None:
-        """Writes it down; nothing is computed. It does not hold the rounds, which hold it: what is
-        dropped has to be gone at once, for keys and values to be written in place.
+    def __init__(self, rounds: Sequence[Round], *, draft_at_once: bool = False) -> None:
+        """Writes it down, drafts first, of all in the same passes of what drafts. Nothing is
+        computed but, where they are drafted at once, those, while the rest is written down.
+
+        It does not hold the rounds, which hold it: what is dropped has to be gone at once, for keys
+        and values to be written in place.
         """
-        self.rows = sum(one.asked.rows for one in rounds)
+        self.rows = 0
         self._failed: Exception | None = None
         self._drafts: list[mx.array] = []
         self._outcomes: list[mx.array] = []
@@ -110,9 +112,15 @@ class Pass:
         for one in rounds:
             one.its_pass = self
         with self._told_to_all():
-            for one, found in zip(rounds, verify([one.asked for one in rounds]), strict=True):
-                one.take(found)
-        self._drafts = [one.draft.tokens for one in rounds if one.draft.depth]
+            drafts = take([one.state.source.steps(one.wanted, one.state.sampler) for one in rounds])
+            self._drafts = [draft.tokens for draft in drafts if draft.depth]
+            if draft_at_once and self._drafts:
+                mx.async_eval(self._drafts)  # type: ignore[no-untyped-call]
+            every = list(zip(rounds, drafts, strict=True))
+            asked = [Asked(one.state, draft.tokens, one.wanted.position) for one, draft in every]
+            self.rows = sum(its.rows for its in asked)
+            for (one, draft), found in zip(every, verify(asked), strict=True):
+                one.take(draft, found)
         self._outcomes = [one.outcome for one in rounds]
 
     def queue(self) -> None:

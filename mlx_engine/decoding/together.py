@@ -60,15 +60,15 @@ class Together:
         """Not to be run any more."""
         self._waiting = [other for other in self._waiting if other is not one]
 
-    def begin(self, one: Round) -> Pass:
+    def begin(self, one: Round, *, draft_at_once: bool) -> Pass:
         """A pass of a round, and of those that wait, are of the same model and fit."""
         self.leave(one)
-        model, rounds, rows = one.state.model, [one], one.asked.rows
+        model, rounds, rows = one.state.model, [one], one.most_rows
         for other in self._waiting if model.joint is not None else ():
-            if other.state.model is model and rows + other.asked.rows <= self.most_rows():
+            if other.state.model is model and rows + other.most_rows <= self.most_rows():
                 rounds.append(other)
-                rows += other.asked.rows
+                rows += other.most_rows
         for other in rounds:
             self.leave(other)
         self.shared += len(rounds) - 1
-        return Pass(rounds)
+        return Pass(rounds, draft_at_once=draft_at_once)

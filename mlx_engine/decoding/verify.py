@@ -6,13 +6,12 @@ attends to its own memory (cache/joint.py), and none of a row's numbers depend o
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import NamedTuple
 
 import mlx.core as mx
 
 from mlx_engine.cache.contract import LayerCaches, Pending
-from mlx_engine.cache.joint import joint_caches
+from mlx_engine.cache.joint import apart, joint_caches
 from mlx_engine.drafting.contract import DraftSource
 from mlx_engine.models.contract import Model
 from mlx_engine.sampling.sampler import Sampler, all_finite
@@ -125,7 +124,7 @@ def verify(asked: Sequence[Asked]) -> list[Verified]:
     else:
         assert model.joint is not None
         caches = joint_caches([one.state.caches for one in asked], counts)
-        hidden = _apart(model.joint(mx.concatenate(tokens)[None], caches), counts, axis=1)
+        hidden = apart(model.joint(mx.concatenate(tokens)[None], caches), counts, axis=1)
     picked: dict[int, _Picked] = {}
     ways = [_way(one, its) for one, its in zip(asked, hidden, strict=True)]
     for way in dict.fromkeys(ways):
@@ -164,7 +163,7 @@ def _way(one: Asked, hidden: mx.array) -> _Way | None:
 
 def _from_logits(model: Model, asked: Sequence[Asked], hidden: Sequence[mx.array]) -> list[_Picked]:
     logits = model.logits(_joined(hidden, axis=1)).squeeze(0)
-    parts = _apart(logits, [one.rows for one in asked], axis=0)
+    parts = apart(logits, [one.rows for one in asked], axis=0)
     return [
         _Picked(one.state.sampler.pick(its, one.position, one.drafted), all_finite(its))
         for one, its in zip(asked, parts, strict=True)
@@ -179,16 +178,9 @@ def _by_kernel(model: Model, asked: Sequence[Asked], hidden: Sequence[mx.array])
     assert first is not None
     how = first._replace(keys=_joined(keys, axis=0)) if keys else first
     states = _joined(hidden, axis=1)[..., : model.hidden_size]
-    parts = _apart(model.output_rows.pick(states, how), [one.rows for one in asked], axis=0)
+    parts = apart(model.output_rows.pick(states, how), [one.rows for one in asked], axis=0)
     return [_Picked(its, mx.all(its >= 0)) for its in parts]
 
 
 def _joined(parts: Sequence[mx.array], axis: int) -> mx.array:
     return parts[0] if len(parts) == 1 else mx.concatenate(list(parts), axis=axis)
-
-
-def _apart(joined: mx.array, counts: Sequence[int], axis: int) -> list[mx.array]:
-    """So many rows of each conversation."""
-    if len(counts) == 1:
-        return [joined]
-    return list(mx.split(joined, list(accumulate(counts))[:-1], axis=axis))

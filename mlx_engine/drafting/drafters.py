@@ -11,6 +11,7 @@ import mlx.core as mx
 from mlx_engine.cache.attention import AttentionCache, KeysValues
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.window import WindowCache
+from mlx_engine.drafting.chain import ModelDraft, draft_chain
 from mlx_engine.drafting.contract import (
     DEEPEST,
     FLUSH_ROWS,
@@ -20,11 +21,11 @@ from mlx_engine.drafting.contract import (
     Offer,
     Proposal,
     SourceSnapshot,
-    draft_chain,
     empty_draft,
 )
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.drafting.small_model import SmallModelDraft
+from mlx_engine.drafting.steps import Step, Steps
 from mlx_engine.models.contract import Model
 from mlx_engine.models.drafters import Drafter
 from mlx_engine.models.drafters.dflash import DFlash
@@ -59,7 +60,7 @@ def draft_with(
             return SmallModelDraft(model, vocabulary, options, bits)
 
 
-class BlockDraft(DraftSource):
+class BlockDraft(ModelDraft):
     """DFlash: all tokens of a draft in one pass over a block of masks."""
 
     reads_hidden = True
@@ -89,23 +90,25 @@ class BlockDraft(DraftSource):
         del last
         return (Offer("model", limit=self.limit),) if self.length else ()
 
-    def propose(self, wanted: Proposal, sampler: Sampler) -> Draft:
-        """`wanted.depth` tokens of one block, lazy unless min_probability is set."""
+    def steps(self, wanted: Proposal, sampler: Sampler) -> Steps[Draft]:
+        """`wanted.depth` tokens of one block."""
         if wanted.depth == 0 or not self.length:
             return empty_draft()
         self._read_waiting()
         states = self._drafter.block(wanted.last, self._remembered)
         few = wanted._replace(depth=min(wanted.depth, self.limit))
-        draft = draft_chain(self, states, few, sampler, self.options)
+        draft = yield from draft_chain(self, states, few, sampler)
         return draft._replace(passes=1)
 
-    def draft_logits(self, state: mx.array) -> mx.array:
+    def draft_logits(self, state: mx.array) -> Steps[mx.array]:
         """Of the first of the states [1, rows left, H], [1, V]."""
-        return self._drafter.logits(state[:, :1]).squeeze(0)
+        logits = yield Step((state[:, :1],), self._drafter.logits, self._drafter.logits)
+        return logits.squeeze(0)
 
-    def read_drafted(self, token: mx.array, state: mx.array) -> mx.array:
+    def read_drafted(self, token: mx.array, state: mx.array) -> Steps[mx.array]:
         """The states left; what was drafted does not change them."""
         del token
+        yield from ()
         return state[:, 1:]
 
     def _read_waiting(self) -> None:
@@ -128,7 +131,7 @@ class BlockDraft(DraftSource):
         return [*super().arrays(), *self._waiting]
 
 
-class SharedCacheDraft(DraftSource):
+class SharedCacheDraft(ModelDraft):
     """Gemma 4's assistant, which attends to keys and values that the target has computed.
 
     It keeps a copy of the two layers it reads: what the target writes in place every round cannot
@@ -175,14 +178,14 @@ class SharedCacheDraft(DraftSource):
         del last
         return () if self._newest is None else (Offer("model"),)
 
-    def propose(self, wanted: Proposal, sampler: Sampler) -> Draft:
-        """`wanted.depth` tokens, lazy unless min_probability is set."""
+    def steps(self, wanted: Proposal, sampler: Sampler) -> Steps[Draft]:
+        """`wanted.depth` tokens."""
         if wanted.depth == 0 or self._newest is None:
             return empty_draft()
         self._copy_waiting()
         self._rows = self._seen()
         state = self._assistant.first_state(wanted.last, self._newest, self._rows)
-        draft = draft_chain(self, state, wanted, sampler, self.options)
+        draft = yield from draft_chain(self, state, wanted, sampler)
         self._rows = None  # views of buffers that the next rows are written to in place
         return draft
 
@@ -193,12 +196,14 @@ class SharedCacheDraft(DraftSource):
         self._caches = (LayerCaches([self._full, self._sliding]),)
         self.restore(snapshot)
 
-    def draft_logits(self, state: mx.array) -> mx.array:
+    def draft_logits(self, state: mx.array) -> Steps[mx.array]:
         """Through the assistant's output head, [1, V]."""
+        yield from ()
         return self._assistant.logits(state)
 
-    def read_drafted(self, token: mx.array, state: mx.array) -> mx.array:
+    def read_drafted(self, token: mx.array, state: mx.array) -> Steps[mx.array]:
         """One more step; keys and values stay those of true tokens."""
+        yield from ()
         assert self._rows is not None
         return self._assistant.next_state(token, state, self._rows)
 

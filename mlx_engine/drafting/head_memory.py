@@ -12,6 +12,7 @@ import mlx.core as mx
 
 from mlx_engine.cache.contract import CachesSnapshot, Pending
 from mlx_engine.drafting.contract import FEW_WAITING, FLUSH_ROWS, ROWS_OF_A_PROMPT, Rows
+from mlx_engine.drafting.steps import Step, Steps, take_one
 from mlx_engine.models.contract import MtpHead
 from mlx_engine.values.options import CacheBits
 
@@ -72,7 +73,7 @@ class HeadMemory:
         self.gap = self.caches.length
         self.wait_only(kept)
 
-    def read(self, drafted: Sequence[Rows] = ()) -> mx.array:
+    def read(self, drafted: Sequence[Rows] = ()) -> Steps[mx.array]:
         """One pass over waiting rows, which are kept, and drafted ones; states of all [1, T, H].
 
         Where rows are unsettled only the state of the newest.
@@ -81,9 +82,9 @@ class HeadMemory:
             return self._read_unsettled(self.unsettled, drafted)
         return self._read_waiting(drafted)
 
-    def _read_waiting(self, drafted: Sequence[Rows] = ()) -> mx.array:
-        states, kept = self._pass(_joined([*self.waiting, *drafted])), self.unread
-        self.caches.keep(kept)
+    def _read_waiting(self, drafted: Sequence[Rows] = ()) -> Steps[mx.array]:
+        states = yield self._pass(_joined([*self.waiting, *drafted]))
+        self.caches.keep(self.unread)
         self.wait_only([])
         return states
 
@@ -97,28 +98,29 @@ class HeadMemory:
         """
         return rows - missing if rows - missing >= self.gap else 0
 
-    def _read_unsettled(self, unsettled: Unsettled, drafted: Sequence[Rows]) -> mx.array:
+    def _read_unsettled(self, unsettled: Unsettled, drafted: Sequence[Rows]) -> Steps[mx.array]:
         """True rows first, then drafted ones, then what is left."""
         self.unsettled = None
         if self.waiting:
-            self._read_waiting()
+            yield from self._read_waiting()
         rows, pending = _joined([unsettled.rows, *drafted]), unsettled.pending
         if drafted:
             order = mx.arange(pending.most + len(drafted))
             behind = order + mx.where(order < pending.rows, 0, pending.most - pending.rows)
             order = mx.minimum(behind, rows.tokens.shape[0] - 1)
             rows = Rows(mx.take(rows.tokens, order), mx.take(rows.hidden, order, axis=1))
-        states = self._pass(rows)
+        states = yield self._pass(rows)
         self.caches.pend(pending)
         return mx.take(states, pending.after(len(drafted) - 1), axis=1)
 
-    def _pass(self, rows: Rows) -> mx.array:
-        return self.head.mtp_forward(rows.tokens[None], rows.hidden, self.caches)
+    def _pass(self, rows: Rows) -> Step:
+        forward = self.head.mtp_forward
+        return Step((rows.tokens[None], rows.hidden), forward, forward, self.caches)
 
     def place(self) -> BeforeDraft:
         """What to come back to if the next draft is withdrawn; reads what has waited for long."""
         if self.unread > FEW_WAITING:
-            self._read_waiting()
+            take_one(self._read_waiting())
         return BeforeDraft(self.caches.place(), tuple(self.waiting))
 
     def go_back(self, before: BeforeDraft) -> None:
@@ -134,7 +136,7 @@ class HeadMemory:
         for rows in waiting:
             self.wait(rows)
             if self.unread >= FLUSH_ROWS or rows is waiting[-1]:
-                self._read_waiting()
+                take_one(self._read_waiting())
         if count:
             mx.async_eval(self.caches.arrays())  # type: ignore[no-untyped-call]
         return count

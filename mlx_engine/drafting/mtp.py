@@ -13,32 +13,45 @@ rows, the tokens drafted so far, each with the state it was drafted from. This i
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Self
 
 import mlx.core as mx
 
 from mlx_engine.cache.contract import Pending
+from mlx_engine.drafting.chain import ModelDraft, draft_chain
 from mlx_engine.drafting.contract import (
     FLUSH_ROWS,
     ROWS_OF_A_PROMPT,
     ROWS_OF_A_REST,
     Draft,
-    DraftSource,
     Offer,
     Proposal,
     Rows,
     SourceSnapshot,
-    draft_chain,
     empty_draft,
 )
 from mlx_engine.drafting.head_memory import BeforeDraft, HeadMemory, Unsettled
 from mlx_engine.drafting.output_head import FullOutput, OutputHead, OutputShelf
+from mlx_engine.drafting.steps import Step, Steps
 from mlx_engine.models.contract import Model, MtpHead
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import MAX_DEPTH, CacheBits, DraftedBy, DraftOptions, DraftOutput
 
 
-class MtpDraft(DraftSource):
+@dataclass(frozen=True, slots=True)
+class _Through:
+    """States [1, T, H] of a head -> logits [1, T, V]; equal where head and matrix are the same."""
+
+    output: OutputHead
+    head: MtpHead
+
+    def __call__(self, states: mx.array) -> mx.array:
+        """Row by row."""
+        return self.output.logits(self.head, states)
+
+
+class MtpDraft(ModelDraft):
     """heads: one that loops, or several in turns, as deep as there are heads.
 
     outputs: output heads to choose from, None for the heads' own. by: whose drafts these are,
@@ -190,8 +203,8 @@ class MtpDraft(DraftSource):
         del last
         return () if self._newest is None else (Offer(self._by, limit=self.limit),)
 
-    def propose(self, wanted: Proposal, sampler: Sampler) -> Draft:
-        """`wanted.depth` tokens, no more than `limit`, lazy unless min_probability is set."""
+    def steps(self, wanted: Proposal, sampler: Sampler) -> Steps[Draft]:
+        """`wanted.depth` tokens, no more than `limit`."""
         if wanted.depth == 0 or self._newest is None:
             return empty_draft()
         self._before = [memory.place() for memory in self._memories]
@@ -199,26 +212,29 @@ class MtpDraft(DraftSource):
             self._wait(Rows(wanted.last, self._newest))
         self._drafted = []
         first = self._memories[0]
-        states = first.read()
+        states = yield from first.read()
         true_rows = first.caches.place()
         few = wanted._replace(depth=min(wanted.depth, self.limit))
-        draft = draft_chain(self, states[:, -1:], few, sampler, self.options)
+        draft = yield from draft_chain(self, states[:, -1:], few, sampler)
         first.caches.restore(true_rows)
         return draft
 
-    def draft_logits(self, state: mx.array) -> mx.array:
+    def draft_logits(self, state: mx.array) -> Steps[mx.array]:
         """The state [1, 1, H] of the head whose turn it is through its output head, [1, V]."""
         turn = len(self._drafted) % len(self._memories)
-        return self._outputs[turn].logits(self._memories[turn].head, state).squeeze(0)
+        through = _Through(self._outputs[turn], self._memories[turn].head)
+        logits = yield Step((state,), through, through)
+        return logits.squeeze(0)
 
-    def read_drafted(self, token: mx.array, state: mx.array) -> mx.array:
+    def read_drafted(self, token: mx.array, state: mx.array) -> Steps[mx.array]:
         """The next state: of the one head on its own last, or of the head whose turn comes."""
         self._drafted.append(Rows(token, state))
         if len(self._memories) == 1:
             memory = self._memories[0]
             memory.wait_only(self._drafted[-1:])
-            return memory.read()
-        return self._memories[len(self._drafted)].read(self._drafted)[:, -1:]
+            return (yield from memory.read())
+        states = yield from self._memories[len(self._drafted)].read(self._drafted)
+        return states[:, -1:]
 
     def withdraw(self) -> None:
         """Let the rows wait that the last draft has read, without that of the newest token."""

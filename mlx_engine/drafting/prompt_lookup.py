@@ -23,6 +23,7 @@ from mlx_engine.drafting.contract import (
     SourceSnapshot,
     empty_draft,
 )
+from mlx_engine.drafting.steps import Steps, take_one
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import DraftedBy, DraftOptions, DraftOutput
 
@@ -315,11 +316,15 @@ class CombinedDraft(DraftSource):
 
     def propose(self, wanted: Proposal, sampler: Sampler) -> Draft:
         """By whose offer was taken, or was the first."""
+        return take_one(self.steps(wanted, sampler))
+
+    def steps(self, wanted: Proposal, sampler: Sampler) -> Steps[Draft]:
+        """The same, step by step."""
         by = wanted.by or self._first
         if by is None:
             return empty_draft()
         source = self.lookup if by == "prompt-lookup" else self.model
-        return source.propose(wanted, sampler)
+        return (yield from source.steps(wanted, sampler))
 
     def snapshot(self) -> SourceSnapshot:
         """That of the model; of the text its length is enough."""

@@ -5,24 +5,25 @@ pass that makes the next round's first draft, so a draft of k tokens costs k pas
 draft are forgotten after each round.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import mlx.core as mx
 
 from mlx_engine.cache.contract import CachesSnapshot, LayerCaches, Pending
+from mlx_engine.drafting.chain import ModelDraft, draft_chain
 from mlx_engine.drafting.contract import (
     DEEPEST,
     FEW_WAITING,
     FLUSH_ROWS,
     MOST_WAITING,
     Draft,
-    DraftSource,
     Offer,
     Proposal,
     SourceSnapshot,
-    draft_chain,
     empty_draft,
 )
+from mlx_engine.drafting.steps import Step, Steps, take_one
 from mlx_engine.models.contract import Model
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.errors import UnsupportedModel
@@ -46,7 +47,7 @@ class _Unsettled(NamedTuple):
     before: _Before | None
 
 
-class SmallModelDraft(DraftSource):
+class SmallModelDraft(ModelDraft):
     """Goes on from the small model's own tokens.
 
     vocabulary: rows of the target's logits; the small model may have more or fewer unused ones.
@@ -97,20 +98,21 @@ class SmallModelDraft(DraftSource):
         del last
         return (Offer("model", limit=DEEPEST),)
 
-    def propose(self, wanted: Proposal, sampler: Sampler) -> Draft:
-        """`wanted.depth` tokens, lazy unless min_probability is set."""
+    def steps(self, wanted: Proposal, sampler: Sampler) -> Steps[Draft]:
+        """`wanted.depth` tokens."""
         if wanted.depth == 0:
             return empty_draft()
         if self._unread > FEW_WAITING:
-            self._read_waiting()
+            yield from self._read(self._waiting)
+            self._waiting = ()
         self._before = _Before(self._own.place(), self._waiting)
         if self._unsettled is None:
-            state = self._read([*self._waiting, wanted.last])
+            state = yield from self._read([*self._waiting, wanted.last])
         else:
-            state = self._read([self._unsettled.tokens], self._unsettled.pending)
+            state = yield from self._read([self._unsettled.tokens], self._unsettled.pending)
         self._waiting = ()
         true_tokens = self._own.place()
-        draft = draft_chain(self, state, wanted, sampler, self.options)
+        draft = yield from draft_chain(self, state, wanted, sampler)
         self._own.restore(true_tokens)
         return draft
 
@@ -143,24 +145,26 @@ class SmallModelDraft(DraftSource):
         self.withdraw()
         self._before, self._unsettled = self._unsettled.before, None
 
-    def draft_logits(self, state: mx.array) -> mx.array:
+    def draft_logits(self, state: mx.array) -> Steps[mx.array]:
         """Logits [1, V] of the target's vocabulary; what the small model lacks is -inf."""
-        logits = self._model.logits(state).squeeze(0)
+        found = yield Step((state,), self._model.logits, self._model.logits)
+        logits = found.squeeze(0)
         missing = self._vocabulary - logits.shape[1]
         if missing <= 0:
             return logits[:, : self._vocabulary]
         return mx.pad(logits, [(0, 0), (0, missing)], constant_values=-mx.inf)
 
-    def read_drafted(self, token: mx.array, state: mx.array) -> mx.array:
+    def read_drafted(self, token: mx.array, state: mx.array) -> Steps[mx.array]:
         """The state after one more token."""
         del state
         return self._read([token])
 
-    def _read(self, parts: list[mx.array], pending: Pending | None = None) -> mx.array:
+    def _read(self, parts: Sequence[mx.array], pending: Pending | None = None) -> Steps[mx.array]:
         """Read tokens and remember them, or so many; the state after the newest [1, 1, H]."""
-        tokens = mx.concatenate(parts)
+        tokens = mx.concatenate(list(parts))
         known = mx.minimum(tokens, self._model.vocabulary - 1)
-        hidden = self._model.forward(known[None], self._own)
+        model = self._model
+        hidden = yield Step((known[None],), model.forward, model.joint, self._own)
         if pending is not None:
             self._own.pend(pending)
             return mx.take(hidden, pending.after(-1), axis=1)
@@ -169,7 +173,7 @@ class SmallModelDraft(DraftSource):
 
     def _read_waiting(self) -> None:
         if self._waiting:
-            self._read(list(self._waiting))
+            take_one(self._read(self._waiting))
             self._waiting = ()
             mx.async_eval(self._own.arrays())  # type: ignore[no-untyped-call]
 

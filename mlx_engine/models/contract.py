@@ -40,8 +40,13 @@ class MtpHead(Protocol):
     def make_head_caches(self, bits: CacheBits = 16) -> LayerCaches:
         """Empty caches for the head; bits: of keys and values, where `packed_cache` is None."""
 
-    def mtp_forward(self, tokens: mx.array, hidden: mx.array, caches: LayerCaches) -> mx.array:
-        """Tokens [1, T] and the hidden states before them [1, T, H] -> the head's states."""
+    def mtp_forward(
+        self, tokens: mx.array, hidden: mx.array, caches: LayerCaches | JointCaches
+    ) -> mx.array:
+        """Tokens [1, T] and the hidden states before them [1, T, H] -> the head's states.
+
+        Of several conversations where passes of the model can be joint.
+        """
 
     @property
     def mtp_output(self) -> Linear | None:
@@ -119,7 +124,9 @@ class Headless:
         del bits
         return LayerCaches([])
 
-    def mtp_forward(self, tokens: mx.array, hidden: mx.array, caches: LayerCaches) -> mx.array:
+    def mtp_forward(
+        self, tokens: mx.array, hidden: mx.array, caches: LayerCaches | JointCaches
+    ) -> mx.array:
         """Never called: mtp_depth is 0."""
         del tokens, hidden, caches
         raise AssertionError("this model has no MTP heads")

@@ -169,7 +169,9 @@ class Decoder:
         """Empty caches for the first head, none where there is none."""
         return self._heads[0].make_head_caches(bits) if self._heads else LayerCaches([])
 
-    def mtp_forward(self, tokens: mx.array, hidden: mx.array, caches: LayerCaches) -> mx.array:
+    def mtp_forward(
+        self, tokens: mx.array, hidden: mx.array, caches: LayerCaches | JointCaches
+    ) -> mx.array:
         """Tokens [1, T] and the hidden states before them [1, T, H] -> the first head's states."""
         return self._heads[0].mtp_forward(tokens, hidden, caches)
 

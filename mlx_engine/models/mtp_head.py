@@ -9,6 +9,7 @@ import mlx.core as mx
 
 from metal_kernels.mtp_input import Norms
 from mlx_engine.cache.contract import LayerCaches
+from mlx_engine.cache.joint import JointCaches
 from mlx_engine.models import specs
 from mlx_engine.models.attention import Masks
 from mlx_engine.models.blocks import DecoderBlock
@@ -56,7 +57,9 @@ class DecoderHead:
         """An empty cache for the one block."""
         return LayerCaches([self._block.make_cache(bits)])
 
-    def mtp_forward(self, tokens: mx.array, hidden: mx.array, caches: LayerCaches) -> mx.array:
+    def mtp_forward(
+        self, tokens: mx.array, hidden: mx.array, caches: LayerCaches | JointCaches
+    ) -> mx.array:
         """Tokens [1, T] and the hidden states before them [1, T, H] -> the head's states."""
         (cache,) = caches.layers
         state = self._block(self._joined(self._embed(tokens), hidden), cache, Masks())

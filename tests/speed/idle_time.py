@@ -71,12 +71,13 @@ def idle(
     clock, draws = Clock(pass_ms / 1000), random.Random(1)
     begin, write = Round.__init__, Pass.__init__
 
-    def begun(its: Round, *given: object, **more: object) -> None:
+    def begun(its: Round, *given: object) -> None:
         clock.begun = thread_time()
-        begin(its, *given)  # type: ignore[arg-type]  # nothing is asked of the CPU at once
+        begin(its, *given)  # type: ignore[arg-type]
 
-    def written(its: Pass, rounds: list[Round]) -> None:
-        write(its, rounds)
+    def written(its: Pass, rounds: list[Round], **more: bool) -> None:
+        del more
+        write(its, rounds)  # nothing is asked of the CPU at once
         clock.built.append(1000 * (thread_time() - clock.begun))
 
     def queued(its: Pass) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.cache.contract import LayerCache, LayerCaches
+from mlx_engine.cache.joint import JointCache, JointCaches
 from mlx_engine.models import layer_specs
 from mlx_engine.models.attention import Attention, Masks
 from mlx_engine.models.config_fields import ConfigFields
@@ -135,7 +136,9 @@ class _Layer:
         self._second_norm = Norm.read(inner, "post_attention_layernorm", eps)
         self._feed_forward = GatedFeedForward.read(inner.below("mlp"), sizes.feed)
 
-    def __call__(self, embedded: mx.array, state: mx.array, cache: LayerCache) -> mx.array:
+    def __call__(
+        self, embedded: mx.array, state: mx.array, cache: LayerCache | JointCache
+    ) -> mx.array:
         """Both [1, T, H] -> [1, T, H]."""
         normed = self._state_norm(state)
         residual = normed if self._is_normed else state
@@ -217,7 +220,9 @@ class Eagle3:
         """An empty cache for the one layer."""
         return LayerCaches([AttentionCache(bits)])
 
-    def mtp_forward(self, tokens: mx.array, hidden: mx.array, caches: LayerCaches) -> mx.array:
+    def mtp_forward(
+        self, tokens: mx.array, hidden: mx.array, caches: LayerCaches | JointCaches
+    ) -> mx.array:
         """Tokens [1, T] and the states before them -> its states [1, T, H].
 
         The states are the target's with features, or, in a chain, its own.

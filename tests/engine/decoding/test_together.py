@@ -14,6 +14,7 @@ import mlx_engine
 from mlx_engine.cache.recurrent import RecurrentCache
 from mlx_engine.models.contract import PASSES_OF_ONE
 from mlx_engine.models.decoder import Decoder
+from mlx_engine.models.mtp_head import DecoderHead
 from mlx_engine.values.conversation import TURN_ENDS, PromptProgress, RoundFinished
 from mlx_engine.values.errors import NumericsError
 from mlx_engine.values.options import (
@@ -79,6 +80,27 @@ def test_each_of_many_is_what_it_is_alone(engine, passes, monkeypatch, way, draf
     rounds = sum(its.stats.passes for its in many)
     prompts = sum(its.stats.prompt_tokens for its in many) // 8 + 2 * len(many)
     assert len(passes) - before < 0.6 * rounds + prompts
+
+
+@pytest.mark.parametrize("looks_ahead", [False, True])
+def test_heads_draft_for_all_in_the_same_passes(engine, monkeypatch, looks_ahead):
+    """And each the same drafts as alone."""
+    monkeypatch.setattr(engine, "_parts", replace(engine.parts, looks_ahead=looks_ahead))
+    passes, read = [], DecoderHead.mtp_forward
+
+    def counted(self, tokens, hidden, caches):
+        passes.append(tokens.shape[1])
+        return read(self, tokens, hidden, caches)
+
+    monkeypatch.setattr(DecoderHead, "mtp_forward", counted)
+    asked = {"max_tokens": 24, "sampling": PICKS, "draft": DraftOptions(depth=3)}
+    alone = [engine.generate(prompt, ignore_eos=True, **asked) for prompt in PROMPTS]
+    each = len(passes)
+    many = engine.generate_many(PROMPTS, ignore_eos=True, **asked)
+    assert [its.tokens for its in many] == [its.tokens for its in alone]
+    by_depth = [its.stats.accepted_by_depth for its in many]
+    assert by_depth == [its.stats.accepted_by_depth for its in alone]
+    assert len(passes) - each < 0.4 * each
 
 
 def test_a_model_whose_passes_cannot_be_shared_is_driven_by_turns(tmp_path, passes):
