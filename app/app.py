@@ -241,7 +241,12 @@ class App(QObject):
         self.library.delete.deleted.connect(lambda model: models.forget(str(model.path)))
 
     def route(self, reply: Reply) -> None:
-        """Hand a reply of the engine's thread to who waits for it; its mistakes are logged too."""
+        """Hand a reply of the engine's thread to who waits for it; its mistakes are logged too.
+
+        Nobody waits for what was on its way when everything was closed.
+        """
+        if self._is_closed:
+            return
         match reply:
             case AnswerEvents() | AnswerFailed() | AnswerWithdrawn():
                 if not self.compare.take(reply):

@@ -97,9 +97,8 @@ class CommandController(QObject):
             "light": lambda: look.choose("light"),
             "dark": lambda: look.choose("dark"),
             "minimise": window.showMinimized,
-            "zoom-window": lambda: window.setWindowState(
-                window.windowState() ^ Qt.WindowState.WindowMaximized
-            ),
+            "zoom-window": lambda: self._switch(Qt.WindowState.WindowMaximized),
+            "full-screen": lambda: self._switch(Qt.WindowState.WindowFullScreen),
             "close-window": window.close,
             "log": self._files.show_log,
             "about": self._files.show_about,
@@ -219,6 +218,11 @@ class CommandController(QObject):
             window.show_panel(panel)
         else:
             window.show_panel("session" if panel == "drafting" else None)
+
+    def _switch(self, state: Qt.WindowState) -> None:
+        """Take the whole screen, or give it back."""
+        window = self._widgets.window
+        window.setWindowState(window.windowState() ^ state)
 
     def _toggle_drafted_words(self) -> None:
         settings = self._settings.value

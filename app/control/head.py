@@ -100,6 +100,8 @@ class RestController(QObject):
 
     def _watch(self) -> None:
         """Count from now, while nothing is asked of a model that is there."""
+        if not self._is_busy:
+            self._notice.withdraw(ANSWERING)
         minutes, in_use = self._settings.value.idle_minutes, self._models.in_use
         may_go = in_use and not settings_of(self._settings.value, in_use.path).keep
         if minutes and may_go and not self._is_busy and not self._models.loading:

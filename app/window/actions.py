@@ -80,6 +80,7 @@ COMMANDS = (
     Command("dark", VIEW, Words("Dark"), checkable=True),
     Command("minimise", WINDOW, Words("Minimise"), "Ctrl+M"),
     Command("zoom-window", WINDOW, Words("Zoom")),
+    Command("full-screen", WINDOW, Words("Full screen"), "F11"),
     Command("close-window", WINDOW, Words("Close window"), "Ctrl+W", line_before=True),
     Command("log", HELP, Words("Show log file")),
     Command("about", HELP, Words("About Headstart"), role=Role.AboutRole),
@@ -91,7 +92,8 @@ class Actions:
 
     def __init__(self, parent: QObject) -> None:
         self._actions = {command.name: _action(command, parent) for command in COMMANDS}
-        self["larger"].setShortcuts([QKeySequence("Ctrl++"), QKeySequence("Ctrl+=")])
+        for name, also in (("larger", "Ctrl+="), ("full-screen", "Ctrl+Meta+F")):
+            self[name].setShortcuts([*self[name].shortcuts(), QKeySequence(also)])
 
     def __getitem__(self, name: str) -> QAction:
         return self._actions[name]

@@ -8,6 +8,7 @@ from app.window.actions import Actions
 from app.window.chat_page import ChatPage, HeadBar
 from app.window.compare.compare_view import CompareView
 from app.window.composer.composer import Composer
+from app.window.controls.fields import keep_key
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import label
 from app.window.controls.layouts import Wide, column, row
@@ -48,6 +49,8 @@ class Titled(QFrame):
         line.addWidget(label(title, "title" if is_page else "heading"), 1)
         line.addWidget(close)  # after the content, so that Tab comes by it last
         self.setFocusProxy(content.focusProxy() or content)
+        if is_page:
+            keep_key(self, Qt.Key.Key_Escape)  # it would stop an answer that is not on show
         wear(top)
 
     # Qt

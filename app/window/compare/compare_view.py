@@ -4,7 +4,7 @@ from itertools import zip_longest
 from typing import Literal
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QTextCursor
+from PySide6.QtGui import QKeyEvent, QTextCursor
 from PySide6.QtWidgets import QFrame, QPushButton, QWidget
 
 from app.window.compare.compare_pane import ComparePane
@@ -338,3 +338,12 @@ class CompareView(QWidget):
         self._at_once.setEnabled(not self._is_running)
         if self._why_not and not self._is_running:
             self._verdict.show_words(self._why_not)
+
+    # Qt
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
+        """Escape stops what runs; else it is for the page."""
+        if event.key() == Qt.Key.Key_Escape and self._is_running:
+            self.stop_wanted.emit()
+        else:
+            super().keyPressEvent(event)

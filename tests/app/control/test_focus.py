@@ -411,3 +411,24 @@ def test_what_happens_is_said_to_screen_readers(
     driven.ask("Hello")
     driven.app.files.open_link("file:///etc/passwd")
     assert said == ["You said: Hello", "This link is not opened: file:///etc/passwd"]
+
+
+@pytest.mark.parametrize("page", ["settings", "library", "compare"])
+def test_escape_leaves_a_page_and_not_the_answer_behind_it(driven: Driven, page: str) -> None:
+    """What is not on show goes on; a comparison, which is, is stopped by the first press."""
+    answers = driven.app.worker._source.engines["None"].answers
+    answers[:] = [SLOW, SLOW, SLOW]
+    driven.send("Talk")
+    driven.until(lambda: len(driven.shown) == 2)
+    driven.widgets.actions[page].trigger()
+    if page == "compare":
+        driven.widgets.compare.show_prompt("Hello")
+        click(named(driven.widgets.compare, "Run"))
+        QTest.keyClick(QApplication.focusWidget(), Qt.Key.Key_Escape)
+        driven.until(lambda: not driven.app.compare.is_running)
+        assert driven.widgets.window.page == "compare"
+    QTest.keyClick(QApplication.focusWidget(), Qt.Key.Key_Escape)
+    assert driven.widgets.window.page == "chat"
+    assert driven.app.chats.running is not None
+    QTest.keyClick(QApplication.focusWidget(), Qt.Key.Key_Escape)
+    driven.until_answered()

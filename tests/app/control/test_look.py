@@ -126,6 +126,15 @@ def test_panels_and_choices_are_remembered(
         assert not again.widgets.actions["sidebar"].isChecked()
 
 
+def test_the_whole_screen_is_taken_and_given_back(driven: Driven) -> None:
+    window, action = driven.widgets.window, driven.widgets.actions["full-screen"]
+    assert [keys.toString() for keys in action.shortcuts()] == ["F11", "Meta+Ctrl+F"]
+    action.trigger()
+    driven.until(window.isFullScreen)
+    action.trigger()
+    driven.until(lambda: not window.isFullScreen())
+
+
 def test_the_strip_opens_the_drafting_view_and_closes_it(driven: Driven) -> None:
     driven.ask("Draft something")
     driven.widgets.strip.opened.emit()

@@ -69,6 +69,7 @@ def test_nothing_is_ejected_while_it_answers(driven: Driven) -> None:
     assert "stop it" in driven.widgets.notice.words()
     driven.app.chats.stop()
     driven.until_answered()
+    assert driven.widgets.notice.words() == ""
 
 
 def idle_of(driven: Driven) -> RestController:

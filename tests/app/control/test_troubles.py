@@ -14,6 +14,7 @@ from windows import running, scripted
 from app.values.chat_settings import ChatSettings
 from app.values.errors import StoreFull
 from app.window.controls.icons import IconButton
+from app.worker.replies import ModelLoaded
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 LONG = " ".join(f"word{n}" for n in range(300))
@@ -193,3 +194,15 @@ def test_heads_are_offered_for_the_model_in_use(
         in_use = driven.app.models.in_use
         assert in_use is not None
         assert in_use.options.heads == heads
+
+
+def test_a_model_that_comes_when_everything_is_closed_is_nobodys(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path
+) -> None:
+    with running(qapp, qtbot, tmp_path, scripted()) as driven:
+        model = driven.app.models.description
+        assert model is not None
+        driven.ask("Hello")
+        driven.app.models.load_path(None)
+        driven.app.close()
+        driven.app.route(ModelLoaded(None, model))
