@@ -3,11 +3,10 @@
 import json
 import os
 import tempfile
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 from PySide6.QtWidgets import QApplication
@@ -159,8 +158,15 @@ COLOURS: dict[Wish, Qt.ColorScheme] = {
 DRESSED = object()
 
 
+class Wanted(NamedTuple):
+    """What `dress` gives the application."""
+
+    scheme: Scheme
+    zoom: float
+
+
 class LookController(QObject):
-    """Dresses the application: what is made after this at once, the rest step by step."""
+    """Dresses the application: at once when it begins, later step by step."""
 
     def __init__(
         self, application: QApplication, settings: KeptSettings, parent: QObject | None = None
@@ -168,18 +174,24 @@ class LookController(QObject):
         super().__init__(parent)
         self._application = application
         self._settings = settings
-        self._worn: tuple[Scheme, float] | None = None
-        self._steps: Iterator[None] = iter(())
+        self._worn = self._wanted
+        self._steps = dress(application, *self._worn)
         self._next_step = QTimer(self, interval=TURN_MS)
         self._next_step.timeout.connect(self._step)
         application.styleHints().colorSchemeChanged.connect(self.refresh)
         settings.changed.connect(self.refresh)
         self.refresh()
+        for _ in self._steps:
+            pass
 
     @property
     def scheme(self) -> Scheme:
         """Light or dark: as the user wants it, or as the system has it."""
         return scheme_for(self._settings.value.theme, self._application.styleHints().colorScheme())
+
+    @property
+    def _wanted(self) -> Wanted:
+        return Wanted(self.scheme, self._settings.value.text_zoom)
 
     def zoom(self, steps: int) -> None:
         """Text larger or smaller by tenths; 0 for its normal size."""
@@ -192,16 +204,16 @@ class LookController(QObject):
     def refresh(self) -> None:
         """Dress everything, if the look has changed; parts of the system's own follow too."""
         self._application.styleHints().setColorScheme(COLOURS[self._settings.value.theme])
-        wanted = (self.scheme, self._settings.value.text_zoom)
-        if wanted == self._worn:
-            return
-        self._worn = wanted
-        self._steps = dress(self._application, *wanted)
-        self._next_step.start()
-        self._step()
+        if self._wanted != self._worn:
+            self._next_step.start()
 
     def _step(self) -> None:
-        if next(self._steps, DRESSED) is DRESSED:
+        if self._wanted != self._worn:
+            former, self._worn = self._steps, self._wanted
+            self._steps = dress(self._application, *self._worn)
+            next(self._steps)
+            former.close()  # only now, so that its windows never show two looks
+        elif next(self._steps, DRESSED) is DRESSED:
             self._next_step.stop()
 
 

@@ -5,11 +5,13 @@ note, figure, effect, problem, warning. Push buttons: primary, quiet, disclosure
 group, segment, primary. Frames: side, card, composer, chip, drop. Editors: field, plain, message.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import asdict
 from functools import cache
 from string import Template
 
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QApplication, QWidget
 from shiboken6 import isValid
 
@@ -207,34 +209,74 @@ def wear(part: QWidget) -> None:
     part.setStyleSheet(style_sheet(look()))
 
 
-def dress(application: QApplication, scheme: Scheme, zoom: float) -> Iterator[None]:
+class OldLook(QWidget):
+    """A picture over a window of how it looks; what is below it takes clicks and keys.
+
+    Not Qt's `setUpdatesEnabled`: that paints everything twice in the end.
+    """
+
+    def __init__(self, window: QWidget) -> None:
+        super().__init__(window)
+        self._picture = window.grab()
+        self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self.resize(window.size())
+        self.show()
+
+    # Qt
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002, N802
+        """The picture."""
+        painter = QPainter(self)
+        painter.drawPixmap(0, 0, self._picture)
+        painter.end()
+
+
+def dress(application: QApplication, scheme: Scheme, zoom: float) -> Generator[None]:
     """Give the application another look, at each step another of its parts, those in view first.
 
-    Nothing is painted before all those wear it. What Qt never showed it dresses when it does.
+    Until all those wear it, their windows show the old one. What Qt never showed it dresses when
+    it does. Every second step is idle: what the one before it set off has a turn of its own.
     """
-    font = application.font()
-    font.setPixelSize(TypeSizes().zoomed(zoom).interface)
-    application.setPalette(palette_of(load_theme(scheme)))
-    application.setFont(font)
-    parts = [widget for widget in application.allWidgets() if widget.property(PART)]
-    unseen = {part: part.visibleRegion().isEmpty() for part in parts}
-    windows = [window for window in application.topLevelWidgets() if window.isVisible()]
-    for window in windows:
-        window.setUpdatesEnabled(False)
+    seen = {part for part in _parts(application) if _is_in_view(part)}
+    covers = [OldLook(window) for window in {part.window() for part in seen}]
     try:
-        yield
-        yield from _worn(part for part in parts if not unseen[part])
+        yield from IDLE
+        application.setPalette(palette_of(load_theme(scheme)))
+        yield from IDLE
+        font = application.font()
+        font.setPixelSize(TypeSizes().zoomed(zoom).interface)
+        application.setFont(font)
+        yield from IDLE
+        parts = _parts(application)  # those made since then too
+        yield from _worn(part for part in parts if part in seen)
     finally:
-        for window in filter(isValid, windows):
-            window.setUpdatesEnabled(True)
-    yield from _worn(part for part in parts if unseen[part])
+        for cover in filter(isValid, covers):
+            cover.hide()
+            cover.deleteLater()
+    yield from IDLE
+    yield from _worn(part for part in parts if part not in seen)
+
+
+IDLE = (None, None)
+
+
+def _parts(application: QApplication) -> list[QWidget]:
+    return [widget for widget in application.allWidgets() if widget.property(PART)]
+
+
+def _is_in_view(part: QWidget) -> bool:
+    """Whatever covers it."""
+    window = part.window()
+    place = part.rect().translated(part.mapTo(window, QPoint()))
+    return part.isVisible() and place.intersects(window.rect())
 
 
 def _worn(parts: Iterable[QWidget]) -> Iterator[None]:
     for part in parts:
         if isValid(part):
             wear(part)
-            yield
+            yield from IDLE
 
 
 @cache

@@ -6,15 +6,22 @@ from pathlib import Path
 import pytest
 from panel_driving import find
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QPalette, QStyleHints
-from PySide6.QtWidgets import QAbstractButton, QApplication, QLineEdit, QWidget
+from PySide6.QtGui import QImage, QPalette, QStyleHints
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QApplication,
+    QLineEdit,
+    QPlainTextEdit,
+    QWidget,
+)
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from windows import Driven, running, scripted
 
 from app.control.settings import scheme_for
-from app.window.look import load_theme, look
-from app.window.style_sheet import PART, style_sheet
+from app.window.look import Look, Scheme, TypeSizes, load_theme
+from app.window.style_sheet import PART, OldLook, style_sheet
 from app.window.transcript.reader import MARGIN
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
@@ -36,14 +43,15 @@ def test_the_scheme_is_the_user_s_or_the_system_s(wish, system, scheme) -> None:
 
 def test_dark_dresses_the_application(driven: Driven, qapp: QApplication) -> None:
     driven.ask("A message to be dressed")
-    driven.widgets.actions["dark"].trigger()
-    page = qapp.palette().color(QPalette.ColorRole.Window).name()
-    assert page == load_theme("dark").page.lower()
-    assert driven.widgets.actions["dark"].isChecked()
-    assert not driven.widgets.actions["light"].isChecked()
-    driven.widgets.actions["light"].trigger()
-    page = qapp.palette().color(QPalette.ColorRole.Window).name()
-    assert page == load_theme("light").page.lower()
+    for scheme, other in (("dark", "light"), ("light", "dark")):
+        driven.widgets.actions[scheme].trigger()
+        assert driven.widgets.actions[scheme].isChecked()
+        assert not driven.widgets.actions[other].isChecked()
+        driven.until(lambda scheme=scheme: page_of(qapp) == load_theme(scheme).page.lower())
+
+
+def page_of(qapp: QApplication) -> str:
+    return qapp.palette().color(QPalette.ColorRole.Window).name()
 
 
 def test_text_is_as_wide_as_its_reader_wants(
@@ -82,9 +90,9 @@ def test_text_grows_and_shrinks(driven: Driven, qapp: QApplication) -> None:
     driven.widgets.actions["larger"].trigger()
     driven.widgets.actions["larger"].trigger()
     assert driven.app.settings.value.text_zoom == 1.2
-    assert qapp.font().pixelSize() > usual
+    driven.until(lambda: qapp.font().pixelSize() == round(1.2 * usual))
     driven.widgets.actions["actual-size"].trigger()
-    assert qapp.font().pixelSize() == usual
+    driven.until(lambda: qapp.font().pixelSize() == usual)
 
 
 def test_all_that_is_on_show_wears_the_look_of_now(driven: Driven, qapp: QApplication) -> None:
@@ -92,14 +100,66 @@ def test_all_that_is_on_show_wears_the_look_of_now(driven: Driven, qapp: QApplic
     widgets, sheets = driven.widgets, set()
     for page in ("chat", "library", "compare", "settings"):
         widgets.window.show_page(page)  # type: ignore[arg-type]
-        driven.app.look.choose("dark" if page in ("chat", "compare") else "light")
-        wanted = style_sheet(look())
+        scheme: Scheme = "dark" if page in ("chat", "compare") else "light"
+        driven.app.look.choose(scheme)
+        wanted = style_sheet(Look(load_theme(scheme), TypeSizes()))
         sheets.add(wanted)
         driven.until(lambda sheet=wanted: {part.styleSheet() for part in parts(qapp)} == {sheet})
         buttons = widgets.window.findChildren(QAbstractButton)
         bare = [b.accessibleName() for b in buttons if b.isVisible() and not is_in_a_part(b)]
         assert bare == [], page
     assert len(sheets) == 2
+
+
+def test_keys_and_clicks_between_the_steps_of_another_look(
+    driven: Driven, qapp: QApplication
+) -> None:
+    widgets, box = driven.widgets, driven.widgets.composer.focusProxy()
+    handle = widgets.window.windowHandle()
+    assert isinstance(box, QPlainTextEdit) and handle is not None
+    driven.ask("A message to be dressed")
+    typed = 0
+    driven.app.look.zoom(1)
+    assert not covers(widgets.window)
+    driven.until(lambda: bool(covers(widgets.window)))
+    widgets.sidebar.setFocus()
+    place = box.mapTo(widgets.window, box.rect().center())
+    QTest.mouseClick(handle, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier, place)
+    while covers(widgets.window):
+        QTest.keyClick(handle, Qt.Key.Key_A)
+        typed += 1
+        qapp.processEvents()
+    assert typed > 3
+    assert box.toPlainText() == "a" * typed
+
+
+def test_looks_wished_for_in_quick_succession_show_the_first_until_the_last(
+    driven: Driven, qapp: QApplication
+) -> None:
+    driven.ask("A message to be dressed")
+    window = driven.widgets.window
+    driven.widgets.composer.focusProxy().clearFocus()  # its caret blinks
+    driven.app.look.choose("dark")
+    driven.until(lambda: bool(covers(window)))
+    old = window.grab().toImage()
+    assert ground(old) == load_theme("light").side.lower()
+    wishes: tuple[Scheme, ...] = ("light", "dark", "light", "dark")
+    for wish in wishes:
+        driven.app.look.choose(wish)
+        for _ in range(10):
+            qapp.processEvents()
+            assert covers(window) and window.grab().toImage() == old
+    driven.until(lambda: not covers(window))
+    assert ground(window.grab().toImage()) == load_theme("dark").side.lower()
+
+
+def ground(picture: QImage) -> str:
+    """The colour of the sidebar."""
+    return picture.pixelColor(4, picture.height() // 2).name()
+
+
+def covers(window: QWidget) -> list[OldLook]:
+    return [cover for cover in window.findChildren(OldLook) if cover.isVisible()]
 
 
 def parts(qapp: QApplication) -> list[QWidget]:

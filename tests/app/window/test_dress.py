@@ -87,37 +87,60 @@ def test_qt_takes_the_style_sheet(qtbot, theme):
     assert QColor(theme.accent).name() in solid_colours(button.grab())
 
 
-def test_another_look_is_worn_step_by_step_and_what_is_in_view_before_it_is_painted(qtbot, qapp):
+def window_of_three(qtbot):
+    """A window and its parts, the first two of them above its edge."""
     window = QWidget()
     qtbot.addWidget(window)
     parts = [QPushButton(str(number), window) for number in range(3)]
     for number, part in enumerate(parts):
-        part.setGeometry(0, 40 * number - 80, 80, 30)  # the first two lie above the edge
+        part.setGeometry(0, 40 * number - 80, 80, 30)
         wear(part)
     window.show()
-    worn = [part.styleSheet() for part in parts]
-    steps, order = dress(qapp, "dark", 1.5), []
-    for _ in steps:
+    return window, parts
+
+
+def test_a_window_shows_the_old_look_until_all_in_view_wear_the_new(qtbot, qapp):
+    window, parts = window_of_three(qtbot)
+    old, sheets = window.grab().toImage(), [part.styleSheet() for part in parts]
+    order, shown = [], []
+    for _ in dress(qapp, "dark", 1.5):
+        qapp.processEvents()
         order += [
-            n for n, part in enumerate(parts) if n not in order and part.styleSheet() != worn[n]
+            n for n, part in enumerate(parts) if n not in order and part.styleSheet() != sheets[n]
         ]
-        assert len(order) <= 1 or order[0] == 2
-        assert window.updatesEnabled() == (len(order) > 1)
-    assert order[0] == 2 and sorted(order) == [0, 1, 2]
+        assert len(order) == 0 or order[0] == 2
+        shown.append(window.grab().toImage())
+        if len(order) < 1:
+            assert shown[-1] == old
+    assert order[0] == 2 and sorted(order) == [0, 1, 2], "one a step, that in view first"
     assert {part.styleSheet() for part in parts} == {style_sheet(look())}
+    new = [picture for picture in shown if picture != old]
+    assert new and all(picture == new[0] for picture in new), "none between the old and the new"
+    assert new[0] == shown[-1]
     list(dress(qapp, "light", 1.0))
 
 
-def test_a_look_given_up_on_the_way_leaves_a_window_that_is_painted(qtbot, qapp):
-    window = QWidget()
-    qtbot.addWidget(window)
-    wear(window)
-    window.show()
-    steps = dress(qapp, "dark", 1.0)
+def test_a_part_made_on_the_way_wears_the_new_look_in_the_end(qtbot, qapp):
+    window, _ = window_of_three(qtbot)
+    steps = dress(qapp, "dark", 1.5)
     next(steps)
-    assert not window.updatesEnabled()
+    late = QPushButton("late", window)
+    wear(late)
+    list(steps)
+    assert late.styleSheet() == style_sheet(look())
+    list(dress(qapp, "light", 1.0))
+
+
+def test_a_look_given_up_on_the_way_leaves_a_window_that_is_seen(qtbot, qapp):
+    window, _ = window_of_three(qtbot)
+    old = window.grab().toImage()
+    steps = dress(qapp, "dark", 1.0)
+    for _ in range(6):
+        next(steps)
+        qapp.processEvents()
+        assert window.grab().toImage() == old
     steps.close()
-    assert window.updatesEnabled()
+    assert window.grab().toImage() != old
     list(dress(qapp, "light", 1.0))
 
 
