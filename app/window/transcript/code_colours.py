@@ -97,62 +97,78 @@ PROBE = "x*/-->`"
 """A line put after one that is read alone: its x is in a comment or string that is still open,
 and what follows closes the kinds of them that a lexer only sees when they are closed.
 """
+OPEN = ("string", "comment")
 LONGEST = 1000
 """Characters; longer lines have no colours before the code is complete."""
 SLICE_S = 0.006
 """Colouring gives way to everything else after so long."""
+SOON_MS = 100
+"""Code that grows is read so long after it did: not anew for each piece of a line."""
 
 
 class CodeColours(QSyntaxHighlighter):
-    """Highlights one document.
-
-    The state of a block is the number of that in which an open comment or string begins, or -1.
-    """
+    """Highlights one document, by the words of its lines as far as they were read."""
 
     def __init__(self, document: QTextDocument, language: str) -> None:
         super().__init__(document)
         self._language = language
-        self._code: str | None = None
         self._lines: list[list[Word]] = []
-        self._idle = QTimer(self, interval=TURN_MS)
-        self._idle.timeout.connect(self._read_some)
+        self._finished = 0
+        self._opener = ""
+        self._code: str | None = None
+        self._turn = QTimer(self, singleShot=True)
+        self._turn.timeout.connect(self.read)
+
+    def grow(self, is_other: bool = False) -> None:
+        """The code has become longer, or is another; it is read soon."""
+        if is_other:
+            self._lines, self._finished, self._opener = [], 0, ""
+        if self._code is None and not self._turn.isActive():
+            self._turn.start(SOON_MS)
 
     def complete(self, code: str) -> None:
         """The code is or will be this, and does not change any more."""
         if code != self._code:
-            self._code, self._lines = code, []
-            self._rest = coloured_lines(code, self._language)
-            self._idle.start()
+            self._code = code
+            self._whole = enumerate(coloured_lines(code, self._language))
+            self._turn.start(TURN_MS)
 
-    def _read_some(self) -> None:
+    def read(self) -> None:
+        """Colour what was not read yet, for a while."""
         end = time.monotonic() + SLICE_S
-        while time.monotonic() < end:
-            words = next(self._rest, None)
-            if words is None:
-                self._idle.stop()
+        for number, words in self._new_lines() if self._code is None else self._whole:
+            if self._lines[number : number + 1] != [words]:
+                self._lines[number : number + 1] = [words]
+                self.rehighlightBlock(self.document().findBlockByNumber(number))
+            if time.monotonic() > end:
+                self._turn.start(TURN_MS)
                 return
-            self._lines.append(words)
-            self.rehighlightBlock(self.document().findBlockByNumber(len(self._lines) - 1))
+
+    def _new_lines(self) -> Iterator[tuple[int, list[Word]]]:
+        """The lines that were not finished when they were read, each with the line in which an
+        open comment or string began.
+        """
+        block, is_finished = self.document().findBlockByNumber(self._finished), True
+        while is_finished:
+            number, opener, text = self._finished, self._opener, block.text()
+            block = block.next()
+            is_finished, words = block.isValid(), []
+            if len(opener) + len(text) <= LONGEST:
+                lines = coloured_lines(f"{opener}{text}\n{PROBE}", self._language)
+                *_, words, probe = lines
+                is_open = bool(probe) and probe[0].start == 0 and probe[0].colour in OPEN
+                if is_finished:
+                    self._opener = (opener or f"{text}\n") if is_open else ""
+            self._finished += is_finished
+            yield number, words
 
     # Qt
 
     def highlightBlock(self, text: str) -> None:  # noqa: N802
         """Colour one line."""
-        words, now = self._words(text), look()
+        number, now = self.currentBlock().blockNumber(), look()
+        words = self._lines[number] if number < len(self._lines) else []
         colours = {name: now.colour(f"code_{name}") for name in {word.colour for word in words}}
         ranges = in_utf16(text, [Tint(word.start, word.start + word.length, 0) for word in words])
         for word, (start, end, *_) in zip(words, ranges, strict=True):
             self.setFormat(start, end - start, colours[word.colour])
-
-    def _words(self, text: str) -> list[Word]:
-        number = self.currentBlock().blockNumber()
-        if self._code is not None:
-            return self._lines[number] if number < len(self._lines) else []
-        opened = self.previousBlockState()
-        opener = self.document().findBlockByNumber(opened).text() + "\n" if opened >= 0 else ""
-        if len(opener) + len(text) > LONGEST:
-            return []
-        *_, words, probe = coloured_lines(f"{opener}{text}\n{PROBE}", self._language)
-        is_open = bool(probe) and probe[0].start == 0 and probe[0].colour in ("string", "comment")
-        self.setCurrentBlockState((opened if opener else number) if is_open else -1)
-        return words

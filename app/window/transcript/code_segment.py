@@ -62,8 +62,10 @@ class CodeText(QPlainTextEdit):
             cursor = QTextCursor(self.document())
             cursor.movePosition(QTextCursor.MoveOperation.End)
             cursor.insertText(code[len(self._code) :])
+            self.colours.grow()
         else:
             self.setPlainText(code)
+            self.colours.grow(is_other=True)
         self._code = code
         self._tints = in_utf16(code, drafted)
         self._set_height()

@@ -1,6 +1,9 @@
 """Where ranges of text stand on the page, and what is painted under them: tints, bars, boxes."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from operator import itemgetter
 from typing import NamedTuple
 
 from PySide6.QtCore import QPointF, QRectF, Qt
@@ -30,9 +33,9 @@ class PlacedBlock(NamedTuple):
     corner: QPointF
 
 
-def placed(document: QTextDocument) -> Iterator[PlacedBlock]:
-    """All blocks of a rich text document; it must be laid out."""
-    layout, block = document.documentLayout(), document.begin()
+def placed(document: QTextDocument, first: int = 0) -> Iterator[PlacedBlock]:
+    """The blocks of a rich text document from number `first` on; it must be laid out."""
+    layout, block = document.documentLayout(), document.findBlockByNumber(first)
     while block.isValid():
         yield PlacedBlock(block, layout.blockBoundingRect(block).topLeft())
         block = block.next()
@@ -87,30 +90,23 @@ class TintRects:
         Spaces at either end of a tint, and the ends of lines in it, have no box.
         """
         kept, self._kept = self._kept, {}
-        index = 0
         for placed_block in blocks:
             block, corner = placed_block
-            start = block.position()
-            end = start + block.length()
-            inside = []
-            while index < len(tints) and tints[index].start < end:
-                tint = tints[index]
-                inside.append(tint._replace(start=max(0, tint.start - start), end=tint.end - start))
-                if tint.end > end:
-                    break
-                index += 1
-            if inside:
+            first = bisect_right(tints, block.position(), key=itemgetter(1))
+            last = bisect_left(tints, block.position() + block.length(), first, key=itemgetter(0))
+            if first < last:
                 lines = block.layout().boundingRect().getRect()
-                paragraph = (block.text(), corner.toTuple(), lines, *inside)
+                inside = tints[first:last]
+                paragraph = (block.text(), block.position(), corner.toTuple(), lines, *inside)
                 self._kept[paragraph] = kept.get(paragraph) or _boxes_in(placed_block, inside)
         return [box for found in self._kept.values() for box in found]
 
 
 def _boxes_in(placed_block: PlacedBlock, tints: Iterable[Tint]) -> list[TintBox]:
-    """Tints count from the beginning of the block."""
-    found, text = [], placed_block.block.text()
+    block = placed_block.block
+    found, text, start = [], block.text(), block.position()
     for tint in tints:
-        first, last = _without_spaces(text, tint.start, tint.end)
+        first, last = _without_spaces(text, max(0, tint.start - start), tint.end - start)
         if first < last:
             found += [TintBox(box, tint.depth) for box in boxes_of(placed_block, first, last)]
     return found
@@ -145,23 +141,29 @@ CODE_OVERHANG = 2
 
 
 class PageMarks:
-    """The marks of one laid out document; made anew when it changes."""
+    """The marks of a laid out document, by block; those of a beginning that stays are kept."""
 
-    def __init__(self, blocks: Sequence[PlacedBlock], family: str, has_quotes: bool) -> None:
-        """family: the font of code."""
-        self._bars = list(quote_bars(blocks)) if has_quotes else []
-        self._boxes = list(code_boxes(blocks, family))
+    def __init__(self) -> None:
+        self._bars: list[list[QRectF]] = []
+        self._boxes: list[list[QRectF]] = []
 
-    def paint(self, painter: QPainter) -> None:
-        """Draw them."""
+    def keep(self, count: int) -> None:
+        """The blocks after so many have changed."""
+        del self._bars[count:], self._boxes[count:]
+
+    def paint(self, painter: QPainter, blocks: Sequence[PlacedBlock], family: str) -> None:
+        """Draw them; family: the font of code."""
+        for block in blocks[len(self._bars) :]:
+            self._bars.append(list(quote_bars([block])))
+            self._boxes.append(list(code_boxes([block], family)))
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(Qt.PenStyle.NoPen)
         theme = look().theme
         painter.setBrush(QColor(mixed(theme.line, theme.muted, 0.25)))
-        for bar in self._bars:
+        for bar in chain(*self._bars):
             painter.drawRoundedRect(bar, 1.5, 1.5)
         painter.setBrush(QColor(theme.bubble))
-        for box in self._boxes:
+        for box in chain(*self._boxes):
             painter.drawRoundedRect(box, 4, 4)
 
 
@@ -180,9 +182,10 @@ def quote_bars(blocks: Iterable[PlacedBlock]) -> Iterator[QRectF]:
             yield QRectF(corner.x() + edge, corner.y(), BAR, lines.height() + joined)
 
 
-def set_in_from_right(document: QTextDocument) -> None:
-    """Quotes in a script that is written from the right are set in there: HTML cannot say so."""
-    block = document.begin()
+def set_in_from_right(block: QTextBlock) -> None:
+    """Quotes in a script that is written from the right are set in there, from this block on: HTML
+    cannot say so.
+    """
     while block.isValid():
         form = block.blockFormat()
         if _levels(block) and _is_from_right(block) and form.leftMargin():

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from math import ceil
+from typing import NamedTuple
 
 from PySide6.QtCore import QEvent, QMimeData, QRectF, Qt, QUrl
 from PySide6.QtGui import (
@@ -11,6 +12,7 @@ from PySide6.QtGui import (
     QPainter,
     QPaintEvent,
     QResizeEvent,
+    QTextBlockFormat,
     QTextCursor,
     QWheelEvent,
 )
@@ -47,6 +49,21 @@ from app.window.transcript.page_boxes import (
 from app.window.transcript.reader import DISPLAY_STEP, LIST_STEP, Reader, css, scrolls
 
 
+JOINED = '<p style="-qt-paragraph-type:empty"><br></p>'
+"""What is put behind a paragraph: this becomes its end, and what follows keeps its own formats."""
+
+
+class Settled(NamedTuple):
+    """The beginning of a document that stays as it is.
+
+    blocks: how many are before its last, which ends with it.
+    """
+
+    html: str = ""
+    blocks: int = 0
+    last_format: QTextBlockFormat = QTextBlockFormat()
+
+
 class ProseSegment(QTextBrowser):
     """muted: in the colour of what matters less."""
 
@@ -54,13 +71,14 @@ class ProseSegment(QTextBrowser):
         super().__init__(parent)
         self._reader, self._muted, self._look = reader, muted, look()
         self._html = self._source = ""
+        self._settled = Settled()
         self._spans: Sequence[DraftedSpan] = ()
         self._pictured: Sequence[FormulaKey] = ()
         self._alignment = GrowingAlignment()
         self._tints: list[Tint] | None = None
         self._boxes: list[TintBox] | None = None
         self._tint_rects = TintRects()
-        self._marks: PageMarks | None = None
+        self._marks = PageMarks()
         self._placed: list[PlacedBlock] = []
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -80,10 +98,12 @@ class ProseSegment(QTextBrowser):
         source: str,
         spans: Sequence[DraftedSpan],
         pictured: Sequence[FormulaKey] = (),
+        settled: str = "",
     ) -> None:
         """Show rendered markdown; spans count in `source`. A selection stays where it was.
 
-        pictured: the formulas that are images in `html`, from the top.
+        pictured: the formulas that are images in `html`, from the top. settled: the paragraphs at
+        the beginning of `html` that will not change: they are set once.
         """
         is_same = html == self._html and pictured == self._pictured
         self._source, self._spans, self._pictured = source, spans, pictured
@@ -94,12 +114,12 @@ class ProseSegment(QTextBrowser):
         self._html = html
         cursor = self.textCursor()
         anchor, position = cursor.anchor(), cursor.position()
-        self._set_html()
+        kept = self._set_html(settled)
         if anchor != position:
             self._select(anchor, position)
         has_links = "<a href" in html
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus if has_links else Qt.FocusPolicy.ClickFocus)
-        self._set_height()
+        self._set_height(kept)
 
     def take_look(self) -> None:
         """Wear the look of now; no effect when it is worn already."""
@@ -158,11 +178,34 @@ class ProseSegment(QTextBrowser):
         self.setFont(self._look.text_font())
         self.document().setDefaultStyleSheet(css(self._look, self._muted))
 
-    def _set_html(self) -> None:
-        self.document().setHtml(self._html)
+    def _set_html(self, settled: str = "") -> int:
+        """How many blocks at the beginning stayed as they were."""
+        document, kept = self.document(), self._settled.blocks
+        if not settled or settled != self._settled.html:
+            kept = 0
+            document.setHtml(settled or self._html)
+            last = document.lastBlock()
+            self._settled = Settled(settled, last.blockNumber(), last.blockFormat())
+        if settled:
+            self._set_rest(self._html[len(settled) :])
         if "<blockquote" in self._html:
-            set_in_from_right(self.document())
+            set_in_from_right(document.findBlockByNumber(kept))
         self._place_formulas()
+        return kept
+
+    def _set_rest(self, html: str) -> None:
+        """Put this in the place of all that follows the settled beginning."""
+        cursor = QTextCursor(self.document().findBlockByNumber(self._settled.blocks))
+        cursor.beginEditBlock()
+        cursor.movePosition(QTextCursor.MoveOperation.EndOfBlock)
+        end = cursor.position()
+        cursor.movePosition(QTextCursor.MoveOperation.End, QTextCursor.MoveMode.KeepAnchor)
+        cursor.removeSelectedText()
+        if html:
+            cursor.insertHtml(JOINED + html)
+            cursor.setPosition(end)
+        cursor.setBlockFormat(self._settled.last_format)
+        cursor.endEditBlock()
 
     def _place_formulas(self) -> None:
         if self._pictured:
@@ -170,15 +213,16 @@ class ProseSegment(QTextBrowser):
             room = self.lineWrapColumnOrWidth() - DISPLAY_STEP
             place_formulas(self.document(), known, self._look.sizes.transcript, room)
 
-    def _set_height(self) -> None:
-        self._boxes = self._marks = None
-        self._placed.clear()
+    def _set_height(self, kept: int = 0) -> None:
+        """kept: blocks at the beginning that are where they were."""
+        self._boxes = None
+        self._marks.keep(kept)
+        del self._placed[kept:]
         self.setFixedHeight(max(1, ceil(self.document().size().height())))
 
     def _blocks(self) -> list[PlacedBlock]:
         """Laid out; found once for each layout."""
-        if not self._placed:
-            self._placed.extend(placed(self.document()))
+        self._placed.extend(placed(self.document(), len(self._placed)))
         return self._placed
 
     def _select(self, anchor: int, position: int) -> None:
@@ -200,10 +244,7 @@ class ProseSegment(QTextBrowser):
         """Marks and tints first, the text on top of them."""
         painter = QPainter(self.viewport())
         if "<code" in self._html or "<blockquote" in self._html:
-            if self._marks is None:
-                family = self._look.code_font().family()
-                self._marks = PageMarks(self._blocks(), family, "<blockquote" in self._html)
-            self._marks.paint(painter)
+            self._marks.paint(painter, self._blocks(), self._look.code_font().family())
         if self._reader.shows_drafted and self._spans:
             if self._boxes is None:
                 self._boxes = self._tint_rects.boxes(self._blocks(), self.tinted())

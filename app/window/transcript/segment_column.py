@@ -144,7 +144,8 @@ class SegmentColumn(QWidget):
             widget.show_html(html, source, spans, wanted.pictured)
         else:
             source = settled(segment.markdown)
-            widget.show_html(self._growing_html(source, len(segment.head)), source, spans)
+            html = self._growing_html(source, len(segment.head))
+            widget.show_html(html, source, spans, settled=self._beginning.html)
         widget.setVisible(bool(source.strip()))
 
     def _take_formula(self, key: FormulaKey) -> None:

@@ -9,7 +9,10 @@ from PySide6.QtGui import QTextCursor
 from PySide6.QtWidgets import QApplication, QPlainTextEdit
 
 from app.window.look import look
+from app.window.transcript import code_colours
 from app.window.transcript.code_colours import CodeColours, coloured_lines
+from app.window.transcript.code_segment import CodeText
+from app.window.transcript.reader import Reader
 
 
 def colours_on_show(editor: QPlainTextEdit) -> list[tuple[str, str]]:
@@ -35,6 +38,7 @@ def growing(language: str, code: str) -> tuple[QPlainTextEdit, CodeColours]:
     for letter in code:
         editor.moveCursor(QTextCursor.MoveOperation.End)
         editor.insertPlainText(letter)
+        colours.read()
     return editor, colours
 
 
@@ -117,3 +121,25 @@ def test_long_code_never_holds_the_window_up(qapp):
         QApplication.processEvents()
         slowest = max(slowest, time.thread_time() - began)
     assert slowest < 0.2
+
+
+def test_growing_code_is_read_a_little_later_each_finished_line_once(qtbot, monkeypatch):
+    read = []
+    coloured_lines = code_colours.coloured_lines
+
+    def counted(code, language):
+        read.append(code)
+        return coloured_lines(code, language)
+
+    monkeypatch.setattr(code_colours, "coloured_lines", counted)
+    text = CodeText(Reader(), "python")
+    qtbot.addWidget(text)
+    code = "\n".join(f"value_{n} = 'word'" for n in range(30))
+    for end in range(0, len(code), 3):
+        text.show_code(code[:end], ())
+    assert not read
+    text.show_code(code, ())
+    qtbot.waitUntil(lambda: colours_on_show(text) == [("'word'", "string")] * 30)
+    text.show_code(code + "\nx = 1", ())
+    qtbot.waitUntil(lambda: colours_on_show(text)[-1] == ("1", "number"))
+    assert len(read) == 30 + 2

@@ -27,13 +27,41 @@ def test_a_streamed_answer_is_the_answer_shown_whole(view):
     assert "Title" in streamed[1] and "x = 1" in streamed[1] and "**" not in streamed[1]
 
 
+GROWING = (
+    "# Title\n\nWords with `code`.\n\n> quoted\n\n> שלום\n\nBefore.\n\n| a | b |\n|---|:-:|\n| 1 | 2 |"
+    "\n\nAfter the table.\n\n1. one\n   - two **three**\n2. four\n\n   five\n\n***\n\n## More\n\n"
+    "[^1]: A note.\n\n$$x^2$$\n\nThe end."
+)
+
+
+def test_what_grows_stands_on_the_page_like_what_is_set_at_once(view, monkeypatch):
+    shown = []
+    show_html = ProseSegment.show_html
+
+    def remembered(segment, html, *more, settled=""):
+        shown.append(bool(settled))
+        show_html(segment, html, *more, settled=settled)
+        at_once = ProseSegment(view.reader)
+        at_once.fit(segment.lineWrapColumnOrWidth())
+        show_html(at_once, html, *more)
+        assert segment.document().toHtml() == at_once.document().toHtml()
+        assert segment.height() == at_once.height()
+        at_once.deleteLater()
+
+    monkeypatch.setattr(ProseSegment, "show_html", remembered)
+    view.add_message(LIVE)
+    for at in range(0, len(GROWING), 5):
+        view.append_pieces(1, [TextPiece(GROWING[at : at + 5])])
+    assert shown.count(True) > 20
+
+
 def test_a_stored_answer_is_rendered_once(view, monkeypatch):
     shown = []
     show_html = ProseSegment.show_html
 
-    def counted(segment, html, source, *more):
+    def counted(segment, html, source, *more, **named):
         shown.append(source)
-        show_html(segment, html, source, *more)
+        show_html(segment, html, source, *more, **named)
 
     monkeypatch.setattr(ProseSegment, "show_html", counted)
     text = "One.\n\n```\ncode\n```\n\nTwo, see [it].\n\n[it]: https://example.org\n"
