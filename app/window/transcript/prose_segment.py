@@ -48,7 +48,6 @@ from app.window.transcript.page_boxes import (
 )
 from app.window.transcript.reader import DISPLAY_STEP, LIST_STEP, Reader, css, scrolls
 
-
 JOINED = '<p style="-qt-paragraph-type:empty"><br></p>'
 """What is put behind a paragraph: this becomes its end, and what follows keeps its own formats."""
 

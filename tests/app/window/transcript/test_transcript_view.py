@@ -28,9 +28,9 @@ def test_a_streamed_answer_is_the_answer_shown_whole(view):
 
 
 GROWING = (
-    "# Title\n\nWords with `code`.\n\n> quoted\n\n> שלום\n\nBefore.\n\n| a | b |\n|---|:-:|\n| 1 | 2 |"
-    "\n\nAfter the table.\n\n1. one\n   - two **three**\n2. four\n\n   five\n\n***\n\n## More\n\n"
-    "[^1]: A note.\n\n$$x^2$$\n\nThe end."
+    "# Title\n\nWords with `code`.\n\n> quoted\n\n> שלום\n\nBefore.\n\n| a | b |\n|---|:-:|\n"
+    "| 1 | 2 |\n\nAfter the table.\n\n1. one\n   - two **three**\n2. four\n\n   five\n\n***\n\n"
+    "## More\n\n[^1]: A note.\n\n$$x^2$$\n\nThe end."
 )
 
 
