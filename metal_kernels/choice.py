@@ -12,6 +12,7 @@ from math import log
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
+from metal_kernels.filtered_pick import MOST_TOKENS
 from metal_kernels.kernel import Launcher
 from metal_kernels.key_value_formats import LATENT, cache_form
 from metal_kernels.stock import MLX, Stock
@@ -29,6 +30,7 @@ KernelName = Literal[
     "prompt-experts",
     "mtp-input",
     "pick",
+    "filtered-pick",
     "noise",
     "norms",
 ]
@@ -101,6 +103,10 @@ def _state_sizes(work: Work) -> str:
     return f"keys of {work.inputs} are not a multiple of 16" if work.inputs % 16 else ""
 
 
+def _vocabulary_sizes(work: Work) -> str:
+    return f"{work.outputs} tokens are too many" if work.outputs > MOST_TOKENS else ""
+
+
 KERNELS: Mapping[KernelName, Kernel] = MappingProxyType(
     {
         "products": Kernel("matrix products", True, _whole_units),
@@ -114,6 +120,7 @@ KERNELS: Mapping[KernelName, Kernel] = MappingProxyType(
         "prompt-experts": Kernel("experts of prompts by blocks", False, _any_work),
         "mtp-input": Kernel("the heads' input", False, _whole_units),
         "pick": Kernel("choosing without logits", False, _whole_units),
+        "filtered-pick": Kernel("choosing under filters", False, _vocabulary_sizes),
         "noise": Kernel("noise", False, _any_work),
         "norms": Kernel("norms by float32 weights", False, _any_work),
     }

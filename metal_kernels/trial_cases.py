@@ -7,6 +7,7 @@ import mlx.core as mx
 
 from metal_kernels import few_query_attention as attention
 from metal_kernels import few_row_matvec as matvec
+from metal_kernels import filtered_pick as filtering
 from metal_kernels import gated_delta_block as delta
 from metal_kernels import gated_delta_inputs as inputs
 from metal_kernels import many_row_product as many
@@ -247,13 +248,16 @@ def mtp_input_case(work: Work, dtype: mx.Dtype, seed: int) -> Case:
     )
 
 
+def _noise_keys(x: mx.array) -> mx.array:
+    return (mx.arange(2 * len(x)) * 77 + 5).astype(mx.uint32).reshape(-1, 2)
+
+
 def pick_case(work: Work, dtype: mx.Dtype, seed: int) -> Case:
     """An output head and its noise."""
     it = _matrix(work.form, (work.outputs, work.inputs), dtype, seed)
 
     def how(x: mx.array) -> picking.Choosing:
-        keys = (mx.arange(2 * len(x)) * 77 + 5).astype(mx.uint32).reshape(-1, 2)
-        return picking.Choosing(keys=keys, temperature=0.8)
+        return picking.Choosing(keys=_noise_keys(x), temperature=0.8)
 
     def stock(x: mx.array) -> mx.array:
         logits, choosing = it.stock(x).astype(mx.float32), how(x)
@@ -266,6 +270,23 @@ def pick_case(work: Work, dtype: mx.Dtype, seed: int) -> Case:
         lambda x, by: picking.vocabulary_pick(x, it.arrays, it.form, how(x), by),
         lambda x: picking.reference(x, it.arrays, it.form, how(x)),
         stock,
+        exact_reference=True,
+    )
+
+
+def filtered_pick_case(work: Work, dtype: mx.Dtype, seed: int) -> Case:
+    """x are logits; filters as makers of models recommend them."""
+    filters = filtering.Filters(0.6, top_k=20, top_p=0.95)
+    settings = filters.settings()
+
+    def plain(x: mx.array) -> mx.array:
+        return filtering.reference(x, _noise_keys(x), filters)
+
+    return Case(
+        lambda rows: normal((rows, work.outputs), seed, dtype),
+        lambda x, by: filtering.filtered_pick(x, _noise_keys(x), settings, by),
+        plain,
+        plain,
         exact_reference=True,
     )
 

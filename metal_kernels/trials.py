@@ -14,6 +14,7 @@ from metal_kernels.trial_cases import (
     delta_case,
     delta_inputs_case,
     experts_case,
+    filtered_pick_case,
     gate_up_case,
     long_attention_case,
     mtp_input_case,
@@ -82,6 +83,7 @@ def _trials() -> Iterator[Trial]:
     yield Trial("delta-inputs", Work("", 40, 48), (Work("", 128, 128),), delta_inputs_case)
     for size in (128, 4096):
         yield Trial("norms", Work("", size, size), (Work("", size, size),), norms_case)
+    yield Trial("filtered-pick", Work("", 501, 0), (Work("", 151936, 0),), filtered_pick_case)
     yield Trial("noise", Work("", 501, 0), (Work("", 151936, 0),), noise_case)
 
 

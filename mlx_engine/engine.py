@@ -12,7 +12,6 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from metal_kernels.choice import Work
 from metal_kernels.few_row_matvec import MOST_ROWS
 from mlx_engine.built_in_model import built_in_model
 from mlx_engine.check_model import with_head_check
@@ -39,7 +38,7 @@ from mlx_engine.kernel_choice.kernels_here import RowsHere, kernels_here, launch
 from mlx_engine.kernel_choice.verdict import Verdict, verdict_here
 from mlx_engine.loading.find import FromHub
 from mlx_engine.loading.load import LoadedModel, load_model
-from mlx_engine.sampling.position_noise import noise_by
+from mlx_engine.sampling.sampler import SamplerKernels
 from mlx_engine.teacher_forced import head_logits, hidden_states, trunk_logits
 from mlx_engine.text.chat_template import PLAIN_STOP, fallback_template
 from mlx_engine.values.conversation import Generation
@@ -131,9 +130,7 @@ class Engine:
                 _kept_bytes(options, told.nbytes),
                 self._prompt_files(options, told.path),
             ),
-            noise=noise_by(
-                loaded.kernels.served("noise", Work("", loaded.model.vocabulary), whole=True)
-            ),
+            sampling=SamplerKernels.of(loaded.kernels, loaded.model.vocabulary),
             after_answer=self._after_answer,
             survives=self._survives,
             together=Together(self._most_rows),

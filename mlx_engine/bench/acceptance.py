@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
+from metal_kernels.filtered_pick import temper
 from mlx_engine.bench.report import AcceptanceReport, Plan
 from mlx_engine.bench.rows import shares
 from mlx_engine.bench.subject import PLAIN, SEED, play
 from mlx_engine.engine import Engine
-from mlx_engine.sampling.logit_filters import filter_tempered, temper
 from mlx_engine.sampling.position_noise import gumbel_noise
 from mlx_engine.values.options import DraftOptions, DraftRule, SamplingOptions
 from mlx_engine.values.stats import count_by_depth
@@ -78,7 +78,7 @@ def first_draft_chances(
 
 def chances(target: mx.array, head: mx.array, positions: Sequence[int], draws: int) -> Chances:
     """Sums over rows of logits [R, V]; `positions` name the noise of each row."""
-    wanted, guessed = (filter_tempered(temper(logits, SAMPLED)) for logits in (target, head))
+    wanted, guessed = (temper(logits, SAMPLED) for logits in (target, head))
     p, q = (mx.softmax(logits, axis=-1) for logits in (wanted, guessed))
     likeliest = mx.argmax(head, axis=-1, keepdims=True)
     same = mx.array(0.0)

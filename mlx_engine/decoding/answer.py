@@ -20,8 +20,7 @@ from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.decoding.tally import Limits, Tally
 from mlx_engine.decoding.together import Together
 from mlx_engine.drafting.sources import Drafting
-from mlx_engine.sampling.position_noise import NoiseOfKeys, plain_noise
-from mlx_engine.sampling.sampler import Sampler, fresh_seed
+from mlx_engine.sampling.sampler import PLAIN_OPS, Sampler, SamplerKernels, fresh_seed
 from mlx_engine.text.streaming_text import StreamingText
 from mlx_engine.values.conversation import (
     Event,
@@ -65,7 +64,7 @@ class Answer:
         text: StreamingText,
         settings: Settings,
         chunk: int,
-        noise: NoiseOfKeys = plain_noise,
+        kernels: SamplerKernels = PLAIN_OPS,
         stopped: Callable[[], bool] = lambda: False,
         survives: Callable[[Exception], bool] = nothing_survives,
         has_room: Callable[[], bool] = lambda: True,
@@ -83,7 +82,7 @@ class Answer:
         self._text = text
         self._settings = settings
         self._chunk = chunk
-        self._noise = noise
+        self._kernels = kernels
         self._stopped = stopped
         self._survives = survives
         self._has_room = has_room
@@ -247,7 +246,7 @@ class Answer:
     def _new_sampler(self) -> Sampler:
         """A sampler that knows the prompt and the answer so far."""
         vocabulary = self.sequence.model.vocabulary
-        sampler = Sampler(self._settings.sampling, vocabulary, self.tally.seed, self._noise)
+        sampler = Sampler(self._settings.sampling, vocabulary, self.tally.seed, self._kernels)
         sampler.begin(self._opening.prompt)
         sampler.commit(mx.array(self.tokens, dtype=mx.int32))
         return sampler
@@ -287,7 +286,7 @@ def open_answer(
         text,
         settings,
         parts.chunk,
-        parts.noise,
+        parts.sampling,
         stopped,
         parts.survives,
         parts.has_room,

@@ -14,7 +14,7 @@ from mlx_engine.decoding.together import Together
 from mlx_engine.drafting.contract import ROWS_OF_A_PROMPT
 from mlx_engine.drafting.sources import DraftKit
 from mlx_engine.models.contract import Model
-from mlx_engine.sampling.position_noise import NoiseOfKeys, plain_noise
+from mlx_engine.sampling.sampler import PLAIN_OPS, SamplerKernels
 from mlx_engine.text.chat_template import ChatTemplate
 from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.conversation import Message, PromptProgress
@@ -51,7 +51,7 @@ class ModelParts:
 
     prompts: all that its conversations have read. stop: strings that end an answer in this
     template's format. drafting: what there is to draft with. chunk: prompt tokens read between two
-    looks at the stop flag. noise: makes what is added to logits. limits: in effect while it
+    looks at the stop flag. sampling: what samplers pick by. limits: in effect while it
     answers. after_answer: called when an answer is complete and was handed out. survives: asked
     about an error of the device, whether the engine works otherwise from now on. together: answers
     of the engine at the same time. looks_ahead: rounds are begun before the outcome of the last is
@@ -67,7 +67,7 @@ class ModelParts:
     drafting: DraftKit
     chunk: int
     prompts: PromptCache
-    noise: NoiseOfKeys = plain_noise
+    sampling: SamplerKernels = PLAIN_OPS
     limits: MemoryLimits = field(default_factory=MemoryLimits)
     after_answer: Callable[[], None] = lambda: None
     survives: Callable[[Exception], bool] = nothing_survives

@@ -14,7 +14,7 @@ from mlx_engine.cache.contract import LayerCaches, Pending
 from mlx_engine.cache.joint import apart, joint_caches
 from mlx_engine.drafting.contract import DraftSource
 from mlx_engine.models.contract import Model
-from mlx_engine.sampling.sampler import Sampler, all_finite
+from mlx_engine.sampling.sampler import Sampler
 
 
 @dataclass(slots=True)
@@ -164,10 +164,12 @@ def _way(one: Asked, hidden: mx.array) -> _Way | None:
 def _from_logits(model: Model, asked: Sequence[Asked], hidden: Sequence[mx.array]) -> list[_Picked]:
     logits = model.logits(_joined(hidden, axis=1)).squeeze(0)
     parts = apart(logits, [one.rows for one in asked], axis=0)
-    return [
-        _Picked(one.state.sampler.pick(its, one.position, one.drafted), all_finite(its))
-        for one, its in zip(asked, parts, strict=True)
-    ]
+    made = []
+    for one, its in zip(asked, parts, strict=True):
+        sampler = one.state.sampler
+        picked = sampler.pick(its, one.position, one.drafted)
+        made.append(_Picked(picked, sampler.all_sound(its, picked)))
+    return made
 
 
 def _by_kernel(model: Model, asked: Sequence[Asked], hidden: Sequence[mx.array]) -> list[_Picked]:

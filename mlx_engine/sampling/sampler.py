@@ -1,20 +1,21 @@
-"""From options, logits and a position to the picked token."""
+"""From options, logits and a position to the picked token.
+
+Penalties and bias come first, on raw logits; then temperature; then the filters (see Filters). Rows
+never look at each other.
+"""
 
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import mlx.core as mx
 import numpy as np
 
+from metal_kernels.choice import Kernels, Served, Work
+from metal_kernels.filtered_pick import Filters, filter_tempered, filtered_pick, temper
 from metal_kernels.vocabulary_pick import Choosing
-from mlx_engine.sampling.logit_filters import (
-    filter_tempered,
-    presence_and_frequency_penalty,
-    repetition_penalty,
-    temper,
-)
-from mlx_engine.sampling.position_noise import NoiseOfKeys, plain_noise, row_keys
+from mlx_engine.sampling.position_noise import NoiseOfKeys, noise_by, plain_noise, row_keys
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import SamplingOptions
 
@@ -22,9 +23,13 @@ COLDEST_CHOOSING = 1e-4
 """Temperature from which on logits over it stay well inside float32."""
 
 DRAFTED_FROM = 64
-"""The likeliest tokens that a draft is drawn from where top_p asks for those that reach it. At 0.5,
-0.9 and 0.95 as many drafts of the built-in model are accepted as with the whole nucleus.
+"""The likeliest tokens that a draft is drawn from where top_p asks for those that reach it, and no
+kernel finds these. At 0.5, 0.9 and 0.95 as many drafts of the built-in model are accepted as with
+the whole nucleus.
 """
+
+LOWEST = float(np.finfo(np.float32).min)
+"""Of finite logits."""
 
 
 def fresh_seed() -> int:
@@ -35,6 +40,22 @@ def fresh_seed() -> int:
 def all_finite(logits: mx.array) -> mx.array:
     """Whether no logit is NaN or infinite, a lazy bool scalar."""
     return mx.all(mx.abs(logits) < mx.inf)
+
+
+def repetition_penalty(logits: mx.array, seen: mx.array, penalty: float) -> mx.array:
+    """Divide positive and multiply negative logits of seen tokens (CTRL, Keskar et al. 2019).
+
+    seen: bool [R, V] or [V].
+    """
+    penalised = mx.where(logits > 0, logits / penalty, logits * penalty)
+    return mx.where(seen, penalised, logits)
+
+
+def presence_and_frequency_penalty(
+    logits: mx.array, counts: mx.array, presence: float, frequency: float
+) -> mx.array:
+    """Subtract `presence` once and `frequency` per use; counts: int32 [R, V]."""
+    return logits - presence * (counts > 0) - frequency * counts
 
 
 class TokenHistory:
@@ -101,6 +122,26 @@ class _Pending(NamedTuple):
     most: int
 
 
+@dataclass(frozen=True, slots=True)
+class SamplerKernels:
+    """What picks tokens from logits besides plain ops; filtered: for as long as it is in use."""
+
+    noise: NoiseOfKeys = plain_noise
+    filtered: Served | None = None
+
+    @staticmethod
+    def of(kernels: Kernels, vocabulary: int) -> "SamplerKernels":
+        """Those of a machine."""
+        work = Work("", vocabulary)
+        noise, filtered = (
+            kernels.served(name, work, whole=True) for name in ("noise", "filtered-pick")
+        )
+        return SamplerKernels(noise_by(noise), filtered)
+
+
+PLAIN_OPS = SamplerKernels()
+
+
 class Sampler:
     """Picks tokens for one conversation; every method is lazy, nothing waits for the device.
 
@@ -115,15 +156,20 @@ class Sampler:
         options: SamplingOptions,
         vocabulary: int,
         seed: int,
-        noise: NoiseOfKeys = plain_noise,
+        kernels: SamplerKernels = PLAIN_OPS,
     ) -> None:
         """seed: the effective one, 0 to 2**64-1. Raises BadOption for a bias outside V."""
-        self._noise = noise
+        self._noise = kernels.noise
+        self._filtered = kernels.filtered
         self._options = options
+        self._filters = Filters(options.temperature, options.top_k, options.top_p, options.min_p)
         self._vocabulary = vocabulary
         self._seed = seed
         self._bias = _bias_array(options.logit_bias, vocabulary)
         self._history = TokenHistory(vocabulary) if _needs_history(options) else None
+        self._sees_raw = self._history is None and self._bias is None
+        self._settings = self._filters.settings(LOWEST if self._sees_raw else -mx.inf)
+        self._draft_settings = self._filters.settings()
         self._drawn: _Drawn | None = None
         self._pending: _Pending | None = None
 
@@ -160,8 +206,7 @@ class Sampler:
         alone, so every pass of an answer with these options picks in the same way.
         """
         options = self._options
-        filters = options.top_k > 0 or options.top_p < 1 or options.min_p > 0
-        if self._history is not None or self._bias is not None or filters:
+        if not self._sees_raw or self._filters.is_on:
             return None
         if options.temperature == 0:
             return Choosing()
@@ -173,7 +218,7 @@ class Sampler:
         """The noise of so many positions at once, for picks at any of them: a round draws that of
         its draft and of its pass together, in one launch.
         """
-        if self._options.temperature > 0:
+        if self._options.temperature > 0 and self._by_kernel is None:
             noise = self._noise(self._keys(position, rows), self._vocabulary)
             self._drawn = _Drawn(position, position + rows, noise)
 
@@ -189,34 +234,52 @@ class Sampler:
     def pick(self, logits: mx.array, position: int, prefix: mx.array) -> mx.array:
         """The tokens int32 [R] for `position` onwards, drawn with the noise of their positions.
 
-        position: absolute index in the conversation of the token that row 0 picks.
+        position: absolute index in the conversation of the token that row 0 picks. The kernel that
+        filters says -1 in a row with a logit that is not finite.
         """
-        return self._filtered_pick(logits, position, prefix, self._options.top_k)
+        return self._pick(logits, position, prefix, self._filters, self._settings)
 
     def pick_draft(self, logits: mx.array, position: int, prefix: mx.array) -> mx.array:
-        """The same for a draft, which may be wrong: no nucleus reaches beyond DRAFTED_FROM tokens,
-        so that the vocabulary need not be sorted.
+        """The same for a draft, which may be wrong, and whose logits may be -inf: without a kernel
+        no nucleus reaches beyond DRAFTED_FROM tokens, so that the vocabulary need not be sorted.
         """
-        top_k, top_p = self._options.top_k, self._options.top_p
-        return self._filtered_pick(
-            logits, position, prefix, top_k or (DRAFTED_FROM if top_p < 1 else 0)
-        )
+        filters = self._filters
+        if filters.top_k == 0 and filters.top_p < 1:
+            filters = filters._replace(top_k=DRAFTED_FROM)
+        return self._pick(logits, position, prefix, filters, self._draft_settings)
 
-    def _filtered_pick(
-        self, logits: mx.array, position: int, prefix: mx.array, top_k: int
+    def _pick(
+        self,
+        logits: mx.array,
+        position: int,
+        prefix: mx.array,
+        filters: Filters,
+        settings: mx.array,
     ) -> mx.array:
-        options = self._options
-        if options.temperature == 0:
+        if filters.temperature == 0:
             return self.pick_greedy(logits, position, prefix)
-        tempered = temper(self._penalised(logits, prefix), options.temperature)
-        kept = filter_tempered(tempered, top_k, options.top_p, options.min_p)
-        noise = self._noise_at(position, logits.shape[0])
-        return mx.argmax(kept + noise, axis=-1).view(mx.int32)
+        penalised, rows, kernel = self._penalised(logits, prefix), logits.shape[0], self._by_kernel
+        if kernel is not None:
+            keys = self._keys(position, rows)
+            return filtered_pick(penalised, keys, settings, kernel.launcher)
+        kept = filter_tempered(temper(penalised, filters.temperature), filters)
+        return mx.argmax(kept + self._noise_at(position, rows), axis=-1).view(mx.int32)
+
+    @property
+    def _by_kernel(self) -> Served | None:
+        """What picks under filters, where there are any."""
+        its = self._filtered
+        return its if its is not None and self._filters.is_on and 1 in its else None
+
+    def all_sound(self, logits: mx.array, picked: mx.array) -> mx.array:
+        """Whether all the logits that tokens were picked from are finite, a lazy bool scalar."""
+        if self._sees_raw and self._options.temperature > 0 and self._by_kernel is not None:
+            return mx.all(picked >= 0)
+        return all_finite(logits)
 
     def pick_greedy(self, logits: mx.array, position: int, prefix: mx.array) -> mx.array:  # noqa: ARG002
         """The likeliest tokens int32 [R] after penalties and bias, the lowest id of equal ones."""
-        is_plain = self._history is None and self._bias is None
-        scored = logits if is_plain else self._penalised(logits, prefix)
+        scored = logits if self._sees_raw else self._penalised(logits, prefix)
         return mx.argmax(scored, axis=-1).view(mx.int32)
 
     def probability(self, logits: mx.array, picked: mx.array, prefix: mx.array) -> mx.array:

@@ -15,6 +15,7 @@ from metal_kernels import (
     expert_union_matvec,
     few_query_attention,
     few_row_matvec,
+    filtered_pick,
     gated_delta_block,
     gated_delta_inputs,
     mtp_input,
@@ -278,6 +279,22 @@ def pick(launcher: Breaking) -> None:
     unsound = (weights[0], scales, weights[2])
     none = mx.full((ROWS,), -1)
     equal(vocabulary_pick.vocabulary_pick(x, unsound, FOUR, how, launcher), none, "numbers")
+
+
+def pick_filtered(launcher: Breaking) -> None:
+    """One likely token; others alike, of which some are kept, of unlike bits from one row on."""
+    module, keys = filtered_pick, mx.array(np.arange(2, 22, dtype=np.uint32).reshape(10, 2))
+    row = np.full(600, -4.1, dtype=np.float32)
+    row[77] = 0
+    alike = mx.array(np.tile(row, (10, 1)))
+    apart = alike - mx.arange(600) / 1000 * (mx.arange(10)[:, None] > 6)
+    for filters in (module.Filters(1.0, 0, 0.5), module.Filters(1.5, 300, 0.8, 0.03)):
+        mine = module.filtered_pick(apart, keys, filters.settings(), launcher)
+        equal(mine, module.reference(apart, keys, filters), "numbers")
+    settings = module.Filters(1.0, 0, 1.0, 0.5).settings(lowest=-3e38)
+    unsound = mx.where(mx.arange(600) == 333, mx.array([[mx.nan], [-mx.inf], [mx.inf]]), alike[:3])
+    mine = module.filtered_pick(unsound, keys[:3], settings, launcher)
+    equal(mine, mx.full((3,), -1), "numbers")
 
 
 def position_noise(launcher: Breaking) -> None:

@@ -26,6 +26,7 @@ SCENARIOS: dict[str, Scenario] = {
     "gated_delta_block": scenarios.delta_block,
     "gated_delta_inputs": scenarios.delta_inputs,
     "vocabulary_pick": scenarios.pick,
+    "filtered_pick": scenarios.pick_filtered,
     "noise": scenarios.position_noise,
 }
 
@@ -302,6 +303,30 @@ BROKEN = [
     Broken("vocabulary_pick", "NaN not noticed", "isfinite(logit)", "true", "numbers"),
     Broken(
         "vocabulary_pick",
+        "no barrier before the best is read",
+        "threadgroup_barrier(mem_flags::mem_threadgroup);\nif (thread_id == 0) {",
+        "if (thread_id == 0) {",
+        "race",
+    ),
+    Broken("filtered_pick", "no carry", "before + lower < before ? 1u : 0u", "0u", "numbers"),
+    Broken(
+        "filtered_pick",
+        "all of the last level kept",
+        "found_all = count_left >= COUNT(bin);",
+        "found_all = true;",
+        "numbers",
+    ),
+    Broken("filtered_pick", "top_p ignored", "share != 0;\nfor", "false;\nfor", "numbers"),
+    Broken(
+        "filtered_pick",
+        "temperature out of the masses",
+        "(largest - LOGIT(n)) * inverse_temperature",
+        "(largest - LOGIT(n))",
+        "numbers",
+    ),
+    Broken("filtered_pick", "-inf not noticed", "logit >= lowest && ", "", "numbers"),
+    Broken(
+        "filtered_pick",
         "no barrier before the best is read",
         "threadgroup_barrier(mem_flags::mem_threadgroup);\nif (thread_id == 0) {",
         "if (thread_id == 0) {",

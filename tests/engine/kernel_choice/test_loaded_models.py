@@ -38,7 +38,7 @@ def test_what_is_in_use_is_told(folder: Path) -> None:
     told = states(engine)
     assert {name for name, state in told.items() if state.in_use} == {
         *("products", "product-add", "attention", "delta", "delta-inputs", "mtp-input", "pick"),
-        "noise",
+        *("filtered-pick", "noise"),
     }
     assert "Switched off: it is wrong" in told["gate-up"].why_not
     assert "No layer of this model" in told["experts"].why_not
@@ -48,7 +48,8 @@ def test_what_is_in_use_is_told(folder: Path) -> None:
 
 
 def test_drafting_keeps_the_words(folder: Path) -> None:
-    engine = loaded(folder, every_kernel(EmulatorLauncher(check=False)))
+    launcher = EmulatorLauncher(check=False)
+    engine = loaded(folder, every_kernel(launcher))
     ways = [SamplingOptions(temperature=0), SamplingOptions(temperature=0.8, top_p=0.9, seed=5)]
     for sampling in ways:
         texts = [
@@ -56,6 +57,7 @@ def test_drafting_keeps_the_words(folder: Path) -> None:
             for depth in (0, 2)
         ]
         assert texts[0] == texts[1]
+    assert {"vocabulary_pick", "filtered_pick"} <= {report.kernel for report in launcher.reports}
     engine.close()
 
 

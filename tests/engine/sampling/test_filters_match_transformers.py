@@ -4,7 +4,8 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from mlx_engine.sampling.logit_filters import filter_tempered, repetition_penalty, temper
+from metal_kernels.filtered_pick import Filters, filter_tempered, temper
+from mlx_engine.sampling.sampler import repetition_penalty
 
 torch = pytest.importorskip("torch")
 processors = pytest.importorskip("transformers.generation.logits_process")
@@ -40,19 +41,19 @@ def test_repetition_penalty(size: int, penalty: float) -> None:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("top_k", [1, 4, 100])
 def test_top_k(size: int, top_k: int) -> None:
-    ours = filter_tempered(temper(mx.array(logits_of(size)), 1.0), top_k=top_k)
+    ours = filter_tempered(temper(mx.array(logits_of(size)), 1.0), Filters(1.0, top_k=top_k))
     assert same_kept(ours, theirs(processors.TopKLogitsWarper(top_k), logits_of(size), [0]))
 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("top_p", [0.05, 0.5, 0.93])
 def test_top_p(size: int, top_p: float) -> None:
-    ours = filter_tempered(temper(mx.array(logits_of(size)), 1.0), top_p=top_p)
+    ours = filter_tempered(temper(mx.array(logits_of(size)), 1.0), Filters(1.0, top_p=top_p))
     assert same_kept(ours, theirs(processors.TopPLogitsWarper(top_p), logits_of(size), [0]))
 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("min_p", [0.02, 0.3, 0.9])
 def test_min_p(size: int, min_p: float) -> None:
-    ours = filter_tempered(temper(mx.array(logits_of(size)), 1.0), min_p=min_p)
+    ours = filter_tempered(temper(mx.array(logits_of(size)), 1.0), Filters(1.0, min_p=min_p))
     assert same_kept(ours, theirs(processors.MinPLogitsWarper(min_p), logits_of(size), [0]))

@@ -9,12 +9,22 @@ from collections.abc import Sequence
 import mlx.core as mx
 import numpy as np
 import pytest
+from graph_operations import Unrun
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernel_models import every_kernel
 from sampling_reference import penalised_row, picked_share, softmax
 
 from mlx_engine.sampling.position_noise import plain_noise
-from mlx_engine.sampling.sampler import DRAFTED_FROM, Sampler, all_finite, fresh_seed
+from mlx_engine.sampling.sampler import (
+    DRAFTED_FROM,
+    Sampler,
+    SamplerKernels,
+    all_finite,
+    fresh_seed,
+    presence_and_frequency_penalty,
+    repetition_penalty,
+)
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import SamplingOptions
 
@@ -160,6 +170,33 @@ def test_greedy_and_probability_follow_the_penalised_row(
         assert likely[row] == pytest.approx(softmax(expected)[asked[row]], rel=1e-4, abs=1e-9)
 
 
+@settings(max_examples=100, deadline=None)
+@given(
+    st.sampled_from([1, 2, 5, 257]),
+    st.integers(0, 2**31),
+    st.sampled_from([0.5, 1.0, 1.3]),
+    st.sampled_from([-1.0, 0.0, 0.6]),
+    st.sampled_from([-0.5, 0.0, 0.4]),
+)
+def test_penalties(
+    size: int, seed: int, repetition: float, presence: float, frequency: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    row = rng.normal(size=size).astype(np.float32) * 3
+    prompt, answer = rng.integers(0, size, size=3).tolist(), rng.integers(0, size, size=5).tolist()
+    counts = mx.array(np.bincount(answer, minlength=size).astype(np.int32))[None]
+    seen = mx.array(np.isin(np.arange(size), prompt + answer))
+    penalised = presence_and_frequency_penalty(
+        repetition_penalty(mx.array(row[None]), seen, repetition), counts, presence, frequency
+    )
+    options = SamplingOptions(
+        repetition_penalty=repetition, presence_penalty=presence, frequency_penalty=frequency
+    )
+    expected = penalised_row(row, prompt, answer, options)
+    assert penalised.dtype == mx.float32
+    np.testing.assert_allclose(np.array(penalised)[0], expected, rtol=1e-5, atol=1e-6)
+
+
 def test_noise_of_a_round_is_drawn_once() -> None:
     """Each row gets that of its position, within what was drawn and elsewhere."""
     drawn: list[int] = []
@@ -168,7 +205,7 @@ def test_noise_of_a_round_is_drawn_once() -> None:
         drawn.append(keys.shape[0])
         return plain_noise(keys, vocabulary)
 
-    sampler = Sampler(SamplingOptions(temperature=2.0), len(ROW), 3, noise)
+    sampler = Sampler(SamplingOptions(temperature=2.0), len(ROW), 3, SamplerKernels(noise))
     logits = mx.array(np.tile(ROW, (6, 1)).astype(np.float32))
     plain = [
         Sampler(SamplingOptions(temperature=2.0), len(ROW), 3).pick(logits[:1], p, NOTHING).item()
@@ -249,6 +286,28 @@ def test_what_is_off_costs_nothing() -> None:
     assert full["Sort"] == full["Partition"] == 1 and full["CumSum"] == 3
     assert not {"Sort", "Partition", "CumSum", "Select", "Exp", "Sum", "Concatenate"} & set(plain)
     assert greedy == {"ArgReduce": 1, "Squeeze": 1}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        SamplingOptions(temperature=0.6, top_k=20, top_p=0.95),
+        SamplingOptions(temperature=1.0, top_k=64, top_p=0.95),
+        SamplingOptions(temperature=1.0, top_p=0.95),
+        SamplingOptions(temperature=1.0, min_p=0.05),
+    ],
+)
+def test_filters_are_one_launch_of_a_kernel(options: SamplingOptions) -> None:
+    """For drafts and for the target, which says itself where a row is no number."""
+    kernels = SamplerKernels.of(every_kernel(Unrun()), 3000)
+    logits = mx.array(np.zeros((2, 3000), dtype=np.float32))
+    sampler = Sampler(options, 3000, 1, kernels)
+    sampler.draw(5, 4)
+    picked = sampler.pick(logits, 5, tokens([1]))
+    assert primitives(picked) == primitives(sampler.pick_draft(logits, 5, tokens([1])))
+    assert primitives(picked) == {"Depends": 1}
+    assert primitives(sampler.all_sound(logits, picked)).keys() >= {"GreaterEqual", "Depends"}
+    assert "Abs" not in primitives(sampler.all_sound(logits, picked))
 
 
 def test_a_sampler_works_on_the_thread_that_made_it() -> None:

@@ -1,20 +1,22 @@
-"""Filters and penalties against float64 written from the contract."""
+"""Filters against float64 written from the contract, and the kernel that picks under them."""
 
 import mlx.core as mx
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from sampling_reference import is_close_call, kept_tokens, penalised_row, softmax
+from kernel_launchers import kernel_launcher
+from sampling_reference import is_close_call, kept_tokens, softmax
 
-from mlx_engine.sampling.logit_filters import (
+from metal_kernels.filtered_pick import (
+    Filters,
     filter_tempered,
-    presence_and_frequency_penalty,
-    repetition_penalty,
+    filtered_pick,
+    reference,
     temper,
 )
-from mlx_engine.values.options import SamplingOptions
 
+FEW = Filters(0.7, top_k=50, top_p=0.8, min_p=0.02)
 SIZES = st.sampled_from([1, 2, 5, 257])
 
 
@@ -23,7 +25,7 @@ def one_row(row: list[float] | np.ndarray) -> mx.array:
 
 
 def kept_by(row: list[float] | np.ndarray, **filters: float) -> set[int]:
-    filtered = np.array(filter_tempered(temper(one_row(row), 1.0), **filters))
+    filtered = np.array(filter_tempered(temper(one_row(row), 1.0), Filters(1.0, **filters)))
     return set(np.flatnonzero(np.isfinite(filtered[0])).tolist())
 
 
@@ -82,16 +84,30 @@ def test_ties_go_to_lower_token_ids() -> None:
 
 def test_nucleus_of_a_flat_large_vocabulary_is_not_lost_in_rounding() -> None:
     """248,320 equal shares added up in float32 drift by far more than this."""
-    assert abs(len(kept_by(np.zeros(248_320), top_p=0.9)) / (0.9 * 248_320) - 1) < 1e-4
+    assert abs(len(kept_by(np.zeros(248_320), top_p=0.9)) / (0.9 * 248_320) - 1) < 1e-6
+
+
+@pytest.mark.parametrize("size", [7, 32_771, 151_936, 262_144])
+@pytest.mark.parametrize("top_p", [1e-6, 0.95, 0.999999])
+def test_the_nucleus_of_a_real_vocabulary_is_that_of_float64(size: int, top_p: float) -> None:
+    """The fewest that reach top_p."""
+    row = (np.random.default_rng(size).normal(size=size) * 3).astype(np.float32)
+    row[[1, size // 2]] = -np.inf
+    shares = softmax(row.astype(np.float64))
+    kept = np.isfinite(np.array(filter_tempered(temper(one_row(row), 1.0), Filters(1, 0, top_p))))
+    mass, least = shares[kept[0]].sum(), shares[kept[0]].min()
+    assert mass >= top_p - 1e-8 and mass - least < top_p + 1e-8
+    assert least >= shares[~kept[0]].max()
+    assert not kept[0, 1]
 
 
 def test_kept_logits_are_untouched_and_rows_are_apart() -> None:
     tempered = temper(
         mx.array(np.random.default_rng(1).normal(size=(6, 257)).astype(np.float32)), 0.7
     )
-    block = filter_tempered(tempered, top_k=50, top_p=0.8, min_p=0.02)
+    block = filter_tempered(tempered, FEW)
     for row in range(6):
-        alone = filter_tempered(tempered[row : row + 1], top_k=50, top_p=0.8, min_p=0.02)
+        alone = filter_tempered(tempered[row : row + 1], FEW)
         assert mx.array_equal(alone[0], block[row]).item()
     kept = np.isfinite(np.array(block))
     assert (np.array(block)[kept] == np.array(tempered)[kept]).all()
@@ -115,33 +131,56 @@ def test_the_coldest_temperatures_leave_only_the_likeliest(temperature: float) -
     assert (tempered[0, 1:3] <= -999).all() and not np.isnan(tempered).any()
 
 
-@settings(max_examples=100, deadline=None)
-@given(
-    SIZES,
-    st.integers(0, 2**31),
-    st.sampled_from([0.5, 1.0, 1.3]),
-    st.sampled_from([-1.0, 0.0, 0.6]),
-    st.sampled_from([-0.5, 0.0, 0.4]),
-)
-def test_penalties(
-    size: int, seed: int, repetition: float, presence: float, frequency: float
-) -> None:
-    rng = np.random.default_rng(seed)
-    row = rng.normal(size=size).astype(np.float32) * 3
-    prompt, answer = rng.integers(0, size, size=3).tolist(), rng.integers(0, size, size=5).tolist()
-    counts = mx.array(np.bincount(answer, minlength=size).astype(np.int32))[None]
-    seen = mx.array(np.isin(np.arange(size), prompt + answer))
-    penalised = presence_and_frequency_penalty(
-        repetition_penalty(one_row(row), seen, repetition), counts, presence, frequency
-    )
-    options = SamplingOptions(
-        repetition_penalty=repetition, presence_penalty=presence, frequency_penalty=frequency
-    )
-    expected = penalised_row(row, prompt, answer, options)
-    assert penalised.dtype == mx.float32
-    np.testing.assert_allclose(np.array(penalised)[0], expected, rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize("filters", [{"top_p": 1e-50}, {"min_p": 1 - 1e-12}, {"top_k": 1}])
 def test_the_likeliest_token_always_stays(filters: dict[str, float]) -> None:
     assert kept_by([1.0, 3.0, 2.0], **filters) == {1}
+
+
+def keys(rows: int) -> mx.array:
+    bits = np.random.default_rng(rows).integers(0, 2**32, (rows, 2), dtype=np.uint32)
+    return mx.array(bits)
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        Filters(3.0, top_k=6),
+        Filters(3.0, top_p=0.04),
+        Filters(3.0, min_p=0.65),
+        Filters(4.0, top_k=9, top_p=0.035, min_p=0.1),
+    ],
+)
+@pytest.mark.parametrize("grid", [2, 65536])
+def test_the_kernel_picks_all_that_is_kept_and_nothing_else(filters: Filters, grid: int) -> None:
+    """With many ties at the last place, and with none."""
+    row = np.round(np.random.default_rng(3).normal(size=257) * grid) / grid
+    rows = mx.broadcast_to(one_row(row), (90, 257))
+    picked = filtered_pick(rows, keys(90), filters.settings(), kernel_launcher(check=False))
+    kept = kept_tokens(row / filters.temperature, *filters[1:])
+    assert set(picked.tolist()) == kept and 4 < len(kept) < 12
+    assert picked.tolist() == reference(rows, keys(90), filters).tolist()
+
+
+@pytest.mark.parametrize("size", [1, 7, 32_771, 151_936])
+@pytest.mark.parametrize("filters", [Filters(0.6, 20, 0.95), Filters(1.0, 0, 0.999999)])
+def test_the_kernel_picks_what_the_reference_does(size: int, filters: Filters) -> None:
+    """Two rows, of which one is as coarse as bfloat16 and has logits of -inf, as drafts have."""
+    logits = np.random.default_rng(size).normal(size=(2, size)).astype(np.float32) * 3
+    logits[1] = np.where(np.arange(size) % 5 == 4, -np.inf, np.round(logits[1] * 16) / 16)
+    block, launcher = mx.array(logits), kernel_launcher(check=size < 1000)
+    picked = filtered_pick(block, keys(2), filters.settings(), launcher)
+    assert picked.tolist() == reference(block, keys(2), filters).tolist()
+    alone = filtered_pick(block[1:], keys(2)[1:], filters.settings(), launcher)
+    assert alone.item() == picked[1].item()
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_rows_that_are_no_numbers_are_told(bad: float) -> None:
+    logits = mx.array(np.random.default_rng(1).normal(size=(3, 700)).astype(np.float32))
+    logits[1, 650] = bad
+    settings = Filters(1.0, top_p=0.9).settings(lowest=-3e38)
+    picked = filtered_pick(logits, keys(3), settings, kernel_launcher())
+    assert [token < 0 for token in picked.tolist()] == [False, True, False]
+    nothing = mx.full((1, 700), -mx.inf)
+    lenient = Filters(1.0, top_k=3).settings()
+    assert filtered_pick(nothing, keys(1), lenient, kernel_launcher()).item() == -1
