@@ -1,6 +1,6 @@
 """Models on the hub: a search, what was found, and what one of them would bring."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
@@ -13,11 +13,12 @@ from app.window.controls.layouts import Wide, column, row
 from app.window.language import tr
 from app.window.models.two_line_list import (
     ENTRY,
+    Row,
+    T,
     TwoLineList,
     TwoLines,
     goes_down,
     heading_item,
-    line_item,
 )
 from mlx_engine.values.words import Words
 
@@ -92,20 +93,20 @@ class HubList(TwoLineList):
         if self._heading:
             self.addItem(heading_item(self._heading))
         for find in self._finds:
-            self._add(find, TwoLines(find.hub_id, find.detail, find.second), kept)
+            self._add(find, _lines_of_find, kept)
             if find.hub_id != self._open:
                 continue
             if self._offers is None:
-                self._add(None, LOOKING, kept)
+                self._add(None, lambda _: LOOKING, kept)
             for offer in self._offers or ():
-                self._add(offer, _lines(offer), kept)
+                self._add(offer, _lines_of_offer, kept)
         self.verticalScrollBar().setValue(offset)
         if chosen is not None:
             self.scrollToItem(self.currentItem())
         self.picked.emit(self.offer)
 
-    def _add(self, entry: HubFind | HubOffer | None, lines: TwoLines, kept: object) -> None:
-        item = line_item(entry, lines)
+    def _add(self, entry: T, lines_of: Callable[[T], TwoLines], kept: object) -> None:
+        item = Row(entry, lines_of)
         self.addItem(item)
         if entry is None:
             item.setFlags(Qt.ItemFlag.NoItemFlags)
@@ -126,7 +127,11 @@ class HubList(TwoLineList):
             super().keyPressEvent(event)
 
 
-def _lines(offer: HubOffer) -> TwoLines:
+def _lines_of_find(find: HubFind) -> TwoLines:
+    return TwoLines(find.hub_id, find.detail, find.second)
+
+
+def _lines_of_offer(offer: HubOffer) -> TwoLines:
     return TwoLines(
         offer.label, offer.detail, offer.second, is_faint=offer.fit == "too-large", indent=1
     )

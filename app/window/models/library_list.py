@@ -10,10 +10,10 @@ from app.values.models import FoundModel
 from app.window.language import said, tr
 from app.window.models.two_line_list import (
     ENTRY,
+    Row,
     TwoLineList,
     TwoLines,
     heading_item,
-    line_item,
 )
 
 
@@ -42,7 +42,7 @@ class LibraryList(TwoLineList):
         for place in dict.fromkeys(entry.place for entry in entries):
             self.addItem(heading_item(place))
             for entry in (e for e in entries if e.place == place):
-                item = _item(entry)
+                item = Row(entry, _lines)
                 self.addItem(item)
                 if entry.path == kept:
                     self.setCurrentItem(item)
@@ -103,7 +103,12 @@ def second_line(entry: FoundModel) -> str:
     return tr("Comes with Headstart") if entry.is_built_in else str(entry.path)
 
 
-def _item(entry: FoundModel) -> QListWidgetItem:
-    tone = "warning" if entry.unfinished else "error" if entry.problem else "muted"
-    lines = TwoLines(entry.name, entry.detail, second_line(entry), tone, bool(entry.problem))
-    return line_item(entry, lines, f"{entry.path}\n{said(entry.problem)}".strip())
+def _lines(entry: FoundModel) -> TwoLines:
+    return TwoLines(
+        entry.name,
+        entry.detail,
+        second_line(entry),
+        "warning" if entry.unfinished else "error" if entry.problem else "muted",
+        is_faint=bool(entry.problem),
+        tip=f"{entry.path}\n{said(entry.problem)}".strip(),
+    )

@@ -1,7 +1,9 @@
 """Lists of two lines a row under headings, as the pages of models have them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from functools import cache, cached_property
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QSize, Qt, Signal
 from PySide6.QtGui import QFocusEvent, QFont, QFontMetrics, QKeyEvent, QPainter, QShortcut
@@ -16,9 +18,10 @@ from PySide6.QtWidgets import (
 )
 
 from app.window.language import said
-from app.window.look import look
+from app.window.look import Look, look
 
-ENTRY, LINES = Qt.ItemDataRole.UserRole, Qt.ItemDataRole.UserRole + 1
+T = TypeVar("T")
+ENTRY, LINES, HEADING = (Qt.ItemDataRole.UserRole + number for number in range(3))
 EDGE, GAP, STEP = 12, 2, 20
 
 
@@ -26,7 +29,8 @@ EDGE, GAP, STEP = 12, 2, 20
 class TwoLines:
     """What a row says. detail: at the right of the first line. tone: the colour of the second.
 
-    is_faint: it cannot be chosen. indent: how many steps it stands below another row.
+    is_faint: it cannot be chosen. indent: how many steps it stands below another row. tip: more of
+    it, for a pointer that rests there.
     """
 
     first: str
@@ -35,10 +39,45 @@ class TwoLines:
     tone: str = "muted"
     is_faint: bool = False
     indent: int = 0
+    tip: str = ""
+
+
+class Row(QListWidgetItem, Generic[T]):
+    """A row for `entry`, which says what `lines_of` it says: asked for once it is to be seen, since
+    there may be hundreds.
+    """
+
+    def __init__(self, entry: T, lines_of: Callable[[T], TwoLines]) -> None:
+        super().__init__()
+        self._entry, self._lines_of = entry, lines_of
+
+    @cached_property
+    def _lines(self) -> TwoLines:
+        """In the window's language."""
+        lines = self._lines_of(self._entry)
+        first, detail, second = said(lines.first), said(lines.detail), said(lines.second)
+        return replace(lines, first=first, detail=detail, second=second)
+
+    # Qt
+
+    def data(self, role: int) -> Any:
+        """Of the entry or of its lines."""
+        if role == ENTRY:
+            return self._entry
+        if role == LINES:
+            return self._lines
+        if role == Qt.ItemDataRole.DisplayRole:
+            return self._lines.first
+        if role == Qt.ItemDataRole.AccessibleTextRole:
+            lines = self._lines
+            return ". ".join(filter(None, (lines.first, lines.detail, lines.second)))
+        if role == Qt.ItemDataRole.ToolTipRole:
+            return self._lines.tip
+        return super().data(role)
 
 
 class TwoLineList(QListWidget):
-    """Rows made by `line_item`, headings by `heading_item`.
+    """Has each `Row` under a heading made by `heading_item`.
 
     Signal `taken`(QListWidgetItem): it was clicked, or Return was pressed on it.
     """
@@ -86,34 +125,29 @@ def heading_item(words: str) -> QListWidgetItem:
     """Above the rows of one kind."""
     item = QListWidgetItem(said(words))
     item.setFlags(Qt.ItemFlag.NoItemFlags)
+    item.setData(HEADING, True)
     return item
 
 
-def line_item(entry: object, lines: TwoLines, tip: str = "") -> QListWidgetItem:
-    """A row for `entry`."""
-    spoken = first, detail, second = said(lines.first), said(lines.detail), said(lines.second)
-    item = QListWidgetItem(first)
-    item.setData(ENTRY, entry)
-    item.setData(LINES, replace(lines, first=first, detail=detail, second=second))
-    item.setData(Qt.ItemDataRole.AccessibleTextRole, ". ".join(filter(None, spoken)))
-    item.setToolTip(tip)
-    return item
-
-
-class _Fonts(NamedTuple):
-    """Of the two lines of a row."""
+class _Type(NamedTuple):
+    """Fonts of the two lines of a row; pixels of height of a row and of a heading."""
 
     big: QFont
     small: QFont
+    row: int
+    heading: int
+
+
+@cache
+def _type(now: Look) -> _Type:
+    big = now.font(now.sizes.interface, QFont.Weight.Medium)
+    small = now.font(now.sizes.small)
+    first, second = QFontMetrics(big).lineSpacing(), QFontMetrics(small).lineSpacing()
+    return _Type(big, small, first + GAP + second + 16, second + 20)
 
 
 class _Rows(QStyledItemDelegate):
     """Paints headings and rows."""
-
-    def _fonts(self) -> _Fonts:
-        now = look()
-        big = now.font(now.sizes.interface, QFont.Weight.Medium)
-        return _Fonts(big, now.font(now.sizes.small))
 
     def _paint_heading(self, painter: QPainter, rect: QRect, text: str, font: QFont) -> None:
         painter.setFont(font)
@@ -127,9 +161,8 @@ class _Rows(QStyledItemDelegate):
     ) -> QSize:
         """Two lines for a row, one for a heading."""
         del option
-        big, small = (QFontMetrics(font).lineSpacing() for font in self._fonts())
-        is_row = isinstance(index.data(LINES), TwoLines)
-        return QSize(120, big + GAP + small + 16 if is_row else small + 20)
+        now = _type(look())
+        return QSize(120, now.heading if index.data(HEADING) else now.row)
 
     def paint(
         self,
@@ -140,16 +173,16 @@ class _Rows(QStyledItemDelegate):
         """One row."""
         rect: QRect = option.rect
         state: QStyle.StateFlag = option.state
-        big, small = self._fonts()
-        lines = index.data(LINES)
+        now = _type(look())
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        if isinstance(lines, TwoLines):
-            self._paint_ground(painter, rect, state)
-            inner = rect.adjusted(EDGE + lines.indent * STEP, 8, -EDGE, -8)
-            self._paint_lines(painter, inner, lines, big, small)
+        if index.data(HEADING):
+            self._paint_heading(painter, rect, index.data(), now.small)
         else:
-            self._paint_heading(painter, rect, index.data(), small)
+            self._paint_ground(painter, rect, state)
+            lines: TwoLines = index.data(LINES)
+            inner = rect.adjusted(EDGE + lines.indent * STEP, 8, -EDGE, -8)
+            self._paint_lines(painter, inner, lines, now.big, now.small)
         painter.restore()
 
     def _paint_ground(self, painter: QPainter, rect: QRect, state: QStyle.StateFlag) -> None:

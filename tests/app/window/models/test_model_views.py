@@ -12,6 +12,7 @@ from app.values.hub import HubFind, HubOffer
 from app.values.models import DownloadFigures, FoundModel, ModelCard
 from app.window.controls.chart import ShareBar
 from app.window.layers import DropOverlay, DropPlan
+from app.window.models import library_list
 from app.window.models.downloads import DownloadRow, DownloadWishes, progress_in_words
 from app.window.models.first_run_view import FirstRunView
 from app.window.models.library_list import LibraryList
@@ -145,6 +146,25 @@ def rows(library):
 
 def test_models_stand_under_their_place(library):
     assert rows(library) == ["Recent", "Qwen", "Hugging Face", "org/Gemma", "org/Broken"]
+
+
+def test_rows_are_worded_as_they_are_seen(qapp, library, monkeypatch):
+    worded, second_line = [], library_list.second_line
+    monkeypatch.setattr(
+        library_list, "second_line", lambda entry: worded.append(entry) or second_line(entry)
+    )
+    many = [FoundModel(f"Model {n}", Path(f"/m/{n}.gguf"), "Here", GB) for n in range(300)]
+    library.resize(600, 600)
+    library.show()
+    library.show_entries(many)
+    qapp.processEvents()
+    assert 0 < len(worded) < 30
+    assert library.list.visualItemRect(library.list.item(300)).height() > 30, (
+        "though it has a place"
+    )
+    library.list.scrollToBottom()
+    qapp.processEvents()
+    assert many[-1] in worded and len(worded) < 60
 
 
 def test_choosing_by_key_and_click_but_not_a_broken_one(qtbot, library):
