@@ -85,7 +85,7 @@ class App(QObject):
             folders.prompts,
             lambda: self.settings.value.prompt_files_gb * 10**9,
         )
-        self.worker = EngineWorker(machine.usable_bytes, models, self)
+        self.worker = EngineWorker(machine.usable_bytes, models, self, machine.gpu_bytes)
         request = self.worker.request
         self.answers = Answers(self.store, request, parent=self)
         self.models = ModelController(

@@ -43,14 +43,18 @@ SHUTDOWN_S = 2.0
 
 
 def serve(
-    inbox: Inbox, reply: Callable[[Reply], None], source: ModelSource, memory_bytes: int
+    inbox: Inbox,
+    reply: Callable[[Reply], None],
+    source: ModelSource,
+    memory_bytes: int,
+    gpu_bytes: int = 0,
 ) -> None:
     """Do what the inbox says until Shutdown, and close the engine.
 
-    memory_bytes: what models and their caches may use on this machine. reply is called on this
-    thread. No request ends the loop but Shutdown.
+    memory_bytes, gpu_bytes: as ModelInUse has them. reply is called on this thread. No request ends
+    the loop but Shutdown.
     """
-    model = ModelInUse(source, inbox, reply, memory_bytes)
+    model = ModelInUse(source, inbox, reply, memory_bytes, gpu_bytes)
     desk = _Desk(model, inbox, reply)
     while not isinstance(request := inbox.next(), Shutdown):
         try:
@@ -142,12 +146,16 @@ class EngineWorker(QThread):
     replied = Signal(object)
 
     def __init__(
-        self, memory_bytes: int, source: ModelSource | None = None, parent: QObject | None = None
+        self,
+        memory_bytes: int,
+        source: ModelSource | None = None,
+        parent: QObject | None = None,
+        gpu_bytes: int = 0,
     ) -> None:
-        """memory_bytes: what models and caches may use on this machine."""
+        """memory_bytes, gpu_bytes: of this machine, as ModelInUse has them."""
         super().__init__(parent)
         self.setObjectName("engine")
-        self._memory = memory_bytes
+        self._memory, self._gpu = memory_bytes, gpu_bytes
         self._source = source or ModelSource()
         self._inbox = Inbox()
 
@@ -167,4 +175,4 @@ class EngineWorker(QThread):
 
     def run(self) -> None:
         """Serve until Shutdown."""
-        serve(self._inbox, self.replied.emit, self._source, self._memory)
+        serve(self._inbox, self.replied.emit, self._source, self._memory, self._gpu)

@@ -179,9 +179,10 @@ class KeptChats:
 class ModelInUse:
     """Owns the engine and the sessions on it; lives on the engine's thread.
 
-    memory_bytes: what models and caches may use here. The model in use stays until its successor
-    is loaded when both fit, with their draft models; else it goes first, after the successor's
-    headers were found sound, and ModelUnloaded says so.
+    memory_bytes: what models and caches may use here; gpu_bytes: what a GPU may hold of it, 0 for
+    none. The model in use stays until its successor is loaded when both fit, with their draft
+    models; else it goes first, after the successor's headers were found sound, and ModelUnloaded
+    says so.
     """
 
     def __init__(
@@ -190,11 +191,12 @@ class ModelInUse:
         inbox: Inbox,
         reply: Callable[[Reply], None],
         memory_bytes: int,
+        gpu_bytes: int = 0,
     ) -> None:
         self._source = source
         self._inbox = inbox
         self._reply = reply
-        self._memory = memory_bytes
+        self._memory, self._gpu = memory_bytes, gpu_bytes
         self.engine: Engine | None = None
         self.chats: KeptChats | None = None
         self._drafter = 0
@@ -209,7 +211,7 @@ class ModelInUse:
         try:
             self._reply(LoadProgress(request.path, 0, 0))
             read, fetched = (partial(self._tell, request.path, Pace(), f) for f in (False, True))
-            description = self._source.inspect(request, fetched, self._is_unwanted)
+            description = self._look_at(request, fetched)
             if self._is_unwanted():
                 raise LoadStopped("{path}: loading was stopped.", path=request.path)
             drafter = self._drafter_nbytes(request, fetched)
@@ -250,14 +252,18 @@ class ModelInUse:
         if engine is not None:
             engine.close()
 
+    def _look_at(self, request: LoadModel, on_download: Progress) -> ModelDescription:
+        """What its headers tell, with the bytes of this machine."""
+        told = self._source.inspect(request, on_download, self._is_unwanted)
+        return told.on(metal=self._gpu > 0)
+
     def _drafter_nbytes(self, request: LoadModel, on_download: Progress) -> int:
         """Weights of the draft model that comes with it, 0 for one that headers do not tell of."""
         drafter = request.options.draft_model
         if drafter is None:
             return 0
         try:
-            small = LoadModel(str(drafter))
-            return self._source.inspect(small, on_download, self._is_unwanted).nbytes
+            return self._look_at(LoadModel(str(drafter)), on_download).nbytes
         except LoadStopped:
             raise
         except EngineError:
@@ -266,8 +272,9 @@ class ModelInUse:
     def _check_fits(self, new: ModelDescription, request: LoadModel) -> None:
         """Raises DoesNotFit, while the model in use still is."""
         if not request.options.anyway:
-            asked = request.options.context_length
-            new.check_fits(new.memory_fit(self._memory, request.cache, asked=asked))
+            asked, cache = request.options.context_length, request.cache
+            fit = new.memory_fit(self._memory, cache, asked=asked, gpu_bytes=self._gpu)
+            new.check_fits(fit)
 
     def _make_room(self, new: ModelDescription, needed: int) -> None:
         """Caches go before the model does: its successor cannot use them."""

@@ -72,10 +72,13 @@ class Served:
 
 
 @contextmanager
-def served(source: ModelSource, memory_bytes: int = 64 * 10**9) -> Iterator[Served]:
+def served(
+    source: ModelSource, memory_bytes: int = 64 * 10**9, gpu_bytes: int = 0
+) -> Iterator[Served]:
     """A running loop, shut down at the end."""
     room = Served()
-    thread = threading.Thread(target=serve, args=(room.inbox, room.reply, source, memory_bytes))
+    here = (source, memory_bytes, gpu_bytes)
+    thread = threading.Thread(target=serve, args=(room.inbox, room.reply, *here))
     thread.start()
     try:
         yield room

@@ -1,5 +1,7 @@
 """Loads: progress, cancel, failure, and the model in use meanwhile."""
 
+from dataclasses import replace
+
 from scripted_engine import Answer
 from scripted_models import ScriptedModels, WorkerEngine, described
 from served import Served, ask, served
@@ -16,6 +18,7 @@ from app.worker.replies import (
 from app.worker.requests import CancelLoad, CloseChat, LoadModel, StopAnswer
 from mlx_engine.values.conversation import GenerationFinished
 from mlx_engine.values.errors import BadModelFile
+from mlx_engine.values.model_description import Footprint
 from mlx_engine.values.options import LoadOptions
 
 GB = 10**9
@@ -279,4 +282,20 @@ def test_what_does_not_fit_is_refused_while_the_model_in_use_stays() -> None:
         assert not unloaded(room)
         assert is_answered(room, "old", source)
         room.put(LoadModel("huge", LoadOptions(anyway=True)))
+        assert isinstance(outcome(room, "huge"), ModelLoaded)
+
+
+def test_a_model_is_planned_as_this_machine_holds_it() -> None:
+    """The card and the refusal say one sum: that of a machine with or without a GPU."""
+    huge = described("huge", 40 * GB)
+    elsewhere = Footprint(60 * GB, huge.trunk_cache, huge.head_cache)
+    source = two_models()
+    source.engines["huge"] = WorkerEngine([], replace(huge, without_metal=elsewhere))
+    with served(source, memory_bytes=50 * GB) as room:
+        room.put(LoadModel("huge"))
+        failed = outcome(room, "huge")
+        assert isinstance(failed, LoadFailed)
+        assert "60 GB weights" in failed.problem.words
+    with served(source, memory_bytes=50 * GB, gpu_bytes=50 * GB) as room:
+        room.put(LoadModel("huge"))
         assert isinstance(outcome(room, "huge"), ModelLoaded)
