@@ -7,6 +7,10 @@ an answer, or that is asked for otherwise by then, is dropped by keeping none of
 
 Where a state has to know its rows, as with classes of mlx-lm or drafts by prompt lookup, and for
 drafts near the end of an answer, which may have to be shorter, the outcome is waited for.
+
+Of several conversations that share passes the first whose turn comes begins what follows for all
+(together.py). So a round may be followed before its own turn: then it stands, and what was asked
+for meanwhile is in effect from the round after it on.
 """
 
 from collections.abc import Callable, Sequence
@@ -127,6 +131,17 @@ class Rounds:
         self._failed: Exception | None = None
         self._read_at = 0.0
 
+    @property
+    def passes(self) -> Sequence[Pass]:
+        """Of the round that was begun, and of that which follows it."""
+        rounds = [begun.round for begun in (self._begun, self._next) if begun is not None]
+        return [its.its_pass for its in rounds if its.its_pass is not None]
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether what comes after the present round has been begun."""
+        return self._next is not None
+
     def find(self) -> Found:
         """The outcome of the next round, the one wait. Raises NumericsError."""
         self._is_shared = self._together.take_turn(self._sequence)
@@ -137,10 +152,11 @@ class Rounds:
             its = self._together.begin(begun.round, draft_at_once=self._looks_ahead)
         if self._looks_ahead:
             its.queue()
-            self._look_ahead(begun)
+            if not its.read_at:
+                self._together.look_ahead(its)
         asked_at = perf_counter()
         queued_at = max(self._read_at, its.queued_at) if its.queued_at else asked_at
-        its.wait(draft_first=not self._looks_ahead)
+        self._together.read(its, draft_first=not self._looks_ahead)
         tokens = begun.round.read()
         read_at = self._read_at = perf_counter()
         was_awaited = its.read_at - asked_at > BLINK
@@ -195,16 +211,27 @@ class Rounds:
             self._together.wait(self._begun.round)
 
     def drop(self) -> None:
-        """Take back what was begun ahead: the sequence stands after the tokens that were kept."""
-        begun, self._begun = self._begun, None
-        if begun is not None:
+        """Take back what was begun ahead: the sequence stands after the tokens that were kept, the
+        newest included where a plain round that reads it was followed.
+        """
+        (begun, following), self._begun, self._next = (self._begun, self._next), None, None
+        if self._failed is not None:
+            self._sequence.forget()
+            self._drafting.forget()
+        elif begun is not None:
+            if following is not None and begun.round.draft.depth:
+                begun.round.state.recall()
+            elif following is not None:
+                self._sequence.stand([self._last])
+                begun = following
             self._together.leave(begun.round)
             begun.round.drop()
 
     def _fitting(self) -> _Begun | None:
-        """The round that was begun ahead, if it is what is asked for by now."""
-        if self._begun is not None and self._begun.planned.asked == self._asked():
-            return self._begun
+        """The round that was begun ahead, if it is what is asked for by now, or stands."""
+        begun = self._begun
+        if begun is not None and (self.is_followed or begun.planned.asked == self._asked()):
+            return begun
         self.drop()
         return None
 
@@ -242,27 +269,40 @@ class Rounds:
         state.source.rest(rests=depth == 0)
         return _Begun(Round(state, wanted), planned, depth)
 
-    def _look_ahead(self, begun: _Begun) -> None:
-        """Begin what follows, where that can be known; an error there may not hide this outcome."""
-        its, asked = begun.round, self._asked()
-        if self._is_shared or begun.planned.asked != asked or not its.can_be_followed:
-            return
-        if self._drafting.knows_ahead(its.state.source, asked.draft):
-            try:
-                self._next = self._begin_next(its)
-            except Exception as error:
-                self._failed = error
+    def knows_ahead(self) -> bool:
+        """Whether what follows the present round can be begun before its outcome is known: not if
+        a draft as planned may be too long for what is left of the answer.
+        """
+        begun, asked = self._begun, self._asked()
+        assert begun is not None
+        its = begun.round
+        if begun.planned.asked != asked or not its.can_be_followed:
+            return False
+        if not self._drafting.knows_ahead(its.state.source, asked.draft):
+            return False
+        if self._may_end(its):
+            return True
+        self._planned = self._plan(its.state.last)
+        return self._planned.choice.depth <= self._deepest(its.draft.depth + 1)
 
-    def _begin_next(self, before: Round) -> _Begun | None:
-        """None where the answer may end before it, or too soon after it for a draft as planned."""
-        most = before.draft.depth + 1
-        if self._limits.full(self._generated + most, before.position + most - 1) is not None:
+    def begin_next(self) -> Round | None:
+        """Begin what follows, whatever the outcome; None where the answer may end before it."""
+        assert self._begun is not None
+        before = self._begun.round
+        if self._may_end(before):
             return None
         planned = self._plan(before.state.last)
-        if planned.choice.depth > self._deepest(most):
-            self._planned = planned
-            return None
         before.follow()
-        following = self._begin(before.state, planned, planned.choice.depth)
-        Pass([following.round], draft_at_once=True).queue()
-        return following
+        self._next = self._begin(before.state, planned, planned.choice.depth)
+        return self._next.round
+
+    def _may_end(self, its: Round) -> bool:
+        """Whether the answer may have all its tokens with this round."""
+        most = its.draft.depth + 1
+        return self._limits.full(self._generated + most, its.position + most - 1) is not None
+
+    def fail(self, error: Exception) -> None:
+        """Raise this once the outcome of the present round is known, if the answer goes on."""
+        if self._next is not None:
+            self._together.leave(self._next.round)
+        self._failed, self._next = error, None

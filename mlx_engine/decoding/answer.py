@@ -93,13 +93,13 @@ class Answer:
         self._generated = 0
         self._finish: FinishReason | None = None
         self._ended = 0.0
-        self._rounds = self._new_rounds()
+        self.rounds = self._new_rounds()
         for token in opening.answered:
             text.add(token)
 
     def events(self) -> Generator[Event, None, None]:
         """Progress, text and rounds. Raises NumericsError, OutOfMemory."""
-        with told_when_full(), self.sequence.answering(), self._together.answer():
+        with told_when_full(), self.sequence.answering(), self._together.answer(self):
             is_settled = False
             while not is_settled:
                 try:
@@ -125,7 +125,10 @@ class Answer:
             yield from self._read_prompt()
         try:
             while self._finish is None:
-                if self._must_stop():
+                if self.rounds.is_followed:
+                    self._round()  # it stands
+                    yield from self._said()
+                elif self._must_stop():
                     self._finish = "stopped"
                 elif not self._has_room():
                     self._finish = "memory-full"
@@ -133,16 +136,16 @@ class Answer:
                     self._round()
                     yield from self._said()
         except GeneratorExit:
-            self._rounds.drop()
+            self.rounds.drop()
             raise
-        self._rounds.drop()
+        self.rounds.drop()
         self.sequence.settle()
 
     def _start_over(self) -> None:
         """Where the answer stands, with nothing read: as when it is continued."""
         read_anew(self.sequence, self._drafting, self._settings)
         self._opening = self._opening._replace(answered=tuple(self.tokens))
-        self._rounds = self._new_rounds()
+        self.rounds = self._new_rounds()
 
     def _said(self) -> Iterator[TextPiece | RoundFinished]:
         """What rounds have had to say since the last time."""
@@ -172,13 +175,13 @@ class Answer:
 
     def _round(self) -> None:
         began = perf_counter()
-        found = self._rounds.find()
+        found = self.rounds.find()
         # a device that was still at work had been so while events were read, too
         began = self._ended if found.was_ahead and found.was_awaited else began
         began = min(began, found.queued_at) if found.others_rows else began
         kept = self._keep(found)
         try:
-            self._rounds.keep(found.tokens[: kept.rows], goes_on=kept.finish is None)
+            self.rounds.keep(found.tokens[: kept.rows], goes_on=kept.finish is None)
         finally:  # its tokens stand, whatever becomes of their rows
             self._ended = perf_counter()
             stats = self._figures(found, kept.rows, began)

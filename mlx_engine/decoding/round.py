@@ -140,8 +140,6 @@ class Pass:
         """
         if self._failed is not None:
             raise self._failed
-        if self.read_at:
-            return
         began = perf_counter()
         self.queued_at = self.queued_at or began
         with self._told_to_all():

@@ -3,11 +3,18 @@
 Whoever drives answers may take events from one and then from another, in any order. An answer that
 sees that others had a turn since its last one begins its next round as soon as one has ended, and
 lets it wait; whichever answer needs an outcome first has a pass run for all that wait. A round that
-is not asked for again has been run in vain, once.
+is not asked for again has been run in vain, once, or twice where the device computes beside the
+host.
+
+There the first who reads a pass has the next one queued before: all whose rounds are in it begin
+what follows, and rounds that wait go along. Where one of them has to know its outcome first, all
+wait: passes that are shared are worth more than a device that is never idle. So all do while
+another pass is under way, or was read by some of its own and not by others, until one takes all in.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Protocol
 from weakref import ref
 
 import mlx.core as mx
@@ -17,18 +24,50 @@ from mlx_engine.drafting.contract import DEEPEST
 from mlx_engine.drafting.depth.choice import Room
 
 
+class Ahead(Protocol):
+    """The rounds of an answer (ahead.py)."""
+
+    @property
+    def passes(self) -> Sequence[Pass]:
+        """Those that its rounds have begun: of the present one, and of that which follows it."""
+
+    def knows_ahead(self) -> bool:
+        """Whether what follows the present round can be begun before its outcome is known."""
+
+    def begin_next(self) -> Round | None:
+        """Begin it then; None where the answer may end before it."""
+
+    def fail(self, error: Exception) -> None:
+        """Raise this in its place."""
+
+
+class Answering(Protocol):
+    """An answer that is read."""
+
+    @property
+    def rounds(self) -> Ahead:
+        """Its present ones."""
+
+
 class Together:
     """Rounds that wait for a pass.
 
-    most_rows: of a pass of several conversations. answering: how many answers have begun and not
-    come to their end. shared: rounds so far that went into the pass of another.
+    most_rows: of a pass of several conversations. shared: rounds so far that went into the pass of
+    another.
     """
 
     def __init__(self, most_rows: Callable[[], int] = lambda: DEEPEST + 1) -> None:
         self.most_rows = most_rows
+        self.shared = 0
+        self._answers: list[Answering] = []
         self._waiting: list[Round] = []
+        self._read: Pass | None = None
         self._latest: Callable[[], object] = lambda: None
-        self.answering = self.shared = 0
+
+    @property
+    def answering(self) -> int:
+        """How many answers have begun and not come to their end."""
+        return len(self._answers)
 
     @property
     def room(self) -> Room:
@@ -37,15 +76,15 @@ class Together:
         return Room(self.answering - 1, max(0, each - 1))
 
     @contextmanager
-    def answer(self) -> Iterator[None]:
-        """Within, an answer is read. The first of several looks for a new peak of memory."""
-        if not self.answering:
+    def answer(self, its: Answering) -> Iterator[None]:
+        """Within, it is read. The first of several looks for a new peak of memory."""
+        if not self._answers:
             mx.reset_peak_memory()
-        self.answering += 1
+        self._answers.append(its)
         try:
             yield
         finally:
-            self.answering -= 1
+            self._answers = [other for other in self._answers if other is not its]
 
     def take_turn(self, who: object) -> bool:
         """Whether somebody else had a turn since the last one of who takes it now."""
@@ -72,3 +111,30 @@ class Together:
             self.leave(other)
         self.shared += len(rounds) - 1
         return Pass(rounds, draft_at_once=draft_at_once)
+
+    def read(self, its: Pass, *, draft_first: bool) -> None:
+        """Wait for its outcome; the device was free for it when it had the one before."""
+        if not its.read_at:
+            its.wait(draft_first=draft_first)
+            its.queued_at = max(its.queued_at, self._read.read_at if self._read else 0.0)
+            self._read = its
+
+    def look_ahead(self, its: Pass) -> None:
+        """Queue what follows a pass that nobody has read yet, if all are there; who could not begin
+        it is told.
+        """
+        every = [answer.rounds for answer in self._answers]
+        elsewhere = [other for one in every for other in one.passes if other is not its]
+        if any(other is self._read or not other.read_at for other in elsewhere):
+            return
+        those = [one for one in every if one.passes and one.passes[0] is its]
+        try:
+            if all(one.knows_ahead() for one in those):
+                begun = [following for one in those if (following := one.begin_next()) is not None]
+                self._waiting = [*begun, *self._waiting]
+                for following in begun:
+                    if following.its_pass is None:
+                        self.begin(following, draft_at_once=True).queue()
+        except Exception as error:
+            for one in those:
+                one.fail(error)

@@ -12,7 +12,7 @@ from metal_kernels.few_query_attention import Place, Span, few_query_attention, 
 from metal_kernels.key_value_formats import cache_form
 from metal_kernels.stock import MLX, Stock, attends_in_one_launch, tiles
 from mlx_engine.cache.attention import AttentionCache, KeysValues, Mask
-from mlx_engine.cache.contract import LayerCache
+from mlx_engine.cache.contract import LayerCache, Pending
 from mlx_engine.cache.joint import JointCache, each
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.models import layer_specs
@@ -31,15 +31,15 @@ class Masks:
 
     def __init__(self, *, is_long: bool = False) -> None:
         self.is_long = is_long
-        self._made: dict[tuple[int, int, int], Mask] = {}
-        self._spans: dict[tuple[Place, int], Span] = {}
+        self._made: dict[tuple[int, int, int, Pending | None], Mask] = {}
+        self._spans: dict[tuple[Place, int, Pending], Span] = {}
 
     def of(self, cache: KeyValueCache, rows: int) -> Mask:
         """Who sees whom in a block about to be written to a cache of this kind."""
         window = cache.window if isinstance(cache, WindowCache) else 0
         if not window and cache.pending is None:
             return "causal" if rows > 1 else None
-        alike = window, cache.length, rows
+        alike = window, cache.length, rows, cache.pending
         if alike not in self._made:
             self._made[alike] = cache.make_mask(rows)
         return self._made[alike]
@@ -50,7 +50,7 @@ class Masks:
         pending, end = cache.pending, cache.most + rows
         if pending is None:
             return span_of(Place(end, start, window), rows, group)
-        alike = Place(end, start, window, pending.most - 1), group
+        alike = Place(end, start, window, pending.most - 1), group, pending
         if alike not in self._spans:
             newest = pending.after(cache.length + rows)
             self._spans[alike] = span_of(alike[0], rows, group).ending(newest)

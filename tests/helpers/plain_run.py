@@ -1,8 +1,9 @@
 """Runs the decoding loop on tokens alone, with any draft source, for comparing texts."""
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import mlx.core as mx
 from in_step import assert_in_step
@@ -80,7 +81,7 @@ class Ran:
     sequence: TokenSequence
 
 
-def run(
+def opened(
     model: Model,
     prompt: Sequence[int],
     source: DraftSource | None,
@@ -94,31 +95,33 @@ def run(
     context_length: int = 4096,
     chunk: int = 7,
     sequence: TokenSequence | None = None,
-    stopped: Callable[[], bool] = lambda: False,
-    looks_ahead: bool = False,
-    said: list[int] | None = None,
     cache: CacheOptions = AS_THEY_COME,
-) -> Ran:
-    """One answer at a pinned depth, or at those given; checks the sequence afterwards.
+    **more: Any,
+) -> Answer:
+    """One answer at a pinned depth, or at those given, to be read.
 
-    source: for a new sequence; one that is given has its own.
-    said: where tokens go, for answers that come to no end.
+    source: for a new sequence; one that is given has its own. more: for the Answer.
     """
-    sequence = sequence or TokenSequence(model, source, cache)
-    sampling = replace(options or SamplingOptions(temperature=0), seed=seed)
-    answer = Answer(
-        sequence,
+    return Answer(
+        sequence or TokenSequence(model, source, cache),
         Fixed(CyclingDepth([depth]) if isinstance(depth, int) else depth),
         Opening(tuple(prompt), len(prompt) - 1),
         Limits(frozenset(end_ids), max_tokens, context_length),
         TokenText(stop_pairs),
-        Settings(sampling),
+        Settings(replace(options or SamplingOptions(temperature=0), seed=seed)),
         chunk,
-        stopped=stopped,
-        looks_ahead=looks_ahead,
+        **more,
     )
+
+
+def run(*given: Any, said: list[int] | None = None, **more: Any) -> Ran:
+    """The answer that `opened` opens, to its end; checks the sequence afterwards.
+
+    said: where tokens go, for answers that come to no end.
+    """
+    answer = opened(*given, **more)
     answer.tokens = answer.tokens if said is None else said
     for _ in answer.events():
         pass
-    assert_in_step(sequence)
-    return Ran(answer.tokens, answer.tally.stats(), sequence)
+    assert_in_step(answer.sequence)
+    return Ran(answer.tokens, answer.tally.stats(), answer.sequence)

@@ -1,6 +1,7 @@
 """How long a device of so many milliseconds a pass has nothing to do between rounds.
 
     PYTHONPATH=.:tests:tests/helpers python tests/speed/idle_time.py [--layers 64] [--tokens 200]
+        [--chats 1]
 
 The host's own code runs as it is, on a model of as many layers as a large one and small in all
 else: rounds are planned, built, read, accepted, learned from. Layers run as on Metal, a node each
@@ -8,7 +9,7 @@ for kernels and MLX's fused operations, which give zeros; so how many drafts are
 The device is a clock: it takes a queued round when it is free, and is idle until then. What it
 would compute the CPU computes when an outcome is read, off the clock, which counts the thread's own
 time. Of MLX's own work from `async_eval` to the first launch, and of waking the host, the stand-in
-knows nothing: on a GPU that comes on top. Text is not made.
+knows nothing: on a GPU that comes on top. Text is not made. Several chats are driven by turns.
 """
 
 import argparse
@@ -21,13 +22,15 @@ from unittest.mock import patch
 import mlx.core as mx
 from graph_operations import Unrun
 from kernel_models import every_kernel, kernel_model
-from plain_run import run
+from plain_run import opened
 
 from mlx_engine.bench.lazy_graph import StandIn
 from mlx_engine.decoding import ahead, answer, round
 from mlx_engine.decoding.round import Pass, Round
+from mlx_engine.decoding.together import Together
 from mlx_engine.drafting.contract import NoDraft
 from mlx_engine.drafting.mtp import MtpDraft
+from mlx_engine.values.conversation import TURN_ENDS
 from mlx_engine.values.options import DraftOptions
 
 PROMPT = [5, 1, 30, 17, 2, 9, 9, 21, 4]
@@ -92,7 +95,20 @@ def idle(
         rights = [draws.random() < asked.accepted for _ in drafted]
         return [*rights, False].index(False)
 
-    source = MtpDraft([model], DraftOptions()) if depth else NoDraft()  # type: ignore[list-item]
+    together = Together(lambda: 16)
+    answers = [
+        opened(
+            model,
+            [*PROMPT, number],
+            MtpDraft([model], DraftOptions()) if depth else NoDraft(),  # type: ignore[list-item]
+            depth,
+            max_tokens=asked.tokens,
+            chunk=64,
+            looks_ahead=looks_ahead,
+            together=together,
+        )
+        for number in range(asked.chats)
+    ]
     with (
         patch.object(Round, "__init__", begun),
         patch.object(Pass, "__init__", written),
@@ -102,15 +118,16 @@ def idle(
         patch.object(ahead, "perf_counter", clock.now),
         patch.object(answer, "perf_counter", clock.now),
     ):
-        run(
-            model, PROMPT, source, depth, max_tokens=asked.tokens, chunk=64, looks_ahead=looks_ahead
-        )
+        running = [its.events() for its in answers]
+        while running:
+            running = [its for its in running if any(isinstance(e, TURN_ENDS) for e in its)]
+    tokens = sum(len(its.tokens) for its in answers)
     share = clock.idle / (clock.free_at - clock.began)
     built = sorted(clock.built)[len(clock.built) // 2]
     return (
         f"{pass_ms:5.0f} ms  depth {depth}  {'ahead' if looks_ahead else 'waits'}  "
         f"idle {100 * share:5.1f} %  a build {built:5.2f} ms, "
-        f"{len(clock.built) / clock.passes:.1f} a round"
+        f"{len(clock.built) / clock.passes:.1f} a pass, {tokens / clock.passes:.2f} tokens"
     )
 
 
@@ -119,6 +136,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--layers", type=int, default=64)
     parser.add_argument("--tokens", type=int, default=200)
+    parser.add_argument("--chats", type=int, default=1)
     parser.add_argument("--accepted", type=float, default=0.75, help="chance of a draft")
     asked = parser.parse_args()
     kernels = replace(every_kernel(Unrun()), stock=StandIn())
