@@ -22,7 +22,7 @@ from mlx_engine.values.conversation import GenerationFinished
 from mlx_engine.values.options import DraftOptions, GenerationOptions, LoadOptions, SamplingOptions
 
 OPTIONS = LoadOptions(check_heads=False)
-PIPELINES_OF_ALL, PIPELINES_OF_ONE = 88, 18
+PIPELINES_OF_ALL, PIPELINES_OF_ONE = 90, 18
 SHORT = GenerationOptions(3, ignore_eos=True)
 GREEDY = SamplingOptions(temperature=0)
 
@@ -99,12 +99,13 @@ def test_a_later_answer_compiles_nothing(tmp_path: Path, launcher: CountingLaunc
     engine = open_on(folder, launcher, timed())
     engine.generate("a", 2, GREEDY, DraftOptions(depth=1), ignore_eos=True)  # reads the head
     assert engine.measure_costs(lambda: False) is not None
-    assert in_use(engine) >= {"products", "attention", "pick", "noise"}
+    assert in_use(engine) >= {"products", "attention", "pick", "filtered-pick", "noise"}
     before = set(launcher.pipelines)
     noisy = SamplingOptions(temperature=0.8, seed=5)
     biased = replace(noisy, logit_bias={7: 100.0})
     deepest = DraftOptions(depth=8)
-    for sampling in (GREEDY, noisy):
+    filtered = replace(noisy, top_k=20, top_p=0.95)
+    for sampling in (GREEDY, noisy, filtered):
         made = engine.generate("ab", 9, sampling, deepest, ignore_eos=True)
         assert launcher.pipelines == before
         assert made.stats.drafted_by_depth == (8, 7, 6, 5, 4, 3, 2, 1)
