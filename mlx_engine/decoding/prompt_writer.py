@@ -6,13 +6,15 @@ same conversation takes its place; what is written ends when its chat is forgott
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, wait
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from threading import Event
+from queue import SimpleQueue
+from threading import Event, Thread
 from typing import NamedTuple
-from weakref import ReferenceType, ref
+from weakref import ReferenceType, finalize, ref
 
 import mlx.core as mx
 
@@ -20,8 +22,8 @@ from mlx_engine.decoding.prompt_folder import Piece, PromptFolder
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.values.errors import Reason
 
-AT_THE_END_S = 3.0
-"""Seconds that closing waits for what is still being written."""
+AT_THE_END_S, TO_LEAVE_S = 2.0, 0.5
+"""Seconds that closing waits for what is still being written, and then for it to be given up."""
 
 
 class _Unwanted(Exception):
@@ -78,6 +80,7 @@ class _Job(NamedTuple):
     of: ReferenceType[TokenSequence]
     pieces: tuple[Piece, ...]
     done: Future[Reason | None]
+    write: Callable[[], Reason | None]
 
 
 class PromptWriter:
@@ -91,7 +94,11 @@ class PromptWriter:
         self._most = most_bytes
         self._jobs: list[_Job] = []
         self._enough = Event()
-        self._thread = ThreadPoolExecutor(1, "prompt-files")
+        self._waiting: SimpleQueue[_Job | None] = SimpleQueue()
+        thread = Thread(target=_serve, args=(self._waiting,), name="prompt-files", daemon=True)
+        thread.start()
+        self._thread = thread
+        finalize(self, self._waiting.put, None)
 
     @property
     def coming(self) -> list[Piece]:
@@ -114,10 +121,10 @@ class PromptWriter:
         """Files of a place of the conversation, after all others. left: what is not needed any more
         once they are there. before: what they build on.
         """
-        done = self._thread.submit(
-            self._write, tuple(contents), tuple(left), tuple(before), sequence.chat
-        )
-        self._jobs.append(_Job(ref(sequence), tuple(its.piece for its in contents), done))
+        write = partial(self._write, tuple(contents), tuple(left), tuple(before), sequence.chat)
+        job = _Job(ref(sequence), tuple(its.piece for its in contents), Future(), write)
+        self._jobs.append(job)
+        self._waiting.put(job)
 
     def trouble(self) -> Reason | None:
         """Why the newest could not be written, of what has ended since this was last asked for."""
@@ -138,10 +145,15 @@ class PromptWriter:
         wait([job.done for job in self._jobs], seconds)
 
     def close(self) -> None:
-        """Write what can be written in a little while, and no more."""
+        """Write what can be written in a little while, and no more. The thread of a disk that hangs
+        is left alone: a program that ends does not wait for it.
+        """
         self.wait(AT_THE_END_S)
         self._enough.set()
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        for job in self._jobs:
+            job.done.cancel()
+        self._waiting.put(None)
+        self._thread.join(TO_LEAVE_S)
 
     def _write(
         self,
@@ -184,6 +196,17 @@ class PromptWriter:
     def _unwritten(self, error: Exception) -> Reason:
         words = f"{self._folder.path} takes no more ({error})"
         return kept_in_memory("prompt-files-unwritten", words)
+
+
+def _serve(waiting: "SimpleQueue[_Job | None]") -> None:
+    """The thread: one job after the other; None is the last."""
+    while (job := waiting.get()) is not None:
+        if not job.done.set_running_or_notify_cancel():
+            continue
+        try:
+            job.done.set_result(job.write())
+        except BaseException as error:
+            job.done.set_exception(error)
 
 
 def kept_in_memory(code: str, words: str) -> Reason:

@@ -5,12 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QApplication
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication, QLabel, QPushButton
 from pytestqt.qtbot import QtBot
 from tiny_gguf import write_tiny_gguf
 from windows import close, folders_in
 
 from app.app import App
+from app.library.machine import this_machine
+from app.values.app_settings import settings_of
 from app.values.chat_settings import SamplingChoice
 from app.values.chats import StoredMessage
 from mlx_engine.values.options import DraftOptions, GenerationOptions, LoadOptions
@@ -209,3 +212,33 @@ def test_closing_in_the_middle_of_an_answer_keeps_it(
     went_on = wait_for_end(again, qtbot)
     assert len(went_on.text) > len(kept.text)
     assert went_on.id == kept.id
+
+
+def test_what_does_not_fit_is_loaded_anyway_where_its_user_says_so(
+    apps: list[App],
+    qapp: QApplication,
+    tmp_path: Path,
+    qtbot: QtBot,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One sum on the card and in the refusal; that it was wanted is remembered."""
+    small = replace(this_machine(), usable_bytes=14_000_000)
+    monkeypatch.setattr("app.app.this_machine", lambda: small)
+    app = App(qapp, folders_in(tmp_path))
+    apps.append(app)
+    app.start()
+    card = app.widgets.card
+    qtbot.waitUntil(card.isVisible, timeout=PATIENCE_MS)
+    assert app.models.description is None
+    said = [one.text() for one in card.findChildren(QLabel) if "does not fit" in one.text()]
+    assert len(said) == 2 and said[0] in said[1]
+    button = next(one for one in card.findChildren(QPushButton) if one.text() == "Load anyway")
+    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: app.models.description is not None, timeout=PATIENCE_MS)
+    assert not card.isVisible()
+    set_up(app, max_tokens=5)
+    ask(app, QUESTION)
+    qtbot.waitUntil(lambda: not is_answering(app), timeout=PATIENCE_MS)
+    answer = app.chats.chat.last_answer
+    assert answer is not None and answer.finish_reason == "max-tokens"
+    assert settings_of(app.settings.value, None).load.anyway

@@ -6,6 +6,8 @@ import os
 import resource
 import shutil
 import stat
+import subprocess
+import sys
 import threading
 
 import mlx.core as mx
@@ -292,7 +294,8 @@ def test_the_next_question_does_not_wait_for_the_disk(opened, monkeypatch):
 
 def test_closing_waits_for_the_disk_a_little(opened, monkeypatch):
     engine = opened()
-    monkeypatch.setattr(prompt_writer, "AT_THE_END_S", 0.05)
+    for wait in ("AT_THE_END_S", "TO_LEAVE_S"):
+        monkeypatch.setattr(prompt_writer, wait, 0.05)
     disk = Held(monkeypatch)
     read_once(engine)
     engine.close()
@@ -300,6 +303,29 @@ def test_closing_waits_for_the_disk_a_little(opened, monkeypatch):
     monkeypatch.undo()
     assert read_once(opened()).finished.stats.reused_tokens == 0
     assert opened.files()
+
+
+HANGS = """
+import os, sys, threading, time
+from pathlib import Path
+import mlx.core as mx
+from mlx_engine.decoding import prompt_writer as its
+from mlx_engine.decoding.prompt_folder import Piece, PromptFolder
+class Chat:
+    chat = None
+its.AT_THE_END_S = its.TO_LEAVE_S = 0.05
+os.fsync = lambda _: threading.Event().wait()
+writer = its.PromptWriter(PromptFolder(Path(sys.argv[1])), 10**9)
+arrays = {"a": mx.zeros(1)}
+writer.write(Chat(), [its.Content(Piece(1, "k", "w", "rows"), arrays, {})], (), ())
+while not list(Path(sys.argv[1]).iterdir()):
+    time.sleep(0.001)
+writer.close()
+"""
+
+
+def test_a_program_ends_though_its_disk_hangs(tmp_path):
+    subprocess.run([sys.executable, "-c", HANGS, str(tmp_path)], check=True, timeout=30)
 
 
 def test_files_go_with_their_chat_but_for_what_others_have_read(opened):
