@@ -4,18 +4,19 @@ import argparse
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NoReturn, get_args
+from typing import NoReturn
 
 from mlx_engine.bench.report import ARMS, PARTS, PEERS, Part, draft_of
-from mlx_engine.command_line.options import NUMBER_FIELDS, SOURCES, read_depth
-from mlx_engine.values.errors import BadOption
-from mlx_engine.values.options import (
-    DRAFT_VOCABULARY,
-    AskedNumerics,
-    CacheBits,
-    DraftOutput,
-    DraftRule,
+from mlx_engine.command_line.argument_groups import (
+    add_cache,
+    add_drafting,
+    add_heads,
+    add_json,
+    add_limits,
+    add_model,
+    add_sampling,
 )
+from mlx_engine.values.errors import BadOption
 
 CHAT_EXAMPLES = """examples:
   headstart chat                                   the built-in model
@@ -111,157 +112,8 @@ def _parser(name: str, line: str, notes: str) -> OneLineParser:
     )
 
 
-def _depth(text: str) -> Any:
-    try:
-        return read_depth(text)
-    except BadOption as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _add_model(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "model",
-        nargs="?",
-        metavar="MODEL",
-        help="a GGUF file, a model folder, or a hub id such as org/model or org/model-GGUF:Q4_K_M "
-        "(default: the built-in model)",
-    )
-    group = parser.add_argument_group("loading")
-    _add_heads(group)
-    group.add_argument(
-        "--head-bits",
-        type=int,
-        choices=(4, 8),
-        metavar="4|8",
-        help="round heads that are not quantised to this many bits (default: as they are)",
-    )
-    group.add_argument(
-        "--draft-model",
-        metavar="MODEL",
-        help="for --source model: a small model with the same tokenizer, or an EAGLE-3, DFlash or "
-        "Gemma 4 assistant model made for this one",
-    )
-    group.add_argument(
-        "--repack-cache",
-        type=Path,
-        metavar="DIR",
-        help="keep repacked GGUF weights in this folder (default: repack at every load)",
-    )
-    group.add_argument(
-        "--numerics",
-        choices=get_args(AskedNumerics),
-        help="exact: rows do not depend on the rows beside them (default: auto, exact where it "
-        "costs at most 5 %% here)",
-    )
-    group.add_argument(
-        "--context",
-        dest="context_length",
-        type=int,
-        metavar="N",
-        help="tokens at most (default: the model's own)",
-    )
-    group.add_argument(
-        "--anyway",
-        action="store_true",
-        help="load a model that does not fit into memory by its plan, or whose --context does not",
-    )
-
-
-def _add_heads(to: "argparse.ArgumentParser | argparse._ArgumentGroup") -> None:
-    to.add_argument(
-        "--heads", type=Path, metavar="PATH", help="take the MTP heads from this file instead"
-    )
-
-
-def _add_cache(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("keys and values (fewer bits take less memory)")
-    for name, whose in (("--cache-bits", "the model's"), ("--head-cache-bits", "those of heads")):
-        group.add_argument(
-            name,
-            type=int,
-            choices=get_args(CacheBits),
-            metavar="16|8|4",
-            help=f"of {whose} (default: 16, as they come)",
-        )
-
-
-def _add_drafting(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("drafting (changes the speed, never the text)")
-    group.add_argument(
-        "--depth",
-        type=_depth,
-        metavar="auto|0..8",
-        help="tokens drafted in a round (default: auto, as many as pay here)",
-    )
-    group.add_argument(
-        "--source",
-        "--draft-source",
-        dest="source",
-        choices=tuple(SOURCES),
-        help="who drafts (default: mtp; model where a draft model is given)",
-    )
-    group.add_argument(
-        "--draft-output",
-        dest="output",
-        choices=get_args(DraftOutput),
-        help="output head that MTP heads draft with (default: full, the model's own)",
-    )
-    group.add_argument(
-        "--draft-vocabulary",
-        dest="vocabulary",
-        type=int,
-        metavar="N",
-        help=f"tokens of --draft-output frequent (default: {DRAFT_VOCABULARY})",
-    )
-    group.add_argument(
-        "--draft-rule",
-        dest="rule",
-        choices=get_args(DraftRule),
-        help="how a head picks its tokens (default: shared-noise)",
-    )
-    group.add_argument(
-        "--min-probability",
-        type=float,
-        metavar="P",
-        help="end a draft before a token less likely than this (default: 0)",
-    )
-
-
-def _add_sampling(
-    parser: argparse.ArgumentParser,
-    defaults: str = "what the model recommends",
-    seed: str = "a new one every answer",
-) -> None:
-    group = parser.add_argument_group(f"sampling (defaults: {defaults})")
-    for name, read in NUMBER_FIELDS.items():
-        group.add_argument(f"--{name.replace('_', '-')}", type=read, metavar="X", help=_HELP[name])
-    group.add_argument(
-        "--logit-bias",
-        action="append",
-        metavar="ID:BIAS",
-        help="add BIAS to a token's logit; may be repeated",
-    )
-    group.add_argument("--seed", type=int, metavar="N", help=f"(default: {seed})")
-
-
-def _add_limits(parser: argparse.ArgumentParser, max_tokens: int | None, words: str) -> None:
-    group = parser.add_argument_group("length")
-    group.add_argument(
-        "--max-tokens", type=int, default=max_tokens, metavar="N", help=f"(default: {words})"
-    )
-    group.add_argument(
-        "--stop",
-        action="append",
-        metavar="TEXT",
-        help="end before this text; may be repeated",
-    )
-    group.add_argument(
-        "--ignore-eos", action="store_true", help="go on past the model's own end of text"
-    )
-
-
 def _add_chat(parser: argparse.ArgumentParser) -> None:
-    _add_model(parser)
+    add_model(parser)
     parser.add_argument("--system", metavar="TEXT", help="system prompt (default: none)")
     parser.add_argument(
         "--thinking",
@@ -277,33 +129,33 @@ def _add_chat(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--once", metavar="QUESTION", help="answer this one and leave")
     parser.add_argument("--plain", action="store_true", help="no colours, no line editing")
-    _add_drafting(parser)
-    _add_cache(parser)
-    _add_sampling(parser)
-    _add_limits(parser, None, "as many as the context holds")
+    add_drafting(parser)
+    add_cache(parser)
+    add_sampling(parser)
+    add_limits(parser, None, "as many as the context holds")
 
 
 def _add_generate(parser: argparse.ArgumentParser) -> None:
-    _add_model(parser)
+    add_model(parser)
     parser.add_argument("--prompt", metavar="TEXT", help="(default: read it from stdin)")
     parser.add_argument(
         "--chat", action="store_true", help="answer the prompt, through the model's chat template"
     )
-    _add_json(parser)
-    _add_drafting(parser)
-    _add_cache(parser)
-    _add_sampling(parser)
-    _add_limits(parser, 256, "256")
+    add_json(parser)
+    add_drafting(parser)
+    add_cache(parser)
+    add_sampling(parser)
+    add_limits(parser, 256, "256")
 
 
 def _add_inspect(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="FILE", help="a GGUF file, a model folder or a hub id")
-    _add_heads(parser)
-    _add_json(parser)
+    add_heads(parser)
+    add_json(parser)
 
 
 def _add_bench(parser: argparse.ArgumentParser) -> None:
-    _add_model(parser)
+    add_model(parser)
     parser.add_argument(
         "--dry-run",
         metavar="CONFIG",
@@ -341,7 +193,7 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="go on past the model's own end of text",
     )
-    _add_sampling(parser, "greedy", "1")
+    add_sampling(parser, "greedy", "1")
     group = parser.add_argument_group("output")
     group.add_argument("--json", action="store_true", help="end with one JSON line")
     group.add_argument("--png", type=Path, metavar="FILE", help="draw the figures into this file")
@@ -381,22 +233,9 @@ def _add_doctor(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="first delete the files of what models have read of chats",
     )
-    _add_json(parser)
+    add_json(parser)
 
 
-def _add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-
-
-_HELP = {
-    "temperature": "0 is greedy",
-    "top_k": "keep the K likeliest tokens; 0 is off",
-    "top_p": "keep the likeliest tokens up to this probability; 1 is off",
-    "min_p": "drop tokens less likely than this share of the likeliest; 0 is off",
-    "repetition_penalty": "for tokens of prompt and answer; 1 is off",
-    "presence_penalty": "for tokens of the answer, once; 0 is off",
-    "frequency_penalty": "for tokens of the answer, each time; 0 is off",
-}
 _COMMANDS: dict[str, tuple[str, str, Callable[[argparse.ArgumentParser], None]]] = {
     "chat": ("talk with a model in the terminal", CHAT_EXAMPLES, _add_chat),
     "generate": ("continue a raw prompt, or answer it", GENERATE_EXAMPLES, _add_generate),

@@ -1,5 +1,6 @@
 """`headstart chat`: a conversation in the terminal, or one answer for a script."""
 
+import time
 from argparse import Namespace
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
     from mlx_engine import Engine
 
 INVITATION = "Type a message. /help lists the commands, Ctrl-C stops an answer."
-SAVE_QUESTION = "Save this chat as FILE.md or FILE.json (Return: not at all): "
+SAVE_QUESTION = "Save this chat? y, n, or a name such as talk.md or talk.json [n]: "
+NO, YES = ("", "n", "no"), ("y", "yes")
+NAME = "chat-%Y%m%d-%H%M%S.json"
+"""Of a chat whose user wants it saved and names no file."""
 
 
 def chat(arguments: Namespace, outside: Outside) -> int:
@@ -85,7 +89,8 @@ def run_chat(chat: Chat, lines: Iterable[str]) -> None:
 def offer_to_save(chat: Chat, lines: Lines) -> None:
     """Ask for a file where messages would be lost, until one can be written or none is wanted."""
     while chat.is_unsaved:
-        name = lines.ask(SAVE_QUESTION)
-        if not name:
+        answer = lines.ask(SAVE_QUESTION)
+        if answer.lower() in NO:
             return
+        name = time.strftime(NAME) if answer.lower() in YES else answer
         run_command(chat, f"/save {name}")

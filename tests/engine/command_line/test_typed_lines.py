@@ -14,6 +14,7 @@ from prompt_toolkit.output import DummyOutput
 from rich.console import Console
 from scripted_engine import ScriptedEngine
 
+from mlx_engine.command_line.conversation import read_chat
 from mlx_engine.command_line.screen import Screen
 from mlx_engine.command_line.typed_lines import EditedLines, Lines, PlainLines
 from mlx_engine.values.errors import BadPrompt, LoadStopped, ModelNotFound
@@ -216,6 +217,23 @@ def test_a_chat_that_no_file_has_is_offered_to_be_saved(
     assert outside.run("chat") == 0
     assert "You said: Hi" in file.read_text()
     assert "There is no folder" in outside.out
+
+
+@pytest.mark.parametrize(("answer", "files"), [("n", 0), ("No", 0), ("", 0), ("y", 1), ("YES", 1)])
+def test_yes_and_no_are_no_names_of_files(
+    keys: PipeInput,
+    outside: EditingOutside,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: str,
+    files: int,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outside.while_loading = lambda _stop: keys.send_text(f"Hi\r/quit\r{answer}\r\r")
+    assert outside.run("chat") == 0
+    made = list(tmp_path.iterdir())
+    assert len(made) == files and "is not possible" not in outside.out
+    assert all("You said: Hi" in read_chat(file).messages[1].text for file in made)
 
 
 def test_a_saved_chat_is_left_without_a_question(
