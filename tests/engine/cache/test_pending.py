@@ -12,6 +12,7 @@ from tiny_model import TinySizes, tiny_model
 from metal_kernels.stock import Stock
 from mlx_engine.cache.attention import GROWTH, AttentionCache
 from mlx_engine.cache.contract import Pending
+from mlx_engine.cache.joint import joint_caches
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.values.memory_plan import WINDOW_SLACK
 
@@ -65,6 +66,22 @@ def test_what_is_read_behind_them_stands(model, rows):
         caches.keep(2)
     assert pends.length == told.length
     alike(read(model, LATER, pends), read(model, LATER, told))
+
+
+@pytest.mark.parametrize("with_kernels", [False, True])
+def test_two_texts_of_one_length_behind_which_not_as_many_count(model, with_kernels):
+    """In one pass each sees its own rows, as many as count."""
+    if with_kernels:
+        model = kernel_model("dense", replace(every_kernel(kernel_launcher()), stock=Stock()))
+    counts = (1, 4, 2)
+    told, together = [begun(model) for _ in counts], [begun(model) for _ in counts]
+    for alone, joint, rows in zip(told, together, counts, strict=True):
+        alone.pend(pending(rows))
+        joint.pend(pending(rows))
+    wanted = [read(model, AFTER, caches) for caches in told]
+    joint = joint_caches(together, [len(AFTER)] * len(counts))
+    found = np.array(model.joint(mx.array([AFTER * len(counts)]), joint))
+    np.testing.assert_array_equal(found, np.concatenate(wanted, axis=1))
 
 
 @pytest.mark.parametrize("is_read", [True, False])

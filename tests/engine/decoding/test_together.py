@@ -111,8 +111,8 @@ def test_heads_draft_for_all_in_the_same_passes(engine, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["recurrent", "windowed", "attention"])
-def test_texts_of_one_length_are_not_taken_for_one_another(folders, kind):
-    """Drafts of which only the device knows how many were right, with memories of all kinds."""
+def test_words_and_drafts_are_the_same_with_memories_of_all_kinds(folders, kind):
+    """Where only the device knows how many drafts were right when the next pass is begun."""
     engine = mlx_engine.load(folders[kind])
     engine._parts = replace(engine.parts, looks_ahead=True)
     prompts = [[(7 * n * step + 3) % 200 for n in range(20)] for step in (1, 2, 3)]
