@@ -105,9 +105,8 @@ class PromptFiles:
 
     @property
     def trouble(self) -> Reason | None:
-        """The newest."""
-        self._look()
-        return self._trouble
+        """The newest, first of what could not be written."""
+        return self._writer.trouble or self._trouble
 
     @property
     def way(self) -> str:
@@ -211,25 +210,23 @@ class PromptFiles:
         tokens, and the conversation's first for others to begin with; each unless it is there.
         """
         layers = [layer for caches in _all_caches(sequence) for layer in caches.layers]
-        self._look()
-        if self._writer.is_full or self._most == 0 or not all(map(can_be_stored, layers)):
+        if self._most == 0 or not all(map(can_be_stored, layers)):
             return
+        self._writer.look()
         self._writer.drop(sequence)
         try:
             for place in (*sequence.checkpoints[:1], sequence.place_for(goes_on)):
                 self._put(sequence, place)
         except OSError as error:
-            self._trouble = self._writer.refused(error)
+            self._writer.refused(error)
 
     def wait(self, seconds: float | None = None) -> None:
         """Until all is written, or for so long."""
         self._writer.wait(seconds)
-        self._look()
 
     def close(self) -> None:
         """Write what can be written in a little while, and no more."""
         self._writer.close()
-        self._look()
 
     def _put(self, sequence: TokenSequence, place: Checkpoint) -> None:
         way = self.way
@@ -251,6 +248,7 @@ class PromptFiles:
             words = f"What a chat has read takes {size_words(size)}, more than all files may"
             self._trouble = kept_in_memory("prompt-files-small", words)
             return
+        self._writer.check_room(size)
         mx.eval([array for its in contents for array in its.arrays.values()])
         self._note(sequence, [its.piece for its in contents])
         left = [its for its in states[1 : 1 - STATES_KEPT] if its.checksum]
@@ -276,10 +274,6 @@ class PromptFiles:
             told = {**told, "rows": key}
         contents.append(Content(Piece(place.length, key, way, "states"), arrays["states"], told))
         return contents
-
-    def _look(self) -> None:
-        """What has been written by now, and whether it could be."""
-        self._trouble = self._writer.trouble() or self._trouble
 
     def _note(self, sequence: TokenSequence, pieces: Iterable[Piece]) -> None:
         if sequence.chat is not None:

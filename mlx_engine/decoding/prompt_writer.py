@@ -1,7 +1,8 @@
 """Writes what conversations have read to files, in a thread of its own: nobody waits for the disk.
 
 What is to be written is computed and copied before. What waits is dropped once a later place of the
-same conversation takes its place; what is written ends when its chat is forgotten.
+same conversation takes its place; what is written ends when its chat is forgotten. Of what could
+not be written nothing is left on the disk, and what comes later is tried again.
 """
 
 import hashlib
@@ -9,9 +10,11 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
+from errno import ENOSPC
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
+from shutil import disk_usage
 from threading import Event, Thread
 from typing import NamedTuple
 from weakref import ReferenceType, finalize, ref
@@ -75,21 +78,19 @@ class Content(NamedTuple):
 
 
 class _Job(NamedTuple):
-    """Files that are written, or wait for it."""
+    """Files that are written, or wait for it; done: whether they are whole, or why not."""
 
     of: ReferenceType[TokenSequence]
     pieces: tuple[Piece, ...]
-    done: Future[Reason | None]
-    write: Callable[[], Reason | None]
+    done: Future[bool | Reason]
+    write: Callable[[], bool | Reason]
 
 
 class PromptWriter:
-    """most_bytes: of all files together. is_full: something could not be written, and nothing more
-    will be until the program starts again.
-    """
+    """trouble: why the newest could not be written. most_bytes: of all files together."""
 
     def __init__(self, folder: PromptFolder, most_bytes: int) -> None:
-        self.is_full = False
+        self._trouble: Reason | None = None
         self._folder = folder
         self._most = most_bytes
         self._jobs: list[_Job] = []
@@ -102,7 +103,7 @@ class PromptWriter:
 
     @property
     def coming(self) -> list[Piece]:
-        """What waits, is being written, or is there since `trouble` was last asked for."""
+        """What waits, is being written, or has ended since `look`."""
         return [piece for job in self._jobs for piece in job.pieces]
 
     def drop(self, sequence: TokenSequence) -> None:
@@ -126,19 +127,28 @@ class PromptWriter:
         self._jobs.append(job)
         self._waiting.put(job)
 
+    @property
     def trouble(self) -> Reason | None:
-        """Why the newest could not be written, of what has ended since this was last asked for."""
+        """Why the newest could not be written, of what has ended by now."""
+        self.look()
+        return self._trouble
+
+    def look(self) -> None:
+        """What has ended by now."""
         ended = [job.done for job in self._jobs if job.done.done()]
         self._jobs = [job for job in self._jobs if job.done not in ended]
-        found = (None if its.cancelled() else its.result() for its in reversed(ended))
-        trouble = next((reason for reason in found if reason), None)
-        self.is_full |= trouble is not None
-        return trouble
+        for outcome in (its.result() for its in ended if not its.cancelled()):
+            if outcome:
+                self._trouble = outcome if isinstance(outcome, Reason) else None
 
-    def refused(self, error: OSError) -> Reason:
+    def refused(self, error: OSError) -> None:
         """The folder takes no more, as this error tells."""
-        self.is_full = True
-        return self._unwritten(error)
+        self._trouble = self._unwritten(error)
+
+    def check_room(self, size: int) -> None:
+        """OSError where the disk has no room for so many bytes: it is not filled up in vain."""
+        if disk_usage(self._folder.path).free < size:
+            raise OSError(ENOSPC, os.strerror(ENOSPC))
 
     def wait(self, seconds: float | None = None) -> None:
         """Until all is written, or for so long."""
@@ -161,8 +171,10 @@ class PromptWriter:
         left: Iterable[Piece],
         before: Iterable[Piece],
         chat: str | None,
-    ) -> Reason | None:
-        """In the thread. chat: whose this is, who may have been forgotten by now."""
+    ) -> bool | Reason:
+        """In the thread: whether all is there, or why not. chat: whose this is, who may have been
+        forgotten by now.
+        """
         path = self._folder.path
         file = None
         try:
@@ -185,13 +197,13 @@ class PromptWriter:
                     if file is not None:
                         file.close()
         except _Unwanted:
-            return None
+            return False
         except (OSError, RuntimeError) as error:
             return self._unwritten(error)
         self._folder.remove(left)
         self._folder.touch(before)
         self._folder.keep_within(self._most)
-        return None
+        return True
 
     def _unwritten(self, error: Exception) -> Reason:
         words = f"{self._folder.path} takes no more ({error})"

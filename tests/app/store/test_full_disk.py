@@ -1,11 +1,10 @@
 """A full disk costs what did not fit, is said, and nothing else."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from chat_stores import ROOT, finished, talk, texts
+from chat_stores import finished, talk, texts
+from small_disk import run_on_a_small_disk
 
 from app.store.messages import AnswerSaver
 from app.store.session_store import SessionStore, open_store
@@ -65,41 +64,12 @@ def test_an_answer_goes_on_and_is_saved_when_there_is_room(store: SessionStore) 
     store.messages.finish_answer(answer, finished(text))
 
 
-IN_A_NAMESPACE = ["unshare", "--map-root-user", "--mount"]
-ON_A_SMALL_DISK = """
-import subprocess, sys
-from pathlib import Path
-
-disk = Path(sys.argv[1])
-subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk], check=True)
-sys.path[:0] = sys.argv[2:]
-from test_full_disk import fill_a_real_disk
-
-fill_a_real_disk(disk)
-"""
-
-
 def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
-    """In a process with mounts of its own: they are gone with it, whatever happens."""
-    try:
-        subprocess.run([*IN_A_NAMESPACE, "true"], check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("a small disk needs Linux with user namespaces")
-    here = Path(__file__).parent
-    done = subprocess.run(
-        [
-            *IN_A_NAMESPACE,
-            *(sys.executable, "-c", ON_A_SMALL_DISK, str(tmp_path)),
-            *(str(ROOT), str(ROOT / "tests" / "helpers"), str(here)),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    run_on_a_small_disk(tmp_path, "1m", "fill_a_real_disk", __file__)
 
 
-def fill_a_real_disk(disk: Path) -> None:
+def fill_a_real_disk(disk: Path, given: str) -> None:
+    del given
     path = disk / "chats.db"
     store = open_store(path)
     chat = talk(store, "hello", "world")

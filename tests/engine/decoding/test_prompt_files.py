@@ -3,16 +3,18 @@
 import hashlib
 import itertools
 import os
-import resource
 import shutil
 import stat
 import subprocess
 import sys
 import threading
+from errno import ENOSPC
+from pathlib import Path
 
 import mlx.core as mx
 import pytest
 from session_runs import PICKS, drafts, listen, session_of
+from small_disk import run_on_a_small_disk
 
 import mlx_engine
 from mlx_engine.decoding import prompt_writer
@@ -363,41 +365,74 @@ def test_what_waits_to_be_written_is_forgotten_with_its_chat(opened, monkeypatch
     assert engine.prompt_files_trouble is None
 
 
-def test_a_disk_that_is_really_full_is_told(opened):
-    """The system itself refuses to write on, in the middle of a file."""
+def fill_a_real_disk(disk, model):
+    """Turns of a chat beside a file that leaves less and less room, then enough again."""
+    opened = Opened({"recurrent": model}, disk / "read")
     engine = opened()
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
-    try:
-        truth = read_once(engine)
-        assert opened.files() == []
-        again = read_once(engine)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert engine.prompt_files_trouble.code == "prompt-files-unwritten"
-    assert again.tokens == truth.tokens
-    assert again.finished.stats.reused_tokens > 60, "from memory"
+    chat, files, filler = session_of(engine, GREEDY), {0}, disk / "filler"
+    for turn in range(4):
+        listen(chat, chat.send(f"{turn} {SHORT}"))
+        there = opened.files()
+        files.add(len(there))
+        assert not [path for path in there if path.suffix == ".part"]
+        with filler.open("ab") as file:
+            file.write(bytes(int(0.7 * shutil.disk_usage(disk).free)))
+    history = chat.messages
+    trouble = engine.prompt_files_trouble
+    assert trouble.code == "prompt-files-unwritten"
+    assert "No space left on device" in trouble.words
+    assert len(files) < 5, "not all turns have left something"
+    before = opened.files()
+    filler.unlink()
+    truth = listen(chat, chat.send("And then?"))
+    assert opened.files() != before
+    assert engine.prompt_files_trouble is None
+    chat = session_of(opened(), GREEDY)
+    chat.load_messages(history)
+    said = listen(chat, chat.send("And then?"))
+    assert said.tokens == truth.tokens
+    stats = said.finished.stats
+    assert stats.reused_tokens > stats.prompt_tokens - 40
+    opened.close()
 
 
-def test_a_full_disk_ends_no_answer_and_loses_nothing(opened, monkeypatch):
+def test_a_disk_that_is_really_full_is_told(folders, tmp_path):
+    """And written to again once it has room; a second of it goes into loading MLX anew."""
+    model = str(folders["recurrent"])
+    run_on_a_small_disk(tmp_path, "400k", "fill_a_real_disk", __file__, model)
+
+
+@pytest.mark.parametrize("call", ["open", "write", "fsync", "replace"])
+def test_wherever_the_disk_is_full_no_answer_ends_and_nothing_is_left_over(
+    opened, monkeypatch, call
+):
     engine = opened()
     truth = read_once(engine)
     kept = opened.files()
 
-    def full(file, arrays, told):
-        del arrays, told
-        file.write(b"half")
-        raise OSError(28, "No space left on device")
+    def full(*given, **more):
+        raise OSError(ENOSPC, os.strerror(ENOSPC))
 
-    monkeypatch.setattr(mx, "save_safetensors", full)
+    match call:
+        case "open" | "fsync":
+            monkeypatch.setattr(os, call, full)
+        case "write":
+            monkeypatch.setattr(prompt_writer._Summed, call, full)
+        case "replace":
+            monkeypatch.setattr(Path, call, full)
     chat = session_of(engine, GREEDY)
-    listen(chat, chat.send("Another " + LONG))
+    said = listen(chat, chat.send("Another " + LONG))
     assert opened.files() == kept
     assert engine.prompt_files_trouble.code == "prompt-files-unwritten"
     monkeypatch.undo()
-    said = read_once(opened())
-    assert said.tokens == truth.tokens
-    assert said.finished.stats.reused_tokens > 60
+    listen(chat, chat.send(SHORT))
+    assert len(opened.files()) > len(kept), "there is room again"
+    assert engine.prompt_files_trouble is None
+    alone = session_of(opened(), GREEDY)
+    assert listen(alone, alone.send("Another " + LONG)).tokens == said.tokens
+    again = read_once(engine := opened())
+    assert again.tokens == truth.tokens
+    assert again.finished.stats.reused_tokens > 60
 
 
 def test_a_folder_that_cannot_be_is_told(opened):
