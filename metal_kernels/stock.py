@@ -66,8 +66,11 @@ class Stock:
         """[..., H] -> the same, of the wider type of both."""
         return mx.fast.rms_norm(x, weight, eps)
 
-    def norm(self, weight: mx.array, eps: float) -> ByRows:
-        """RMS norm by a weight [N]; or by one of [R, N] for rows [1, T, R, N]."""
+    def norm(self, weight: mx.array, eps: float, heads: int = 0) -> ByRows:
+        """RMS norm by a weight [N]; or by one of [R, N] for rows [1, T, R, N]. heads: those rows
+        are [1, T, heads, N], and share the weight [N].
+        """
+        del heads
         if weight.ndim == 1:
             return lambda x: self.rms_norm(x, weight, eps)
         multiplied = self.elementwise(_multiplied)
@@ -226,23 +229,35 @@ class StockOnCpu(Stock):
     def __init__(self) -> None:
         super().__init__()
         self._rotations: dict[Turning, Rotate] = {}
+        self._least: dict[tuple[tuple[int, ...], float], mx.array] = {}
 
-    def norm(self, weight: mx.array, eps: float) -> ByRows:
-        """The mean's division is in weight and eps; both have axes enough to be no broadcasts."""
+    def norm(self, weight: mx.array, eps: float, heads: int = 0) -> ByRows:
+        """The mean's division is in weight and eps; both have axes enough to be no broadcasts.
+
+        Of rows [1, T, N] a product of one term an element, which is exact, has each row's scale
+        beside the weight.
+        """
         size = weight.shape[-1]
-        gain = (weight.astype(mx.float32) * sqrt(size)).reshape(1, 1, *weight.shape)
+        gain = weight.astype(mx.float32) * sqrt(size)
+        if heads:
+            gain = mx.repeat(gain[None], heads, axis=0)
+        gain = gain.reshape(1, 1, *gain.shape)
         least = mx.full((*gain.shape[:-1], 1), eps * size)
 
         def run(x: mx.array) -> mx.array:
             wide = x.astype(mx.float32)
-            squares = mx.sum(mx.square(wide), axis=-1, keepdims=True)
-            return wide * mx.rsqrt(squares + least) * gain
+            scales = mx.rsqrt(mx.sum(mx.square(wide), axis=-1, keepdims=True) + least)
+            return wide * (scales @ gain if x.ndim == gain.ndim == 3 else scales * gain)
 
         return run
 
     def unit(self, x: mx.array, eps: float) -> mx.array:
-        """Without a mean in between."""
-        return x * mx.rsqrt(mx.sum(mx.square(x), axis=-1, keepdims=True) + eps)
+        """Without a mean in between; eps has axes enough to be no broadcast beside one row."""
+        least = (1, 1, *x.shape[2:-1], 1), eps
+        if least not in self._least:
+            self._least[least] = mx.array(np.full(*least, np.float32))
+        squares = mx.sum(mx.square(x), axis=-1, keepdims=True)
+        return x * mx.rsqrt(squares + self._least[least])
 
     def rotation(self, turning: Turning) -> Rotate:
         """One for all layers, that they share the sines of a pass."""
@@ -260,9 +275,12 @@ class StockOnCpu(Stock):
     def convolution(self, taps: mx.array) -> ByRows:
         """A sum over windows."""
         count, channels = taps.shape[1], taps.shape[0]
-        rows_of_taps = mx.contiguous(taps.T)[None, None]
+        one = mx.contiguous(taps.T)[None]
+        rows_of_taps = one[None]
 
         def run(rows: mx.array) -> mx.array:
+            if rows.shape[1] == count:
+                return mx.sum(rows * one, axis=1, keepdims=True)
             shape = (1, rows.shape[1] - count + 1, count, channels)
             windows = mx.as_strided(rows, shape, (0, channels, channels, 1))
             return mx.sum(windows * rows_of_taps, axis=2)
@@ -280,7 +298,7 @@ class StockOnCpu(Stock):
     ) -> tuple[mx.array, mx.array]:
         """Step by step (arXiv 2412.06464, eq. 10) with S [Dk, Dv] for each value head:
 
-        S <- g S;  S <- S + k^T (b v - b k S);  y = q S.
+        S <- g S;  S <- S + (b k)^T (v - k S);  y = q S.
 
         Heads are [key heads, those of values that share one], so that no key is repeated.
         """
@@ -291,12 +309,12 @@ class StockOnCpu(Stock):
         def for_all(rows_of_keys: mx.array) -> mx.array:
             return mx.broadcast_to(rows_of_keys.reshape(rows, shared, 1, 1, size), (*lead, 1, size))
 
-        each, gates = for_all(keys), beta.reshape(*lead, 1, 1)
+        each = for_all(keys)
         steps = (
             mx.broadcast_to(decay.reshape(*lead, 1, 1), (*lead, size, width)),
-            each.swapaxes(-1, -2),
-            each * gates,
-            values.reshape(*lead, 1, width) * gates,
+            (each * beta.reshape(*lead, 1, 1)).swapaxes(-1, -2),
+            each,
+            values.reshape(*lead, 1, width),
             for_all(queries),
         )
         now = state.reshape(1, *lead[1:], width, size).swapaxes(-1, -2)

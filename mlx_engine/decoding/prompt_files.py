@@ -32,7 +32,7 @@ from mlx_engine.decoding.sequence import Checkpoint, TokenSequence
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.words import size_words
 
-FORMAT = "headstart-prompt-2"
+FORMAT = "headstart-prompt-3"
 LEAST_NEW = 32
 """Tokens between two places, at least."""
 

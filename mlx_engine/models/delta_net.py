@@ -52,7 +52,8 @@ class DeltaNet:
             value_size=spec.value_dim,
         )
         self._inputs = recurrent_inputs(part.kernels, fixed, self._projections)
-        self._head_norm = Norm.read(part, "norm", unscaled_eps(eps, spec.key_dim))
+        unscaled = unscaled_eps(eps, spec.key_dim)
+        self._head_norm = Norm.read(part, "norm", unscaled, spec.value_heads)
         self._out = ResidualLinear.read(part, "out_proj")
 
     @property

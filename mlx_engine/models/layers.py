@@ -260,9 +260,9 @@ class Norm:
     wide: Served | None = None
 
     @staticmethod
-    def read(part: Part, name: str, eps: float) -> "Norm":
-        """`name`.weight of a part."""
-        return Norm.of(part.vector(f"{name}.weight"), part, eps)
+    def read(part: Part, name: str, eps: float, heads: int = 0) -> "Norm":
+        """`name`.weight of a part; heads: its rows are [1, T, heads, N]."""
+        return Norm.of(part.vector(f"{name}.weight"), part, eps, heads)
 
     @staticmethod
     def read_rows(part: Part, names: Mapping[str, int], eps: float) -> "Norm":
@@ -275,13 +275,13 @@ class Norm:
         return Norm.of(mx.concatenate(every), part, eps)
 
     @staticmethod
-    def of(weight: mx.array, part: Part, eps: float) -> "Norm":
+    def of(weight: mx.array, part: Part, eps: float, heads: int = 0) -> "Norm":
         """By the kernel where there is one."""
         kernels, size = part.kernels, weight.shape[-1]
         work = Work("", size, size)
         is_wide = part.table.has_halves and weight.dtype == mx.float32
         wide = kernels.served("norms", work, whole=True) if is_wide else None
-        return Norm(weight, eps, kernels.stock.norm(weight, eps), wide)
+        return Norm(weight, eps, kernels.stock.norm(weight, eps, heads), wide)
 
     def __call__(self, x: mx.array) -> mx.array:
         """Normalise rows [1, T, ...]; the result has x's element type."""

@@ -88,8 +88,11 @@ def rows_of(matrix: Matrix, rows: mx.array) -> Matrix:
     if matrix.mode == "columns":
         assert matrix.scales is not None
         assert matrix.biases is not None
-        codes = matrix.weight.view(mx.uint8)[..., rows].astype(mx.float32)
-        values = (codes - CODE_OF_ZERO) * matrix.scales[..., rows] + matrix.biases[..., rows]
+        codes, scales, biases = (
+            mx.take(part, rows, axis=-1)
+            for part in (matrix.weight.view(mx.uint8), matrix.scales, matrix.biases)
+        )
+        values = (codes.astype(mx.float32) - CODE_OF_ZERO) * scales + biases
         return Matrix(mx.moveaxis(values.flatten(0, 1), 0, -1), None, None, 0, 32, "dense")
     return matrix._replace(
         weight=matrix.weight[rows],

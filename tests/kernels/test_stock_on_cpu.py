@@ -37,6 +37,8 @@ def test_norms(shape: tuple[int, ...], heads: int) -> None:
     near(Stock().unit(x, 0.01), wide(stock.unit(x, 0.01)))
     alone = stock.norm(weight, 0.01)(x[:, 3:4])
     assert mx.array_equal(alone, made[:, 3:4]).item()
+    if x.ndim == 4 and not heads:  # the same where it is known how many rows share the weight
+        assert mx.array_equal(stock.norm(weight, 0.01, x.shape[2])(x), made).item()
 
 
 @pytest.mark.parametrize("interleaved", [False, True])
