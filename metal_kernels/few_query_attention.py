@@ -30,25 +30,13 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from metal_kernels.kernel import Launch, Launcher, Parameter, Source, pipeline
+from metal_kernels.key_blocks import BLOCKS, Place, Span, block_of, block_start, span_of
 from metal_kernels.key_value_formats import KeyValueFormat
 
 MOST_ROWS = 16
 MOST_SIMDS = 8
 """SIMD-groups of a threadgroup. They share nothing, so fewer change no bit; chips before M3 cannot
 hold more of this many registers (a pipeline may take 896 or fewer of 1,024 threads at size 256).
-"""
-
-SHORT, LONG, CHANGE = 128, 256, 4096
-"""Keys of a block below and above the absolute index CHANGE; whole steps of four."""
-
-BLOCKS = """
-inline int block_start(int block) {
-  return block <= 32 ? block * 128 : 4096 + (block - 32) * 256;
-}
-
-inline int block_of(int key) {
-  return key < 4096 ? key / 128 : 32 + (key - 4096) / 256;
-}
 """
 
 STEPS = """
@@ -217,34 +205,11 @@ PARTIAL = ("part", "tops", "sums")
 MERGED = Source("attention_merge", (*PARTIAL, "places", "sinks"), ("y",), MERGE, BLOCKS)
 
 
-def block_of(key: int) -> int:
-    """The block an absolute key index lies in."""
-    return key // SHORT if key < CHANGE else CHANGE // SHORT + (key - CHANGE) // LONG
-
-
-def block_start(block: int) -> int:
-    """The first absolute key index of a block."""
-    return SHORT * block if block <= CHANGE // SHORT else CHANGE + (block - CHANGE // SHORT) * LONG
-
-
-class Place(NamedTuple):
-    """Where a pass stands. start: absolute position of the buffers' first row. end: one past the
-    newest position, so the buffers hold `end - start` rows that count. window: 0 for none.
-    spare: of an `end` that only the device knows, and that here is the largest it can be, by how
-    much it may be less.
-    """
-
-    end: int
-    start: int = 0
-    window: int = 0
-    spare: int = 0
-
-
 def few_query_attention(
     q: mx.array,
     cache: tuple[mx.array, ...],
     form: KeyValueFormat,
-    place: "Place | Span",
+    place: Place | Span,
     scale: float,
     launcher: Launcher,
     sinks: mx.array | None = None,
@@ -266,32 +231,6 @@ def few_query_attention(
     return launcher.run(
         second, (*parts, span.places, _no_sinks(heads) if sinks is None else sinks)
     )[0]
-
-
-class Span(NamedTuple):
-    """Blocks that a pass sees, and all that the kernel reads of where it stands."""
-
-    blocks: int
-    places: mx.array
-
-    def ending(self, end: mx.array) -> "Span":
-        """The same with an end that only the device knows, int32 [1]."""
-        return Span(self.blocks, mx.where(_IS_END, end, self.places))
-
-
-_IS_END = mx.array([False, True, False, False, False, False, False])
-
-
-@lru_cache(maxsize=32)
-def span_of(place: Place, rows: int, group: int) -> Span:
-    """Kept, because all layers of a pass that see alike ask for the same. group: heads of queries
-    to each of keys.
-    """
-    window = place.window or 2**30  # one that nothing has left yet
-    first = block_of(max(place.start, place.end - place.spare - rows + 1 - window))
-    blocks = block_of(place.end - 1) + 1 - first
-    numbers = [place.start, place.end, window, rows, group * rows, first, blocks]
-    return Span(blocks, mx.array(numbers, dtype=mx.int32))
 
 
 @lru_cache(maxsize=32)

@@ -8,23 +8,25 @@ import mlx.core as mx
 
 from metal_kernels.choice import KernelName, Work, trial_name
 from metal_kernels.key_value_formats import LATENT
-from metal_kernels.trial_cases import (
-    Case,
-    attention_case,
-    delta_case,
-    delta_inputs_case,
+from metal_kernels.matrix_cases import (
     experts_case,
-    filtered_pick_case,
     gate_up_case,
-    long_attention_case,
     mtp_input_case,
-    noise_case,
-    norms_case,
     pick_case,
     product_add_case,
     product_case,
     prompt_experts_case,
     prompt_product_case,
+)
+from metal_kernels.trial_cases import (
+    Case,
+    attention_case,
+    delta_case,
+    delta_inputs_case,
+    filtered_pick_case,
+    long_attention_case,
+    noise_case,
+    norms_case,
 )
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 

@@ -21,6 +21,8 @@ from typing import Literal
 
 import mlx.core as mx
 
+from metal_kernels.weight_formats.block_parts import blocks_of, half_at, scaled
+
 Lattice = Literal["IQ2_XXS", "IQ2_XS", "IQ2_S"]
 VALUES = (8, 25, 43)
 
@@ -129,7 +131,7 @@ def lattice_constant(name: Lattice) -> str:
 
 def iq2_xxs(rows: mx.array) -> mx.array:
     """uint8 [..., bytes] -> float32 [..., K]."""
-    blocks = rows.reshape(*rows.shape[:-1], -1, 66)
+    blocks = blocks_of(rows, 66)
     groups = mx.contiguous(blocks[..., 2:]).reshape(*blocks.shape[:-1], 8, 8)
     both = mx.contiguous(groups[..., 4:]).view(mx.uint32)
     signs = ((both >> mx.array([0, 7, 14, 21], mx.uint32)) & 127).astype(mx.uint16)
@@ -140,14 +142,14 @@ def iq2_xxs(rows: mx.array) -> mx.array:
 
 def iq2_xs(rows: mx.array) -> mx.array:
     """The same."""
-    blocks = rows.reshape(*rows.shape[:-1], -1, 74)
+    blocks = blocks_of(rows, 74)
     both = mx.contiguous(blocks[..., 2:66]).view(mx.uint16)
     return _values("IQ2_XS", blocks, both & 511, _with_eighth(both >> 9), _fours(blocks[..., 66:]))
 
 
 def iq2_s(rows: mx.array) -> mx.array:
     """The same."""
-    blocks = rows.reshape(*rows.shape[:-1], -1, 82)
+    blocks = blocks_of(rows, 82)
     low = blocks[..., 2:34].astype(mx.uint16)
     highs = (blocks[..., 66:74, None] >> mx.array([0, 2, 4, 6], mx.uint8)) & 3
     index = low | (highs.reshape(low.shape).astype(mx.uint16) << 8)
@@ -175,10 +177,8 @@ def _values(
     values = _lattice(name)[index]
     minus = (signs[..., None] >> mx.arange(8, dtype=mx.uint16)) & 1
     signed = mx.where(minus == 1, -values, values)
-    d = mx.contiguous(blocks[..., :2]).view(mx.float16).astype(mx.float32)
-    scales = d * (steps.astype(mx.float32) + 0.5) * 0.25
-    runs = signed.astype(mx.float32).reshape(*scales.shape, -1)
-    return (scales[..., None] * runs).reshape(*blocks.shape[:-2], -1)
+    scales = half_at(blocks, 0) * (steps.astype(mx.float32) + 0.5) * 0.25
+    return scaled(scales, signed)
 
 
 def _lattice(name: Lattice) -> mx.array:

@@ -8,7 +8,8 @@ from typing import Protocol
 import mlx.core as mx
 
 from metal_kernels.choice import Kernels, Served, Work
-from metal_kernels.few_query_attention import Place, Span, few_query_attention, span_of
+from metal_kernels.few_query_attention import few_query_attention
+from metal_kernels.key_blocks import Place, Span, span_of
 from metal_kernels.key_value_formats import cache_form
 from metal_kernels.stock import MLX, Stock, attends_in_one_launch, tiles
 from mlx_engine.cache.attention import AttentionCache, KeysValues, Mask

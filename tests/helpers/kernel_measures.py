@@ -7,6 +7,7 @@ from metal_emulator import Counted, EmulatorLauncher, RegisterLauncher, Report
 from metal_emulator import stock_kernels as stock
 
 from metal_kernels import few_query_attention, few_row_matvec, gated_delta_block
+from metal_kernels.key_blocks import Place
 from metal_kernels.key_value_formats import dense_cache
 from metal_kernels.trials import Trial
 from metal_kernels.weight_formats.affine import affine
@@ -103,7 +104,7 @@ KEYS, SIZE = 512, 128
 def our_attention(rows: int, heads: int) -> PerKey:
     launcher = EmulatorLauncher()
     cache = (normal((1, KEYS, SIZE), 3), normal((1, KEYS, SIZE), 4))
-    place = few_query_attention.Place(KEYS)
+    place = Place(KEYS)
     q = normal((heads, rows, SIZE), 5)
     few_query_attention.few_query_attention(q, cache, dense_cache(), place, 0.1, launcher)
     return per_key(launcher.reports[0], "k")

@@ -24,6 +24,7 @@ from metal_kernels import (
     wide_norm,
 )
 from metal_kernels.kernel import Launch, pipeline
+from metal_kernels.key_blocks import Place
 from metal_kernels.key_value_formats import affine_cache, dense_cache, latent_cache
 from metal_kernels.weight_formats.affine import affine
 from metal_kernels.weight_formats.contract import WeightFormat
@@ -192,7 +193,7 @@ def experts(launcher: Breaking) -> None:
 def attention(launcher: Breaking) -> None:
     """129 keys, so that the last block is one that the first row does not see."""
     q, dense = normal((5, 2, 64), 12), (normal((1, 129, 64), 13), normal((1, 129, 64), 14))
-    sinks, scale, place = normal((5,), 15), 0.125, few_query_attention.Place(129)
+    sinks, scale, place = normal((5,), 15), 0.125, Place(129)
     run, plain = few_query_attention.few_query_attention, few_query_attention.reference
     for where in (place, place._replace(window=50)):
         whole = run(q, dense, dense_cache(), where, scale, launcher)

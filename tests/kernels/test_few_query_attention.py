@@ -8,18 +8,9 @@ import pytest
 from kernel_launchers import kernel_launcher
 from metal_emulator import EmulatorLauncher
 
-from metal_kernels.few_query_attention import (
-    CHANGE,
-    LONG,
-    MOST_SIMDS,
-    Place,
-    block_of,
-    block_start,
-    few_query_attention,
-    reference,
-    span_of,
-)
+from metal_kernels.few_query_attention import MOST_SIMDS, few_query_attention, reference
 from metal_kernels.kernel import Launch
+from metal_kernels.key_blocks import CHANGE, LONG, Place, block_of, block_start, span_of
 from metal_kernels.key_value_formats import (
     KeyValueFormat,
     affine_cache,

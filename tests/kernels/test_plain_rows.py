@@ -9,6 +9,7 @@ from metal_kernels import (
     gated_delta_inputs,
     mtp_input,
 )
+from metal_kernels.key_blocks import Place
 from metal_kernels.key_value_formats import dense_cache
 from metal_kernels.weight_formats.affine import affine
 
@@ -37,11 +38,9 @@ def test_products() -> None:
 
 def test_attention() -> None:
     q, cache = normal((4, 8, 64), 5), (normal((2, 200, 64), 6), normal((2, 200, 64), 7))
-    whole = few_query_attention.reference(
-        q, cache, dense_cache(), few_query_attention.Place(200), 0.1
-    )
+    whole = few_query_attention.reference(q, cache, dense_cache(), Place(200), 0.1)
     for rows in ROWS:
-        place = few_query_attention.Place(192 + rows)
+        place = Place(192 + rows)
         few = few_query_attention.reference(q[:, :rows], cache, dense_cache(), place, 0.1)
         assert mx.array_equal(few, whole[:, :rows]).item(), rows
 

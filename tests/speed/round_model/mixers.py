@@ -4,7 +4,7 @@ from speed.round_model.cost import Cost
 from speed.round_model.shapes import Heads, States
 from speed.round_model.work import Work
 
-from metal_kernels.few_query_attention import block_of
+from metal_kernels.key_blocks import block_of
 
 ELEMENT = 2
 SUM_SLOTS = 20

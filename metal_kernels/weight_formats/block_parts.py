@@ -1,0 +1,76 @@
+"""What GGUF's blocks have in common: bytes in runs, and bits of one value in several planes."""
+
+import mlx.core as mx
+
+SHARED = """
+constant constexpr int RUNS = 4;
+
+template <typename P>
+METAL_FUNC float half_at(P from) {
+  return float(*(const device half*)from);
+}
+
+// Eight bytes, of which blocks leave no more sure than that their address is even.
+struct Eight {
+  uint words[2];
+};
+
+template <typename P>
+METAL_FUNC Eight eight(P from) {
+  const device ushort* pairs = (const device ushort*)from;
+  return Eight{{pairs[0] | uint(pairs[1]) << 16, pairs[2] | uint(pairs[3]) << 16}};
+}
+
+// Byte i at the low end, below what else there is.
+METAL_FUNC uint byte_of(thread const Eight& it, int i) {
+  return it.words[i / 4] >> (8 * (i % 4));
+}
+
+// The same with the bits of each byte moved down; what moves into the next byte is never looked at.
+METAL_FUNC Eight moved(thread const Eight& it, int by) {
+  return Eight{{it.words[0] >> by, it.words[1] >> by}};
+}
+
+// Four runs of eight nibbles: both low halves, then both high ones.
+struct Nibbles {
+  Eight now;
+  Eight next;
+};
+
+METAL_FUNC Eight take(thread Nibbles& it) {
+  const Eight now = it.now;
+  it.now = it.next;
+  it.next = moved(now, 4);
+  return now;
+}
+"""
+
+FOURS, PAIRS, BITS = (0, 4), (0, 2, 4, 6), (0, 1, 2, 3, 4, 5, 6, 7)
+"""Shifts that bring what shares a byte to its low end."""
+
+
+def blocks_of(rows: mx.array, nbytes: int) -> mx.array:
+    """uint8 [..., bytes] -> [..., blocks, nbytes]."""
+    return rows.reshape(*rows.shape[:-1], -1, nbytes)
+
+
+def half_at(blocks: mx.array, at: int) -> mx.array:
+    """The float16 at this byte, [..., blocks, 1] in float32."""
+    return mx.contiguous(blocks[..., at : at + 2]).view(mx.float16).astype(mx.float32)
+
+
+def planes(data: mx.array, width: int, shifts: tuple[int, ...], mask: int) -> mx.array:
+    """Runs of `width` bytes, of each the bits at every shift one run below the other."""
+    runs = data.reshape(*data.shape[:-1], -1, 1, width)
+    return (runs >> mx.array(shifts, mx.uint8)[:, None]) & mask
+
+
+def signed(codes: mx.array) -> mx.array:
+    """Codes below 128, that something can be taken from."""
+    return codes.astype(mx.int8)
+
+
+def scaled(scales: mx.array, codes: mx.array) -> mx.array:
+    """scales [..., blocks, runs] times codes in as many equal runs a block."""
+    runs = codes.reshape(*scales.shape, -1).astype(mx.float32)
+    return (scales[..., None] * runs).reshape(*scales.shape[:-2], -1)
