@@ -82,6 +82,40 @@ def test_heads_in_a_gguf_are_not_listed(tmp_path: Path) -> None:
     assert problems_in(tmp_path) == {"small-MTP-Q8_0.gguf": ""}
 
 
+def test_heads_inside_and_beside_are_told(tmp_path: Path) -> None:
+    write_tiny_gguf(tmp_path / "inside.gguf", heads="inside")
+    write_tiny_gguf(tmp_path / "none.gguf", heads="none")
+    gguf(tmp_path / "empty.gguf")
+    for name in ("whole-00001-of-00002.gguf", "late-00001-of-00002.gguf"):
+        write_tiny_gguf(tmp_path / name, heads="none")
+    write_tiny_gguf(tmp_path / "late-00002-of-00002.gguf", heads="only")
+    write_tiny_gguf(tmp_path / "whole-00002-of-00002.gguf", heads="none")
+    model_folder(tmp_path / "plain")
+    model_folder(tmp_path / "mtp")
+    safetensors(
+        tmp_path / "mtp" / "model.safetensors", ("model.norm", "model.layers.4.eh_proj.weight")
+    )
+    many = model_folder(tmp_path / "many", shards=2)
+    index = many / "model.safetensors.index.json"
+    index.write_text('{"weight_map": {"mtp.fc.weight": "model-00002-of-00002.safetensors"}}')
+    model_folder(tmp_path / "lone", shards=2)
+    told = {name: str(found.note) for name, found in found_in(tmp_path).items()}
+    heads, none = "drafting heads", "no drafting heads"
+    assert told == {
+        "inside.gguf": heads,
+        "none.gguf": none,
+        "empty.gguf": "",
+        "whole-00001-of-00002.gguf": none,
+        "late-00001-of-00002.gguf": heads,
+        "plain": none,
+        "mtp": heads,
+        "many": heads,
+        "lone": none,
+    }
+    index.write_text('{"weight_map": {"model.norm.weight": "model-00002-of-00002.safetensors"}}')
+    assert found_in(tmp_path)["many"].note == none
+
+
 def test_headers_are_listed_only_where_they_may_be_of_heads_and_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
