@@ -319,6 +319,7 @@ its.AT_THE_END_S = its.TO_LEAVE_S = 0.05
 os.fsync = lambda _: threading.Event().wait()
 writer = its.PromptWriter(PromptFolder(Path(sys.argv[1])), 10**9)
 arrays = {"a": mx.zeros(1)}
+mx.eval(arrays)
 writer.write(Chat(), [its.Content(Piece(1, "k", "w", "rows"), arrays, {})], (), ())
 while not list(Path(sys.argv[1]).iterdir()):
     time.sleep(0.001)
