@@ -1,6 +1,6 @@
 """An answer: its thinking, its text, a notice if something went wrong."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 
 from PySide6.QtWidgets import QWidget
@@ -28,8 +28,8 @@ class AnswerView(QWidget):
         self._notice: ProseSegment | None = None
         self._column = column(self._prose, of=self, spacing=8)
 
-    def show_message(self, message: ShownMessage) -> None:
-        """Show all there is of a message, once, before anything is appended."""
+    def show_message(self, message: ShownMessage) -> Iterator[None]:
+        """Show all there is of a message, in turns, before anything is appended."""
         live = message.state == "live"
         if message.thinking:
             segment = self._thinking_segment()
@@ -39,7 +39,7 @@ class AnswerView(QWidget):
         if live:
             self._prose.append(message.text, sorted(message.spans))
         else:
-            self._prose.show_whole(message.text, sorted(message.spans))
+            yield from self._prose.show_whole(message.text, sorted(message.spans))
             self._end(message)
 
     def append(self, pieces: Sequence[TextPiece]) -> None:

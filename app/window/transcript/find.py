@@ -3,8 +3,8 @@
 import re
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QColor, QKeyEvent, QTextCharFormat, QTextCursor
@@ -74,12 +74,11 @@ class FindBar(QFrame):
             super().keyPressEvent(event)
 
 
-SLICE_S = 0.006
+SLICE_S = 0.002
 """Counting gives way to everything else after so long."""
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(NamedTuple):
     """Positions in a widget's document."""
 
     widget: TextWidget
@@ -87,11 +86,18 @@ class Match:
     end: int
 
 
+class Place(NamedTuple):
+    """A message, and the number of one of its matches, from 0."""
+
+    view: MessageView
+    number: int
+
+
 class ChatSearch(QObject):
     """The matches of one query, from the top, and which of them is current.
 
-    Messages that are not made of widgets are searched as text; only that of the current match is
-    made. number: of the current match, from 1; 0 for none.
+    Messages that are not made of widgets are searched as text. number: of the current match, from
+    1; 0 for none.
 
     Signals: `counted`, more of them; `went`, another match is current, or there is none.
     """
@@ -99,15 +105,13 @@ class ChatSearch(QObject):
     counted = Signal()
     went = Signal()
 
-    def __init__(self, make: Callable[[MessageView], None], parent: QObject | None = None) -> None:
-        """make: gives a message its widgets."""
+    def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._make = make
         self._pattern: re.Pattern[str] | None = None
         self._views: list[MessageView] = []
         self._totals: list[int] = []
         self.number = 0
-        self._marked: list[TextWidget] = []
+        self._marked: dict[TextWidget, tuple[object, ...]] = {}
         self._timer = QTimer(self, interval=TURN_MS)
         self._timer.timeout.connect(self._count_some)
 
@@ -122,19 +126,27 @@ class ChatSearch(QObject):
         return len(self._totals) == len(self._views)
 
     @property
-    def current(self) -> Match | None:
-        """The current match; its message is made."""
+    def place(self) -> Place | None:
+        """Where the current match stands, also in a message that is not made."""
         if not self.number:
             return None
         view = bisect_left(self._totals, self.number)
-        matches = self._matches(self._views[view])
-        index = self.number - 1 - (self._totals[view - 1] if view else 0)
-        return matches[index] if index < len(matches) else None
+        return Place(self._views[view], self.number - 1 - (self._totals[view - 1] if view else 0))
+
+    @property
+    def current(self) -> Match | None:
+        """The current match, once its message is made."""
+        if self.place is None:
+            return None
+        matches = [match for text in self.place.view.texts() for match in self._matches(text)]
+        return matches[self.place.number] if self.place.number < len(matches) else None
 
     def find(self, query: str, views: Iterable[MessageView]) -> None:
         """Look for `query`, upper and lower case alike; the same query keeps its current match."""
         pattern = re.compile(re.escape(query), re.IGNORECASE) if query else None
         kept = self.number if pattern == self._pattern else 0
+        if pattern != self._pattern:
+            self._unmark()
         self._pattern, self._views = pattern, list(views) if query else []
         self._totals, self.number = [], 0
         self.went.emit()
@@ -151,24 +163,27 @@ class ChatSearch(QObject):
             self._go_to((self.number + by - 1) % self.total + 1)
 
     def mark(self) -> None:
-        """Show the matches in the widgets there are, the current one stronger."""
+        """Show the matches in the texts in view, the current one stronger; the rest is marked once
+        it is scrolled to.
+        """
         current, now = self.current, look()
-        colours = {
-            is_one: now.colour("warning", 0.5 if is_one else 0.25) for is_one in (True, False)
-        }
-        marked: list[TextWidget] = []
-        for view in self._views if self._pattern else ():
-            selections: dict[TextWidget, list[QTextEdit.ExtraSelection]] = {}
-            for match in self._matches(view):
-                one = _selection(match, colours[match == current])
-                selections.setdefault(match.widget, []).append(one)
-            for widget, these in selections.items():
-                widget.setExtraSelections(these)
-            marked += selections
-        for widget in self._marked:
-            if isValid(widget) and widget not in marked:
-                widget.setExtraSelections([])
-        self._marked = marked
+        in_view = [view for view in self._views if not view.visibleRegion().isEmpty()]
+        for text in [text for view in in_view for text in view.texts()]:
+            stronger = current if current and current.widget is text else None
+            state = (self._pattern, stronger, now, text.document().revision())
+            if self._marked.get(text) != state and not text.visibleRegion().isEmpty():
+                strong, weak = now.colour("warning", 0.5), now.colour("warning", 0.25)
+                found = self._matches(text)
+                text.setExtraSelections(
+                    [_selection(match, strong if match == stronger else weak) for match in found]
+                )
+                self._marked[text] = state
+
+    def _unmark(self) -> None:
+        for text in self._marked:
+            if isValid(text):
+                text.setExtraSelections([])
+        self._marked.clear()
 
     def _count_some(self) -> None:
         end = time.monotonic() + SLICE_S
@@ -194,24 +209,19 @@ class ChatSearch(QObject):
             self._go_to(1)
 
     def _go_to(self, number: int) -> None:
-        self._make(self._views[bisect_left(self._totals, number)])
         self.number = number
         self.counted.emit()
         self.went.emit()
 
-    def _matches(self, view: MessageView) -> list[Match]:
-        """In the widgets of a message, none while it has none."""
-        found: list[Match] = []
-        for widget in view.texts() if self._pattern else ():
-            assert self._pattern
-            text, places = searched(widget)
-            ranges = [
-                Tint(places[m.start()], places[m.end() - 1] + 1, 0)
-                for m in self._pattern.finditer(_spaced(text))
-            ]
-            shown = widget.text()
-            found += [Match(widget, t.start, t.end) for t in in_utf16(shown, ranges)]
-        return found
+    def _matches(self, widget: TextWidget) -> list[Match]:
+        if self._pattern is None:
+            return []
+        text, places = searched(widget)
+        ranges = [
+            Tint(places[m.start()], places[m.end() - 1] + 1, 0)
+            for m in self._pattern.finditer(_spaced(text))
+        ]
+        return [Match(widget, t.start, t.end) for t in in_utf16(widget.text(), ranges)]
 
 
 def _spaced(text: str) -> str:

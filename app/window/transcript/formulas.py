@@ -5,13 +5,13 @@ be set stays in the letters and signs of `latex`.
 """
 
 import re
-from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Sequence
 from html import unescape
 from math import ceil
 from typing import NamedTuple
 
-from PySide6.QtCore import QByteArray, QObject, QRectF, Qt, Signal
+from PySide6.QtCore import QByteArray, QObject, QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QFont,
     QFontMetrics,
@@ -25,7 +25,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtSvg import QSvgRenderer
 
-from app.start.threads import Beside
+from app.start.threads import TURN_MS, Beside
 from app.window.transcript.latex import latex_html
 
 INK, EM = "#010203", 32
@@ -117,7 +117,7 @@ def set_formula(key: FormulaKey) -> Formula | None:
 class Formulas(QObject):
     """All formulas of one transcript. Signal `known`(FormulaKey): one more was set, or cannot be.
 
-    Several are set one after the other. is_busy: one is being set.
+    Several are set one after the other.
     """
 
     known = Signal(object)
@@ -127,7 +127,15 @@ class Formulas(QObject):
         self._beside = Beside(self)
         self._known: OrderedDict[FormulaKey, Formula | None] = OrderedDict()
         self._wanted: OrderedDict[FormulaKey, None] = OrderedDict()
-        self.is_busy = False
+        self._is_setting = False
+        self._shows: deque[Callable[[], object]] = deque()
+        self._turn = QTimer(self, interval=TURN_MS)
+        self._turn.timeout.connect(self._show_one)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether one is being set, or a text waits to show those that were."""
+        return self._is_setting or bool(self._shows)
 
     def is_known(self, key: FormulaKey) -> bool:
         """Whether it has been tried; if not it will be."""
@@ -146,9 +154,19 @@ class Formulas(QObject):
         """Nobody waits any more for those that have not been tried."""
         self._wanted.clear()
 
+    def show_later(self, show: Callable[[], object]) -> None:
+        """One text whose formulas are known now after the other: each takes milliseconds."""
+        self._shows.append(show)
+        self._turn.start()
+
+    def _show_one(self) -> None:
+        self._shows.popleft()()
+        if not self._shows:
+            self._turn.stop()
+
     def _set_next(self) -> None:
-        if self._wanted and not self.is_busy:
-            self.is_busy = True
+        if self._wanted and not self._is_setting:
+            self._is_setting = True
             key, _ = self._wanted.popitem(last=False)
             self._beside.run_each(lambda: set_formula(key), lambda found: self._keep(key, found))
 
@@ -156,7 +174,7 @@ class Formulas(QObject):
         self._known[key] = found
         while len(self._known) > MOST:
             self._known.popitem(last=False)
-        self.is_busy = False
+        self._is_setting = False
         self._set_next()
         self.known.emit(key)
 

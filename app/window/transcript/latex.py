@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from html import escape
 from html.entities import html5
 from unicodedata import category, normalize
@@ -111,6 +112,7 @@ SIGN = re.compile(r"(^|[(\[{ ]|\u2009(?=\u2009))\u2009?−\u2009")
 COMPOUND = re.compile(r"[+\-−±∓·×÷/⁄=<>≤≥,\s\u2009]")
 
 
+@lru_cache(maxsize=1000)  # a growing text is rendered again and again
 def latex_html(source: str) -> str:
     """Rich text for the inside of $...$: escaped, with <i>, <b>, <sup>, <sub> and <br>.
 

@@ -33,11 +33,12 @@ class Content(QWidget):
 class PinnedScroll(QScrollArea):
     """At the end it stays at the end; anywhere else what the reader looks at keeps its place.
 
-    Any move up lets go, be it a pixel; coming down to the end takes hold again. Signal
-    `pinned_changed`(bool).
+    Any move up lets go, be it a pixel; coming down to the end takes hold again. Signals
+    `pinned_changed`(bool), and `scrolled`: other parts are in view.
     """
 
     pinned_changed = Signal(bool)
+    scrolled = Signal()
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,6 +73,7 @@ class PinnedScroll(QScrollArea):
         bar = self.verticalScrollBar()
         down = value >= self._last
         self._last = value
+        self.scrolled.emit()
         if self._moving:
             return
         at_end = value >= bar.maximum() - (SLACK if down else 0)
@@ -119,12 +121,7 @@ NEARBY_MS = 50
 
 
 class MessageColumn(PinnedScroll):
-    """`views` are the messages on show, from the top; each has its own id.
-
-    Signal `made`: a message has got its widgets.
-    """
-
-    made = Signal()
+    """`views` are the messages on show, from the top; each has its own id."""
 
     def __init__(self, reader: Reader) -> None:
         super().__init__()
@@ -136,7 +133,7 @@ class MessageColumn(PinnedScroll):
         self._room = 0
         self._fill = QTimer(self, interval=TURN_MS)
         self._fill.timeout.connect(self._make_next)
-        self.verticalScrollBar().valueChanged.connect(self._scrolled)
+        self.scrolled.connect(self._make_in_view)
         self._set_margins()
 
     def view(self, message_id: int) -> MessageView | None:
@@ -168,8 +165,9 @@ class MessageColumn(PinnedScroll):
             self.content.setUpdatesEnabled(True)
             self._nearby.start(NEARBY_MS)
             return
-        self.make(view)
-        self._room -= view.sizeHint().height()
+        self.make_some(view)
+        if view.is_built:
+            self._room -= view.sizeHint().height()
 
     def replace_from(self, message_id: int, messages: Iterable[ShownMessage]) -> None:
         """Show another branch: from this message on, these instead; the place is kept."""
@@ -210,16 +208,16 @@ class MessageColumn(PinnedScroll):
         near = (v for v in self.views if v.y() <= bottom and v.y() + v.height() > top)
         return [view for view in near if not view.is_built]
 
-    def _scrolled(self) -> None:
+    def _make_in_view(self) -> None:
         """What is in view is needed now, what is near it soon; one message at a time."""
         self._nearby.start(NEARBY_MS)
         for view in self._unmade_within(0)[:1]:
-            self.make(view)
+            self.make_some(view)
             self._nearby.start(TURN_MS)
 
     def _make_nearby(self) -> None:
         for view in (self._unmade_within(0) or self._unmade_within(self.viewport().height()))[:1]:
-            self.make(view)
+            self.make_some(view)
             self._nearby.start(TURN_MS)
 
     def _build_some(self, views: Iterable[MessageView]) -> None:
@@ -233,10 +231,11 @@ class MessageColumn(PinnedScroll):
 
     def make(self, view: MessageView) -> None:
         """Give one of its messages its widgets, if it has none yet."""
-        if view.is_built:
-            return
         view.build(self._width())
-        self.made.emit()
+
+    def make_some(self, view: MessageView) -> None:
+        """A part of that: `is_built` tells whether it was the last."""
+        view.build_some(self._width())
 
     def _add(self, message: ShownMessage) -> MessageView:
         view = MessageView(message, self._reader)

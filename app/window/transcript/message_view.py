@@ -1,6 +1,6 @@
 """One message of the transcript, made of widgets only once the reader comes near it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from PySide6.QtCore import QMimeData
@@ -40,6 +40,7 @@ class MessageView(QWidget):
         self._reader = reader
         self._body: AnswerView | UserBubble | None = None
         self._searched: Sequence[str] | None = None
+        self._steps: Iterator[None] | None = None
         self.buttons: MessageActions | None = None
         self.footer: MessageFooter | None = None
         self.editor: MessageEditor | None = None
@@ -57,34 +58,45 @@ class MessageView(QWidget):
         return self._body if isinstance(self._body, AnswerView) else None
 
     def build(self, width: int) -> None:
-        """Make the widgets, for a column this wide; no effect the second time.
+        """Make the widgets, for a column this wide; no effect the second time."""
+        while not self.is_built:
+            self.build_some(width)
 
-        It is hidden meanwhile: Qt shows what is added to a visible widget only later, and until
-        then a layout would take it for empty and the page would jump.
+    def build_some(self, width: int) -> None:
+        """A few milliseconds of that work; nothing of it is seen before the last."""
+        if not self.is_built:
+            self._steps = self._steps or self._build(width)
+            next(self._steps)
+
+    def _build(self, width: int) -> Iterator[None]:
+        """It is hidden in the last step: Qt shows what is added to a visible widget only later, and
+        until then a layout would take it for empty and the page would jump.
         """
-        if self._body is not None:
-            return
-        reader = self._reader
+        reader, body = self._reader, self._make_body(width)
+        if isinstance(body, AnswerView):
+            for _ in body.show_message(self.message):
+                yield
         self.hide()
         self.setMinimumHeight(0)
         self.setMaximumHeight(LARGEST)
-        self._body = self._make_body(width)
         self.buttons = MessageActions()
         self.footer = MessageFooter()
         foot = row(Wide(self.footer), SPARE, self.buttons, spacing=8)
         above = [label(NOT_READ, "note")] if self.message.is_first_read else []
-        self._column = column(*above, self._body, foot, of=self, spacing=2)
+        self._column = column(*above, body, foot, of=self, spacing=2)
         wear(self)
+        self._body = body
         self._connect(self.buttons, self.footer)
         self._show_state()
         if self.message.id in reader.unsent:
-            self._open_editor(self._body)
+            self._open_editor(body)
         self.resize(width, self.sizeHint().height())
         self.show()
+        yield
 
     def finish(self, message: ShownMessage) -> bool:
         """Become the finished message; False if its text is another, so that it must be rebuilt."""
-        self.message, self._searched = message, None
+        self.message, self._searched, self._steps = message, None, None
         if not isinstance(self._body, AnswerView):
             return not self.is_built
         if not self._body.is_of(message):
@@ -167,9 +179,7 @@ class MessageView(QWidget):
     def _make_body(self, width: int) -> AnswerView | UserBubble:
         if self.message.role == "user":
             return UserBubble(self._reader, self.message.text, width)
-        answer = AnswerView(self._reader, width)
-        answer.show_message(self.message)
-        return answer
+        return AnswerView(self._reader, width)
 
     def _connect(self, buttons: MessageActions, footer: MessageFooter) -> None:
         reader, message_id = self._reader, self.message.id

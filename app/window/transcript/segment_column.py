@@ -1,11 +1,13 @@
 """Streaming markdown as a column of prose and code widgets; only the last one is ever set again."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from PySide6.QtGui import QColor, QResizeEvent, QTextCursor
 from PySide6.QtWidgets import QTextEdit, QWidget
+from shiboken6 import isValid
 
 from app.values.chats import DraftedSpan
 from app.window.controls.layouts import column
@@ -61,12 +63,15 @@ class SegmentColumn(QWidget):
         self._spans.extend(spans)
         self._show_from(self._stream.append(text))
 
-    def show_whole(self, text: str, spans: Iterable[DraftedSpan]) -> None:
-        """All of it at once, and no more will come: each segment is rendered once."""
+    def show_whole(self, text: str, spans: Iterable[DraftedSpan]) -> Iterator[None]:
+        """All of it, and no more will come: each segment is rendered once, in a turn of its own."""
         self._spans.extend(spans)
         self._stream.append(text)
         self._close()
-        self._show_from(0)
+        for index, segment in enumerate(self._stream.segments):
+            self._add(segment)
+            self._show(index)
+            yield
 
     def text(self) -> str:
         """The markdown so far."""
@@ -154,7 +159,11 @@ class SegmentColumn(QWidget):
             if key in missing:
                 missing.discard(key)
                 if not missing:
-                    self._show(index)
+                    self._reader.formulas.show_later(partial(self._show_again, index))
+
+    def _show_again(self, index: int) -> None:
+        if isValid(self) and index < len(self._widgets):
+            self._show(index)
 
     def _growing_html(self, source: str, head: int) -> str:
         """Of the last segment; what of it stays as it is is rendered once. head: its length."""

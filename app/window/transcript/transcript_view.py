@@ -6,6 +6,7 @@ from PySide6.QtCore import QEvent, QRectF, QSize, Qt, QTimer
 from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
 
+from app.start.threads import TURN_MS
 from app.values.app_settings import TextWidth
 from app.window.controls.icons import icon
 from app.window.controls.layouts import Wide, column
@@ -13,7 +14,7 @@ from app.window.controls.notice_bar import NoticeBar
 from app.window.language import tr
 from app.window.look import DEEPEST_TINT, look
 from app.window.style_sheet import wear
-from app.window.transcript.find import ChatSearch, FindBar, Match
+from app.window.transcript.find import ChatSearch, FindBar, Place
 from app.window.transcript.message_column import MessageColumn
 from app.window.transcript.message_view import MessageView
 from app.window.transcript.page_boxes import RADIUS
@@ -110,20 +111,21 @@ class TranscriptView(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.reader = Reader(self)
-        self._found: Match | None = None
-        self._arrive = QTimer(self, singleShot=True, interval=0)
+        self._found: Place | None = None
+        self._arrive = QTimer(self, singleShot=True, interval=TURN_MS)
         self._arrive.timeout.connect(self._scroll_to_match)
         self.column = MessageColumn(self.reader)
         self.column.setAccessibleName(tr("Transcript"))
         self.column.setMinimumHeight(
             1
         )  # where there is no room for all, it is what can be scrolled
-        self._search = ChatSearch(self.column.make, self)
+        self._search = ChatSearch(self)
         self._search.counted.connect(self._show_count)
         self._search.went.connect(self._go_to_match)
-        self._mark_soon = QTimer(self, singleShot=True, interval=0)
+        self._mark_soon = QTimer(self, singleShot=True, interval=TURN_MS)
         self._mark_soon.timeout.connect(self._search.mark)
-        self.column.made.connect(self._mark_soon.start)
+        self.column.content.resized.connect(self._mark_soon.start)
+        self.column.scrolled.connect(self._mark_soon.start)
         self.offer = NoticeBar(tr("Model of this chat"), can_close=False)
         self.find_bar, self.legend = FindBar(), DraftLegend()
         parts = (self.offer, self.find_bar, Wide(self.column), self.legend)
@@ -165,6 +167,7 @@ class TranscriptView(QWidget):
             self.column.make(view)
             if view.answer is not None:
                 view.answer.append(pieces)
+                self._mark_soon.start()
 
     def finish_thinking(self, message_id: int, seconds: float | None) -> None:
         """The thinking of a live answer took this long."""
@@ -205,7 +208,6 @@ class TranscriptView(QWidget):
         """Hide the bar and its marks."""
         self.find_bar.hide()
         self._search.find("", ())
-        self._search.mark()
         self.column.setFocus()
 
     def copy_last_answer(self) -> None:
@@ -237,20 +239,26 @@ class TranscriptView(QWidget):
         self.find_bar.show_count(search.number, search.total, search.is_whole)
 
     def _go_to_match(self) -> None:
-        before, self._found = self._found, self._search.current
+        before, self._found = self._found, self._search.place
         self._mark_soon.start()
         if self._found not in (None, before):
             self._arrive.start()
 
     def _scroll_to_match(self) -> None:
-        """Once messages that were only just made have their places."""
-        match = self._search.current
-        if match is None:
+        """Once its message is made and has its place, which are turns of their own."""
+        place = self._search.place
+        if place is None:
             return
-        cursor = match.widget.textCursor()
-        cursor.setPosition(match.start)
-        inside = match.widget.cursorRect(cursor).center()
-        self.column.go_to(match.widget.viewport(), inside, ROOM)
+        if not place.view.is_built:
+            self.column.make_some(place.view)
+            self._arrive.start()
+            return
+        match = self._search.current
+        if match is not None:
+            cursor = match.widget.textCursor()
+            cursor.setPosition(match.start)
+            inside = match.widget.cursorRect(cursor).center()
+            self.column.go_to(match.widget.viewport(), inside, ROOM)
 
     def _offer_jump(self, pinned: bool) -> None:
         self.jump.setVisible(not pinned)

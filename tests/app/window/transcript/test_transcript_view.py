@@ -182,10 +182,10 @@ def test_find(view, qtbot):
     qtbot.waitUntil(lambda: view.find_bar.count.text() == "1 of 3")
     qtbot.keyClick(view.find_bar.field, Qt.Key.Key_Return)
     qtbot.keyClick(view.find_bar.field, Qt.Key.Key_Return)
-    settle()
     assert view.find_bar.count.text() == "3 of 3"
+    qtbot.waitUntil(lambda: of(view, 2).is_built)
     code = of(view, 2).texts()[1]
-    assert len(code.extraSelections()) == 1
+    qtbot.waitUntil(lambda: len(code.extraSelections()) == 1)
     assert code.mapTo(view, QPoint(0, 0)).y() < view.height()
     qtbot.keyClick(view.find_bar.field, Qt.Key.Key_Return, Qt.KeyboardModifier.ShiftModifier)
     assert view.find_bar.count.text() == "2 of 3"
@@ -225,9 +225,8 @@ def test_find_goes_around_both_ends(view, qtbot):
         words = f"{number} of 2"
         qtbot.waitUntil(lambda words=words: view.find_bar.count.text() == words)
         view.find_bar.step_wanted.emit(step)
-    settle()
-    assert of(view, 20).texts()[0].extraSelections()
     found = of(view, 20)
+    qtbot.waitUntil(lambda: found.is_built and found.texts()[0].extraSelections() != [])
     assert 0 <= found.mapTo(view, QPoint(0, 0)).y() < view.height()
 
 
@@ -248,15 +247,30 @@ def test_what_was_gone_to_keeps_its_place_while_another_grows(qtbot):
     assert parts[10].mapTo(scroll, QPoint(0, 0)).y() == place
 
 
-def test_a_message_made_while_text_is_sought_is_marked(view, qtbot):
+def test_what_comes_into_view_while_text_is_sought_is_marked(view, qtbot):
+    def is_marked(number: int) -> bool:
+        found = of(view, number)
+        return found.is_built and found.texts()[0].extraSelections() != []
+
     show(view, *(ShownMessage(n, "assistant", PARAGRAPH * 5 + "needle") for n in range(40)))
     view.open_find()
     qtbot.keyClicks(view.find_bar.field, "needle")
-    settle()
-    assert not of(view, 25).is_built
+    qtbot.waitUntil(lambda: is_marked(0))
     view.column.make(of(view, 25))
     settle()
-    assert of(view, 25).texts()[0].extraSelections()
+    assert not is_marked(25)
+    view.column.ensureWidgetVisible(of(view, 25))
+    qtbot.waitUntil(lambda: is_marked(25))
+
+
+def test_a_growing_answer_keeps_its_marks(view, qtbot):
+    view.add_message(LIVE)
+    stream(view, "a needle here, ")
+    view.open_find()
+    qtbot.keyClicks(view.find_bar.field, "needle")
+    for count in (1, 2):
+        qtbot.waitUntil(lambda n=count: len(of(view, 1).texts()[0].extraSelections()) == n)
+        stream(view, "and a **needle** there ")
 
 
 def test_marked_text_may_go_while_it_is_sought(view, qtbot):
