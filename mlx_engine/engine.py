@@ -77,8 +77,17 @@ def open_engine(
     verdict = None if launcher is None else verdict_here(kernel_verdict)
     kernels = kernels_here(launcher, options.numerics, verdict)
     hub = FromHub(None, on_download or on_progress, stop)
-    built_in, most = built_in_model(), _most_bytes(options)
-    loaded = load_model(path, options, built_in, on_progress, stop, kernels, hub, most)
+    loaded = load_model(
+        path,
+        options,
+        built_in_model(),
+        on_progress,
+        stop,
+        kernels,
+        hub,
+        _most_bytes(options),
+        gpu_bytes(),
+    )
     if options.draft_model is None:
         return Engine(loaded, options, None, verdict)
     from mlx_engine.loading.draft_model import open_draft_model  # with every kind of drafter

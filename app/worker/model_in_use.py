@@ -216,8 +216,8 @@ class ModelInUse:
                 raise LoadStopped("{path}: loading was stopped.", path=request.path)
             drafter = self._drafter_nbytes(request, fetched)
             self._check_fits(description, request)
-            needed = description.memory_needed(SHORT_CONTEXT, request.cache) + drafter
-            self._make_room(description, needed)
+            needed = description.memory_needed(SHORT_CONTEXT, request.cache, gpu_bytes=self._gpu)
+            self._make_room(description, needed + drafter)
             bounded = replace(request.options, memory_bytes=self._memory)
             wanted = replace(request, options=bounded)
             engine = self._source.load(wanted, read, fetched, self._is_unwanted)

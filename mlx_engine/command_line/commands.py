@@ -112,18 +112,23 @@ def inspect(arguments: Namespace, outside: Outside) -> int:
         model = outside.inspect(arguments.model, heads=arguments.heads, on_download=fetched)
     finally:
         screen.progress("")
+    gpu_bytes = outside.gpu_bytes() or ROOMY
     if arguments.json:
-        print(json.dumps(description_report(model)), file=outside.stdout)
+        print(json.dumps(description_report(model, gpu_bytes)), file=outside.stdout)
     else:
-        _show(model, screen)
+        _show(model, gpu_bytes, screen)
     return 0
 
 
-def description_report(model: ModelDescription) -> dict[str, Any]:
+ROOMY = 2**50
+"""Bytes of the GPU that memory is told of where there is none here: with room for all."""
+
+
+def description_report(model: ModelDescription, gpu_bytes: int) -> dict[str, Any]:
     """All fields of ModelDescription, bytes of a conversation as they come, and, context length ->
-    bytes, memory_needed and the parts of that, memory_plan.
+    bytes, memory_needed on a GPU and the parts of that, memory_plan.
     """
-    plans = [model.memory_plan(context) for context in _contexts(model)]
+    plans = [model.memory_plan(context, gpu_bytes=gpu_bytes) for context in _contexts(model)]
     return asdict(model) | {
         "cache_bytes_per_token": model.cache_bytes_per_token,
         "state_bytes": model.state_bytes,
@@ -136,11 +141,11 @@ def _contexts(model: ModelDescription) -> list[int]:
     return sorted({min(SHORT_CONTEXT, model.context_length), model.context_length})
 
 
-def _show(model: ModelDescription, screen: Screen) -> None:
+def _show(model: ModelDescription, gpu_bytes: int, screen: Screen) -> None:
     facts = Table(show_header=False, box=None, pad_edge=False)
     facts.add_column(style="dim", no_wrap=True)
     facts.add_column(overflow="fold")
-    for name, value in _facts(model):
+    for name, value in _facts(model, gpu_bytes):
         facts.add_row(name, Text(harmless(value)))
     groups = Table(box=None, pad_edge=False, header_style="dim")
     for header in ("weights", "tensors", "parameters", "size", "stored as"):
@@ -177,9 +182,9 @@ def _parameters(model: ModelDescription) -> str:
     return words if active is None else f"{words}, {count_words(active)} for each token"
 
 
-def _memory(model: ModelDescription, context: int) -> str:
+def _memory(model: ModelDescription, context: int, gpu_bytes: int) -> str:
     """Which machine it is for is said: this one may have no Metal."""
-    words = f"{size_words(model.memory_needed(context))} with Metal"
+    words = f"{size_words(model.memory_needed(context, gpu_bytes=gpu_bytes))} with Metal"
     if model.without_metal is None:
         return words
     return f"{words}, {size_words(model.on(metal=False).memory_needed(context))} without"
@@ -194,9 +199,9 @@ def _cache(model: ModelDescription) -> str:
     return f"of a token {', '.join(sizes)}"
 
 
-def _facts(model: ModelDescription) -> list[tuple[str, str]]:
+def _facts(model: ModelDescription, gpu_bytes: int) -> list[tuple[str, str]]:
     memory = [
-        (f"memory at {token_words(context)}", _memory(model, context))
+        (f"memory at {token_words(context)}", _memory(model, context, gpu_bytes))
         for context in _contexts(model)
     ]
     return [

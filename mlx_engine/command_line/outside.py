@@ -32,6 +32,7 @@ class Outside:
 
     load, inspect: as `mlx_engine` has them. backend: says what MLX computes on ("Metal, Apple M4
     Max"); asked after a model is loaded. examine: all checks, and that of the memory of a model.
+    gpu_bytes: what a GPU may hold, 0 without Metal.
     log_folder: where a crash leaves its traceback, None for nowhere but the screen. prompt_files:
     where the window keeps what was read of chats.
     """
@@ -44,6 +45,7 @@ class Outside:
     inspect: Callable[..., ModelDescription]
     examine: Callable[[str | None], Iterable[Finding]]
     backend: Callable[[], str]
+    gpu_bytes: Callable[[], int]
     prompt_files: Path | None = None
 
     @property
@@ -77,6 +79,7 @@ def real_outside(
         inspect=mlx_engine.inspect,
         examine=partial(_examine, kernel_verdict, prompt_files),
         backend=_backend,
+        gpu_bytes=_gpu_bytes,
         prompt_files=prompt_files,
     )
 
@@ -93,6 +96,12 @@ def _backend() -> str:
     from mlx_engine.doctor.machine import backend_words
 
     return backend_words()
+
+
+def _gpu_bytes() -> int:
+    from mlx_engine.doctor.machine import this_machine
+
+    return this_machine().gpu_bytes
 
 
 DOWNLOADING = "Downloading (Ctrl-C stops, what came is kept)"

@@ -75,11 +75,12 @@ def load_model(
     kernels: Kernels = NO_KERNELS,
     hub: FromHub | None = None,
     usable: int = 0,
+    gpu_bytes: int = 0,
 ) -> LoadedModel:
     """Load from files, a path or a hub id; None for the model at `built_in`.
 
     kernels: those that layers may use. hub: gets what is not here. usable: bytes that may be used,
-    0 for any number.
+    0 for any number; gpu_bytes: what a GPU may hold, 0 for none.
 
     on_progress gets bytes done and in all; when stop() is true the load ends with LoadStopped.
     What cannot be right is found before the first weight is read. Raises EngineError.
@@ -90,8 +91,8 @@ def load_model(
     no_kernels = not metal and kernels.launcher is None
     description = describe(headers, options, metal=metal, packed=not no_kernels)
     if usable:
-        asked, gpu = options.context_length, usable if metal else 0
-        description.check_fits(description.memory_fit(usable, asked=asked, gpu_bytes=gpu))
+        asked = options.context_length
+        description.check_fits(description.memory_fit(usable, asked=asked, gpu_bytes=gpu_bytes))
     tokenizer, template = read_text_parts(headers)
     tokenizer.check_fits(description.vocabulary)
     cache = None if options.repack_cache is None else RepackCache(options.repack_cache)

@@ -132,9 +132,11 @@ class ModelDescription:
         heads = self.head_cache.per_token(cache.head_bits)
         return self.trunk_cache.per_token(cache.bits) + heads
 
-    def memory_needed(self, context: int, cache: CacheOptions = AS_THEY_COME) -> int:
+    def memory_needed(
+        self, context: int, cache: CacheOptions = AS_THEY_COME, *, gpu_bytes: int = 0
+    ) -> int:
         """Bytes of the whole plan."""
-        return self.memory_plan(context, cache).total
+        return self.memory_plan(context, cache, gpu_bytes=gpu_bytes).total
 
     def memory_plan(
         self,

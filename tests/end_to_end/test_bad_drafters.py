@@ -41,6 +41,7 @@ def command(*arguments):
         inspect=mlx_engine.inspect,
         examine=lambda _: (),
         backend=lambda: "CPU",
+        gpu_bytes=lambda: 0,
     )
     status = run([str(argument) for argument in arguments], world)
     assert "Traceback" not in err.getvalue()

@@ -13,6 +13,7 @@ import pytest
 from fake_outside import FakeOutside, Terminal
 from scripted_engine import DESCRIPTION, NO_HEADS, Answer, ScriptedEngine
 
+from mlx_engine.command_line.commands import ROOMY
 from mlx_engine.doctor import Finding
 from mlx_engine.values.conversation import Generation, Message
 from mlx_engine.values.errors import ModelNotFound, Reason
@@ -186,7 +187,8 @@ def test_inspect_says_which_machine_memory_is_for(outside: FakeOutside) -> None:
     model = replace(DESCRIPTION, without_metal=elsewhere)
     outside.engine = ScriptedEngine(description=model)
     assert outside.run("inspect", "m.gguf") == 0
-    there, here = model.on(metal=False).memory_needed(4096), DESCRIPTION.memory_needed(4096)
+    there = model.on(metal=False).memory_needed(4096)
+    here = DESCRIPTION.memory_needed(4096, gpu_bytes=ROOMY)
     assert here < there
     assert f"{size_words(here)} with Metal, {size_words(there)} without" in outside.out
     said = " ".join(outside.out.split())
@@ -198,7 +200,10 @@ def test_inspect_says_which_machine_memory_is_for(outside: FakeOutside) -> None:
     assert "65.5 kB a token. Keys and values stay in 16 bits." in said
 
 
-def test_inspect_json(outside: FakeOutside) -> None:
+@pytest.mark.parametrize("gpu_bytes", [0, 8 * 10**9])
+def test_inspect_json(outside: FakeOutside, gpu_bytes: int) -> None:
+    """The plan is that of a Mac: of this one, or of a large one where there is no Metal."""
+    outside.gpu_bytes = gpu_bytes
     assert outside.run("inspect", "m.gguf", "--json") == 0
     report = json.loads(outside.out)
     names = {field.name for field in fields(ModelDescription)}
@@ -207,8 +212,8 @@ def test_inspect_json(outside: FakeOutside) -> None:
     parts = report["memory_plan"]["4096"]
     assert sum(parts.values()) - parts["context"] == report["memory_needed"]["4096"]
     assert report["memory_needed"] == {
-        "4096": DESCRIPTION.memory_needed(4096),
-        "262144": DESCRIPTION.memory_needed(262144),
+        str(context): DESCRIPTION.memory_plan(context, gpu_bytes=gpu_bytes or ROOMY).total
+        for context in (4096, 262144)
     }
     assert report["groups"][0]["name"] == "attention"
 
