@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 
 from app.values.hub import Format, HubFind
-from mlx_engine.values.words import Words, size_words
+from mlx_engine.values.words import Words, joined, size_words
 
 _ASKED = ("machdep.cpu.brand_string", "iogpu.wired_limit_mb")
 _SMALL = 36 * 2**30
@@ -82,7 +82,9 @@ class Chosen:
         size = Words("{size} of memory", size=size_words(self.memory))
         needs = size if fits else Words("too large for this machine")
         hub_id, parameters = self.link.partition(":")[0], self.billions * 10**9
-        return HubFind(hub_id, self.format, parameters, heads=True, note=f"{self.words} · {needs}")
+        return HubFind(
+            hub_id, self.format, parameters, heads=True, note=joined((self.words, needs))
+        )
 
 
 UNSLOTH = "unsloth/Qwen{}-MTP-GGUF:{}"

@@ -1714,6 +1714,14 @@
         <translation>Kopiert</translation>
     </message>
     <message>
+        <source>Waiting</source>
+        <translation>Wartet</translation>
+    </message>
+    <message>
+        <source>Paused</source>
+        <translation>Angehalten</translation>
+    </message>
+    <message>
         <source>Load</source>
         <translation>Laden</translation>
     </message>

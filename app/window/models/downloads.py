@@ -9,12 +9,16 @@ from app.values.models import DownloadFigures, Phase
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import ShortLabel, label, paragraph, say, tabular
 from app.window.controls.layouts import Wide, column, row
-from app.window.language import number, said, tr
-from mlx_engine.values.words import size_words
+from app.window.language import in_a_sentence, number, said, tr
+from mlx_engine.values.words import Words, size_words
 
 STEPS = 1000
 GAP = 8
-STATES: dict[Phase, str] = {"waiting": "waiting", "paused": "paused", "failed": "stopped"}
+STATES: dict[Phase, str] = {
+    "waiting": Words("Waiting"),
+    "paused": Words("Paused"),
+    "failed": Words("Stopped"),
+}
 RUNS: tuple[Phase, ...] = ("waiting", "looking", "running")
 
 
@@ -121,8 +125,8 @@ def progress_in_words(figures: DownloadFigures) -> str:
     if figures.phase == "running":
         return _running_words(figures, how_much)
     if figures.phase in STATES:
-        state = STATES[figures.phase]
-        return f"{how_much} · {state}" if how_much else state.capitalize()
+        state = said(STATES[figures.phase])
+        return f"{how_much} · {in_a_sentence(state)}" if how_much else state
     if figures.phase == "looking":
         return tr("Asking for its files and sizes")
     return tr("{size} · downloaded", size=size_words(figures.total))

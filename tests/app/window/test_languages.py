@@ -25,10 +25,13 @@ from windows import close, folders_in, running, scripted
 from app.app import App
 from app.control.library import QUESTIONS
 from app.control.settings import save_settings
+from app.library.machine import Machine, chosen_for
 from app.values.app_settings import AppSettings, Language
 from app.values.chats import ListedChat
+from app.values.models import DownloadFigures
 from app.window.controls.group import Group
 from app.window.language import number, said, tr
+from app.window.models.downloads import progress_in_words
 from mlx_engine.loading.gguf.header import read_gguf_header
 from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.words import Words, joined, size_words
@@ -173,6 +176,18 @@ def test_an_error_is_said_in_the_language_of_the_window(speaking: Speak, tmp_pat
     german = "beschädigt bei Byte 16, die Datei ist abgeschnitten. Die Datei noch einmal "
     assert said(english) == f"{file}: {german}herunterladen."
     assert said(str(pickle.loads(pickle.dumps(caught.value)))) == said(english), "from a process"
+
+
+def test_rows_of_the_hub_and_of_downloads_are_said_in_it_too(speaking: Speak) -> None:
+    speaking("de")
+    rows = {said(row.second) for row in chosen_for(Machine("", 16 * 10**9, 9 * 10**9))}
+    assert {
+        "Für das meiste · 6,75 GB Speicher",
+        "Das größte der Familie · zu groß für diesen Rechner",
+    } <= rows
+    paused = DownloadFigures("", "", "paused", 10**9, 7 * 10**9)
+    assert progress_in_words(paused) == "1,00 von 7,00 GB · angehalten"
+    assert progress_in_words(DownloadFigures("", "", "waiting")) == "Wartet"
 
 
 def test_the_system_speaks_the_first_language_that_there_is(
