@@ -277,9 +277,9 @@ def reference(x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat) ->
 def few_row_matvec_add(
     x: mx.array,
     weights: tuple[mx.array, ...],
-    c: mx.array,
     form: WeightFormat,
     launcher: Launcher,
+    c: mx.array,
 ) -> mx.array:
     """x [..., K], c [N] or [..., N] of any floating dtype -> y [..., N] of x's dtype."""
     each_row = EACH_ROW if c.ndim > 1 else EVERY_ROW

@@ -94,7 +94,7 @@ def product_add_case(work: Work, dtype: mx.Dtype, seed: int) -> Case:
     residual = normal((9, work.outputs), 6, dtype)
     return Case(
         lambda rows: normal((rows, work.inputs), 5, dtype),
-        lambda x, by: matvec.few_row_matvec_add(x, it.arrays, residual[: len(x)], it.form, by),
+        lambda x, by: matvec.few_row_matvec_add(x, it.arrays, it.form, by, residual[: len(x)]),
         lambda x: matvec.add_reference(x, it.arrays, residual[: len(x)], it.form),
         lambda x: residual[: len(x)] + it.stock(x),
     )

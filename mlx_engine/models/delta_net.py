@@ -52,6 +52,10 @@ class DeltaNet:
             value_size=spec.value_dim,
         )
         self._inputs = recurrent_inputs(part.kernels, fixed, self._projections)
+        self._gate = self._projections.places[GATE]
+        self._gates = slice(
+            self._gate.column, self._gate.column + spec.value_heads * spec.value_dim
+        )
         unscaled = unscaled_eps(eps, spec.key_dim)
         self._head_norm = Norm.read(part, "norm", unscaled, spec.value_heads)
         self._out = ResidualLinear.read(part, "out_proj")
@@ -85,7 +89,7 @@ class DeltaNet:
         """[1, T, H] -> what the output projection takes."""
         spec = self._spec
         made = self._projections.products(x)
-        gate = self._projections.parts(made)[GATE]
+        gate = made[self._gate.matrix][:, :, self._gates]
         outputs = self._head_norm(each(cache, self._of_conversation, *made))
         join = self._stock.elementwise(_through_gate)
         if not spec.tiled:

@@ -75,25 +75,31 @@ class FewRows:
 
     def product(self, x: mx.array) -> mx.array:
         """x [..., K] -> [..., N]."""
-        return _by_eights(lambda x: few_row_matvec(x, self.arrays, self.form, self.launcher), x)
+        return self._by_eights(few_row_matvec, x)
 
     def product_onto_bias(self, bias: mx.array, x: mx.array) -> mx.array:
         """bias [N] and x [..., K] -> [..., N], the bits of `product(x) + bias`."""
         return _by_eights(
-            lambda x: few_row_matvec_add(x, self.arrays, bias, self.form, self.launcher), x
+            lambda x: few_row_matvec_add(x, self.arrays, self.form, self.launcher, bias), x
         )
 
     def product_onto(self, residual: mx.array, x: mx.array) -> mx.array:
         """residual [..., N] and x [..., K] -> [..., N], the bits of `residual + product(x)`."""
-        return _by_eights(
-            lambda x, onto: few_row_matvec_add(x, self.arrays, onto, self.form, self.launcher),
-            x,
-            residual,
-        )
+        return self._by_eights(few_row_matvec_add, x, residual)
 
     def gate_up(self, x: mx.array) -> mx.array:
         """x [..., K] by gates above ups [2 N, K] -> silu(gate) * up [..., N]."""
-        return _by_eights(lambda x: few_row_gate_up(x, self.arrays, self.form, self.launcher), x)
+        return self._by_eights(few_row_gate_up, x)
+
+    def _by_eights(self, run: Callable[..., mx.array], x: mx.array, *onto: mx.array) -> mx.array:
+        """A kernel over the matrix; at once what there is almost always, as the host's time adds
+        up over all products of a pass.
+        """
+        if x.size <= MOST_ROWS * x.shape[-1]:
+            return run(x, self.arrays, self.form, self.launcher, *onto)
+        return _by_eights(
+            lambda x, *onto: run(x, self.arrays, self.form, self.launcher, *onto), x, *onto
+        )
 
     def of_experts(self, x: mx.array, chosen: mx.array) -> mx.array:
         """x [R, K] or [R, n, K], experts uint32 [R, n] -> [R, n, N]."""

@@ -157,7 +157,7 @@ def gate_up(launcher: Breaking) -> None:
 def added(launcher: Breaking) -> None:
     x, weights = normal((ROWS, WIDTH), 4), four_bits(13)
     for c in (normal((ROWS, 13), 5), normal((13,), 6)):
-        mine = few_row_matvec.few_row_matvec_add(x, weights, c, FOUR, launcher)
+        mine = few_row_matvec.few_row_matvec_add(x, weights, FOUR, launcher, c)
         near(mine, few_row_matvec.add_reference(x, weights, c, FOUR))
 
 

@@ -83,7 +83,7 @@ def test_what_is_added(form: WeightFormat, residual: bool) -> None:
     separate = (product.astype(mx.float32) + c.astype(mx.float32)).astype(mx.float16)
     for rows in (8, 3):
         its = c[:rows] if residual else c
-        mine = few_row_matvec.few_row_matvec_add(x[:rows], weights, its, form, launcher)
+        mine = few_row_matvec.few_row_matvec_add(x[:rows], weights, form, launcher, its)
         assert mx.array_equal(mine, separate[:rows]).item()
         plain = few_row_matvec.add_reference(x[:rows], weights, its, form)
         assert mx.allclose(mine, plain, rtol=2e-3, atol=1e-3).item()
