@@ -144,7 +144,8 @@ class OpenChat:
 
     def _later_questions(self) -> list[int]:
         asked = [place for place, turn in enumerate(self.turns) if turn.message.role == "user"]
-        return [place for place in asked if place > self.first_read]
+        first = self.first_read
+        return [place for place in asked if place > first]
 
     @property
     def last_answer(self) -> StoredMessage | None:

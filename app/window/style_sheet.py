@@ -247,8 +247,8 @@ def dress(application: QApplication, scheme: Scheme, zoom: float) -> Generator[N
         font = application.font()
         font.setPixelSize(TypeSizes().zoomed(zoom).interface)
         application.setFont(font)
+        parts = _parts(application)  # those made on the way too; what is made now wears it all
         yield from IDLE
-        parts = _parts(application)  # those made since then too
         yield from _worn(part for part in parts if part in seen)
     finally:
         for cover in filter(isValid, covers):

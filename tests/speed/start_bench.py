@@ -1,6 +1,8 @@
-"""Times from the start of Python to a usable window, and to the built-in model loaded.
+"""Times from the start of Python to a usable window and to the built-in model loaded; to the first
+words of an answer asked for 0.3 s after the window is there; of quitting, until all is gone.
 
-`python tests/speed/start_bench.py [RUNS]`; a fresh process and fresh folders for each run.
+`python tests/speed/start_bench.py [RUNS [ROOT]]`; a fresh process and fresh folders for each run.
+ROOT: another working copy, which has its turns between this one's, to compare the two.
 """
 
 import json
@@ -8,11 +10,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-CHILD = """
-import json, sys, time
+HERE = Path(__file__).resolve().parents[2]
+START = """
+import json, os, sys, time
 from pathlib import Path
 began = time.perf_counter()
 from PySide6.QtWidgets import QApplication
@@ -27,36 +30,85 @@ early = sorted({m.split(".")[0] for m in sys.modules} & {"mlx", "mlx_lm", "trans
 app.start()
 qt.processEvents()
 shown = time.perf_counter()
-while app.models.description is None:
-    qt.processEvents()
-    time.sleep(0.002)
-loaded = time.perf_counter()
-app.close()
-print(json.dumps({"import": imported - began, "build": built - imported, "show": shown - built,
-                  "window": shown - began, "model": loaded - began, "early": early}))
+
+def until(is_so):
+    while not is_so():
+        qt.processEvents()
+        time.sleep(0.002)
+
+def ask():
+    from PySide6.QtCore import Qt
+    from PySide6.QtTest import QTest
+    QTest.keyClicks(qt.focusWidget(), "Tell me everything.")
+    asked = time.perf_counter()
+    QTest.keyClick(qt.focusWidget(), Qt.Key.Key_Return)
+    until(lambda: app.chats.running is not None and app.chats.running.answer.text)
+    return time.perf_counter() - asked
 """
+LOADED = """
+until(lambda: app.models.description is not None)
+figures = {"import": imported - began, "build": built - imported, "show": shown - built,
+           "window": shown - began, "model": time.perf_counter() - began, "early": early}
+"""
+ASKED = """
+until(lambda: time.perf_counter() > shown + 0.3)
+figures = {"first words": ask()}
+"""
+ASKED_LATER = """
+until(lambda: app.models.description is not None)
+ask()
+"""
+LOADING = """
+until(lambda: "mlx" in sys.modules)
+"""
+QUIT = """
+print(time.time(), flush=True)
+app.close()
+os._exit(0)
+"""
+QUITTING = {"idle": LOADED, "in an answer": ASKED_LATER, "in a load": LOADING}
 
 
-def run_once() -> dict[str, float]:
-    """One start, in seconds by step."""
+def run(steps: str, root: Path) -> tuple[list[str], float]:
+    """The lines that a process prints, and when it was gone."""
     with tempfile.TemporaryDirectory() as place:
         done = subprocess.run(
-            [sys.executable, "-c", CHILD, place],
-            cwd=ROOT,
+            [sys.executable, "-c", START + steps, place],
+            cwd=root,
             check=True,
             capture_output=True,
             text=True,
         )
-    figures: dict[str, float] = json.loads(done.stdout)
-    return figures
+        return done.stdout.splitlines(), time.time()
+
+
+def figures_of(root: Path) -> dict[str, float]:
+    """Seconds of each step, and what of MLX the window itself imports as "early"."""
+    result: dict[str, float] = {}
+    for steps in (LOADED, ASKED):
+        lines, _ = run(steps + "print(json.dumps(figures), flush=True)\nos._exit(0)\n", root)
+        result |= json.loads(lines[-1])
+    for name, steps in QUITTING.items():
+        lines, gone = run(steps + QUIT, root)
+        result[f"quit {name}"] = gone - float(lines[-1])
+    return result
 
 
 def main() -> None:
-    runs = [run_once() for _ in range(int(sys.argv[1]) if len(sys.argv) > 1 else 5)]
-    for step in ("import", "build", "show", "window", "model"):
-        seconds = [run[step] for run in runs]
-        print(f"{step:8} median {statistics.median(seconds):.2f} s, best {min(seconds):.2f} s")
-    print("imported for the window:", runs[0]["early"] or "nothing of MLX")
+    runs = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    other = Path(sys.argv[2]).resolve() if len(sys.argv) > 2 else None
+    roots = [HERE, other] if other else [HERE]
+    found: dict[Path, list[dict[str, float]]] = {root: [] for root in roots}
+    for number in range(runs):
+        for root in roots if number % 2 else reversed(roots):
+            found[root].append(figures_of(root))
+    for root, figures in found.items():
+        print(root)
+        for step in figures[0].keys() - {"early"}:
+            seconds = [run[step] for run in figures]
+            median, best = statistics.median(seconds), min(seconds)
+            print(f"  {step:17} median {median:.2f} s, best {best:.2f} s")
+        print("  imported for the window:", figures[0]["early"] or "nothing of MLX")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from panel_driving import find
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QImage, QPalette, QStyleHints
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import (
@@ -156,6 +156,33 @@ def test_looks_wished_for_in_quick_succession_show_the_first_until_the_last(
 def ground(picture: QImage) -> str:
     """The colour of the sidebar."""
     return picture.pixelColor(4, picture.height() // 2).name()
+
+
+def test_chats_pages_and_looks_that_come_and_go_leave_nothing_behind(
+    driven: Driven, qapp: QApplication
+) -> None:
+    widgets, chats = driven.widgets, list[int]()
+    for words in ("One", "Other"):
+        driven.app.begin_chat()
+        driven.ask(words)
+        chats.append(driven.app.chats.chat.chat_id or 0)
+    counts = []
+    looks: tuple[Scheme, ...] = ("dark", "light", "dark")
+    for scheme in looks:
+        for chat in chats:
+            driven.app.listed.chosen.emit(chat, None)
+            driven.until(
+                lambda: len(driven.shown) == 2 and not widgets.transcript.column.is_filling
+            )
+        for page in ("settings", "library", "compare"):
+            widgets.actions[page].trigger()
+        widgets.window.show_page("chat")
+        driven.app.look.choose(scheme)
+        driven.until(lambda: bool(covers(widgets.window)))
+        driven.until(lambda: not covers(widgets.window))
+        qapp.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+        counts.append(len(qapp.allWidgets()))
+    assert counts[1] == counts[2]
 
 
 def covers(window: QWidget) -> list[OldLook]:

@@ -148,10 +148,28 @@ def test_everything_happens_on_one_thread(window: Window, qtbot: QtBot) -> None:
     assert threading.get_ident() not in seen
 
 
-def test_mlx_is_not_imported_with_the_worker() -> None:
+SHOWN = """
+import sys
+from pathlib import Path
+from PySide6.QtWidgets import QApplication
+from app.app import App
+from app.start.folders import Folders
+from app.worker.engine_worker import EngineWorker
+
+def start(worker):
+    heavy = {"mlx", "numpy", "mlx_lm", "transformers"} & {n.split(".")[0] for n in sys.modules}
+    print(app.widgets.window.isVisible(), sorted(heavy), flush=True)
+
+EngineWorker.start = start
+application, place = QApplication(["-", "-platform", "offscreen"]), Path(sys.argv[1])
+app = App(application, Folders(place, place, place, place, place))
+app.start()
+app.close()
+"""
+
+
+def test_the_window_is_shown_before_mlx_is_imported(tmp_path: Path) -> None:
     root = Path(__file__).parents[3]
-    code = (
-        "import sys; import app.worker.engine_worker as w; w.EngineWorker(1)\n"
-        "sys.exit(any(name.split('.')[0] in ('mlx', 'numpy') for name in sys.modules))"
-    )
-    assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False).returncode == 0
+    command = [sys.executable, "-c", SHOWN, tmp_path]
+    done = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True)
+    assert done.stdout == "True []\n"
