@@ -29,6 +29,10 @@ AT_THE_END_S, TO_LEAVE_S = 2.0, 0.5
 """Seconds that closing waits for what is still being written, and then for it to be given up."""
 
 
+AT_ONCE = 2**20
+"""Bytes written between two looks at whether they are still wanted."""
+
+
 class _Unwanted(Exception):
     """Nobody wants what is being written any more."""
 
@@ -47,10 +51,13 @@ class _Summed:
         self.sum = hashlib.sha256()
 
     def write(self, data: bytes) -> int:
-        if self._enough.is_set():
-            raise _Unwanted
-        self.sum.update(data)
-        return self._file.write(data)
+        for start in range(0, len(data), AT_ONCE):
+            if self._enough.is_set():
+                raise _Unwanted
+            piece = memoryview(data)[start : start + AT_ONCE]
+            self.sum.update(piece)
+            self._file.write(piece)
+        return len(data)
 
     def seek(self, place: int, whence: int = 0) -> int:
         return self._file.seek(place, whence)
@@ -98,8 +105,7 @@ class PromptWriter:
         self._waiting: SimpleQueue[_Job | None] = SimpleQueue()
         thread = Thread(target=_serve, args=(self._waiting,), name="prompt-files", daemon=True)
         thread.start()
-        self._thread = thread
-        finalize(self, self._waiting.put, None)
+        self._end = finalize(self, _end, thread, self._waiting, self._enough)
 
     @property
     def coming(self) -> list[Piece]:
@@ -159,11 +165,9 @@ class PromptWriter:
         is left alone: a program that ends does not wait for it.
         """
         self.wait(AT_THE_END_S)
-        self._enough.set()
         for job in self._jobs:
             job.done.cancel()
-        self._waiting.put(None)
-        self._thread.join(TO_LEAVE_S)
+        self._end()
 
     def _write(
         self,
@@ -208,6 +212,13 @@ class PromptWriter:
     def _unwritten(self, error: Exception) -> Reason:
         words = f"{self._folder.path} takes no more ({error})"
         return kept_in_memory("prompt-files-unwritten", words)
+
+
+def _end(thread: Thread, waiting: "SimpleQueue[_Job | None]", enough: Event) -> None:
+    """Also of a program that ends without closing: Python may not go while MLX writes."""
+    enough.set()
+    waiting.put(None)
+    thread.join(TO_LEAVE_S)
 
 
 def _serve(waiting: "SimpleQueue[_Job | None]") -> None:
