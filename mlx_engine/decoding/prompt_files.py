@@ -28,7 +28,7 @@ from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.stored import Parts, can_be_stored, is_rows, stored, take_up
 from mlx_engine.decoding.prompt_folder import Kind, Piece, PromptFolder
 from mlx_engine.decoding.prompt_writer import Content, PromptWriter, kept_in_memory
-from mlx_engine.decoding.sequence import Checkpoint, TokenSequence
+from mlx_engine.decoding.sequence import WORTH_A_TOKEN, Checkpoint, TokenSequence
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.words import size_words
 
@@ -38,7 +38,7 @@ LEAST_NEW = 32
 
 STATES_KEPT = 2
 """Newest places of a chat that keep their states, beside its first: one to go on from, and the one
-before it for the last question to be put otherwise.
+before it for the last question to be put otherwise. Others do where their bytes are worth it.
 """
 
 
@@ -251,8 +251,19 @@ class PromptFiles:
         self._writer.check_room(size)
         mx.eval([array for its in contents for array in its.arrays.values()])
         self._note(sequence, [its.piece for its in contents])
-        left = [its for its in states[1 : 1 - STATES_KEPT] if its.checksum]
-        self._writer.write(sequence, contents, left, here)
+        self._writer.write(sequence, contents, self._left(states), here)
+
+    def _left(self, states: Sequence[Piece]) -> list[Piece]:
+        """Of a chat's places, in order, those that take more than they save somebody to read who
+        comes back to them. Without recurrent layers and windows none do.
+        """
+        left, before = [], states[0].end if states else 0
+        for piece in states[1 : 1 - STATES_KEPT]:
+            if self._folder.size(piece) > WORTH_A_TOKEN * (piece.end - before):
+                left.append(piece)
+            else:
+                before = piece.end
+        return left
 
     def _contents(
         self, sequence: TokenSequence, place: Checkpoint, before: Piece | None, key: str, way: str

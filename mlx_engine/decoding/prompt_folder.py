@@ -74,6 +74,12 @@ class PromptFolder:
         """Of all files together."""
         return sum(size for _, size, _ in self._by_age())
 
+    def size(self, piece: Piece) -> int:
+        """Bytes of a file, 0 where it is not there."""
+        with suppress(OSError):
+            return (self.path / piece.name).stat().st_size
+        return 0
+
     def touch(self, pieces: Iterable[Piece]) -> None:
         """They are in use, all of them alike."""
         now = time_ns()

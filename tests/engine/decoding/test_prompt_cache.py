@@ -1,6 +1,7 @@
-"""What any conversation has read is read by no other, and no word is another for it.
+"""What a conversation has read no other reads again, up to a place that was kept: words are equal.
 
-No draft either, as long as a head holds all its rows: long prompts it reads in part (mtp.py).
+So are drafts while heads hold all their rows. They read long prompts in part, and a head that goes
+on from before an edit knows older rows than one that reads afresh (mtp.py): it may draft otherwise.
 """
 
 import gc

@@ -17,7 +17,7 @@ from session_runs import PICKS, drafts, listen, session_of
 from small_disk import run_on_a_small_disk
 
 import mlx_engine
-from mlx_engine.decoding import prompt_writer
+from mlx_engine.decoding import prompt_files, prompt_writer
 from mlx_engine.decoding.prompt_files import LEAST_NEW, STATES_KEPT
 from mlx_engine.values.options import CacheOptions, DraftOptions, LoadOptions, SamplingOptions
 
@@ -247,8 +247,9 @@ def test_a_file_that_claims_to_be_another_is_of_no_use(opened):
     assert "of another text" in engine.prompt_files_trouble.words
 
 
-def test_states_that_a_chat_has_left_behind_go(opened):
+def test_states_that_a_chat_has_left_behind_go_where_they_are_large(opened, monkeypatch):
     """They are most of the bytes; rows stay, and the first and last places can be gone on from."""
+    monkeypatch.setattr(prompt_files, "WORTH_A_TOKEN", 64)
     chat = session_of(opened(), GREEDY)
     for _ in range(5):
         listen(chat, chat.send(SHORT))
@@ -261,6 +262,19 @@ def test_states_that_a_chat_has_left_behind_go(opened):
         chat.load_messages(history[: 2 * turns])
         stats = listen(chat, chat.send("Why?")).finished.stats
         assert stats.prompt_tokens - stats.reused_tokens < 2 * len(SHORT)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_small_states_stay_and_any_question_put_anew_reads_but_itself(opened, kind):
+    chat = session_of(opened(kind), GREEDY)
+    for _ in range(4):
+        listen(chat, chat.send(SHORT))
+        opened.files()
+    history = chat.messages
+    chat = session_of(opened(kind), GREEDY)
+    chat.load_messages(history[:4])
+    stats = listen(chat, chat.send("Why?")).finished.stats
+    assert stats.prompt_tokens - stats.reused_tokens < 2 * len(SHORT)
 
 
 class Held:
