@@ -1,6 +1,8 @@
 """The charts of the Drafting view and the line of the strip."""
 
 from collections.abc import Sequence
+from itertools import accumulate
+from math import ceil
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QPainter, QPen
@@ -97,16 +99,16 @@ class PassBars(Chart):
 
     def draw(self, painter: QPainter) -> None:
         """Bars from the right edge."""
-        unit = (self.height() - 4) / max(4, *self._tokens)
-        fitting = self._tokens[-(self.width() // (PASS + PASS_GAP)) :]
-        left = self.width() - len(fitting) * (PASS + PASS_GAP)
-        own, drafted = list[QRectF](), list[QRectF]()
-        for n, tokens in enumerate(fitting):
-            x = left + n * (PASS + PASS_GAP)
-            own.append(QRectF(x, self.height() - unit, PASS, unit))
-            if tokens > 1:
-                top = self.height() - tokens * unit
-                drafted.append(QRectF(x, top, PASS, (tokens - 1) * unit - 1))
+        step, base = PASS + PASS_GAP, self.height()
+        unit = (base - 4) / max(4, *self._tokens)
+        bars = list(enumerate(self._tokens[-(self.width() // step) :]))
+        left = self.width() - len(bars) * step
+        own = [QRectF(left + n * step, base - unit, PASS, unit) for n, _ in bars]
+        drafted = [
+            QRectF(left + n * step, base - tokens * unit, PASS, (tokens - 1) * unit - 1)
+            for n, tokens in bars
+            if tokens > 1
+        ]
         painter.setBrush(self.colour("accent", 0.35))
         painter.drawRects(own)
         painter.setBrush(self.colour("accent"))
@@ -124,11 +126,15 @@ class AnswerLine(Chart):
     def __init__(self) -> None:
         super().__init__(64)
         self._means: tuple[float, ...] = ()
+        self._highest = 2.0
 
     def show_means(self, means: Sequence[float]) -> None:
         """Tokens per pass by answer, oldest first."""
-        self._means = tuple(means[-MOST:])
-        self.refresh(is_empty=not means)
+        newest = tuple(means[-MOST:])
+        if not newest or newest != self._means:
+            self._means = newest
+            self._highest = max(2.0, *newest) if newest else 2.0
+            self.refresh(is_empty=not newest)
 
     def words(self) -> str:
         """How many answers, their range, the newest."""
@@ -161,8 +167,7 @@ class AnswerLine(Chart):
 
     def _point(self, answer: int, mean: float) -> QPointF:
         across = answer / max(1, len(self._means) - 1)
-        highest = max(2.0, *self._means)
-        up = (mean - 0.8) / (highest - 0.8)
+        up = (mean - 0.8) / (self._highest - 0.8)
         height = self.height() - TOP - TOP
         return QPointF(LEFT + 6 + across * (self.width() - LEFT - 14), TOP + (1 - up) * height)
 
@@ -238,38 +243,43 @@ class StageBar(Chart):
 
     def __init__(self) -> None:
         super().__init__(52)
-        self._stages = Stages()
+        self._shares: tuple[tuple[float, float], ...] = ()
+        self._words = tr("No round yet.")
 
     def show_stages(self, stages: Stages) -> None:
         """Show these sums."""
-        self._stages = stages
-        self.refresh(is_empty=not stages.total_ms)
-
-    def _parts(self) -> tuple[tuple[str, float, float], ...]:
-        stages = self._stages
-        return (
+        total = stages.total_ms
+        parts = (
             (tr("draft", "stage of a round"), stages.draft_ms, 0.55),
             (tr("verify", "stage of a round"), stages.verify_ms, 1.0),
             (tr("accept", "stage of a round"), stages.accept_ms, 0.4),
             (tr("host", "stage of a round"), stages.host_ms, 0.25),
         )
+        if total:
+            self._shares = tuple((ms / total, opacity) for _, ms, opacity in parts)
+            said = (
+                tr(
+                    "{name} {percent:.0f} % ({ms:,.0f} ms)",
+                    name=name,
+                    percent=100 * ms / total,
+                    ms=ms,
+                )
+                for name, ms, _ in parts
+            )
+            self._words = ", ".join(said) + "."
+        else:
+            self._words = tr("No round yet.")
+        self.refresh(is_empty=not total)
 
     def words(self) -> str:
         """Shares in words."""
-        total = self._stages.total_ms
-        if not total:
-            return tr("No round yet.")
-        parts = (
-            tr("{name} {percent:.0f} % ({ms:,.0f} ms)", name=name, percent=100 * ms / total, ms=ms)
-            for name, ms, _ in self._parts()
-        )
-        return ", ".join(parts) + "."
+        return self._words
 
     def draw(self, painter: QPainter) -> None:
         """The bar, then each stage's share under the next."""
         x = 0.0
-        for _, milliseconds, opacity in self._parts():
-            width = self.width() * milliseconds / self._stages.total_ms
+        for share, opacity in self._shares:
+            width = self.width() * share
             painter.setBrush(self.colour("accent", opacity))
             painter.drawRect(QRectF(x, 4, max(0.0, width - 1), 8))
             x += width
@@ -313,15 +323,16 @@ class Sparkline(Chart):
         top, bottom = 3.0, self.height() - 3.0
         painter.setPen(QPen(self.colour("line"), 1))
         painter.drawLine(QPointF(left, bottom), QPointF(right, bottom))
-        step = (right - left) / max(1, len(self._values) - 1)
+        values = self._values[:: -ceil(len(self._values) / self.width())]  # from the newest
+        step = (right - left) / max(1, len(values) - 1)
         points = [
-            QPointF(left + n * step, bottom - value * (bottom - top))
-            for n, value in enumerate(self._values)
+            QPointF(right - n * step, bottom - value * (bottom - top))
+            for n, value in enumerate(values)
         ]
         self.draw_line(painter, points)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(self.colour("accent"))
-        painter.drawEllipse(points[-1], 2.5, 2.5)
+        painter.drawEllipse(points[0], 2.5, 2.5)
 
     # Qt
 
@@ -336,9 +347,9 @@ class Sparkline(Chart):
 
 def running_mean(values: Sequence[float], count: int) -> tuple[float, ...]:
     """Each value averaged with up to `count` - 1 before it."""
-    means: list[float] = []
-    total = 0.0
-    for n, value in enumerate(values):
-        total += value - (values[n - count] if n >= count else 0.0)
-        means.append(total / min(n + 1, count))
-    return tuple(means)
+    sums = list(accumulate(values, initial=0.0))
+    first = (sums[n] / n for n in range(1, min(count, len(sums))))
+    return (
+        *first,
+        *((end - start) / count for start, end in zip(sums, sums[count:], strict=False)),
+    )

@@ -162,7 +162,8 @@ class RoundHistory:
     def __init__(self, past: Sequence[GenerationStats] = ()) -> None:
         self.state: DraftingState = None
         self.stages = Stages()
-        self._recent: deque[RoundStats] = deque(maxlen=POINTS)
+        self._emitted: deque[int] = deque(maxlen=POINTS)
+        self._acceptance: deque[float | None] = deque(maxlen=POINTS)  # None where none was drafted
         self._answers: deque[float] = deque(maxlen=POINTS)
         self._drafted: Counter[int] = Counter()  # depth, from 1 -> tokens
         self._accepted: Counter[int] = Counter()
@@ -180,7 +181,8 @@ class RoundHistory:
     def add(self, rounds: Iterable[RoundStats]) -> None:
         """Take rounds in their order."""
         for stats in rounds:
-            self._recent.append(stats)
+            self._emitted.append(stats.emitted)
+            self._acceptance.append(stats.accepted / stats.drafted if stats.drafted else None)
             self._answer.append(stats)
             self._drafted.update(range(1, stats.drafted + 1))
             self._accepted.update(range(1, stats.accepted + 1))
@@ -245,12 +247,12 @@ class RoundHistory:
     @property
     def acceptance_over_time(self) -> tuple[float, ...]:
         """Acceptance of the recent rounds that drafted."""
-        return tuple(r.accepted / r.drafted for r in self._recent if r.drafted)
+        return tuple([share for share in self._acceptance if share is not None])
 
     @property
     def tokens_per_pass_over_time(self) -> tuple[int, ...]:
         """Tokens each recent pass of the model gave."""
-        return tuple(r.emitted for r in self._recent)
+        return tuple(self._emitted)
 
     @property
     def tokens_per_pass_by_answer(self) -> tuple[float, ...]:
@@ -260,8 +262,8 @@ class RoundHistory:
     @property
     def tokens_per_pass(self) -> float:
         """Mean over the recent passes; before there are any, of the last answer."""
-        if self._recent:
-            return sum(r.emitted for r in self._recent) / len(self._recent)
+        if self._emitted:
+            return sum(self._emitted) / len(self._emitted)
         return self._answers[-1] if self._answers else 0.0
 
     @property

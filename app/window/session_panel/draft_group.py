@@ -212,8 +212,9 @@ class DraftGroup(Group):
 
     def show_now(self, now: DraftingState) -> None:
         """Show what drafting did in the newest round, None before the first one."""
-        self._now = now
-        self._say_effect()
+        if now != self._now:
+            self._now = now
+            self._say_effect()
 
     def show_output(self, output: DraftOutput | None) -> None:
         """Show the output head that drafts go through now, None where that is not known."""

@@ -9,6 +9,7 @@ from shiboken6 import isValid
 
 from app.start.threads import TURN_MS
 from app.window.controls.layouts import STRETCH, column
+from app.window.look import look
 from app.window.transcript.message_view import MessageView
 from app.window.transcript.reader import GAP, MARGIN, Reader
 from app.window.transcript.shown_message import ShownMessage
@@ -145,8 +146,7 @@ class MessageColumn(PinnedScroll):
         one, since each takes some milliseconds.
         """
         self._drop_from(0)
-        for message in messages:
-            self._add(message)
+        self._add(messages)
         self._room = max(self.viewport().height(), 400)
         self.content.setUpdatesEnabled(False)
         self._fill.start()
@@ -173,14 +173,14 @@ class MessageColumn(PinnedScroll):
         """Show another branch: from this message on, these instead; the place is kept."""
         ids = [view.message.id for view in self.views]
         self._drop_from(ids.index(message_id) if message_id in ids else len(ids))
-        self._build_some([self._add(message) for message in messages])
+        self._build_some(self._add(messages))
         self._nearby.start(NEARBY_MS)
 
     def add(self, message: ShownMessage) -> None:
         """Show one more message and go to it."""
         for last in self.views[-1:]:
             last.end_being_last()
-        self.make(self._add(message))
+        self._build_some(self._add([message]))
         self.follow()
 
     def finish(self, message: ShownMessage) -> None:
@@ -237,11 +237,13 @@ class MessageColumn(PinnedScroll):
         """A part of that: `is_built` tells whether it was the last."""
         view.build_some(self._width())
 
-    def _add(self, message: ShownMessage) -> MessageView:
-        view = MessageView(message, self._reader)
-        self.views.append(view)
-        self._column.insertWidget(self._column.count() - 1, view)
-        return view
+    def _add(self, messages: Iterable[ShownMessage]) -> list[MessageView]:
+        now = look()
+        added = [MessageView(message, self._reader, now) for message in messages]
+        for view in added:
+            self._column.insertWidget(self._column.count() - 1, view)
+        self.views += added
+        return added
 
     def _drop_from(self, index: int) -> None:
         for view in self.views[index:]:
@@ -268,8 +270,9 @@ class MessageColumn(PinnedScroll):
         """Larger text will be higher."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.FontChange:
+            now = look()
             for view in self.views:
-                view.guess_height()
+                view.guess_height(now)
 
     def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
         """The column stays in the middle."""

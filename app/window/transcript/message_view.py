@@ -11,7 +11,7 @@ from app.values.attached_text import said_with
 from app.window.controls.labels import label
 from app.window.controls.layouts import SPARE, Wide, column, row
 from app.window.language import tr
-from app.window.look import look
+from app.window.look import Look
 from app.window.style_sheet import wear
 from app.window.transcript.answer_view import AnswerView
 from app.window.transcript.markdown_text import markdown_html, plain_text
@@ -31,9 +31,9 @@ NOT_READ = Words("What is above is no longer read: the context was full.")
 
 
 class MessageView(QWidget):
-    """Until `build` it is an empty widget of about the right height."""
+    """Until `build` it is an empty widget of about the right height in the look of `now`."""
 
-    def __init__(self, message: ShownMessage, reader: Reader) -> None:
+    def __init__(self, message: ShownMessage, reader: Reader, now: Look) -> None:
         super().__init__()
         keeps_height(self)
         self.message = message
@@ -45,7 +45,7 @@ class MessageView(QWidget):
         self.footer: MessageFooter | None = None
         self.editor: MessageEditor | None = None
         self.setAccessibleName(tr("You") if message.role == "user" else tr("Answer"))
-        self.guess_height()
+        self.guess_height(now)
 
     @property
     def is_built(self) -> bool:
@@ -204,11 +204,11 @@ class MessageView(QWidget):
         if self.message.stats is not None:
             self.footer.show_stats(self.message.stats)
 
-    def guess_height(self) -> None:
+    def guess_height(self, now: Look) -> None:
         """Be about as high as it will be, unless it is already made."""
         if self.is_built:
             return
-        line = round(look().sizes.transcript * 1.55)
+        line = round(now.sizes.transcript * 1.55)
         text = self.message.text
         if self.message.role == "user":
             text = said_with(text).text[:2000]
