@@ -18,7 +18,7 @@ from PySide6.QtWidgets import QDialog, QDialogButtonBox, QPlainTextEdit, QPushBu
 
 from app.window.controls.icons import Colour, paint_icon
 from app.window.controls.labels import label, paragraph, say
-from app.window.controls.layouts import Wide, column
+from app.window.controls.layouts import STRETCH, Wide, column, row, scrolled
 from app.window.language import said, tr
 from app.window.look import look
 from app.window.motion import fade_in
@@ -68,7 +68,9 @@ class Layer(QWidget):
 
 
 class CardLayer(Layer):
-    """A card in the middle; a click beside it does nothing on purpose. Signal `left`: it went."""
+    """A card in the middle, scrolled where the window is too low for it; a click beside it does
+    nothing on purpose. Signal `left`: it went.
+    """
 
     left = Signal()
 
@@ -76,9 +78,14 @@ class CardLayer(Layer):
         super().__init__(parent)
         self._card = card
         card.setFixedWidth(CARD_WIDTH)
-        wear(card)
-        middle = column(card, of=self, margins=(16, 16, 16, 16))
-        middle.setAlignment(card, Qt.AlignmentFlag.AlignCenter)
+        around = QWidget()
+        across = row(STRETCH, card, STRETCH)
+        column(STRETCH, across, STRETCH, of=around, margins=(16, 16, 16, 16))
+        area = scrolled(around)
+        for clear in (area.viewport(), around):
+            clear.setAutoFillBackground(False)  # the veil shows beside the card
+        column(Wide(area), of=self)
+        wear(area)
 
     def open(self) -> None:
         """Show the card and give it the keys."""

@@ -6,12 +6,20 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor
-from PySide6.QtWidgets import QLabel, QLineEdit, QPushButton, QToolButton, QWidget
+from PySide6.QtWidgets import (
+    QLabel,
+    QLineEdit,
+    QPushButton,
+    QScrollArea,
+    QToolButton,
+    QWidget,
+)
 
 from app.values.hub import HubFind, HubOffer
 from app.values.models import DownloadFigures, FoundModel, ModelCard
 from app.window.controls.chart import ShareBar
-from app.window.layers import DropOverlay, DropPlan
+from app.window.controls.choices import Segments
+from app.window.layers import CardLayer, DropOverlay, DropPlan
 from app.window.models import library_list
 from app.window.models.downloads import DownloadRow, DownloadWishes, progress_in_words
 from app.window.models.first_run_view import FirstRunView
@@ -391,3 +399,25 @@ def test_everything_can_be_drawn_at_any_zoom(add, wear, library):
         wear("dark", 2.0)
         widget.resize(500, 500)
         assert not widget.grab().isNull()
+
+
+def test_a_card_that_is_higher_than_the_window_is_scrolled(add, theme, qtbot):
+    window, card = add(QWidget()), ModelCardView()
+    layer = CardLayer(card, window)
+    window.resize(760, 480)
+    card.show_offered(FACTS)
+    press(card, "Show storage")
+    card.load_fields.open(True)
+    window.show()
+    layer.open()
+    rows = card.findChildren(Segments)
+    assert len(rows) == 3
+    qtbot.waitUntil(lambda: all(row.height() == row.sizeHint().height() for row in rows))
+    assert layer.findChild(QScrollArea).verticalScrollBar().maximum() > 0
+    bottom = next(b for b in card.findChildren(QPushButton) if b.text() == "Load")
+    assert bottom.visibleRegion().isEmpty()
+    window.activateWindow()
+    qtbot.waitUntil(window.isActiveWindow)
+    while window.focusWidget() is not bottom:
+        qtbot.keyClick(window.focusWidget(), Qt.Key.Key_Tab)
+    assert not bottom.visibleRegion().isEmpty()
