@@ -12,14 +12,11 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from metal_kernels.few_row_matvec import MOST_ROWS
 from mlx_engine.built_in_model import built_in_model
-from mlx_engine.check_model import with_head_check
-from mlx_engine.chores import Chores
-from mlx_engine.decoding.device_memory import gpu_bytes, told_when_full, usable_bytes
+from mlx_engine.decoding.device_memory import gpu_bytes, kept_bytes, most_bytes, told_when_full
 from mlx_engine.decoding.opening import ModelParts, Settings
 from mlx_engine.decoding.prompt_cache import PromptCache
-from mlx_engine.decoding.prompt_files import PromptFiles, fingerprint
+from mlx_engine.decoding.prompt_files import prompt_files
 from mlx_engine.decoding.raw_generation import (
     known_tokens,
     raw_generation,
@@ -29,9 +26,8 @@ from mlx_engine.decoding.raw_generation import (
 )
 from mlx_engine.decoding.session import Session
 from mlx_engine.decoding.together import Together
-from mlx_engine.drafting.contract import DEEPEST
 from mlx_engine.drafting.depth.choice import Elders, Learned
-from mlx_engine.drafting.depth.costs import CostMeter, PassCosts
+from mlx_engine.drafting.depth.costs import PassCosts
 from mlx_engine.drafting.output_head import OutputShelf
 from mlx_engine.drafting.sources import DraftKit, SmallModel
 from mlx_engine.kernel_choice.kernels_here import RowsHere, kernels_here, launcher_here
@@ -41,16 +37,13 @@ from mlx_engine.loading.load import LoadedModel, load_model
 from mlx_engine.sampling.sampler import SamplerKernels
 from mlx_engine.teacher_forced import head_logits, hidden_states, trunk_logits
 from mlx_engine.text.chat_template import PLAIN_STOP, fallback_template
+from mlx_engine.upkeep import Upkeep
 from mlx_engine.values.conversation import Generation
-from mlx_engine.values.errors import (
-    EngineMisuse,
-    OutOfMemory,
-    Reason,
-)
+from mlx_engine.values.errors import EngineMisuse, OutOfMemory, Reason
 from mlx_engine.values.memory_plan import MemoryPlan, chunk_rows
+from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import (
     AS_THEY_COME,
-    MAX_DEPTH,
     CacheOptions,
     DraftOptions,
     GenerationOptions,
@@ -77,17 +70,8 @@ def open_engine(
     verdict = None if launcher is None else verdict_here(kernel_verdict)
     kernels = kernels_here(launcher, options.numerics, verdict)
     hub = FromHub(None, on_download or on_progress, stop)
-    loaded = load_model(
-        path,
-        options,
-        built_in_model(),
-        on_progress,
-        stop,
-        kernels,
-        hub,
-        _most_bytes(options),
-        gpu_bytes(),
-    )
+    built_in, most = built_in_model(), most_bytes(options)
+    loaded = load_model(path, options, built_in, on_progress, stop, kernels, hub, most, gpu_bytes())
     if options.draft_model is None:
         return Engine(loaded, options, None, verdict)
     from mlx_engine.loading.draft_model import open_draft_model  # with every kind of drafter
@@ -113,84 +97,54 @@ class Engine:
         self._is_closed = False
         self._sessions = WeakSet[Session]()
         self._loaded = loaded
-        told = loaded.description
-        limit = options.context_length or loaded.description.context_length
-        self._meter = CostMeter(loaded.model, loaded.read_heads, self._deepest)
-        self._chores = Chores(loaded, options.numerics, verdict)
+        told, tokenizer = loaded.description, loaded.tokenizer
+        limit = options.context_length or told.context_length
+        self._upkeep = Upkeep(loaded, options, verdict)
+        rows = RowsHere(loaded.kernels)
         self._parts = ModelParts(
             model=loaded.model,
-            tokenizer=loaded.tokenizer,
-            template=loaded.template or fallback_template(loaded.tokenizer.opening_text),
+            tokenizer=tokenizer,
+            template=loaded.template or fallback_template(tokenizer.opening_text),
             stop=() if loaded.template else (PLAIN_STOP,),
-            context_length=min(limit, loaded.description.context_length),
+            context_length=min(limit, told.context_length),
             drafting=DraftKit(
                 model=loaded.model,
-                heads=loaded.description.mtp,
-                read_heads=self._use_heads,
+                heads=told.mtp,
+                read_heads=self._upkeep.use_heads,
                 small=small,
-                outputs=OutputShelf(
-                    loaded.model, loaded.tokenizer.special_ids, loaded.tokenizer.encode
-                ),
-                go_deep=self._meter.go_deep,
+                outputs=OutputShelf(loaded.model, tokenizer.special_ids, tokenizer.encode),
+                go_deep=self._upkeep.go_deep,
             ),
             chunk=chunk_rows(told.nbytes, told.active_parameters or told.parameters, gpu_bytes()),
             prompts=PromptCache(
                 loaded.model,
-                _kept_bytes(options, told.nbytes),
-                self._prompt_files(options, told.path),
+                kept_bytes(options, told.nbytes),
+                prompt_files(
+                    options, told.path, lambda: rows.computed_by(self.description.numerics)
+                ),
             ),
             sampling=SamplerKernels.of(loaded.kernels, loaded.model.vocabulary),
             after_answer=self._after_answer,
-            survives=self._survives,
-            together=Together(self._most_rows),
-            most_bytes=_most_bytes(options),
+            survives=self._upkeep.survives,
+            together=Together(self._upkeep.most_rows),
+            most_bytes=most_bytes(options),
         )
-        self.description = replace(
-            self._chores.told(loaded.description),
+        self._upkeep.description = replace(
+            self.description,
             context_length=self._parts.context_length,
             can_switch_thinking=self._parts.template.can_switch_thinking,
             template_arguments=self._parts.template.arguments,
         )
-        self._checks_heads = options.check_heads and loaded.model.mtp_depth > 0
         if options.heads is not None:
-            self._use_heads()
+            self._upkeep.use_heads()
         self._elders: Elders = {}
         self._generated = self._fresh_learned()
         self._parts.limits.hold()
 
-    def _prompt_files(self, options: LoadOptions, path: str) -> PromptFiles | None:
-        """Where they are wanted and the weights can be told from others."""
-        if options.prompt_files is None:
-            return None
-        try:
-            heads = "" if options.heads is None else fingerprint(options.heads)
-            model = f"{fingerprint(Path(path))} {heads} {options.head_bits} {options.draft_model}"
-        except OSError:
-            return None  # what was loaded from there is gone by now
-        rows = RowsHere(self._loaded.kernels)
-        return PromptFiles(
-            options.prompt_files,
-            model,
-            options.prompt_files_bytes,
-            lambda: rows.computed_by(self.description.numerics),
-        )
-
-    def _deepest(self) -> int:
-        """Drafts at most: as many as rows are compared of, or exact kernels take."""
-        is_by_kernels = self._loaded.kernels.launcher is not None
-        return MAX_DEPTH if is_by_kernels and self.description.numerics == "exact" else DEEPEST
-
-    def _most_rows(self) -> int:
-        """Of a pass of several conversations: exact kernels read the weights once for so many."""
-        is_by_kernels = self._loaded.kernels.launcher is not None
-        return MOST_ROWS if is_by_kernels else DEEPEST + 1
-
-    def _use_heads(self) -> None:
-        """Bring the MTP heads into memory; the first time, check whether they fit."""
-        self._meter.use_heads()
-        if self._checks_heads:
-            self._checks_heads = False
-            self.description = with_head_check(self._loaded, self.description)
+    @property
+    def description(self) -> ModelDescription:
+        """What was loaded, and what is in effect by now."""
+        return self._upkeep.description
 
     @property
     def parts(self) -> ModelParts:
@@ -204,7 +158,7 @@ class Engine:
         self._check()
         costs = None
         while costs is None:
-            costs = self._measured(lambda: False, heads=True)
+            costs = self._upkeep.measure(lambda: False, heads=True)
         return costs
 
     def measure_costs(self, stop: Callable[[], bool]) -> PassCosts | None:
@@ -215,35 +169,7 @@ class Engine:
         begin with presumed costs.
         """
         self._check()
-        return self._measured(stop)
-
-    def _measured(self, stop: Callable[[], bool], *, heads: bool = False) -> PassCosts | None:
-        """None as well where a kernel failed and stock MLX has its work now."""
-        with told_when_full():
-            if not self._do_chores(stop):
-                return None
-            try:
-                if heads:
-                    self._meter.use_heads()
-                return self._meter.measure(stop)
-            except Exception as error:
-                if not self._survives(error):
-                    raise
-                return None
-
-    def _survives(self, error: Exception) -> bool:
-        """Whether it works otherwise from now on, which the description says at once."""
-        is_survived = self._chores.survives(error)
-        if is_survived:
-            self.description = self._chores.told(self.description)
-        return is_survived
-
-    def _do_chores(self, stop: Callable[[], bool]) -> bool:
-        """Whether all are done."""
-        is_done = self._chores.go_on(stop)
-        if self._chores.news:
-            self.description = self._chores.told(self.description)
-        return is_done
+        return self._upkeep.measure(stop)
 
     def _after_answer(self) -> None:
         """What would make an answer wait is done behind one, a little at a time."""
@@ -251,12 +177,10 @@ class Engine:
             return
         end = perf_counter() + A_LITTLE_S
         with suppress(OutOfMemory), told_when_full():  # the answer stands; it is tried again
-            if self._meter.is_wanted:
-                self._measured(lambda: perf_counter() > end)
-            else:
-                self._do_chores(lambda: perf_counter() > end)
+            self._upkeep.go_on(lambda: perf_counter() > end)
             self._parts.prompts.save()
-        self._tell_trouble()
+        if self.prompt_files_trouble is not None:
+            self._upkeep.tell(self.prompt_files_trouble)
 
     def session(
         self,
@@ -417,13 +341,6 @@ class Engine:
             hidden = hidden_states(parts.model, ids, parts.chunk, cache.bits)
             return head_logits(parts.model, mx.array(ids), hidden, cache.head_bits)
 
-    def _tell_trouble(self) -> None:
-        """In the description, as anything that is off."""
-        trouble = self.prompt_files_trouble
-        if trouble is not None and trouble not in self.description.declined:
-            others = (reason for reason in self.description.declined if reason.code != trouble.code)
-            self.description = replace(self.description, declined=(*others, trouble))
-
     @property
     def prompt_files_trouble(self) -> Reason | None:
         """Why a file of what was read was passed over, or none is written; None for no trouble.
@@ -462,14 +379,13 @@ class Engine:
             session.let_go()
         del self._loaded
         del self._parts
-        del self._meter
-        del self._chores
+        self._upkeep.let_go()
         del self._generated
         limits.put_back()
 
     def _fresh_learned(self) -> Learned:
         share = self._parts.drafting.small_share
-        return Learned(self._meter.costs_now, share, self._elders)
+        return Learned(self._upkeep.costs_now, share, self._elders)
 
     def _check(self) -> None:
         if self._is_closed:
@@ -479,15 +395,3 @@ class Engine:
                 "An engine belongs to the thread that loaded it: call it from there "
                 "(Session.stop alone may be called from anywhere)."
             )
-
-
-def _most_bytes(options: LoadOptions) -> int:
-    """What the model and its conversations may take, 0 for any number."""
-    return 0 if options.anyway else options.memory_bytes or usable_bytes()
-
-
-def _kept_bytes(options: LoadOptions, weights: int) -> int:
-    """What conversations may hold: as asked, else half of what the weights leave free."""
-    if options.prompt_cache_bytes is not None:
-        return options.prompt_cache_bytes
-    return max(0, (options.memory_bytes or usable_bytes()) - weights) // 2

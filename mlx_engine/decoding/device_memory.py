@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import mlx.core as mx
 
 from mlx_engine.values.errors import EngineError, OutOfMemory, is_out_of_memory
+from mlx_engine.values.options import LoadOptions
 
 MOST_CACHED = 2 * 1024**3
 """Bytes of freed buffers that MLX may keep to use again, at most."""
@@ -99,3 +100,15 @@ def told_when_full() -> Iterator[None]:
             "smaller or more strongly quantised one. MLX says: {error}",
             error=str(error),
         ) from error
+
+
+def most_bytes(options: LoadOptions) -> int:
+    """What a model and its conversations may take, 0 for any number."""
+    return 0 if options.anyway else options.memory_bytes or usable_bytes()
+
+
+def kept_bytes(options: LoadOptions, weights: int) -> int:
+    """What conversations may hold: as asked, else half of what the weights leave free."""
+    if options.prompt_cache_bytes is not None:
+        return options.prompt_cache_bytes
+    return max(0, (options.memory_bytes or usable_bytes()) - weights) // 2

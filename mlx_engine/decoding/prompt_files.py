@@ -30,6 +30,7 @@ from mlx_engine.decoding.prompt_folder import Kind, Piece, PromptFolder
 from mlx_engine.decoding.prompt_writer import Content, PromptWriter, kept_in_memory
 from mlx_engine.decoding.sequence import WORTH_A_TOKEN, Checkpoint, TokenSequence
 from mlx_engine.values.errors import Reason
+from mlx_engine.values.options import LoadOptions
 from mlx_engine.values.words import size_words
 
 FORMAT = "headstart-prompt-3"
@@ -343,3 +344,19 @@ def _take_up(
 def _parts(read: _Read, beginning: str) -> Parts:
     names = [name for name in read.arrays if name.startswith(beginning)]
     return [read.arrays[name] for name in sorted(names)]
+
+
+def prompt_files(
+    options: LoadOptions, path: str, computed_by: Callable[[], Mapping[str, str]]
+) -> PromptFiles | None:
+    """Of a model that was loaded from `path`, where they are wanted and its weights can be told
+    from others.
+    """
+    if options.prompt_files is None:
+        return None
+    try:
+        heads = "" if options.heads is None else fingerprint(options.heads)
+        model = f"{fingerprint(Path(path))} {heads} {options.head_bits} {options.draft_model}"
+    except OSError:
+        return None  # what was loaded from there is gone by now
+    return PromptFiles(options.prompt_files, model, options.prompt_files_bytes, computed_by)

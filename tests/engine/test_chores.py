@@ -121,8 +121,8 @@ def test_drafts_are_no_longer_than_exact_kernels_take(
     """Rows beyond nine are stock MLX's, so only fast numerics may check as many at once."""
     engine = open_on(folder, launcher, timed())
     for numerics, deepest in (("exact", 8), ("fast", 15)):
-        engine.description = replace(engine.description, numerics=numerics)
-        assert engine._deepest() == deepest
+        engine._upkeep.description = replace(engine.description, numerics=numerics)
+        assert engine._upkeep.deepest() == deepest
     engine.close()
 
 

@@ -1,0 +1,99 @@
+"""What an engine finds out about its model between answers, and tells in its description."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from metal_kernels.few_row_matvec import MOST_ROWS
+from mlx_engine.check_model import with_head_check
+from mlx_engine.chores import Chores
+from mlx_engine.decoding.device_memory import told_when_full
+from mlx_engine.drafting.contract import DEEPEST
+from mlx_engine.drafting.depth.costs import CostMeter, PassCosts
+from mlx_engine.kernel_choice.verdict import Verdict
+from mlx_engine.loading.load import LoadedModel
+from mlx_engine.values.errors import Reason
+from mlx_engine.values.options import MAX_DEPTH, LoadOptions
+
+
+class Upkeep:
+    """Kernels are tried, rows compared, passes timed, heads checked; left and taken up again.
+
+    description: of the model, as it is known by now; it stays when the model is let go.
+    """
+
+    def __init__(
+        self, loaded: LoadedModel, options: LoadOptions, verdict: Verdict | None = None
+    ) -> None:
+        """verdict: what is known of the model's kernels on this machine; None: they are sound."""
+        self._loaded = loaded
+        self._meter = CostMeter(loaded.model, loaded.read_heads, self.deepest)
+        self._chores = Chores(loaded, options.numerics, verdict)
+        self.description = self._chores.told(loaded.description)
+        self._checks_heads = options.check_heads and loaded.model.mtp_depth > 0
+        self.costs_now, self.go_deep = self._meter.costs_now, self._meter.go_deep
+
+    def let_go(self) -> None:
+        """Nothing more is found out."""
+        del self._loaded, self._meter, self._chores, self.costs_now, self.go_deep
+
+    def deepest(self) -> int:
+        """Drafts at most: as many as rows are compared of, or exact kernels take."""
+        return MAX_DEPTH if self._has_kernels and self.description.numerics == "exact" else DEEPEST
+
+    def most_rows(self) -> int:
+        """Of a pass of several conversations: exact kernels read the weights once for so many."""
+        return MOST_ROWS if self._has_kernels else DEEPEST + 1
+
+    @property
+    def _has_kernels(self) -> bool:
+        return self._loaded.kernels.launcher is not None
+
+    def use_heads(self) -> None:
+        """Bring the MTP heads into memory; the first time, check whether they fit."""
+        self._meter.use_heads()
+        if self._checks_heads:
+            self._checks_heads = False
+            self.description = with_head_check(self._loaded, self.description)
+
+    def measure(self, stop: Callable[[], bool], *, heads: bool = False) -> PassCosts | None:
+        """What passes cost; None where stop() ended it too early, or where a kernel failed and
+        stock MLX has its work now. Kernels that were never tried on this machine are, first.
+        """
+        with told_when_full():
+            if not self._do_chores(stop):
+                return None
+            try:
+                if heads:
+                    self._meter.use_heads()
+                return self._meter.measure(stop)
+            except Exception as error:
+                if not self.survives(error):
+                    raise
+                return None
+
+    def go_on(self, stop: Callable[[], bool]) -> None:
+        """What is wanted of all this, until stop()."""
+        if self._meter.is_wanted:
+            self.measure(stop)
+        else:
+            self._do_chores(stop)
+
+    def _do_chores(self, stop: Callable[[], bool]) -> bool:
+        """Whether all are done."""
+        is_done = self._chores.go_on(stop)
+        if self._chores.news:
+            self.description = self._chores.told(self.description)
+        return is_done
+
+    def survives(self, error: Exception) -> bool:
+        """Whether it works otherwise from now on, which the description says at once."""
+        is_survived = self._chores.survives(error)
+        if is_survived:
+            self.description = self._chores.told(self.description)
+        return is_survived
+
+    def tell(self, trouble: Reason) -> None:
+        """In the description, as anything that is off, in the place of the last of its kind."""
+        if trouble not in self.description.declined:
+            others = (reason for reason in self.description.declined if reason.code != trouble.code)
+            self.description = replace(self.description, declined=(*others, trouble))
