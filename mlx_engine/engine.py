@@ -130,7 +130,7 @@ class Engine:
             most_bytes=most_bytes(options),
         )
         self._upkeep.description = replace(
-            self.description,
+            self._upkeep.told(),  # with the kernels that were asked for by now
             context_length=self._parts.context_length,
             can_switch_thinking=self._parts.template.can_switch_thinking,
             template_arguments=self._parts.template.arguments,

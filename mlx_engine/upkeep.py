@@ -12,6 +12,7 @@ from mlx_engine.drafting.depth.costs import CostMeter, PassCosts
 from mlx_engine.kernel_choice.verdict import Verdict
 from mlx_engine.loading.load import LoadedModel
 from mlx_engine.values.errors import Reason
+from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import MAX_DEPTH, LoadOptions
 
 
@@ -35,6 +36,11 @@ class Upkeep:
     def let_go(self) -> None:
         """Nothing more is found out."""
         del self._loaded, self._meter, self._chores, self.costs_now, self.go_deep
+
+    def told(self) -> ModelDescription:
+        """The description, as kernels and rows are now."""
+        self.description = self._chores.told(self.description)
+        return self.description
 
     def deepest(self) -> int:
         """Drafts at most: as many as rows are compared of, or exact kernels take."""
@@ -82,14 +88,14 @@ class Upkeep:
         """Whether all are done."""
         is_done = self._chores.go_on(stop)
         if self._chores.news:
-            self.description = self._chores.told(self.description)
+            self.told()
         return is_done
 
     def survives(self, error: Exception) -> bool:
         """Whether it works otherwise from now on, which the description says at once."""
         is_survived = self._chores.survives(error)
         if is_survived:
-            self.description = self._chores.told(self.description)
+            self.told()
         return is_survived
 
     def tell(self, trouble: Reason) -> None:
