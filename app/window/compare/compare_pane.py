@@ -16,6 +16,9 @@ from app.window.transcript.segment_column import SegmentColumn, TextWidget
 from mlx_engine.values.stats import GenerationStats
 
 AFTER_THINKING = "\n\n"
+LOWEST = 220
+"""Pixels: where a window has less room for an answer, the page is scrolled."""
+
 MARKED = 0.16
 """Opacity of the error colour behind what differs."""
 
@@ -39,6 +42,7 @@ class ComparedText(PinnedScroll):
         self.said = ""
         self.setProperty("role", "plain")
         self.setAccessibleName(name)
+        self.setMinimumHeight(LOWEST)
         self._lines = column(STRETCH, of=self.content, spacing=8)
         self._mark_soon = QTimer(self, singleShot=True, interval=0)
         self._mark_soon.timeout.connect(self._mark)
@@ -189,7 +193,7 @@ def figures_in_words(stats: GenerationStats) -> str:
         tr("{mean:.2f} tok/pass", mean=stats.tokens_per_pass),
     ]
     if stats.drafted:
-        share = percent(stats.acceptance)
+        share = percent(stats.acceptance).replace(" ", "\N{NO-BREAK SPACE}")
         parts.append(
             tr(
                 "{share} of drafts accepted ({accepted:,}/{drafted:,})",

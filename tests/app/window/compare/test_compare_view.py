@@ -75,7 +75,9 @@ def test_both_answers_and_figures_are_shown(view):
     assert "Same 212 tokens." in shown
     assert "1.87 times as fast with drafting." in shown
     assert "41.3 tok/s" in shown
-    assert "212 tokens · 2.90 tok/pass · 67 % of drafts accepted (174/260)" in shown
+    assert (
+        "212 tokens · 2.90 tok/pass · 67\N{NO-BREAK SPACE}% of drafts accepted (174/260)" in shown
+    )
     assert "212 tokens · 1.00 tok/pass" in shown
     assert run_button(view).text() == "Run"
 
@@ -197,3 +199,11 @@ def test_a_long_difference_is_marked_from_where_it_begins(view):
     finish(view, on="# One\n\nSame **text** here", off="# One\n\nSame **words** there")
     assert marked(view, "Drafting on") == "text here"
     assert marked(view, "Drafting off") == "words there"
+
+
+def test_answers_have_room_in_the_smallest_window(view):
+    view.resize(520, 400)
+    finish(view, on="word " * 60, off="word " * 60)
+    view.show()
+    for answer in view.findChildren(ComparedText):
+        assert answer.height() >= 220
