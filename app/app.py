@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QObject, QTimer
 from PySide6.QtWidgets import QApplication
 
 from app.control.answers import Answers, RunningAnswer
@@ -52,6 +52,8 @@ from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.words import joined
 
+UNSEEN_MS = 1000
+"""The engine's thread begins after so long though the window may be covered and never painted."""
 LEAVE_S = 0.5
 """How long the engine's thread may take to end, which nobody sees any more."""
 
@@ -181,14 +183,20 @@ class App(QObject):
         window.restore(value.window_state)
         self.listed.refresh()
         self.keeper.restore(value, {chat.id for chat in self.store.chats.listed()})
+        window.painted.connect(self._begin_work)
+        QTimer.singleShot(UNSEEN_MS, self, self._begin_work)
         window.show()
         self.widgets.composer.setFocus()
-        self.worker.start()
         self.library.refresh()
         if paths:
             self.drops.begin_with(paths, self._load_last)
         else:
             self._load_last()
+
+    def _begin_work(self) -> None:
+        """Importing MLX would hold up the first painting; once begun it goes on."""
+        if not self._is_closed:
+            self.worker.start()
 
     def open(self, paths: Sequence[str]) -> None:
         """Files and links from outside: in front, as if they were dropped."""

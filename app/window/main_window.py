@@ -43,6 +43,7 @@ class MainWindow(QMainWindow):
         dropped: they were let go here.
         folded: sidebar or right side were shown or hidden, by the user or for want of room.
         typed: a letter that no widget took, on the page of the chat.
+        painted: it is seen for the first time, once all in it is painted too.
         closing: the window is about to close.
     """
 
@@ -51,6 +52,7 @@ class MainWindow(QMainWindow):
     dropped = Signal(list)
     folded = Signal()
     typed = Signal(str)
+    painted = Signal()
     closing = Signal()
 
     def __init__(
@@ -66,6 +68,7 @@ class MainWindow(QMainWindow):
         self.setAcceptDrops(True)
         self.setUnifiedTitleAndToolBarOnMac(True)
         self.setMinimumSize(*SMALLEST)
+        self._is_painted = False
         self._sidebar = sidebar
         self._pages, self._page_widgets = stacked(*pages.values()), pages
         self._panels, self._panel_widgets = stacked(*panels.values()), panels
@@ -182,6 +185,13 @@ class MainWindow(QMainWindow):
         super().changeEvent(event)
         if event.type() == QEvent.Type.FontChange:
             QTimer.singleShot(0, self, self._fold)  # once the sidebar has heard of it too
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
+        """Tell of the first time."""
+        super().paintEvent(event)
+        if not self._is_painted:
+            self._is_painted = True
+            QTimer.singleShot(0, self, self.painted.emit)
 
     def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
         """Fold what has no room."""

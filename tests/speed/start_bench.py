@@ -1,8 +1,7 @@
 """Times from the start of Python to a usable window and to the built-in model loaded; to the first
 words of an answer asked for 0.3 s after the window is there; of quitting, until all is gone.
 
-`python tests/speed/start_bench.py [RUNS [ROOT]]`; a fresh process and fresh folders for each run.
-ROOT: another working copy, which has its turns between this one's, to compare the two.
+`python tests/speed/start_bench.py [RUNS]`; a fresh process and fresh folders for each run.
 """
 
 import json
@@ -13,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 START = """
 import json, os, sys, time
 from pathlib import Path
@@ -69,12 +68,12 @@ os._exit(0)
 QUITTING = {"idle": LOADED, "in an answer": ASKED_LATER, "in a load": LOADING}
 
 
-def run(steps: str, root: Path) -> tuple[list[str], float]:
+def run(steps: str) -> tuple[list[str], float]:
     """The lines that a process prints, and when it was gone."""
     with tempfile.TemporaryDirectory() as place:
         done = subprocess.run(
             [sys.executable, "-c", START + steps, place],
-            cwd=root,
+            cwd=ROOT,
             check=True,
             capture_output=True,
             text=True,
@@ -82,33 +81,24 @@ def run(steps: str, root: Path) -> tuple[list[str], float]:
         return done.stdout.splitlines(), time.time()
 
 
-def figures_of(root: Path) -> dict[str, float]:
+def figures() -> dict[str, float]:
     """Seconds of each step, and what of MLX the window itself imports as "early"."""
     result: dict[str, float] = {}
     for steps in (LOADED, ASKED):
-        lines, _ = run(steps + "print(json.dumps(figures), flush=True)\nos._exit(0)\n", root)
+        lines, _ = run(steps + "print(json.dumps(figures), flush=True)\nos._exit(0)\n")
         result |= json.loads(lines[-1])
     for name, steps in QUITTING.items():
-        lines, gone = run(steps + QUIT, root)
+        lines, gone = run(steps + QUIT)
         result[f"quit {name}"] = gone - float(lines[-1])
     return result
 
 
 def main() -> None:
-    runs = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-    other = Path(sys.argv[2]).resolve() if len(sys.argv) > 2 else None
-    roots = [HERE, other] if other else [HERE]
-    found: dict[Path, list[dict[str, float]]] = {root: [] for root in roots}
-    for number in range(runs):
-        for root in roots if number % 2 else reversed(roots):
-            found[root].append(figures_of(root))
-    for root, figures in found.items():
-        print(root)
-        for step in figures[0].keys() - {"early"}:
-            seconds = [run[step] for run in figures]
-            median, best = statistics.median(seconds), min(seconds)
-            print(f"  {step:17} median {median:.2f} s, best {best:.2f} s")
-        print("  imported for the window:", figures[0]["early"] or "nothing of MLX")
+    found = [figures() for _ in range(int(sys.argv[1]) if len(sys.argv) > 1 else 5)]
+    for step in (name for name in found[0] if name != "early"):
+        seconds = [one[step] for one in found]
+        print(f"{step:17} median {statistics.median(seconds):.2f} s, best {min(seconds):.2f} s")
+    print("imported for the window:", found[0]["early"] or "nothing of MLX")
 
 
 if __name__ == "__main__":

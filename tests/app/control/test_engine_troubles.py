@@ -12,6 +12,7 @@ from scripted_models import ScriptedCosts, ScriptedModels, WorkerEngine, describ
 from windows import Driven, running, scripted
 
 from app.window.layers import CrashBox
+from app.window.main_window import MainWindow
 from app.window.transcript.prose_segment import ProseSegment
 from app.worker.model_in_use import Stop
 from mlx_engine.values.errors import OutOfMemory
@@ -161,6 +162,15 @@ def test_tokens_of_an_attachment_are_counted_while_an_answer_runs(
     assert driven.app.chats.running is not None
     driven.app.chats.stop()
     driven.until_answered()
+
+
+def test_a_window_that_nobody_sees_gets_a_model_too(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.app.UNSEEN_MS", 1)
+    monkeypatch.setattr(MainWindow, "show", lambda _: None)
+    with running(qapp, qtbot, tmp_path, scripted()) as driven:
+        assert not driven.widgets.window.isVisible()
 
 
 def test_the_window_is_gone_before_the_engine_is(
