@@ -227,6 +227,7 @@ class App(QObject):
         self.settings.change(replace(self.keeper.settings(), window_state=window_state))
         self.widgets.window.hide()
         self.library.close()
+        self.files.close()
         self.worker.shutdown(LEAVE_S)
         self.store.close()
         self._end_catching()

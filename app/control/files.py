@@ -54,6 +54,7 @@ class FileController(QObject):
         self._window, self._notice = widgets.window, widgets.notice
         self._store, self._drops = store, drops
         self._log_file, self._defaults = log_file, defaults
+        self._is_closed = False
 
     def choose(self) -> None:
         """Ask for a model or text files, as if they were dropped; a folder by any file in it."""
@@ -95,6 +96,8 @@ class FileController(QObject):
 
         def write_next() -> None:
             done = total - len(waiting)
+            if self._is_closed:
+                return
             if not waiting:
                 self._notice.mention(
                     tr(
@@ -132,6 +135,10 @@ class FileController(QObject):
             QTimer.singleShot(0, self, write_next)
 
         write_next()
+
+    def close(self) -> None:
+        """The program ends, and no further file is written."""
+        self._is_closed = True
 
     def import_chat(self) -> None:
         """Ask for files, and add each as a chat."""

@@ -1,5 +1,6 @@
 """Damaged files, full disks and odd links: said in words, and the window goes on."""
 
+import json
 import sqlite3
 import threading
 from pathlib import Path
@@ -206,3 +207,16 @@ def test_a_model_that_comes_when_everything_is_closed_is_nobodys(
         driven.app.models.load_path(None)
         driven.app.close()
         driven.app.route(ModelLoaded(None, model))
+
+
+def test_an_export_ends_with_the_program_after_a_whole_file(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path
+) -> None:
+    with running(qapp, qtbot, tmp_path / "home", scripted()) as driven:
+        driven.ask("Hello")
+        chats = [1, *(driven.app.store.chats.duplicate(1, "copy") for _ in range(9))]
+        driven.app.files.export_into(chats, tmp_path, ".json")
+        driven.app.close()
+        QApplication.processEvents()
+        (made,) = tmp_path.glob("*.json")
+        assert json.loads(made.read_text())
