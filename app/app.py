@@ -18,12 +18,11 @@ from app.control.files import FileController
 from app.control.head import HeadController, RestController
 from app.control.library import LibraryController
 from app.control.models import ModelController
-from app.control.notify import NotificationController
+from app.control.notices import NotificationController, TroubleController
 from app.control.offers import CardController, ChatModelController
 from app.control.open_chat import OpenChat
 from app.control.session import SessionController
 from app.control.settings import KeptSettings, LookController, SettingsController
-from app.control.troubles import TroubleController
 from app.library.machine import this_machine
 from app.library.model_card import read_card
 from app.start.awake import Awake, this_systems_power

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from app.library.find_models import Place, find_models, gguf_of_heads
+from app.library.find_models import Place, find_models
+from app.library.heads_inside import gguf_of_heads
 from app.library.text_file import is_document, read_text_file
 from app.values.attached_text import RefusedFile
 from mlx_engine.hub.repository import HubModel, read_hub_link

@@ -1,0 +1,114 @@
+"""Whether files hold MTP heads, told from the names of tensors in their first bytes."""
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+import mlx_engine
+from mlx_engine.hub.weight_files import INDEX, is_gguf_head, is_heads_name
+from mlx_engine.values.errors import EngineError, HeadsOnly
+
+LOOK, LOOKS = 2**20, 64
+"""Bytes of a file that are read at once, and how often: what comes before the data of a GGUF's
+tensors is a fifth of that.
+"""
+FIRST_LAYER = b"blk.0."
+"""How the names of a model's first tensors begin, and of no tensor of heads."""
+OF_HEADS = re.compile(rb"[.\"](mtp|mtp_layers|eh_proj)[.\"]")
+"""In the names of their tensors alone, as HEAD_PARTS has it; those of GGUFs are nextn.eh_proj."""
+OVERLAP = 16
+"""Bytes of the piece before, in which such a name may begin."""
+
+Kind = Literal["model", "model with heads", "heads", "unknown"]
+
+
+def gguf_of_heads(file: Path) -> bool:
+    """Whether a GGUF holds MTP heads and no model, by its name or by its tensors. Never raises."""
+    return is_gguf_head(file.name) or _kind_of(file) == "heads"
+
+
+def _kind_of(file: Path) -> Kind:
+    try:
+        facts = file.stat()
+        return _look_into(file, facts.st_size, facts.st_mtime_ns)
+    except OSError:
+        return "unknown"
+
+
+@lru_cache(maxsize=4096)
+def _look_into(file: Path, size: int, changed_ns: int) -> Kind:
+    """Of a GGUF, remembered until it is another. A model shows at once; where it does not, all
+    tensors are looked at. Raises OSError.
+    """
+    del size, changed_ns
+    is_model = has_heads = False
+    with file.open("rb") as opened:
+        if opened.read(4) != b"GGUF":
+            return "unknown"
+        for piece in _pieces(opened, LOOKS * LOOK):
+            has_heads = has_heads or OF_HEADS.search(piece) is not None
+            if is_model:
+                break  # the names of tensors lie together: a look behind the first is enough
+            is_model = FIRST_LAYER in piece
+    if is_model:
+        return "model with heads" if has_heads else "model"
+    try:
+        mlx_engine.inspect(file)
+    except EngineError as error:
+        return "heads" if isinstance(error, HeadsOnly) else "unknown"
+    return "unknown"
+
+
+def _pieces(opened: BinaryIO, most: int) -> Iterator[bytes]:
+    """What comes next in a file, at most so much, each piece with the end of the one before."""
+    end = b""
+    while most > 0 and (new := opened.read(min(LOOK, most))):
+        most -= len(new)
+        yield end + new
+        end = new[-OVERLAP:]
+
+
+def gguf_has_heads(files: list[Path]) -> bool | None:
+    """Whether there are MTP heads inside, None where that does not show. Later shards begin with
+    the names of their tensors.
+    """
+    first, *others = files
+    kind = _kind_of(first)
+    if kind == "unknown":
+        return None
+    return kind == "model with heads" or any(_names_heads(file, LOOK) for file in others)
+
+
+def folder_has_heads(folder: Path, known: set[str], weights: list[Path]) -> bool | None:
+    """Whether there are MTP heads in or beside the weights, None where that does not show."""
+    if any(is_heads_name(name) for name in known):
+        return True
+    try:
+        indexes = [folder / name for name in known if name.endswith(INDEX)]
+        return any(_names_heads(file, LOOKS * LOOK) for file in indexes) or (
+            not indexes and any(_names_heads(file, _header_bytes(file)) for file in weights)
+        )
+    except OSError:
+        return None
+
+
+def _header_bytes(file: Path) -> int:
+    """Of a sound safetensors file, with the length before it. Raises OSError."""
+    with file.open("rb") as opened:
+        return 8 + int.from_bytes(opened.read(8), "little")
+
+
+def _names_heads(file: Path, most: int) -> bool:
+    """Whether there is a tensor of heads in so many bytes of its beginning. Raises OSError."""
+    facts = file.stat()
+    return _names_heads_now(file, facts.st_size, facts.st_mtime_ns, most)
+
+
+@lru_cache(maxsize=4096)
+def _names_heads_now(file: Path, size: int, changed_ns: int, most: int) -> bool:
+    """Remembered until the file is another."""
+    del size, changed_ns
+    with file.open("rb") as opened:
+        return any(OF_HEADS.search(piece) for piece in _pieces(opened, most))
