@@ -69,14 +69,15 @@ def head_logits(
         states = model.mtp_forward(tokens[None, 1:], hidden[:, :-1], caches)
         _filled(made[0], by_rows(model.mtp_logits, states))
         return made
-    memories = [HeadMemory(head, bits) for head in (model, *model.later_heads)]
+    every = (model, *model.later_heads)
+    memories = [HeadMemory.of(head, bits) for head in every]
     for row in range(rows):
         drafted: list[Rows] = []
         for turn, memory in enumerate(memories):
             memory.wait(Rows(tokens[row + 1 : row + 2], hidden[:, row : row + 1]))
             if row + turn < rows:
                 state = take_one(memory.read(drafted))[:, -1:]
-                made[turn, row] = np.array(memory.head.mtp_logits(state)[0, 0].astype(mx.float32))
+                made[turn, row] = np.array(every[turn].mtp_logits(state)[0, 0].astype(mx.float32))
                 drafted.append(Rows(tokens[row + turn + 2 : row + turn + 3], state))
     return made
 

@@ -272,7 +272,7 @@ class _DryRun:
         caches.keep(LONGEST_CHUNK)
         made = [hidden, *caches.arrays()]
         for head in (decoder, *decoder.later_heads) if self._heads else ():
-            memory = HeadMemory(head)
+            memory = HeadMemory.of(head)
             memory.wait(Rows(tokens[0], hidden))
             take_one(memory.read())
             made += memory.caches.arrays()

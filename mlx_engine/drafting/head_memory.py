@@ -1,24 +1,46 @@
-"""What a multi-token-prediction head has read of a conversation, and what it is still to read.
+"""What a model that drafts has read of a conversation, and what it is still to read.
 
 A head's memory pairs token x_k with the target's hidden state of position k-1. It is made from
-TRUE hidden states only. Those of a round's accepted rows are read in the same pass that makes the
-next draft, so rows wait; which of them are true may be known to the device alone by then.
+TRUE hidden states only, that of a small model from true tokens. Those of a round's accepted rows
+are read in the same pass that makes the next draft, so rows wait; which of them are true may be
+known to the device alone by then.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import mlx.core as mx
 
-from mlx_engine.cache.contract import CachesSnapshot, Pending
+from mlx_engine.cache.contract import CachesSnapshot, LayerCaches, Pending
+from mlx_engine.cache.joint import JointCaches
+from mlx_engine.drafting.chain import ModelDraft
 from mlx_engine.drafting.contract import FEW_WAITING, FLUSH_ROWS, ROWS_OF_A_PROMPT, Rows
 from mlx_engine.drafting.steps import Step, Steps, take_one
 from mlx_engine.models.contract import MtpHead
-from mlx_engine.values.options import CacheBits
+from mlx_engine.values.options import CacheBits, DraftOptions
+
+Forward = Callable[[mx.array, mx.array, LayerCaches | JointCaches], mx.array]
+"""Rows (tokens [1, T], hidden states [1, T, H]) and what was read before -> their states; equal
+where it is of the same weights.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _ByHead:
+    """A head's."""
+
+    head: MtpHead
+
+    def __call__(
+        self, tokens: mx.array, hidden: mx.array, caches: LayerCaches | JointCaches
+    ) -> mx.array:
+        """One pass."""
+        return self.head.mtp_forward(tokens, hidden, caches)
 
 
 class BeforeDraft(NamedTuple):
-    """Where the last draft began: in a head's caches, and the rows that it may have read."""
+    """Where the last draft began: in the caches, and the rows that it may have read."""
 
     place: CachesSnapshot
     waiting: tuple[Rows, ...]
@@ -36,15 +58,21 @@ class HeadMemory:
     """A head's cache of true rows, and those that wait for its next pass.
 
     Old ones that have waited for too long are left out. gap: how many rows of the cache are from
-    before the last of those. unsettled: rows that wait behind all others.
+    before the last of those. unsettled: rows that wait behind all others. can_join: a pass may
+    have rows of several conversations.
     """
 
-    def __init__(self, head: MtpHead, bits: CacheBits = 16) -> None:
-        self.head = head
-        self.caches = head.make_head_caches(bits)
+    def __init__(self, forward: Forward, caches: LayerCaches, *, can_join: bool = True) -> None:
+        self._forward, self._can_join = forward, can_join
+        self.caches = caches
         self.gap = 0
         self.unsettled: Unsettled | None = None
         self.wait_only([])
+
+    @staticmethod
+    def of(head: MtpHead, bits: CacheBits = 16) -> "HeadMemory":
+        """Empty; bits: of keys and values."""
+        return HeadMemory(_ByHead(head), head.make_head_caches(bits))
 
     def wait_only(self, waiting: Sequence[Rows]) -> None:
         """These rows and no others; unread: how many."""
@@ -114,8 +142,9 @@ class HeadMemory:
         return mx.take(states, pending.after(len(drafted) - 1), axis=1)
 
     def _pass(self, rows: Rows) -> Step:
-        forward = self.head.mtp_forward
-        return Step((rows.tokens[None], rows.hidden), forward, forward, self.caches)
+        forward = self._forward
+        joint = forward if self._can_join else None
+        return Step((rows.tokens[None], rows.hidden), forward, joint, self.caches)
 
     def place(self) -> BeforeDraft:
         """What to come back to if the next draft is withdrawn; reads what has waited for long."""
@@ -140,6 +169,54 @@ class HeadMemory:
         if count:
             mx.async_eval(self.caches.arrays())  # type: ignore[no-untyped-call]
         return count
+
+
+class MemoryDraft(ModelDraft):
+    """A source whose models remember true rows: one of them, or several heads in turns."""
+
+    def __init__(self, options: DraftOptions, memories: Sequence[HeadMemory]) -> None:
+        super().__init__(options, *(memory.caches for memory in memories))
+        self._memories = memories
+        self._before: list[BeforeDraft] = []
+        self._unsettled: Unsettled | None = None
+
+    def pend(self, picked: mx.array, hidden: mx.array, pending: Pending) -> None:
+        """After the last draft: each row's next token beside its hidden state is a row to read."""
+        self._unsettled = Unsettled(Rows(picked, hidden), pending, self._before)
+        self._before = []
+        for memory in self._memories:
+            memory.unsettled = self._unsettled
+
+    def settle(self, rows: int) -> None:
+        """They were so many."""
+        assert self._unsettled is not None
+        (true, *_), self._unsettled = self._unsettled, None
+        others = Rows(true.tokens[: rows - 1], true.hidden[:, : rows - 1])  # not the newest's
+        read = () if rows == 1 else (others,)
+        self.length += rows
+        for number, memory in enumerate(self._memories):
+            if self._before:
+                before = self._before[number]
+                self._before[number] = before._replace(waiting=(*before.waiting, *read))
+            if memory.unsettled is None:
+                memory.caches.settle(rows)
+            else:
+                memory.unsettled = None
+                memory.wait_only([*memory.waiting, *read])
+
+    def recall(self) -> None:
+        """Stand after the draft that the rows have verified."""
+        assert self._unsettled is not None
+        self.withdraw()
+        for memory in self._memories:
+            memory.unsettled = None
+        self._before, self._unsettled = self._unsettled.before, None
+
+    def withdraw(self) -> None:
+        """Let the rows wait that the last draft has read, without that of the newest token."""
+        for memory, before in zip(self._memories, self._before, strict=bool(self._before)):
+            memory.go_back(before)
+        self._before = []
 
 
 def _joined(parts: Sequence[Rows]) -> Rows:

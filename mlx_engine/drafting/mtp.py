@@ -18,8 +18,7 @@ from typing import Self
 
 import mlx.core as mx
 
-from mlx_engine.cache.contract import Pending
-from mlx_engine.drafting.chain import ModelDraft, draft_chain
+from mlx_engine.drafting.chain import draft_chain
 from mlx_engine.drafting.contract import (
     FLUSH_ROWS,
     ROWS_OF_A_PROMPT,
@@ -31,7 +30,7 @@ from mlx_engine.drafting.contract import (
     SourceSnapshot,
     empty_draft,
 )
-from mlx_engine.drafting.head_memory import BeforeDraft, HeadMemory, Unsettled
+from mlx_engine.drafting.head_memory import HeadMemory, MemoryDraft
 from mlx_engine.drafting.output_head import FullOutput, OutputHead, OutputShelf
 from mlx_engine.drafting.steps import Step, Steps
 from mlx_engine.models.contract import Model, MtpHead
@@ -51,7 +50,7 @@ class _Through:
         return self.output.logits(self.head, states)
 
 
-class MtpDraft(ModelDraft):
+class MtpDraft(MemoryDraft):
     """heads: one that loops, or several in turns, as deep as there are heads.
 
     outputs: output heads to choose from, None for the heads' own. by: whose drafts these are,
@@ -74,8 +73,8 @@ class MtpDraft(ModelDraft):
         read_heads: Callable[[], None] = lambda: None,
         bits: CacheBits = 16,
     ) -> None:
-        self._memories = [HeadMemory(head, bits) for head in heads]
-        super().__init__(options, *(memory.caches for memory in self._memories))
+        super().__init__(options, [HeadMemory.of(head, bits) for head in heads])
+        self._heads = heads
         self.target = target
         self.limit = MAX_DEPTH if len(heads) == 1 else len(heads)
         self._read_heads = read_heads
@@ -83,8 +82,6 @@ class MtpDraft(ModelDraft):
         self._shelf = outputs
         self._take_outputs()
         self._drafted: list[Rows] = []
-        self._before: list[BeforeDraft] = []
-        self._unsettled: Unsettled | None = None
 
     @property
     def nbytes(self) -> int:
@@ -150,39 +147,13 @@ class MtpDraft(ModelDraft):
         for output in self._learning:
             output.saw(tokens)
 
-    def pend(self, picked: mx.array, hidden: mx.array, pending: Pending) -> None:
-        """After the last draft: each row's next token beside its hidden state is a head's row."""
-        self._unsettled = Unsettled(Rows(picked, hidden), pending, self._before)
-        self._before = []
-        for memory in self._memories:
-            memory.unsettled = self._unsettled
-
     def settle(self, rows: int) -> None:
         """They were so many."""
         assert self._unsettled is not None
-        (true, *_), self._unsettled = self._unsettled, None
-        others = Rows(true.tokens[: rows - 1], true.hidden[:, : rows - 1])  # not the newest's
-        read = () if rows == 1 else (others,)
-        self.length += rows
-        self._newest = _last_row(true.hidden[:, :rows])
-        for number, memory in enumerate(self._memories):
-            if self._before:
-                before = self._before[number]
-                self._before[number] = before._replace(waiting=(*before.waiting, *read))
-            if memory.unsettled is None:
-                memory.caches.settle(rows)
-            else:
-                memory.unsettled = None
-                memory.wait_only([*memory.waiting, *read])
+        hidden = self._unsettled.rows.hidden
+        super().settle(rows)
+        self._newest = _last_row(hidden[:, :rows])
         self._read_or_forget(drafted=True)
-
-    def recall(self) -> None:
-        """Stand after the draft that the rows have verified."""
-        assert self._unsettled is not None
-        self.withdraw()
-        for memory in self._memories:
-            memory.unsettled = None
-        self._before, self._unsettled = self._unsettled.before, None
 
     def _wait(self, rows: Rows) -> None:
         for memory in self._memories:
@@ -222,7 +193,7 @@ class MtpDraft(ModelDraft):
     def draft_logits(self, state: mx.array) -> Steps[mx.array]:
         """The state [1, 1, H] of the head whose turn it is through its output head, [1, V]."""
         turn = len(self._drafted) % len(self._memories)
-        through = _Through(self._outputs[turn], self._memories[turn].head)
+        through = _Through(self._outputs[turn], self._heads[turn])
         logits = yield Step((state,), through, through)
         return logits.squeeze(0)
 
@@ -235,12 +206,6 @@ class MtpDraft(ModelDraft):
             return (yield from memory.read())
         states = yield from self._memories[len(self._drafted)].read(self._drafted)
         return states[:, -1:]
-
-    def withdraw(self) -> None:
-        """Let the rows wait that the last draft has read, without that of the newest token."""
-        for memory, before in zip(self._memories, self._before, strict=bool(self._before)):
-            memory.go_back(before)
-        self._before = []
 
     def flush(self) -> int:
         """Read the newest rows that wait, unless it rests; how many the head with most had."""
