@@ -1,6 +1,16 @@
 """A started app whose models are scripted."""
 
+from collections.abc import Iterator
+
 import pytest
+
+
+@pytest.fixture(scope="module", autouse=True)
+def in_plain_dress() -> Iterator[None]:
+    """Style sheets are half the work of making a window; those who look at it put them on again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("app.window.style_sheet.style_sheet", lambda look: "")
+        yield
 
 
 @pytest.fixture

@@ -58,7 +58,9 @@ def test_what_is_in_effect_is_said_of_the_chat_on_show(driven: Driven) -> None:
 
 
 def in_effect(driven: Driven) -> str:
-    texts = (label.text() for label in driven.widgets.session.findChildren(QLabel))
+    """All that the panel says; what is cut to fit is whole in the tooltip."""
+    labels = driven.widgets.session.findChildren(QLabel)
+    texts = (part for label in labels for part in (label.text(), label.toolTip()))
     return " ".join(texts)
 
 

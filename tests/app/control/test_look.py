@@ -27,6 +27,11 @@ from app.window.transcript.reader import MARGIN
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def in_plain_dress() -> None:
+    """Not here, where looks are tested."""
+
+
 @pytest.mark.parametrize(
     ("wish", "system", "scheme"),
     [
