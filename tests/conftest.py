@@ -1,6 +1,7 @@
 """pytest-qt where Qt loads; elsewhere the window's tests are skipped, and one loud line says so."""
 
 import gc
+import os
 import sys
 from collections.abc import Iterator
 from importlib.abc import MetaPathFinder
@@ -12,6 +13,8 @@ from app.start.qt_libraries import why_no_qt
 WHY_NOT = why_no_qt()
 QT_OPTIONS = ("qt_log_level_fail", "qt_log_ignore")
 """What pyproject.toml sets for pytest-qt."""
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # torch's threads wait for one another, busily
 
 
 class NoQt(MetaPathFinder):

@@ -205,14 +205,20 @@ def publish(
     edit_config(folder, **(edits or {}))
     make_tiny_tokenizer(folder, VOCABULARY)
     tokens = [int(t) for t in np.random.default_rng(seed).integers(0, VOCABULARY, 41)]
-    return Published(folder, tokens, published_logits(folder, tokens))
+    if edits or dtype != "float32":
+        return Published(folder, tokens, published_logits(folder, tokens))
+    return Published(folder, tokens, _logits(model, tokens))
 
 
 def published_logits(folder: Path, tokens: list[int]) -> NDArray[np.float32]:
     """transformers' float32 logits [T, V] of a folder."""
     model = hf.AutoModelForCausalLM.from_pretrained(
         folder, dtype=torch.float32, attn_implementation="eager"
-    ).eval()
+    )
+    return _logits(model.eval(), tokens)
+
+
+def _logits(model: hf.PreTrainedModel, tokens: list[int]) -> NDArray[np.float32]:
     with torch.no_grad():
         return model(torch.tensor([tokens])).logits[0].numpy()
 

@@ -157,9 +157,10 @@ class EmulatedKernel:
             [
                 f'#include "lint.h"\n#line 1 "{self.name}.header"\n',
                 with_static_threadgroup_arrays(self.header),
-                f'\n#line 1 "{self.name}.wrapper"\n',
+                # for the entry alone, in which it is compiled: not a second time for others
+                f'\nnamespace {{\n#line 1 "{self.name}.wrapper"\n',
                 wrapper.signature(function, parameters, attributes, template),
-                f'#line 1 "{self.name}"\n{with_static_threadgroup_arrays(self.source)}\n}}\n',
+                f'#line 1 "{self.name}"\n{with_static_threadgroup_arrays(self.source)}\n}}\n}}\n',
                 f'#line 1 "{self.name}.entry"\n',
                 wrapper.entry(function, parameters, attributes, template),
             ]
