@@ -46,7 +46,7 @@ class ComparedText(PinnedScroll):
         self._lines = column(STRETCH, of=self.content, spacing=8)
         self._mark_soon = QTimer(self, singleShot=True, interval=0)
         self._mark_soon.timeout.connect(self._mark)
-        reader.formulas.known.connect(self._mark_soon.start)
+        reader.formulas.shown.connect(self._mark_soon.start)
 
     def start_again(self) -> None:
         """Nothing has been said."""
@@ -93,6 +93,16 @@ class ComparedText(PinnedScroll):
         for text, start, _ in self._passages:
             first = None if self._from is None else max(0, self._from - start)
             text.mark_from(first, look().colour("error", MARKED))
+
+    def go_to_mark(self) -> None:
+        """Show where what is marked begins."""
+        for text in self.texts():
+            for marked in text.extraSelections()[:1]:
+                cursor = text.textCursor()
+                cursor.setPosition(marked.cursor.selectionStart())
+                room = self.viewport().height() // 3
+                self.go_to(text.viewport(), text.cursorRect(cursor).center(), room)
+                return
 
     # Qt
 
@@ -158,6 +168,10 @@ class ComparePane(QFrame):
     def mark_from(self, character: int | None) -> None:
         """Where the other side says something else; None for nowhere."""
         self._text.mark_from(character)
+
+    def go_to_mark(self) -> None:
+        """Show where the other side begins to say something else."""
+        self._text.go_to_mark()
 
     def finish(self, stats: GenerationStats) -> None:
         """The answer is complete."""

@@ -3,10 +3,11 @@
 from itertools import zip_longest
 from typing import Literal
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QTextCursor
 from PySide6.QtWidgets import QFrame, QPushButton, QWidget
 
+from app.start.threads import TURN_MS
 from app.window.compare.compare_pane import ComparePane
 from app.window.composer.message_box import LONGEST, MessageBox
 from app.window.controls.choices import Option, Segments, Tick
@@ -183,7 +184,17 @@ class CompareView(QWidget):
         parts = (paragraph(INTRODUCTION, "muted"), *asked, 4, self._verdict, 4)
         body = QWidget()
         column(*parts, Wide(panes), of=body, margins=(24, 0, 24, 24), spacing=8)
-        column(Wide(scrolled(body)), of=self)
+        self._page = scrolled(body)
+        self._look_down = QTimer(self, singleShot=True, interval=TURN_MS)
+        self._look_down.timeout.connect(self._show_answers)
+        column(Wide(self._page), of=self)
+
+    def _show_answers(self) -> None:
+        """Where there is no room for all of the page: what came out, and the answers below it."""
+        self._page.verticalScrollBar().setValue(self._verdict.y())
+        if len(self._stats) == 2:
+            for pane in self._panes.values():
+                pane.go_to_mark()
 
     def show_prompt(self, prompt: str) -> None:
         """Put a prompt in the box, unless it is too long for it."""
@@ -228,6 +239,7 @@ class CompareView(QWidget):
         self._verdict.show_seed(seed)
         self._verdict.show_words(tr("Running"))
         self._refresh()
+        self._look_down.start()
 
     def begin_side(self, side: Side) -> None:
         """This side's answer starts."""
@@ -262,6 +274,7 @@ class CompareView(QWidget):
             number(ratio, ".2f") + "×" if ratio and not self._is_at_once else "",
         )
         self._mark()
+        self._look_down.start()
 
     def show_stopped(self) -> None:
         """The user stopped it."""

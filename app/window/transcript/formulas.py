@@ -115,12 +115,14 @@ def set_formula(key: FormulaKey) -> Formula | None:
 
 
 class Formulas(QObject):
-    """All formulas of one transcript. Signal `known`(FormulaKey): one more was set, or cannot be.
+    """All formulas of one transcript. Signals `known`(FormulaKey): one more was set, or cannot be;
+    `shown`: a text has become another that waited for some.
 
     Several are set one after the other.
     """
 
     known = Signal(object)
+    shown = Signal()
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -161,6 +163,7 @@ class Formulas(QObject):
 
     def _show_one(self) -> None:
         self._shows.popleft()()
+        self.shown.emit()
         if not self._shows:
             self._turn.stop()
 

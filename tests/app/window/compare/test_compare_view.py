@@ -1,7 +1,7 @@
 """The view runs, stops, fails and ends with an honest verdict."""
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton
 
 from app.window.compare.compare_pane import ComparedText, ComparePane
@@ -207,3 +207,28 @@ def test_answers_have_room_in_the_smallest_window(view):
     view.show()
     for answer in view.findChildren(ComparedText):
         assert answer.height() >= 220
+
+
+def test_in_a_small_window_the_newest_words_are_seen_and_then_those_that_differ(qtbot, view):
+    def is_seen(title: str) -> bool:
+        """Whether the end of this side, or what is marked first in it, is on the screen."""
+        text = pane(view, title).findChild(ComparedText).texts()[-1]
+        cursor = text.textCursor()
+        cursor.movePosition(cursor.MoveOperation.End)
+        for mark in text.extraSelections():
+            cursor.setPosition(mark.cursor.selectionStart())
+        return text.viewport().visibleRegion().contains(text.cursorRect(cursor).center())
+
+    same, rest = "word " * 150, " more" * 100
+    view.resize(520, 400)
+    view.show()
+    view.begin()
+    for side, title, stats in (("on", "Drafting on", ON), ("off", "Drafting off", OFF)):
+        view.begin_side(side)
+        view.add_text(side, same)
+        qtbot.waitUntil(lambda title=title: is_seen(title))
+        view.add_text(side, side + rest)
+        qtbot.waitUntil(lambda title=title: is_seen(title))
+        view.finish_side(side, stats)
+    qtbot.waitUntil(lambda: is_seen("Drafting on") and is_seen("Drafting off"))
+    assert not view.findChild(MessageBox).visibleRegion().contains(QPoint(5, 5))
