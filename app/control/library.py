@@ -175,6 +175,7 @@ class LibraryController(QObject):
     def _show_hub(self) -> None:
         self._window.show_page("library")
         self._library.show_place("hub")
+        self._library.hub.setFocus()
 
     def add_folder(self, folder: str) -> None:
         """Look for models there too, from now on."""

@@ -17,7 +17,9 @@ tensors is a fifth of that.
 FIRST_LAYER = b"blk.0."
 """How the names of a model's first tensors begin, and of no tensor of heads."""
 OF_HEADS = re.compile(rb"[.\"](mtp|mtp_layers|eh_proj)[.\"]")
-"""In the names of their tensors alone, as HEAD_PARTS has it; those of GGUFs are nextn.eh_proj."""
+"""In the names of their tensors alone, as HEAD_PARTS has it."""
+IN_GGUF = b".nextn.eh_proj."
+"""The same in a GGUF."""
 OVERLAP = 16
 """Bytes of the piece before, in which such a name may begin."""
 
@@ -48,7 +50,7 @@ def _look_into(file: Path, size: int, changed_ns: int) -> Kind:
         if opened.read(4) != b"GGUF":
             return "unknown"
         for piece in _pieces(opened, LOOKS * LOOK):
-            has_heads = has_heads or OF_HEADS.search(piece) is not None
+            has_heads = has_heads or IN_GGUF in piece
             if is_model:
                 break  # the names of tensors lie together: a look behind the first is enough
             is_model = FIRST_LAYER in piece
@@ -111,4 +113,8 @@ def _names_heads_now(file: Path, size: int, changed_ns: int, most: int) -> bool:
     """Remembered until the file is another."""
     del size, changed_ns
     with file.open("rb") as opened:
-        return any(OF_HEADS.search(piece) for piece in _pieces(opened, most))
+        return any(
+            OF_HEADS.search(piece)
+            for piece in _pieces(opened, most)
+            if b"mtp" in piece or b"eh_proj" in piece  # which is found fifty times as fast
+        )

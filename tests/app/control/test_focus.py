@@ -315,6 +315,10 @@ def test_a_place_of_models_has_its_search_under_the_keys(driven: Driven) -> None
         focused = QApplication.focusWidget()
         assert isinstance(focused, QLineEdit)
         assert focused.accessibleName().startswith(field)
+    driven.widgets.window.show_page("chat")
+    driven.widgets.start.library_wanted.emit()
+    focused = QApplication.focusWidget()
+    assert isinstance(focused, QLineEdit) and focused.accessibleName().startswith("Search")
 
 
 def test_letters_go_to_the_message_and_shortcuts_do_not(driven: Driven) -> None:
