@@ -43,7 +43,7 @@ def fill(store: SessionStore, chance: random.Random, vocabulary: list[str]) -> i
     with store.database.transaction():
         for _ in range(CHATS):
             chat = store.chats.create(ChatSettings(), text(5))
-            store.messages._insert(chat, None, "user", text(WORDS), "", "", "done")
+            store.messages._insert(chat, None, "user", text(WORDS), "", "done")
     spans = tuple(DraftedSpan(at, at + 9, 1 + at % 3) for at in range(0, 900, 10))
     stats = GenerationStats(drafted_by_depth=(90, 60), accepted_by_depth=(70, 30))
     rows = []

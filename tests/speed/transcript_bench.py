@@ -9,6 +9,7 @@ import time
 from PySide6.QtWidgets import QApplication
 from transcript_shots import ANSWER, drafted
 
+from app.start.threads import Collector
 from app.window.style_sheet import dress
 from app.window.transcript.shown_message import ShownMessage
 from app.window.transcript.transcript_view import TranscriptView
@@ -109,6 +110,7 @@ def p95(times: list[float]) -> float:
 def main() -> None:
     """Print the table."""
     app = QApplication([])
+    Collector(app).settle()  # as in the window, where Python's own collection does not run
     print("update, ms        median   p95")
     for tinted in (False, True):
         for words in LENGTHS:

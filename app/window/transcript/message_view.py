@@ -3,19 +3,19 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from PySide6.QtCore import QMimeData
-from PySide6.QtGui import QGuiApplication, QTextDocument
-from PySide6.QtWidgets import QWidget
+from PySide6.QtCore import QMimeData, Qt, Signal
+from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QTextDocument
+from PySide6.QtWidgets import QPushButton, QWidget
 
 from app.values.attached_text import said_with
-from app.window.controls.labels import label
+from app.window.controls.fields import TOO_LONG, Lines, keep_key
+from app.window.controls.labels import label, paragraph, say
 from app.window.controls.layouts import SPARE, Wide, column, row
 from app.window.language import tr
-from app.window.look import Look
+from app.window.look import Look, look
 from app.window.style_sheet import wear
 from app.window.transcript.answer_view import AnswerView
 from app.window.transcript.markdown_text import markdown_html, plain_text
-from app.window.transcript.message_editor import MessageEditor
 from app.window.transcript.message_foot import MessageActions, MessageFooter
 from app.window.transcript.reader import Reader, keeps_height
 from app.window.transcript.segment_column import TextWidget, link_definitions, searched
@@ -23,6 +23,56 @@ from app.window.transcript.shown_message import ShownMessage
 from app.window.transcript.streaming_markdown import StreamingMarkdown
 from app.window.transcript.user_bubble import UserBubble, beginning_of
 from mlx_engine.values.words import Words
+
+
+class MessageEditor(QWidget):
+    """Where the words of a message are changed, in its place.
+
+    Signals `changed`(str), `accepted`(str), and `given_up`. verb: on the button that accepts."""
+
+    changed = Signal(str)
+    accepted = Signal(str)
+    given_up = Signal()
+
+    def __init__(self, text: str, name: str, verb: str) -> None:
+        super().__init__()
+        beginning = text[:4000]
+        self.field = Lines(min(16, max(3, text.count("\n", 0, 4000) + 1 + len(beginning) // 80)))
+        self.field.setAccessibleName(name)
+        self.field.setFont(look().text_font())
+        self.field.fit()
+        self.field.setPlainText(text)
+        self._problem = paragraph("", "problem")
+        say(self._problem, "")
+        self.send = QPushButton(verb)
+        self.send.setProperty("role", "primary")
+        cancel = QPushButton(tr("Cancel"))
+        foot = row(Wide(self._problem), SPARE, cancel, self.send)
+        column(self.field, foot, of=self, spacing=8)
+        self.field.textChanged.connect(lambda: self.changed.emit(self.field.toPlainText()))
+        self.field.refused.connect(lambda: say(self._problem, TOO_LONG))
+        self.send.clicked.connect(self._accept)
+        cancel.clicked.connect(self.given_up)
+        keep_key(self, Qt.Key.Key_Escape)
+
+    def _accept(self) -> None:
+        text = self.field.toPlainText()
+        if text.strip():
+            self.accepted.emit(text)
+
+    # Qt
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
+        """Escape gives up; Command or Control with Return sends."""
+        if event.matches(QKeySequence.StandardKey.Cancel):
+            self.given_up.emit()
+        elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and (
+            event.modifiers() & Qt.KeyboardModifier.ControlModifier
+        ):
+            self._accept()
+        else:
+            super().keyPressEvent(event)
+
 
 ROOM = 44
 """Height of what stands around a message's text."""
