@@ -132,7 +132,7 @@ class MtpDraft(MemoryDraft):
             self._wait(Rows(tokens, self._newest))
         else:
             self._wait(Rows(tokens, mx.concatenate([self._newest, hidden[:, :-1]], axis=1)))
-        self._newest = _last_row(hidden)
+        self._newest = hidden if count == 1 else _last_row(hidden)
         for output in self._learning:
             output.saw(tokens)
         self._read_or_forget(drafted=bool(self._before))

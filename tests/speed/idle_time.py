@@ -4,7 +4,9 @@
         [--chats 1]
 
 The host's own code runs as it is, on a model of as many layers as a large one and small in all
-else: rounds are planned, built, read, accepted, learned from. Layers run as on Metal, a node each
+else (64 wide, feed-forward 96, 4 heads of 64, 96 tokens): rounds are planned, built, read,
+accepted, learned from. Widths are not in what the host does, but outcomes have to be computed here
+by a CPU, which could not be done with weights of real widths. Layers run as on Metal, a node each
 for kernels and MLX's fused operations, which give zeros; so how many drafts are accepted is drawn.
 The device is a clock: it takes a queued round when it is free, and is idle until then. What it
 would compute the CPU computes when an outcome is read, off the clock, which counts the thread's own

@@ -1,9 +1,15 @@
 """A chat in which no draft can pay costs what drafting off costs, and drafts when that changes."""
 
+import sys
+from io import StringIO
+
+import mlx.core as mx
 import pytest
 from session_runs import listen, session_of, tiny_folder
 
 import mlx_engine
+from mlx_engine.decoding.answer import Answer
+from mlx_engine.decoding.round import Pass
 from mlx_engine.drafting import mtp
 from mlx_engine.drafting.depth.costs import PassCosts
 from mlx_engine.values.conversation import RoundFinished
@@ -128,3 +134,42 @@ def test_a_head_reads_no_prompt_where_drafts_are_not_expected_to_pay(engine, mon
     assert {r.why.code for r in first[0].rounds} == {"parked-acceptance"}
     assert first[1] == ()
     assert second[0].progress[-1].total > 10 > 2 * 4 > max(second[1]), "a text begins with a try"
+
+
+def test_a_resting_round_is_a_plain_one_and_a_few_calls(engine, monkeypatch):
+    """15 of some 700, and no node: what it costs more is 2 % of the host's own work. The leanest
+    rounds are compared, as text comes in some of them and rows that have waited go in others.
+    """
+    costing(engine, HOPELESS)
+    calls, nodes = [], []
+    run, wait = Answer._round, Pass.wait
+
+    def count(frame, event, what):
+        calls[-1] += event in ("call", "c_call")
+
+    def counted(answer):
+        calls.append(0)
+        sys.setprofile(count)
+        run(answer)
+        sys.setprofile(None)
+
+    def looked_at(its, **more):
+        sys.setprofile(None)
+        graph = StringIO()
+        mx.export_to_dot(graph, *its._outcomes)
+        nodes.append(graph.getvalue().count("shape=rectangle"))
+        sys.setprofile(count)
+        wait(its, **more)
+
+    monkeypatch.setattr(Answer, "_round", counted)
+    monkeypatch.setattr(Pass, "wait", looked_at)
+    leanest = []
+    for draft in (DraftOptions(source="none"), DraftOptions()):
+        session = session_of(engine, depth=0, max_tokens=40)
+        session.draft = draft
+        calls.clear()
+        listen(session, session.send("The fox"))
+        leanest.append((min(nodes[-20:]), min(calls[-20:])))
+    (plain_nodes, plain), (resting_nodes, resting) = leanest
+    assert resting_nodes == plain_nodes
+    assert 0 < resting - plain <= 18
