@@ -184,3 +184,21 @@ def goes_on_as_a_fresh_one(engine, session, text="And then?"):
 
 def drafts(said):
     return [(r.drafted, r.accepted) for r in said.rounds]
+
+
+def four_answers(engine: Engine, sampling: SamplingOptions, draft: DraftOptions) -> list[Said]:
+    """To a question, another one, that anew, and the first one edited, with a stop string."""
+    session = session_of(engine, sampling, depth=0, max_tokens=10)
+    session.draft = draft
+    answers = [listen(session, session.send("The fox, the fox, the fox"))]
+    answers.append(listen(session, session.send("The fox 😀?")))
+    answers.append(listen(session, session.regenerate()))
+    stop = ((answers[0].text or "xy")[4:7],)
+    session.generation = GenerationOptions(max_tokens=10, stop=stop)
+    answers.append(listen(session, session.edit(0, "The quick fox")))
+    return answers
+
+
+def words_of(answers: Iterable[Said]) -> list[tuple[tuple[int, ...], str, str]]:
+    """Tokens, text and reason of each."""
+    return [(said.tokens, said.text, said.reason) for said in answers]

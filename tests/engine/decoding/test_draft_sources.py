@@ -4,14 +4,22 @@ from dataclasses import replace
 from itertools import count
 
 import pytest
-from session_runs import PICKS, goes_on_as_a_fresh_one, listen, session_of, tiny_folder
+from session_runs import (
+    PICKS,
+    four_answers,
+    goes_on_as_a_fresh_one,
+    listen,
+    session_of,
+    tiny_folder,
+    words_of,
+)
 from tiny_qwen3_5 import write_tiny_qwen3_5
 from tiny_tokenizer import make_tiny_tokenizer
 
 import mlx_engine
 from mlx_engine.drafting.contract import FLUSH_ROWS
 from mlx_engine.values.errors import BadOption, EngineError
-from mlx_engine.values.options import DraftOptions, GenerationOptions, LoadOptions
+from mlx_engine.values.options import DraftOptions, LoadOptions
 
 LENGTH = 10
 SOURCES = {
@@ -36,23 +44,10 @@ def engine(folder, small):
     return mlx_engine.load(folder, options=LoadOptions(draft_model=small))
 
 
-def conversation(engine, sampling, draft):
-    session = session_of(engine, sampling, depth=0, max_tokens=LENGTH)
-    session.draft = draft
-    answers = [listen(session, session.send("The fox, the fox, the fox"))]
-    answers.append(listen(session, session.send("The fox 😀?")))
-    answers.append(listen(session, session.regenerate()))
-    session.generation = GenerationOptions(
-        max_tokens=LENGTH, stop=((answers[0].text or "xy")[4:7],)
-    )
-    answers.append(listen(session, session.edit(0, "The quick fox")))
-    return [(said.tokens, said.text, said.reason) for said in answers], answers
-
-
 @pytest.fixture(scope="module")
 def plain(engine):
     none = DraftOptions(source="none")
-    return {way: conversation(engine, sampling, none)[0] for way, sampling in WAYS.items()}
+    return {way: words_of(four_answers(engine, sampling, none)) for way, sampling in WAYS.items()}
 
 
 @pytest.mark.parametrize("name", SOURCES)
@@ -61,8 +56,8 @@ def test_every_source_keeps_the_words(engine, plain, name):
     for number, way in enumerate(WAYS):
         for depth in (number + 1, 4, "auto") if way == "warm" else (number + 2,):
             draft = replace(SOURCES[name], depth=depth)
-            said, answers = conversation(engine, WAYS[way], draft)
-            assert said == plain[way], (way, depth)
+            answers = four_answers(engine, WAYS[way], draft)
+            assert words_of(answers) == plain[way], (way, depth)
             rounds = [r for answer in answers for r in answer.rounds]
             drafted += sum(r.drafted for r in rounds)
             assert {r.source for r in rounds if r.drafted} <= set(draft.source.split("+"))

@@ -202,9 +202,13 @@ def test_rounds_begun_ahead_hold_one_more_copy_of_the_states():
     assert abs(most[True] - most[False] - states) <= 0.1 * states
 
 
-@pytest.mark.parametrize("bits", [16, 4])
-def test_a_chat_takes_what_was_planned_before_the_load(tmp_path, bits):
-    """Figures of other models, and of all of a process: tests/speed/memory_against_plan.py."""
+@pytest.mark.parametrize(("bits", "least", "most"), [(16, 0.85, 1.15), (4, 0.8, 1.05)])
+def test_a_chat_takes_what_was_planned_before_the_load(tmp_path, bits, least, most):
+    """Figures of other models, and of all of a process: tests/speed/memory_against_plan.py.
+
+    The plan adds the layer that is unpacked to a chunk at its widest, which hardly meet: 0.86 of it
+    are seen, and 2 % more or less by how far the thread that computes is behind.
+    """
     folder, cache = tiny_folder(tmp_path / "m"), CacheOptions(bits, bits)
     told = mlx_engine.inspect(folder).on(metal=mx.metal.is_available())
     before = live()
@@ -217,7 +221,7 @@ def test_a_chat_takes_what_was_planned_before_the_load(tmp_path, bits):
         peak = max(peak, session.stats.peak_memory_bytes - before)
     tokens = session.stats.prompt_tokens + session.stats.generated_tokens
     plan = told.memory_plan(tokens, cache)
-    assert 0.85 < peak / plan.total < 1.15
+    assert least < peak / plan.total < most
     more = engine.memory_plan(tokens, cache)
     assert more.others == session.nbytes
     assert more.total - more.others == plan.total

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 from in_step import assert_in_step
 from plain_run import CyclingDepth, run
-from session_runs import PICKS, listen, session_of
+from session_runs import PICKS, four_answers, listen, session_of, words_of
 from tiny_dflash import TinyDFlash, write_tiny_dflash
 from tiny_eagle3 import TinyEagle, write_tiny_eagle
 from tiny_gemma4 import write_pair
@@ -19,7 +19,7 @@ from mlx_engine.drafting.depth.adaptive import AdaptiveDepth
 from mlx_engine.drafting.depth.costs import PassCosts
 from mlx_engine.models.drafters.dflash import DFlash
 from mlx_engine.models.drafters.target import FeatureModel
-from mlx_engine.values.options import DraftOptions, GenerationOptions, LoadOptions, SamplingOptions
+from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
 
 LENGTH = 10
 GREEDY = replace(PICKS, temperature=0.0)
@@ -58,19 +58,6 @@ def engine(request, tmp_path_factory):
     return mlx_engine.load(folder / "t", options=LoadOptions(draft_model=given))
 
 
-def conversation(engine, sampling, draft):
-    session = session_of(engine, sampling, depth=0, max_tokens=LENGTH)
-    session.draft = draft
-    answers = [listen(session, session.send("The fox, the fox"))]
-    answers.append(listen(session, session.send("The fox 😀?")))
-    answers.append(listen(session, session.regenerate()))
-    session.generation = GenerationOptions(
-        max_tokens=LENGTH, stop=((answers[0].text or "xy")[4:7],)
-    )
-    answers.append(listen(session, session.edit(0, "The quick fox")))
-    return [(said.tokens, said.text, said.reason) for said in answers], answers
-
-
 def passes_of(engine, drafted):
     """Of a draft of so many tokens."""
     return 1 if isinstance(engine.parts.drafting.small.open(), DFlash) else drafted
@@ -78,11 +65,11 @@ def passes_of(engine, drafted):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_conversations_keep_their_words(engine, way):
-    plain, _ = conversation(engine, WAYS[way], NONE)
+    plain = words_of(four_answers(engine, WAYS[way], NONE))
     for depth in (1, 2, 3, 4) if way == "greedy" else (2, 4, "auto"):
         source = "prompt-lookup+model" if depth == 3 else "model"
-        said, answers = conversation(engine, WAYS[way], DraftOptions(source=source, depth=depth))
-        assert said == plain, depth
+        answers = four_answers(engine, WAYS[way], DraftOptions(source=source, depth=depth))
+        assert words_of(answers) == plain, depth
         rounds = [r for a in answers for r in a.rounds if r.drafted and r.source == "model"]
         assert rounds or depth == "auto"
         assert all(r.draft_passes == passes_of(engine, r.drafted) for r in rounds)
