@@ -209,11 +209,9 @@ class LookController(QObject):
 
     def _step(self) -> None:
         if self._wanted != self._worn:
-            former, self._worn = self._steps, self._wanted
-            self._steps = dress(self._application, *self._worn)
-            next(self._steps)
-            former.close()  # only now, so that its windows never show two looks
-        elif next(self._steps, DRESSED) is DRESSED:
+            self._worn = self._wanted
+            self._steps = dress(self._application, *self._worn, former=self._steps)
+        if next(self._steps, DRESSED) is DRESSED:
             self._next_step.stop()
 
 

@@ -8,10 +8,11 @@ group, segment, primary. Frames: side, card, composer, chip, drop. Editors: fiel
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import asdict
 from functools import cache
+from math import ceil
 from string import Template
 
-from PySide6.QtCore import QPoint, Qt
-from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtCore import QPoint, QRect, Qt
+from PySide6.QtGui import QPainter, QPaintEvent, QPixmap
 from PySide6.QtWidgets import QApplication, QWidget
 from shiboken6 import isValid
 
@@ -209,38 +210,61 @@ def wear(part: QWidget) -> None:
     part.setStyleSheet(style_sheet(look()))
 
 
+STRIPS = 2
+
+
 class OldLook(QWidget):
     """A picture over a window of how it looks; what is below it takes clicks and keys.
 
-    Not Qt's `setUpdatesEnabled`: that paints everything twice in the end.
+    It is taken strip by strip, as all of a window takes long to paint, and shown then. Not Qt's
+    `setUpdatesEnabled`: that paints everything twice in the end.
     """
 
     def __init__(self, window: QWidget) -> None:
         super().__init__(window)
-        self._picture = window.grab()
         self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.resize(window.size())
-        self.show()
+        self._high = 4 * ceil(window.height() / STRIPS / 4)  # whole pixels of any screen
+        self._strips: list[QPixmap] = []
+
+    def take(self) -> None:
+        """The next strip, from the top."""
+        strip = QRect(0, len(self._strips) * self._high, self.width(), self._high)
+        self._strips.append(self.window().grab(strip & self.rect()))
 
     # Qt
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002, N802
         """The picture."""
         painter = QPainter(self)
-        painter.drawPixmap(0, 0, self._picture)
+        for number, strip in enumerate(self._strips):
+            painter.drawPixmap(0, number * self._high, strip)
         painter.end()
 
 
-def dress(application: QApplication, scheme: Scheme, zoom: float) -> Generator[None]:
+def dress(
+    application: QApplication, scheme: Scheme, zoom: float, former: Generator[None] | None = None
+) -> Generator[None]:
     """Give the application another look, at each step another of its parts, those in view first.
 
     Until all those wear it, their windows show the old one. What Qt never showed it dresses when
     it does. Every second step is idle: what the one before it set off has a turn of its own.
+    former: another look that may be on its way; it ends once its windows are covered again.
     """
     seen = {part for part in _parts(application) if _is_in_view(part)}
     covers = [OldLook(window) for window in {part.window() for part in seen}]
     try:
+        try:
+            for _ in range(STRIPS):
+                yield
+                for cover in filter(isValid, covers):
+                    cover.take()
+            for cover in filter(isValid, covers):
+                cover.show()
+        finally:
+            if former is not None:
+                former.close()
         yield from IDLE
         application.setPalette(palette_of(load_theme(scheme)))
         yield from IDLE
