@@ -51,8 +51,11 @@ def describe(
     """
     figures = headers.family.figures(headers.config, str(headers.files.config))
     weights = weights_by_group(headers, wide=not metal)
+    work = figures.work
     if not packed and figures.unpacks:
-        weights = unpacked_if_small(weights)
+        packed_weights, weights = weights, unpacked_if_small(weights)
+        if weights != packed_weights:
+            work = replace(work, group_sums=_group_sums(weights))
     element = element_bytes(headers.config, metal=metal)
     used = [
         weight
@@ -85,11 +88,17 @@ def describe(
         numerics="fast" if options.numerics == "fast" else "exact",
         active_parameters=_active(weights, figures),
         packed_cache=figures.packed_cache,
-        work=figures.work,
+        work=work,
         declined=headers.rounded
         + headers.heads.remarks
         + (() if recommended.ignored is None else (recommended.ignored,)),
     )
+
+
+def _group_sums(weights: Mapping[str, list[Weight]]) -> int:
+    """Of a row's largest product in a layer, where two matrices that read the same are joined."""
+    layers = (its for name, its in weights.items() if name not in ("embedding", "output head"))
+    return 2 * max((weight.group_sums for its in layers for weight in its), default=0)
 
 
 def _active(weights: Mapping[str, list[Weight]], figures: Figures) -> int | None:
@@ -141,8 +150,10 @@ def inspect_model(
     headers = read_headers(files, locate_heads(heads, hub))
     with_metal = describe(keep_blocks(headers, _every_kernel), options)
     without = describe(headers, options, metal=False, packed=False)
-    there = Footprint(without.nbytes, without.trunk_cache, without.head_cache)
-    here = Footprint(with_metal.nbytes, with_metal.trunk_cache, with_metal.head_cache)
+    here, there = (
+        Footprint(its.nbytes, its.trunk_cache, its.head_cache, its.work)
+        for its in (with_metal, without)
+    )
     return with_metal if here == there else replace(with_metal, without_metal=there)
 
 

@@ -28,7 +28,8 @@ class Weight(NamedTuple):
     """One weight with what belongs to it; storage in words.
 
     file_nbytes: what it takes in the file, where that is not nbytes. by_columns: what it takes laid
-    out for a processor, where it then stays packed.
+    out for a processor, where it then stays packed, and group_sums: what a row's product is summed
+    up from there.
     """
 
     storage: str
@@ -37,6 +38,7 @@ class Weight(NamedTuple):
     is_matrix: bool
     file_nbytes: int | None = None
     by_columns: int | None = None
+    group_sums: int = 0
 
 
 def weights_by_group(headers: ModelHeaders, *, wide: bool) -> dict[str, list[Weight]]:
@@ -216,8 +218,10 @@ def _loaded(
         return Weight("packed", prod(tensor.shape), nbytes, True, in_file)
     words = _packed_words(tensor, scales, shape[-1], affine=biases is not None)
     is_affine = biases is not None and len(shape) == 2
-    by_columns = _columns_nbytes(shape, prod(scales.shape)) if is_affine else None
-    return Weight(words, prod(shape), nbytes, True, in_file, by_columns)
+    if not is_affine:
+        return Weight(words, prod(shape), nbytes, True, in_file)
+    sums = prod(scales.shape)
+    return Weight(words, prod(shape), nbytes, True, in_file, _columns_nbytes(shape, sums), sums)
 
 
 def _is_matrix(tensor: TensorInfo) -> bool:

@@ -69,6 +69,7 @@ class Footprint:
     nbytes: int
     trunk_cache: CacheBytes
     head_cache: CacheBytes
+    work: WorkSize
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,5 +216,6 @@ class ModelDescription:
             nbytes=other.nbytes,
             trunk_cache=other.trunk_cache,
             head_cache=other.head_cache,
+            work=other.work,
             without_metal=None,
         )

@@ -288,7 +288,7 @@ def test_what_does_not_fit_is_refused_while_the_model_in_use_stays() -> None:
 def test_a_model_is_planned_as_this_machine_holds_it() -> None:
     """The card and the refusal say one sum: that of a machine with or without a GPU."""
     huge = described("huge", 40 * GB)
-    elsewhere = Footprint(60 * GB, huge.trunk_cache, huge.head_cache)
+    elsewhere = Footprint(60 * GB, huge.trunk_cache, huge.head_cache, huge.work)
     source = two_models()
     source.engines["huge"] = WorkerEngine([], replace(huge, without_metal=elsewhere))
     with served(source, memory_bytes=50 * GB) as room:

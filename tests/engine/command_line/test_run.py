@@ -183,7 +183,8 @@ def test_what_the_hub_sends_is_shown_at_a_terminal(
 
 
 def test_inspect_says_which_machine_memory_is_for(outside: FakeOutside) -> None:
-    elsewhere = Footprint(2 * DESCRIPTION.nbytes, CacheBytes(4, 32_768, 512), CacheBytes())
+    cache = CacheBytes(4, 32_768, 512)
+    elsewhere = Footprint(2 * DESCRIPTION.nbytes, cache, CacheBytes(), DESCRIPTION.work)
     model = replace(DESCRIPTION, without_metal=elsewhere)
     outside.engine = ScriptedEngine(description=model)
     assert outside.run("inspect", "m.gguf") == 0
