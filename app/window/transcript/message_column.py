@@ -145,8 +145,10 @@ class MessageColumn(PinnedScroll):
         """Show another chat, from its end: once its messages fill the view, which are made one by
         one, since each takes some milliseconds.
         """
+        self.content.hide()  # what is added to what is seen is shown one by one, which takes longer
         self._drop_from(0)
         self._add(messages)
+        self.content.show()
         self._room = max(self.viewport().height(), 400)
         self.content.setUpdatesEnabled(False)
         self._fill.start()
