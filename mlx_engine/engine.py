@@ -26,7 +26,7 @@ from mlx_engine.decoding.raw_generation import (
 )
 from mlx_engine.decoding.session import Session
 from mlx_engine.decoding.together import Together
-from mlx_engine.drafting.depth.choice import Elders, Learned
+from mlx_engine.drafting.depth.choice import Known, Learned
 from mlx_engine.drafting.depth.costs import PassCosts
 from mlx_engine.drafting.output_head import OutputShelf
 from mlx_engine.drafting.sources import DraftKit, SmallModel
@@ -137,7 +137,7 @@ class Engine:
         )
         if options.heads is not None:
             self._upkeep.use_heads()
-        self._elders: Elders = {}
+        self._known: Known = {}
         self._generated = self._fresh_learned()
         self._parts.limits.hold()
 
@@ -385,7 +385,7 @@ class Engine:
 
     def _fresh_learned(self) -> Learned:
         share = self._parts.drafting.small_share
-        return Learned(self._upkeep.costs_now, share, self._elders)
+        return Learned(self._upkeep.costs_now, share, self._known)
 
     def _check(self) -> None:
         if self._is_closed:

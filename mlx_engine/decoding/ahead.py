@@ -28,6 +28,7 @@ from mlx_engine.decoding.verify import State
 from mlx_engine.drafting.contract import Proposal
 from mlx_engine.drafting.depth.adaptive import Choice
 from mlx_engine.drafting.depth.choice import ALONE, RoundPlan
+from mlx_engine.drafting.depth.costs import Others
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import DraftOptions, SamplingOptions
@@ -62,7 +63,7 @@ class _Begun(NamedTuple):
 class Found(NamedTuple):
     """A round's outcome: tokens are the accepted drafts and the target's next token.
 
-    others_rows: of its pass, those of other conversations.
+    others: of other conversations, in its pass.
 
     position: of the first of them. asked: the depth that was asked for; draft_passes: of a head or
     small model, also for a draft that came to nothing. queued_at, read_at: of its outcome, by the
@@ -83,7 +84,7 @@ class Found(NamedTuple):
     draft_ms: float
     was_ahead: bool
     was_awaited: bool
-    others_rows: int
+    others: Others
 
     @property
     def accepted(self) -> int:
@@ -176,7 +177,7 @@ class Rounds:
             draft_ms=its.draft_ms if draft.depth else 0.0,
             was_ahead=was_ahead,
             was_awaited=was_awaited,
-            others_rows=its.rows - draft.depth - 1,
+            others=Others(its.rounds - 1, its.rows - draft.depth - 1),
         )
 
     def keep(self, tokens: Sequence[int], *, goes_on: bool) -> None:

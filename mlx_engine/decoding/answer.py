@@ -178,7 +178,7 @@ class Answer:
         found = self.rounds.find()
         # a device that was still at work had been so while events were read, too
         began = self._ended if found.was_ahead and found.was_awaited else began
-        began = min(began, found.queued_at) if found.others_rows else began
+        began = min(began, found.queued_at) if found.others.rounds else began
         kept = self._keep(found)
         try:
             self.rounds.keep(found.tokens[: kept.rows], goes_on=kept.finish is None)
@@ -190,7 +190,7 @@ class Answer:
             self._finish = kept.finish
         # what was asked for counts where a model worked for it: it may have ended its draft early
         tried = found.asked if found.draft_passes else found.drafted
-        found.plan.learn(tried, found.accepted, stats.total_ms, found.others_rows)
+        found.plan.learn(tried, found.accepted, stats.total_ms, found.others)
 
     def _figures(self, found: Found, rows: int, began: float) -> RoundStats:
         """Of a round that has just ended."""

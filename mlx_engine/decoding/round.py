@@ -92,7 +92,7 @@ class Round:
 class Pass:
     """One pass of the target over the rows of one round or several, of one conversation each.
 
-    rows: of all. queued_at, read_at: when the device could begin, and when the outcome was there,
+    rows: of all `rounds`. queued_at, read_at: when the device could begin, and when the outcome was there,
     by the clock; 0 before that. draft_ms: what of the wait was one for drafts, where that is told
     apart.
     """
@@ -104,6 +104,7 @@ class Pass:
         It does not hold the rounds, which hold it: what is dropped has to be gone at once, for keys
         and values to be written in place.
         """
+        self.rounds = len(rounds)
         self.rows = 0
         self._failed: Exception | None = None
         self._drafts: list[mx.array] = []

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from mlx_engine.drafting.contract import ROWS_OF_A_REST, Offer
-from mlx_engine.drafting.depth.choice import Elders, Learned, RoundPlan
-from mlx_engine.drafting.depth.costs import PassCosts
+from mlx_engine.drafting.depth.choice import Known, Learned, Room, RoundPlan
+from mlx_engine.drafting.depth.costs import Others, PassCosts
 from mlx_engine.values.options import MAX_DEPTH
 
 TRACES = Path(__file__).with_name("acceptance_traces.json")
@@ -33,22 +33,16 @@ WINDOW = 48
 """Positions around one whose runs tell what to expect there."""
 
 
-class Machine(NamedTuple):
-    """What rounds cost: milliseconds of a pass of 1 to 9 rows, and of a head."""
+Machine = PassCosts
+"""What rounds really cost: milliseconds of a pass of 1 to 9 rows, and of a head."""
 
-    verify_ms: tuple[float, ...]
-    draft_ms: float
 
-    def round_ms(self, depth: int) -> float:
-        """A pass over the newest token and `depth` drafted ones, and a head's pass for each."""
-        return self.verify_ms[depth] + depth * self.draft_ms
-
-    def reading_ms(self, rows: int) -> float:
-        """What the head takes longer for rows that have waited: as much as the target, in the
-        proportion of their passes, but that half of a head's pass is its output head.
-        """
-        further = (self.verify_ms[-1] - self.verify_ms[0]) / MAX_DEPTH
-        return min(rows, ROWS_OF_A_REST) * further * self.draft_ms / self.verify_ms[0] / 2
+def reading_ms(machine: Machine, rows: int) -> float:
+    """What the head takes longer for rows that have waited: as much as the target, in the
+    proportion of their passes, but that half of a head's pass is its output head.
+    """
+    further = (machine.verify_ms[-1] - machine.verify_ms[0]) / MAX_DEPTH
+    return min(rows, ROWS_OF_A_REST) * further * machine.draft_ms / machine.verify_ms[0] / 2
 
 
 def _machine(draft_ms: float, *verify_ms: float) -> Machine:
@@ -83,6 +77,7 @@ MACHINES = {
     # toys on two CPU cores, where small operations count and not their rows
     "toy, CPU": _machine(1.5, 3.8, 5.4, 6.0, 6.6, 7.4, 8.0, 8.8, 9.4),
     "pocket model, CPU": _machine(2.0, 9.0, 12.5, 13.5, 14.5, 15.5, 16.5, 17.5, 18.5),
+    "pocket model, packed": _machine(1.3, 5.9, 8.9, 10.4, 13.3, 15.4, 17.6, 19.8, 22.2),
     # such as nothing can pay on
     "hopeless": _machine(2.0, *(10.0 * row for row in range(1, 10))),
 }
@@ -186,15 +181,15 @@ class Outcome(NamedTuple):
 
 
 def auto(
-    machine: Machine, text: Text, seed: int = 0, ahead: int = 0, elders: Elders | None = None
+    machine: Machine, text: Text, seed: int = 0, ahead: int = 0, known: Known | None = None
 ) -> Played:
     """As the engine chooses: costs measured at load, noisily and alone, then its own rounds.
 
-    ahead: rounds that are chosen before it is known what became of a round. elders: what texts
+    ahead: rounds that are chosen before it is known what became of a round. known: what texts
     before this one have found.
     """
     draw = np.random.default_rng(seed)
-    learned = Learned(lambda: measured(machine, draw), elders=elders)
+    learned = Learned(lambda: measured(machine, draw), known=known)
     learned.begin_text()
     plan = RoundPlan((Offer("mtp"),), learned, "auto", None)
     clock = noise(draw)
@@ -204,7 +199,7 @@ def auto(
     while place < len(text.runs):
         depth = plan.next().depth
         accepted = min(depth, text.runs[place])
-        ms = machine.round_ms(depth) + (machine.reading_ms(waiting) if depth else 0.0)
+        ms = machine.round_ms(depth) + (reading_ms(machine, waiting) if depth else 0.0)
         waiting = 0 if depth else waiting + 1
         spent += ms
         unknown.append(Outcome(depth, accepted, ms * next(clock)))
@@ -218,7 +213,7 @@ def auto(
 def measured(machine: Machine, draw: np.random.Generator) -> PassCosts:
     """What a few repeats find: the fastest of each pass is a little more than it can be."""
     verify = [UNSEEN * ms * (1 + abs(draw.normal(0, 0.04))) for ms in machine.verify_ms]
-    return PassCosts(tuple(verify), UNSEEN * machine.draft_ms)
+    return PassCosts(tuple(verify), UNSEEN * machine.draft_ms, (), UNSEEN * machine.beside_ms)
 
 
 def noise(draw: np.random.Generator) -> Iterator[float]:
@@ -236,3 +231,62 @@ def _played(machine: Machine, text: Text, choose: Callable[[int], int]) -> Playe
         place += min(depth, text.runs[place]) + 1
         depths.append(depth)
     return Played(spent * len(text.runs) / place, depths)
+
+
+BESIDE = 0.3
+"""What a conversation more adds to a pass but for its rows, as a share of a pass of one row."""
+
+MOST_ROWS = 16
+"""Of a pass of several."""
+
+
+class _Chat:
+    """One of several that are answered at once."""
+
+    def __init__(self, text: Text, learned: Learned) -> None:
+        learned.begin_text()
+        self.plan = RoundPlan((Offer("mtp"),), learned, "auto", None)
+        self.learned, self.runs = learned, text.runs
+        self.place = self.waiting = self.depth = 0
+
+    def choose(self, room: Room) -> None:
+        self.learned.room = room
+        self.depth = self.plan.next().depth
+
+    def go_on(self) -> int:
+        """Past what was accepted of its draft: how many tokens that was."""
+        accepted = min(self.depth, self.runs[self.place])
+        self.place += accepted + 1
+        self.waiting = 0 if self.depth else self.waiting + 1
+        return accepted
+
+
+def at_once(
+    machine: Machine, texts: Sequence[Text], seed: int = 0, depth: int | None = None
+) -> float:
+    """Milliseconds a token of texts in passes that all of them share, until the first is at its
+    end; at one depth or, None, as is chosen.
+    """
+    machine = machine._replace(beside_ms=BESIDE * machine.verify_ms[0])
+    draw, known = np.random.default_rng(seed), Known()
+    chats = [_Chat(text, Learned(lambda: measured(machine, draw), known=known)) for text in texts]
+    clock, spent = noise(draw), 0.0
+    many = len(chats)
+    room = Room(many - 1, MOST_ROWS // many - 1)
+    while all(chat.place < len(chat.runs) for chat in chats):
+        for chat in chats:
+            chat.choose(room)
+            chat.depth = chat.depth if depth is None else min(depth, room.deepest)
+        rows = sum(chat.depth + 1 for chat in chats)
+        ms = machine.pass_ms(rows, many)
+        for turn in range(max(chat.depth for chat in chats)):
+            drafting = sum(chat.depth > turn for chat in chats)
+            further = (drafting - 1) * machine.a_row_ms / machine.verify_ms[0]
+            ms += machine.draft_ms * (1 + further)
+        ms += sum(reading_ms(machine, chat.waiting) for chat in chats if chat.depth)
+        spent += ms
+        for chat in chats:
+            others = Others(many - 1, rows - chat.depth - 1)
+            drafted, accepted = chat.depth, chat.go_on()
+            chat.plan.learn(drafted, accepted, ms * next(clock), others)
+    return spent / sum(chat.place for chat in chats)

@@ -15,6 +15,7 @@ from mlx_engine.decoding.tally import Limits
 from mlx_engine.drafting.contract import DraftSource
 from mlx_engine.drafting.depth.adaptive import Choice
 from mlx_engine.drafting.depth.choice import Room
+from mlx_engine.drafting.depth.costs import Others
 from mlx_engine.models.contract import Model
 from mlx_engine.values.conversation import TextPiece
 from mlx_engine.values.options import AS_THEY_COME, CacheOptions, DraftOptions, SamplingOptions
@@ -70,7 +71,7 @@ class CyclingDepth:
     def next(self) -> Choice:
         return Choice(next(self._depths), None)
 
-    def learn(self, drafted: int, accepted: int, milliseconds: float, others_rows: int) -> None:
+    def learn(self, drafted: int, accepted: int, milliseconds: float, others: Others) -> None:
         pass
 
 

@@ -24,18 +24,36 @@ DEEPER_WEIGHT = 1.0
 """Rounds that the guess is worth that a depth is as good as the one before it."""
 
 
+OF_ALL = 8.0
+"""How many times as long a memory lasts that several texts share."""
+
+HISTORY_WEIGHT = 8.0
+"""Rounds, at most, that the acceptance in texts before one is worth at its beginning."""
+
+
 class Acceptance:
     """Running chance that a draft's d-th token is accepted, given that those before it were.
 
     A depth that has hardly been tried, or not for long, is taken to be as good as the one before.
-    is_measured: whether any draft has been seen; before that all of it is a guess.
+    is_measured: whether any draft has been seen; before that all of it is a guess. lasting: how
+    many times as many rounds as one text's are remembered.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lasting: float = 1.0) -> None:
         unknown = [0.0] * (DEEPEST - 1)
         self._accepted = [FIRST_GUESS * FIRST_WEIGHT, *unknown]
         self._tried = [FIRST_WEIGHT, *unknown]
+        self._lasting = lasting
         self.is_measured = False
+
+    def of_another_text(self) -> "Acceptance":
+        """What to expect of one that nothing is known of."""
+        other = Acceptance()
+        for depth, tried in enumerate(self._tried):
+            share = min(1.0, HISTORY_WEIGHT / tried) if tried else 0.0
+            other._tried[depth] = share * tried
+            other._accepted[depth] = share * self._accepted[depth]
+        return other
 
     def add(self, drafted: int, accepted: int) -> None:
         """A round reached depth d when the d - 1 tokens before it were accepted."""
@@ -43,7 +61,7 @@ class Acceptance:
         reached = min(drafted, accepted + 1)
         unreached = NEXT if accepted == drafted else FADING
         for depth in range(DEEPEST):
-            weight = MEMORY if depth < reached else unreached
+            weight = (MEMORY if depth < reached else unreached) ** (1 / self._lasting)
             self._accepted[depth] = weight * self._accepted[depth] + (depth < accepted)
             self._tried[depth] = weight * self._tried[depth] + (depth < reached)
 

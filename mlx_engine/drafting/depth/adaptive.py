@@ -5,8 +5,8 @@ from math import ceil
 from typing import NamedTuple
 
 from mlx_engine.drafting.contract import DEEPEST, ROWS_OF_A_REST
-from mlx_engine.drafting.depth.acceptance import Acceptance
-from mlx_engine.drafting.depth.costs import PassCosts, RoundCosts
+from mlx_engine.drafting.depth.acceptance import OF_ALL, Acceptance
+from mlx_engine.drafting.depth.costs import NOBODY, Others, PassCosts, RoundCosts
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import DraftedBy
 from mlx_engine.values.words import Words
@@ -100,27 +100,63 @@ class Purse:
         self.left = max(self.left, AT_FIRST)
 
 
+class Findings:
+    """What conversations of an engine have found of drafts that are made in one way.
+
+    acceptance: in all their texts. costs: of rounds of the latest, by how many others share them.
+    """
+
+    def __init__(self) -> None:
+        self.acceptance = Acceptance(OF_ALL)
+        self.costs: dict[int, RoundCosts] = {}
+
+
 class AdaptiveDepth:
     """The depth with the best expected tokens per second; 0 when drafting does not pay.
 
     Speculative decoding's usual trade (Leviathan et al. 2023, section 3.3) with measured costs.
     What was run is known; what is only assumed, of drafts deeper than any so far or before the
-    first, is tried as far as the purse can pay for it. others: conversations that share its passes:
-    its draft makes the pass dearer for all of them, and gains for one.
+    first, is tried as far as the purse can pay for it. Where others share its passes it is judged
+    as if they drafted alike: what a draft adds to a pass then stands against what it gains, as it
+    does for all of them together.
     """
 
-    def __init__(self, costs: PassCosts, limit: int, elder: RoundCosts | None = None) -> None:
-        """elder: what another conversation found of the same source."""
-        self.costs = RoundCosts(costs, elder)
+    def __init__(self, costs: PassCosts, limit: int, known: Findings | None = None) -> None:
+        """known: by the conversations before this one, of the same source."""
+        self._known = known or Findings()
+        self._pass_costs = costs
+        self._others = 0
+        self._beside: Others | None = None
+        self._costs_by_others: dict[int, RoundCosts] = {}
         self._most = limit
         self._purse = Purse()
-        self.acceptance = Acceptance()
+        self.acceptance = self._known.acceptance.of_another_text()
         self._rest = _rest_after(self._lost(self.costs.at(min(1, self._limit)), 0), 0)
         self._rested = 0
         self._lost_unmeasured = 0.0
         self._parked: Choice | None = None
-        self.others = 0
         self._settle()
+
+    @property
+    def costs(self) -> RoundCosts:
+        """Of rounds with as many others as there are now."""
+        return self._costs_beside(self._others)
+
+    def _costs_beside(self, others: int) -> RoundCosts:
+        if others not in self._costs_by_others:
+            elder = self._known.costs.get(others)
+            self._take(others, RoundCosts(self._pass_costs, elder, others + 1))
+        return self._costs_by_others[others]
+
+    def _take(self, others: int, costs: RoundCosts) -> None:
+        self._costs_by_others[others] = self._known.costs[others] = costs
+
+    def share(self, others: int) -> None:
+        """So many other conversations share its passes from now on."""
+        if others != self._others:
+            self._others = others
+            self.begin_text()
+            self._settle()
 
     @property
     def _limit(self) -> int:
@@ -128,9 +164,11 @@ class AdaptiveDepth:
 
     def recost(self, costs: PassCosts) -> None:
         """Passes were measured; what is known of rounds and of acceptance stays."""
-        self.costs.measured(costs)
-        if not self._pays_at_best():
-            self.costs = self.costs.of_other_drafts()  # these may have been run in a bad moment
+        self._pass_costs = costs
+        for known in self._costs_by_others.values():
+            known.measured(costs)
+        if not self._pays_at_best():  # rounds may have been run in a bad moment
+            self._take(self._others, self.costs.of_other_drafts())
         self._settle()
 
     def begin_text(self) -> None:
@@ -138,21 +176,22 @@ class AdaptiveDepth:
         if self._can_pay and self._may_lose(1):
             self._rest = 0
 
-    def asked_anew(self, *, otherwise: bool, elder: RoundCosts | None = None) -> None:
-        """The user has changed how it drafts, or only how deep: try again, whatever was lost.
+    def asked_anew(self, known: Findings | None = None) -> None:
+        """The user has changed how deep it drafts, or also how: try again, whatever was lost.
 
-        elder: what another conversation found of such drafts.
+        known: of drafts made as they are made now, if that is otherwise.
         """
         self._purse.refill()
         self._rest = 0
         self._parked = None
-        if otherwise:
-            self.costs = self.costs.of_other_drafts(elder)
+        if known is not None:
+            self._known = known
+            for others, costs in self._costs_by_others.items():
+                self._take(others, costs.of_other_drafts(known.costs.get(others)))
             self._can_pay = True
 
     def gains(self, chance: float | None = None, limit: int = DEEPEST) -> list[float]:
-        """[k] -> expected tokens per second at depth k over those of plain decoding, of all who
-        share the pass; the others' are counted as one each.
+        """[k] -> expected tokens per second at depth k over those of plain decoding.
 
         chance: that a token is accepted, where the source knows better than past rounds. limit: the
         deepest draft to be had.
@@ -160,8 +199,7 @@ class AdaptiveDepth:
         tokens = self.acceptance.expected()
         if chance is not None:
             tokens = [sum(chance**n for n in range(k + 1)) for k in range(DEEPEST + 1)]
-        everyone = [(one + self.others) / (1 + self.others) for one in tokens]
-        return self._gains(everyone)[: limit + 1]
+        return self._gains(tokens)[: limit + 1]
 
     def best(self, chance: float | None = None, limit: int = DEEPEST) -> int:
         """The depth that pays most by what is known now; 0 when none does."""
@@ -186,8 +224,6 @@ class AdaptiveDepth:
         if best > 0:
             wants_plain = self.costs.wants_plain(gains[best])
             return Choice(0, MEASURING) if wants_plain else Choice(best, None)
-        if self.others and max(self._gains(self.acceptance.expected())) >= WORTH_IT:
-            return Choice(0, BESIDE)
         if chance is not None:
             return Choice(0, self._why_parked())
         if self._rest == 0 and self._may_probe():
@@ -197,8 +233,14 @@ class AdaptiveDepth:
         self._parked = Choice(0, self._why_parked())
         return self._parked
 
-    def learn(self, drafted: int, accepted: int, milliseconds: float) -> None:
-        """A round was run; a parked chat rests after a draft that lost something."""
+    def learn(
+        self, drafted: int, accepted: int, milliseconds: float, others: Others = NOBODY
+    ) -> None:
+        """A round was run, in a pass with those of others; a parked chat rests after a draft that
+        lost something.
+        """
+        milliseconds = self.costs.if_all_alike(drafted, milliseconds, others)
+        self._beside = others if others.rounds else None
         if drafted == 0:
             self._rested += 1
             self._purse.saved()
@@ -214,6 +256,7 @@ class AdaptiveDepth:
         took = milliseconds if was_rested else self.costs.without_spike(depth, milliseconds)
         self._purse.ran(took / self.costs.at(0), accepted + 1)
         self.acceptance.add(drafted, accepted)
+        self._known.acceptance.add(drafted, accepted)
         is_new = depth > self.costs.deepest_run
         if not was_rested or milliseconds < self.costs.at(depth):
             self.costs.add(depth, milliseconds)  # else the source had much to read first
@@ -262,9 +305,16 @@ class AdaptiveDepth:
         lost = self.costs.reading(rows) + self.costs.at(1) / self.costs.at(0) - 1
         return min(lost, MOST_SAVED) <= self._purse.left
 
-    def _gains(self, tokens: Sequence[float]) -> list[float]:
-        plain = self.costs.at(0)
-        return [tokens[k] * plain / self.costs.at(k) for k in range(self._limit + 1)]
+    def _gains(self, tokens: Sequence[float], others: int | None = None) -> list[float]:
+        """others: as many as there are, if it is not said."""
+        costs = self._costs_beside(self._others if others is None else others)
+        beside, depths = self._beside, range(self._limit + 1)
+        if others is not None or not self._others or beside is None:
+            return [tokens[k] * costs.at(0) / costs.at(k) for k in depths]
+        theirs = beside.rounds * tokens[min(self._limit, round(beside.rows / beside.rounds) - 1)]
+        plain = costs.beside(0, beside) / (theirs + 1)
+        every = [(theirs + tokens[k]) * plain / costs.beside(k, beside) for k in depths]
+        return [1 + (1 + self._others) * (gain - 1) for gain in every]
 
     def _why_parked(self) -> Reason:
         if self._limit == 0:
@@ -279,6 +329,8 @@ class AdaptiveDepth:
                 cost=cost,
             )
             return Reason("parked-cost", words)
+        if self._others and max(self._gains(self.acceptance.expected(), 0)) >= WORTH_IT:
+            return BESIDE
         percent = 100 * self.acceptance.by_depth()[0]
         words = (
             Words(

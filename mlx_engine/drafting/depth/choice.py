@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from mlx_engine.drafting.contract import DEEPEST, Offer
-from mlx_engine.drafting.depth.adaptive import BESIDE, AdaptiveDepth, Choice
-from mlx_engine.drafting.depth.costs import PassCosts, RoundCosts
+from mlx_engine.drafting.depth.adaptive import BESIDE, AdaptiveDepth, Choice, Findings
+from mlx_engine.drafting.depth.costs import NOBODY, Others, PassCosts
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import MAX_DEPTH, DraftedBy, DraftOptions
 from mlx_engine.values.words import Words
@@ -32,15 +32,15 @@ class _Kind(NamedTuple):
     options: DraftOptions
 
 
-Elders = dict[_Kind, RoundCosts]
-"""What rounds cost in the latest conversation of each kind."""
+Known = dict[_Kind, Findings]
+"""What the conversations of an engine have found, by kind."""
 
 
 class Learned:
     """An adaptive depth for each source, kept for as long as its texts are alike.
 
     costs: of passes on this machine. small_share: what a pass of the small model costs, as a share
-    of one of the target; bytes tell it well enough until rounds were run. elders: shared by all
+    of one of the target; bytes tell it well enough until rounds were run. known: shared by all
     conversations of an engine. room: in passes that others share.
     """
 
@@ -48,11 +48,11 @@ class Learned:
         self,
         costs: Callable[[], PassCosts],
         small_share: float = 0.0,
-        elders: Elders | None = None,
+        known: Known | None = None,
     ) -> None:
         self._passes = costs
         self._small_share = small_share
-        self._elders = {} if elders is None else elders
+        self._known: Known = {} if known is None else known
         self._used: PassCosts | None = None
         self.room = ALONE
         self._options = DraftOptions(depth=0)
@@ -71,8 +71,7 @@ class Learned:
         old, self._options = self._options, options
         otherwise = replace(old, depth=options.depth) != options
         for by, depth in self._depths.items():
-            depth.asked_anew(otherwise=otherwise, elder=self._elders.get(self._kind(by)))
-        self._hand_on()
+            depth.asked_anew(self._findings(by) if otherwise else None)
 
     def _take_costs(self) -> None:
         costs = self._passes()
@@ -80,7 +79,6 @@ class Learned:
             self._used = costs
             for by, depth in self._depths.items():
                 depth.recost(self._of_source(costs, by))
-            self._hand_on()
 
     def of(self, by: DraftedBy) -> AdaptiveDepth:
         """What is known of a source."""
@@ -88,44 +86,25 @@ class Learned:
             self._take_costs()
         assert self._used is not None
         if by not in self._depths:
-            costs, elder = self._of_source(self._used, by), self._elders.get(self._kind(by))
             limit = MAX_DEPTH if by == "mtp" else DEEPEST
-            self._depths[by] = AdaptiveDepth(costs, limit, elder)
-            self._hand_on()
-        self._depths[by].others = self.room.others
+            costs = self._of_source(self._used, by)
+            self._depths[by] = AdaptiveDepth(costs, limit, self._findings(by))
+        self._depths[by].share(self.room.others)
         return self._depths[by]
 
-    def alone(self, milliseconds: float, rows: int, others_rows: int) -> float:
-        """What a round may have taken without others' rows in its pass, by what passes take."""
-        if not others_rows or self._used is None:
-            return milliseconds
-        verify = self._used.verify_ms
-        a_row = (verify[-1] - verify[0]) / max(1, len(verify) - 1)
-        mine, every = (
-            verify[count - 1]
-            if count <= len(verify)
-            else verify[-1] + a_row * (count - len(verify))
-            for count in (rows, rows + others_rows)
-        )
-        return milliseconds * mine / every
-
-    def learn_plain(self, milliseconds: float) -> None:
+    def learn_plain(self, milliseconds: float, others: Others = NOBODY) -> None:
         """A plain round costs the same whoever might have drafted."""
         for depth in self._depths.values():
-            depth.learn(0, 0, milliseconds)
+            depth.learn(0, 0, milliseconds, others)
 
-    def _hand_on(self) -> None:
-        """To conversations that begin after this one."""
-        self._elders.update((self._kind(by), depth.costs) for by, depth in self._depths.items())
-
-    def _kind(self, by: DraftedBy) -> _Kind:
-        return _Kind(by, replace(self._options, depth=0))
+    def _findings(self, by: DraftedBy) -> Findings:
+        return self._known.setdefault(_Kind(by, replace(self._options, depth=0)), Findings())
 
     def _of_source(self, costs: PassCosts, by: DraftedBy) -> PassCosts:
         if by == "mtp":
             return costs
         share = self._small_share if by == "model" else 0.0
-        return PassCosts(costs.verify_ms, share * costs.verify_ms[0])
+        return costs._replace(draft_ms=share * costs.verify_ms[0], later_ms=())
 
 
 class RoundPlan:
@@ -172,15 +151,16 @@ class RoundPlan:
         why = _too_deep(offer.limit) if depth < self._depth else None
         return Choice(depth, why, self._best(offer), offer.by)
 
-    def learn(self, drafted: int, accepted: int, milliseconds: float, others_rows: int = 0) -> None:
+    def learn(
+        self, drafted: int, accepted: int, milliseconds: float, others: Others = NOBODY
+    ) -> None:
         """What became of a draft and what the round cost, for the source that drafted; a plain
-        round for all. others_rows: of other conversations in its pass.
+        round for all. others: in its pass.
         """
-        milliseconds = self._learned.alone(milliseconds, drafted + 1, others_rows)
         if drafted and self._by is not None:
-            self._learned.of(self._by).learn(drafted, accepted, milliseconds)
+            self._learned.of(self._by).learn(drafted, accepted, milliseconds, others)
         else:
-            self._learned.learn_plain(milliseconds)
+            self._learned.learn_plain(milliseconds, others)
 
     def _best(self, offer: Offer) -> int:
         return self._learned.of(offer.by).best(offer.chance, offer.limit)

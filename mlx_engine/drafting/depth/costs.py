@@ -9,6 +9,7 @@ import mlx.core as mx
 import numpy as np
 
 from metal_kernels.vocabulary_pick import Choosing
+from mlx_engine.cache.joint import joint_caches
 from mlx_engine.drafting.contract import DEEPEST
 from mlx_engine.models.contract import Model, MtpHead
 from mlx_engine.values.options import MAX_DEPTH
@@ -45,21 +46,56 @@ AT_FIRST_EVERY = 6
 ENOUGH_PLAIN = 3
 
 
+class Others(NamedTuple):
+    """Rounds of other conversations in a pass, and their rows."""
+
+    rounds: int = 0
+    rows: int = 0
+
+
+NOBODY = Others()
+
+
 class PassCosts(NamedTuple):
     """Milliseconds measured on this machine: verify_ms[r-1] for a pass of r rows; one head pass.
 
-    later_ms: a pass of each head after the first, where heads take turns.
+    later_ms: a pass of each head after the first, where heads take turns. beside_ms: what another
+    conversation adds to a pass but for its rows.
     """
 
     verify_ms: tuple[float, ...]
     draft_ms: float
     later_ms: tuple[float, ...] = ()
+    beside_ms: float = 0.0
+
+    @property
+    def a_row_ms(self) -> float:
+        """What a row adds to a pass, in mean."""
+        return (self.verify_ms[-1] - self.verify_ms[0]) / max(1, len(self.verify_ms) - 1)
 
     def drafting_ms(self, depth: int) -> float:
         """Of a draft of `depth` tokens: a pass each."""
         if not self.later_ms:
             return depth * self.draft_ms
         return sum((self.draft_ms, *self.later_ms)[:depth])
+
+    def pass_ms(self, rows: int, chats: int = 1) -> float:
+        """Of so many rows of so many conversations; those that were not timed lie on a line."""
+        further = max(0, rows - len(self.verify_ms))
+        known = self.verify_ms[rows - further - 1]
+        return known + further * self.a_row_ms + (chats - 1) * self.beside_ms
+
+    def round_ms(self, depth: int, others: Others = NOBODY) -> float:
+        """Of a draft of `depth` tokens, with those of others in one pass: they are drafted in
+        common, where a row adds as much as it does to a pass of the target, in proportion.
+        """
+        its = self.drafting_ms(depth)
+        if not others.rounds:
+            return self.pass_ms(depth + 1) + its
+        theirs = self.drafting_ms(round(others.rows / others.rounds) - 1)
+        row = min(1.0, self.a_row_ms / self.verify_ms[0])
+        drafts = (1 - row) * max(its, theirs) + row * (its + others.rounds * theirs)
+        return self.pass_ms(depth + 1 + others.rows, others.rounds + 1) + drafts
 
 
 PRESUMED = PassCosts(tuple(1 + 0.06 * row for row in range(MAX_DEPTH + 1)), 0.1)
@@ -70,7 +106,8 @@ FEW_ROWS = range(1, MAX_DEPTH + 2)
 
 
 class CostMeter:
-    """Times target passes of 1 to MAX_DEPTH + 1 rows and head passes, output head included.
+    """Times target passes of 1 to MAX_DEPTH + 1 rows, one of two conversations, and head passes,
+    output head included.
 
     It may be left between two passes and taken up again, and no answer waits for it. read_heads:
     brings the heads into memory; before `use_heads` they are not touched, and their cost is
@@ -89,8 +126,9 @@ class CostMeter:
         self._deepest = deepest
         self._fastest: dict[int, float] = {}
         self._fastest_heads: list[float] = []
+        self._beside = 0.0
         self._heads_are_read = self._is_deep = False
-        self._steps: Iterator[None] = self._timed_passes(FEW_ROWS)
+        self._steps = self._everything()
         self._is_done = False
         self.is_wanted = False
         self._costs: PassCosts | None = None
@@ -132,6 +170,7 @@ class CostMeter:
 
     def _everything(self) -> Iterator[None]:
         yield from self._timed_passes(FEW_ROWS)
+        yield from self._timed_beside()
         if self._heads_are_read:
             yield from self._timed_heads()
         if self._is_deep:
@@ -148,7 +187,7 @@ class CostMeter:
         heads = self._fastest_heads
         if not heads:
             heads = [PRESUMED.draft_ms * verify[0] if self._model.mtp_depth else 0.0]
-        self._costs = PassCosts(verify, heads[0], tuple(heads[1:]))
+        self._costs = PassCosts(verify, heads[0], tuple(heads[1:]), self._beside)
 
     def _timed_passes(self, widths: Sequence[int]) -> Iterator[None]:
         """Passes of the target of so many rows, again and again, in both directions by turns."""
@@ -174,6 +213,29 @@ class CostMeter:
             if sweep:
                 self._fastest.update(fastest)
                 self._take()
+
+    def _timed_beside(self) -> Iterator[None]:
+        """A pass of one row of each of two conversations, where there is such a thing."""
+        model, fastest = self._model, float("inf")
+        if model.joint is None:
+            return
+        tokens = mx.zeros((1, CONTEXT), dtype=mx.int32)
+        both = (model.make_caches(), model.make_caches())
+        for caches in both:
+            model.forward(tokens, caches)
+            caches.keep(CONTEXT)
+            mx.eval(caches.arrays())
+            yield
+        for _ in range(REPEATS):
+            started = perf_counter()
+            hidden = model.joint(tokens[:, :2], joint_caches(both, (1, 1)))
+            mx.eval(mx.argmax(model.logits(hidden), axis=-1))
+            for caches in both:
+                caches.keep(0)
+            fastest = min(fastest, 1000 * (perf_counter() - started))
+            yield
+        self._beside = max(0.0, fastest - self._fastest[2])
+        self._take()
 
     def _timed_heads(self) -> Iterator[None]:
         """A pass of each head, over as many rows as its turn has at the least.
@@ -221,10 +283,14 @@ class RoundCosts:
     A depth that was run is known by its own rounds. Of the others it is known what passes of their
     width took over one of the nearest shallower depth that was run, and they are taken to be no
     cheaper than that one. elder: another conversation's, of the same source: what its rounds took,
-    one over the other, is then known in place of passes.
+    one over the other, is then known in place of passes. chats: conversations that share the pass
+    of a round, as if each had a draft of this depth.
     """
 
-    def __init__(self, costs: PassCosts, elder: "RoundCosts | None" = None) -> None:
+    def __init__(
+        self, costs: PassCosts, elder: "RoundCosts | None" = None, chats: int = 1
+    ) -> None:
+        self._chats = chats
         self._mean = [0.0] * (DEEPEST + 1)
         self._rounds = [0.0] * (DEEPEST + 1)
         self._latest = [0.0] * (DEEPEST + 1)
@@ -239,14 +305,15 @@ class RoundCosts:
 
     def of_other_drafts(self, elder: "RoundCosts | None" = None) -> "RoundCosts":
         """Of the same conversation, where something else drafts from now on."""
-        others = RoundCosts(self._costs, elder)
+        others = RoundCosts(self._costs, elder, self._chats)
         others._mean[0], others._rounds[0] = self._mean[0], self._rounds[0]
         return others
 
     def measured(self, costs: PassCosts) -> None:
         """Passes were measured anew; what rounds took stays."""
         self._costs = costs
-        self._passes = [ms + costs.drafting_ms(k) for k, ms in enumerate(costs.verify_ms)]
+        depths = range(len(costs.verify_ms))
+        self._passes = [costs.round_ms(depth, self._alike(depth)) for depth in depths]
         self._expected: list[float] | None = None
 
     @property
@@ -269,6 +336,23 @@ class RoundCosts:
     def deepest_run(self) -> int:
         """The deepest draft that a round had."""
         return self._deepest_run
+
+    def _alike(self, depth: int) -> Others:
+        """The others with drafts of this depth, too."""
+        return Others(self._chats - 1, (self._chats - 1) * (depth + 1))
+
+    def if_all_alike(self, depth: int, milliseconds: float, others: Others) -> float:
+        """What a round may have taken, had those in its pass been `chats`, with drafts like its."""
+        alike = self._alike(depth)
+        if others == alike:
+            return milliseconds
+        its = self._costs.round_ms(depth, others)
+        return milliseconds * self._costs.round_ms(depth, alike) / its
+
+    def beside(self, depth: int, others: Others) -> float:
+        """The same as `at`, in a pass with these rows of others."""
+        alike = self._costs.round_ms(depth, self._alike(depth))
+        return self.at(depth) * self._costs.round_ms(depth, others) / alike
 
     def without_spike(self, depth: int, milliseconds: float) -> float:
         """What a round of this depth may have taken without another program's time."""
@@ -293,8 +377,8 @@ class RoundCosts:
         """
         if self._row_read is None:
             verify = self._costs.verify_ms
-            further = (verify[-1] - verify[0]) / (len(verify) - 1)
-            return rows * further / verify[0] * self._costs.draft_ms / verify[0]
+            further = self._costs.a_row_ms / verify[0]
+            return rows * further * self._costs.draft_ms / self._passes[0]
         return rows * self._row_read
 
     def add_reading(self, rows: int, milliseconds: float) -> None:

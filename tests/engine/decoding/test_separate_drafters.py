@@ -81,7 +81,7 @@ def test_a_parked_target_computes_nothing_for_drafts(engine, monkeypatch, source
     made, forward = [], FeatureModel.forward
     monkeypatch.setattr(FeatureModel, "forward", lambda *of: made.append(1) or forward(*of))
     monkeypatch.setattr(AdaptiveDepth, "learn", lambda *of: None)  # whatever this machine does
-    engine._elders.clear()
+    engine._known.clear()
     session, plain = (session_of(engine, GREEDY, depth=0, max_tokens=LENGTH) for _ in range(2))
     session.draft = DraftOptions(source=source)
     for costs, drafts in ((HOPELESS, False), (HOPELESS, False), (CHEAP, True)):

@@ -17,9 +17,10 @@ from mlx_engine.drafting.depth.adaptive import (
     WORTH_IT,
     AdaptiveDepth,
     Choice,
+    Findings,
 )
 from mlx_engine.drafting.depth.choice import Learned, Room, RoundPlan
-from mlx_engine.drafting.depth.costs import PassCosts
+from mlx_engine.drafting.depth.costs import Others, PassCosts
 
 ROWS = np.arange(9)
 MACHINES = {
@@ -76,7 +77,7 @@ def test_the_best_depth_by_brute_force(machine, chances):
     ]
     best = int(np.argmax(rates)) if max(rates) >= WORTH_IT else 0
     assert length.best() == best
-    length.asked_anew(otherwise=False)
+    length.asked_anew()
     assert length.next().depth == best or best == 0
     assert abs(believed[0] - chances[0]) < 0.3
 
@@ -249,7 +250,7 @@ def test_drafting_that_lost_must_promise_more():
     """Of what is believed to pay by a little, nothing is drafted that has lost before."""
     chances, costs = [0.42] + [0.0] * 7, MACHINES["mild"]
     believed, doubted = (taught(costs, chances) for _ in range(2))
-    believed.asked_anew(otherwise=False)
+    believed.asked_anew()
     assert believed.best() == doubted.best() == 1
     assert believed.next().depth == 1
     assert doubted.next().depth == 0
@@ -387,21 +388,61 @@ def test_a_guess_is_not_told_as_a_measurement():
 
 
 @pytest.mark.parametrize("chances", [falling(a, 0.9) for a in (0.3, 0.6, 0.9)])
-def test_who_shares_a_pass_drafts_only_what_pays_for_all(chances):
-    """By brute force: tokens of everyone over what the pass takes."""
+def test_who_shares_a_pass_drafts_as_would_pay_if_all_drafted_alike(chances):
+    """By brute force: a pass of all their rows, and everyone's drafts, for everyone's tokens."""
     costs = MACHINES["mild"]
     length = taught(costs, chances)
     believed = length.acceptance.by_depth()
     depths = []
     for others in (0, 1, 2, 7):
-        length.others = others
-        speeds = [(others + tokens_a_round(believed, k)) / length.costs.at(k) for k in range(9)]
-        best = int(np.argmax(speeds))
-        assert length.best() == (best if speeds[best] >= WORTH_IT * speeds[0] else 0)
+        length.share(others)
+        speeds = [
+            (others + 1)
+            * tokens_a_round(believed, k)
+            / (costs.pass_ms((others + 1) * (k + 1)) + k * costs.draft_ms * (1 + 0.15 * others))
+            for k in range(9)
+        ]
+        if others:
+            best = int(np.argmax(speeds))
+            assert length.best() == (best if speeds[best] >= WORTH_IT * speeds[0] else 0)
         depths.append(length.best())
     assert depths == sorted(depths, reverse=True)
-    assert depths[0] > depths[-1] == 0
-    assert length.next() == Choice(0, BESIDE)
+    length.share(40)
+    assert not length.best()
+
+
+LINE = PassCosts(tuple(4.0 + 2.0 * row for row in range(9)), 0.0)
+
+
+@pytest.mark.parametrize("drafted", [0, 3])
+def test_a_row_in_a_pass_of_others_is_judged_by_what_it_adds(drafted):
+    """By brute force, with the others' rows as they were in the latest pass."""
+    length = AdaptiveDepth(LINE, 8)
+    for _ in range(100):
+        length.learn(8, 4, LINE.round_ms(8))
+        length.learn(0, 0, LINE.round_ms(0))
+    length.share(2)
+    beside = Others(2, 2 * (drafted + 1))
+    for _ in range(30):
+        length.learn(0, 0, LINE.pass_ms(1 + beside.rows), beside)
+    believed = length.acceptance.by_depth()
+    theirs = 2 * tokens_a_round(believed, drafted)
+    rates = [
+        (theirs + tokens_a_round(believed, k)) / LINE.pass_ms(1 + k + beside.rows) for k in range(9)
+    ]
+    best = int(np.argmax(rates))
+    assert best > 0
+    assert length.best() == best
+    assert length.costs.at(0) == pytest.approx(LINE.pass_ms(3))
+
+
+def test_who_is_parked_beside_others_only_says_so():
+    length = taught(MACHINES["mild"], falling(0.6, 0.9))
+    assert length.next().depth
+    length.share(15)
+    while (choice := length.next()).depth:
+        length.learn(1, 0, 60.0, Others(15, 30))
+    assert choice == Choice(0, BESIDE)
 
 
 def test_what_others_rows_take_is_not_learned_as_ones_own():
@@ -411,8 +452,31 @@ def test_what_others_rows_take_is_not_learned_as_ones_own():
     assert plan.next().depth <= 1
     verify = MACHINES["mild"].verify_ms
     for _ in range(40):
-        plan.learn(0, 0, verify[2], others_rows=2)
+        plan.learn(0, 0, verify[4] + 1.15, Others(2, 4))  # they have drafted a token each
+    assert learned.of("mtp").costs.at(0) == pytest.approx(verify[2])
+    learned.room = Room()
     assert learned.of("mtp").costs.at(0) == pytest.approx(verify[0])
-    assert learned.alone(30.0, 1, 20) < 30.0 * verify[0] / verify[-1], "more rows than measured"
     learned.room = Room(8, 0)
     assert plan.next() == Choice(0, BESIDE, by="mtp")
+
+
+def test_a_text_begins_with_what_the_texts_before_it_have_shown():
+    """Two unlucky drafts prove little where drafts have long been accepted, and none is made where
+    they never were.
+    """
+    good, bad = Findings(), Findings()
+    costs = MACHINES["steep"]
+    for known, accepted in ((good, 3), (bad, 0)):
+        for _ in range(4):
+            length = AdaptiveDepth(costs, 8, known)
+            for _ in range(20):
+                length.learn(3, accepted, round_ms(costs, 3))
+                length.learn(0, 0, round_ms(costs, 0))
+    fresh, hopeful, warned = (AdaptiveDepth(costs, 8, known) for known in (None, good, bad))
+    for length in (fresh, hopeful):
+        for _ in range(2):
+            length.learn(3, 0, round_ms(costs, 3))
+    assert hopeful.next().depth
+    assert not fresh.next().depth
+    assert not warned.next().depth
+    assert warned.acceptance.by_depth()[0] < 0.1

@@ -88,34 +88,34 @@ def dear_drafts(learned, plain_ms=10.0, draft_ms=200.0):
 
 def test_a_new_conversation_knows_what_rounds_cost_in_the_last_one():
     """Where none can pay it begins parked, and no draft is made to find out once more."""
-    elders = {}
-    first = Learned(lambda: FLAT, elders=elders)
+    known = {}
+    first = Learned(lambda: FLAT, known=known)
     assert plan((MTP,), first).next().depth > 0
     dear_drafts(first)
-    second = Learned(lambda: FLAT, elders=elders)
+    second = Learned(lambda: FLAT, known=known)
     choices = [plan((MTP,), second).next() for _ in range(1000)]
     assert {(choice.depth, choice.why.code) for choice in choices} == {(0, "parked-cost")}
     assert plan((MTP,), Learned(lambda: FLAT)).next().depth > 0
 
 
 def test_costs_of_a_long_conversation_are_those_of_a_short_one_in_proportion():
-    elders = {}
-    first = Learned(lambda: FLAT, elders=elders)
+    known = {}
+    first = Learned(lambda: FLAT, known=known)
     for _ in range(20):
         first.learn_plain(40.0)
         first.of("mtp").learn(1, 1, 60.0)
-    costs = Learned(lambda: FLAT, elders=elders).of("mtp").costs
+    costs = Learned(lambda: FLAT, known=known).of("mtp").costs
     costs.add(0, 10.0)
     assert costs.at(1) / costs.at(0) == pytest.approx(1.5, rel=0.1)
 
 
 @pytest.mark.parametrize("field", [{"rule": "greedy"}, {"min_probability": 0.5}, {"depth": 3}])
 def test_drafts_made_otherwise_are_found_out_about_but_not_other_depths(field):
-    elders = {}
-    first = Learned(lambda: FLAT, elders=elders)
+    known = {}
+    first = Learned(lambda: FLAT, known=known)
     first.follow(DraftOptions())
     dear_drafts(first)
-    other = Learned(lambda: FLAT, elders=elders)
+    other = Learned(lambda: FLAT, known=known)
     other.follow(DraftOptions(**field))
     assert bool(plan((MTP,), other).next().depth) == ("depth" not in field)
     first.follow(DraftOptions(**field))
