@@ -138,7 +138,7 @@ class Engine:
         if options.heads is not None:
             self._upkeep.use_heads()
         self._known: Known = {}
-        self._generated = self._fresh_learned()
+        self._generated = self.fresh_learned()
         self._parts.limits.hold()
 
     @property
@@ -215,7 +215,7 @@ class Engine:
             template_arguments=arguments,
             cache=cache,
         )
-        session = Session(self._parts, settings, self._fresh_learned(), self._check, name)
+        session = Session(self._parts, settings, self.fresh_learned(), self._check, name)
         self._sessions.add(session)
         return session
 
@@ -262,7 +262,7 @@ class Engine:
         self._check()
         settings = self._raw_settings(max_tokens, sampling, draft, stop, ignore_eos, cache)
         asked = [raw_prompt(self._parts, prompt) for prompt in prompts]
-        found = raw_generations(self._parts, settings, asked, self._fresh_learned, should_stop)
+        found = raw_generations(self._parts, settings, asked, self.fresh_learned, should_stop)
         self._after_answer()
         return found
 
@@ -383,7 +383,8 @@ class Engine:
         del self._generated
         limits.put_back()
 
-    def _fresh_learned(self) -> Learned:
+    def fresh_learned(self) -> Learned:
+        """What a conversation more knows of drafting: what those before it have found."""
         share = self._parts.drafting.small_share
         return Learned(self._upkeep.costs_now, share, self._known)
 

@@ -12,7 +12,7 @@ import mlx.core as mx
 
 from mlx_engine.bench.peers import Graph, MlxLm
 from mlx_engine.bench.report import MemoryReport, MemorySample, OpsRow, Plan
-from mlx_engine.bench.subject import GREEDY, SEED, learned, long_prompt, open_answer, pinned
+from mlx_engine.bench.subject import GREEDY, SEED, long_prompt, open_answer, pinned
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.recurrent import RecurrentSnapshot
 from mlx_engine.decoding.sequence import TokenSequence
@@ -125,7 +125,7 @@ def own_graph(engine: Engine, depth: int) -> Graph:
     model = engine.parts.model
     prompt = long_prompt(engine, CONTEXT)
     sequence = TokenSequence(model)
-    Drafting(engine.parts.drafting, learned(engine)).begin(sequence, pinned(depth))
+    Drafting(engine.parts.drafting, engine.fresh_learned()).begin(sequence, pinned(depth))
     caches = sequence.caches
     sequence.commit(prompt[:-1], model.forward(mx.array([prompt[:-1]]), caches))
     sequence.mark()

@@ -11,7 +11,6 @@ from mlx_engine.decoding.answer import Answer
 from mlx_engine.decoding.opening import Settings
 from mlx_engine.decoding.prompt_cache import PromptCache
 from mlx_engine.decoding.raw_generation import raw_answer
-from mlx_engine.drafting.depth.choice import Learned
 from mlx_engine.engine import Engine
 from mlx_engine.text.chat_template import tokenize_chat
 from mlx_engine.values.conversation import Message, RoundFinished
@@ -155,9 +154,4 @@ def open_answer(
     """
     parts = replace(engine.parts, prompts=PromptCache(engine.parts.model, 0))
     settings = Settings(sampling, draft, GenerationOptions(tokens, ignore_eos=ignore_eos))
-    return raw_answer(parts, settings, prompt, learned(engine))
-
-
-def learned(engine: Engine) -> Learned:
-    """What is known of drafting before the first round."""
-    return Learned(lambda: engine.pass_costs, engine.parts.drafting.small_share)
+    return raw_answer(parts, settings, prompt, engine.fresh_learned())

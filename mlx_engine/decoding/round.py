@@ -92,9 +92,9 @@ class Round:
 class Pass:
     """One pass of the target over the rows of one round or several, of one conversation each.
 
-    rows: of all `rounds`. queued_at, read_at: when the device could begin, and when the outcome was there,
-    by the clock; 0 before that. draft_ms: what of the wait was one for drafts, where that is told
-    apart.
+    rows: of all `rounds`. queued_at, read_at: when the device could begin, and when the outcome was
+    there, by the clock; 0 before that. draft_ms: what of the wait was one for drafts, where that is
+    told apart.
     """
 
     def __init__(self, rounds: Sequence[Round], *, draft_at_once: bool = False) -> None:

@@ -287,14 +287,13 @@ class RoundCosts:
     of a round, as if each had a draft of this depth.
     """
 
-    def __init__(
-        self, costs: PassCosts, elder: "RoundCosts | None" = None, chats: int = 1
-    ) -> None:
+    def __init__(self, costs: PassCosts, elder: "RoundCosts | None" = None, chats: int = 1) -> None:
         self._chats = chats
         self._mean = [0.0] * (DEEPEST + 1)
         self._rounds = [0.0] * (DEEPEST + 1)
         self._latest = [0.0] * (DEEPEST + 1)
         self._since_plain, self._deepest_run, self._drafts_known = 0, 0, 0.0
+        self._plain_known = 0.0
         self._row_read: float | None = None
         self.measured(costs)
         if elder is not None:
@@ -302,6 +301,7 @@ class RoundCosts:
             self._passes = [elder.at(depth) for depth in range(self.deepest + 1)]
             self._deepest_run, self._drafts_known = elder.deepest_run, elder.drafts_run
             self._row_read = elder._row_read
+            self._plain_known = elder._plain_known + elder._rounds[0]
 
     def of_other_drafts(self, elder: "RoundCosts | None" = None) -> "RoundCosts":
         """Of the same conversation, where something else drafts from now on."""
@@ -390,7 +390,7 @@ class RoundCosts:
 
         gain: of the rounds that are run, over a plain one: a plain round loses so much.
         """
-        if self._rounds[0] < ENOUGH_PLAIN:
+        if self._plain_known + self._rounds[0] < ENOUGH_PLAIN:
             return self._since_plain >= AT_FIRST_EVERY
         return self._since_plain >= max(PLAIN_EVERY, (gain - 1) / PLAIN_LOSS)
 
