@@ -143,12 +143,9 @@ class AdaptiveDepth:
         return self._costs_beside(self._others)
 
     def _costs_beside(self, others: int) -> RoundCosts:
-        """Of passes that are shared all who share them know the same."""
         if others not in self._costs_by_others:
-            known = self._known.costs.get(others)
-            if not others or known is None:
-                known = RoundCosts(self._pass_costs, known, others + 1)
-            self._take(others, known)
+            elder = self._known.costs.get(others)
+            self._take(others, RoundCosts(self._pass_costs, elder, others + 1))
         return self._costs_by_others[others]
 
     def _take(self, others: int, costs: RoundCosts) -> None:
