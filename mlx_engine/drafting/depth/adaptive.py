@@ -128,6 +128,7 @@ class AdaptiveDepth:
         self._others = 0
         self._beside: Others | None = None
         self._costs_by_others: dict[int, RoundCosts] = {}
+        self.costs = self._costs_beside(0)
         self._most = limit
         self._purse = Purse()
         self.acceptance = self._known.acceptance.of_another_text()
@@ -136,11 +137,6 @@ class AdaptiveDepth:
         self._lost_unmeasured = 0.0
         self._parked: Choice | None = None
         self._settle()
-
-    @property
-    def costs(self) -> RoundCosts:
-        """Of rounds with as many others as there are now."""
-        return self._costs_beside(self._others)
 
     def _costs_beside(self, others: int) -> RoundCosts:
         if others not in self._costs_by_others:
@@ -155,6 +151,7 @@ class AdaptiveDepth:
         """So many other conversations share its passes from now on."""
         if others != self._others:
             self._others = others
+            self.costs = self._costs_beside(others)
             self.begin_text()
             self._settle()
 
@@ -168,7 +165,8 @@ class AdaptiveDepth:
         for known in self._costs_by_others.values():
             known.measured(costs)
         if not self._pays_at_best():  # rounds may have been run in a bad moment
-            self._take(self._others, self.costs.of_other_drafts())
+            self.costs = self.costs.of_other_drafts()
+            self._take(self._others, self.costs)
         self._settle()
 
     def begin_text(self) -> None:
@@ -188,6 +186,7 @@ class AdaptiveDepth:
             self._known = known
             for others, costs in self._costs_by_others.items():
                 self._take(others, costs.of_other_drafts(known.costs.get(others)))
+            self.costs = self._costs_beside(self._others)
             self._can_pay = True
 
     def gains(self, chance: float | None = None, limit: int = DEEPEST) -> list[float]:
@@ -239,7 +238,8 @@ class AdaptiveDepth:
         """A round was run, in a pass with those of others; a parked chat rests after a draft that
         lost something.
         """
-        milliseconds = self.costs.if_all_alike(drafted, milliseconds, others)
+        if self._others or others.rounds:
+            milliseconds = self.costs.if_all_alike(drafted, milliseconds, others)
         self._beside = others if others.rounds else None
         if drafted == 0:
             self._rested += 1

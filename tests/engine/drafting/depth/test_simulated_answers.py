@@ -2,7 +2,19 @@
 
 import numpy as np
 import pytest
-from draft_simulator import MACHINES, auto, fixed, oracle, recordings, texts
+from draft_simulator import (
+    CODE,
+    HARD,
+    MACHINES,
+    PROSE,
+    at_once,
+    auto,
+    fixed,
+    oracle,
+    recordings,
+    synthetic,
+    texts,
+)
 
 TEXTS = {**texts(), **recordings()}
 AHEAD = (0, 1)
@@ -50,3 +62,36 @@ def test_near_what_could_be_known(times):
         if title in ("nothing is accepted", "hard", "prose", "code", "all is accepted")
     ]
     assert max(steady) < 0.11
+
+
+@pytest.mark.parametrize("machine", ["pocket model, packed", "27B M1 Max, stock", "4B M5 Max"])
+def test_chats_at_once(machine):
+    """Never slower than off at once, whoever is beside whom, and near the best depth for all."""
+    its = MACHINES[machine]
+    three = {
+        name: [synthetic((by, 200), seed=seed) for seed, by in enumerate(those)]
+        for name, those in {
+            "code": (CODE, CODE, CODE),
+            "mixed": (CODE, PROSE, HARD),
+            "hard": (HARD, HARD, HARD),
+        }.items()
+    }
+    for name, those in three.items():
+        off, chosen = at_once(its, those, depth=0), at_once(its, those)
+        assert off / chosen >= 0.975, name
+        if name == "code":
+            best = min(off, *(at_once(its, those, depth=depth) for depth in range(1, 5)))
+            assert chosen / best - 1 < 0.1
+
+
+@pytest.mark.parametrize("by", [CODE, PROSE, [0.0] * 8])
+@pytest.mark.parametrize("machine", ["pocket model, packed", "toy, CPU", "hopeless"])
+def test_short_texts_of_one_engine(machine, by):
+    """Twelve of 64 tokens: what the first have shown spares the others its price."""
+    its, known = MACHINES[machine], {}
+    short = [synthetic((by, 64), seed=seed) for seed in range(12)]
+    off = sum(fixed(its, text, 0).ms for text in short)
+    best = min(off, *(sum(fixed(its, text, d).ms for text in short) for d in range(1, 9)))
+    chosen = sum(auto(its, text, 0, 1, known).ms for text in short)
+    assert off / chosen >= 0.978
+    assert chosen / best - 1 < 0.08
