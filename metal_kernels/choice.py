@@ -95,7 +95,9 @@ def _whole_units(work: Work) -> str:
 def _attention_sizes(work: Work) -> str:
     if cache_form(work.form, work.inputs, work.outputs).shares(work.inputs, work.outputs):
         return ""
-    what = f"latents of {work.outputs}" if work.form == LATENT else f"heads of {work.inputs}"
+    what = (
+        f"latents of {work.outputs}" if work.form.startswith(LATENT) else f"heads of {work.inputs}"
+    )
     return f"{what} are not among the sizes it takes"
 
 

@@ -18,7 +18,7 @@ MOST_EACH = 18
 """Elements of a lane: those of a latent of 512 and its rotated key of 64."""
 
 LATENT = "latent"
-"""The name of a form; the others are "affine8" and "affine4", and "" for floating numbers."""
+"""What names of forms for latents begin with."""
 
 FETCH = """
 template <int EACH, int SIZE, typename B>
@@ -39,7 +39,7 @@ DENSE = """
   fetch_row<VALUE_EACH, VALUE_SIZE>(v, head * v_strides[0] + (row) * v_strides[1], lane, values)
 """
 
-AFFINE = """
+FETCH_PACKED = """
 template <int BYTES> struct Word { typedef uchar type; };
 template <> struct Word<2> { typedef ushort type; };
 template <> struct Word<4> { typedef uint type; };
@@ -57,11 +57,14 @@ void fetch_packed(
   UNROLL for (int i = 0; i < EACH; i++) {
     const uint word = words[i * BITS / (8 * WORD)];
     const uint q = (word >> (i * BITS % (8 * WORD))) & ((1 << BITS) - 1);
-    const size_t group = group_at + (share * EACH + i) / GROUP;
+    const int first = GROUP % EACH == 0 ? share * EACH : share * EACH + i;
+    const size_t group = group_at + (SIZE <= GROUP ? 0 : first / GROUP);
     values[i] = any ? fma(float(scales[group]), float(q), float(biases[group])) : 0.0f;
   }
 }
+"""
 
+AFFINE = """
 #define QUERY(row, lane, values) \\
   fetch_row<KEY_EACH, KEY_SIZE>(q, size_t(row) * KEY_SIZE, lane, values)
 #define KEY(head, row, lane, values) \\
@@ -74,19 +77,31 @@ void fetch_packed(
       head * v_scales_strides[0] + (row) * v_scales_strides[1], lane, values)
 """
 
-LATENTS = """
+JOINED = """
 #define QUERY(row, lane, values) \\
   fetch_row<VALUE_EACH, VALUE_SIZE>(q_latent, size_t(row) * VALUE_SIZE, lane, values); \\
   fetch_row<KEY_EACH - VALUE_EACH, KEY_SIZE>( \\
       q, size_t(row) * KEY_SIZE, lane, values + VALUE_EACH)
-#define KEY(head, row, lane, values) \\
-  fetch_row<VALUE_EACH, VALUE_SIZE>(v, (row) * v_strides[1], lane, values); \\
-  fetch_row<KEY_EACH - VALUE_EACH, KEY_SIZE>( \\
-      k, (row) * k_strides[1], lane, values + VALUE_EACH)
 #define VALUE(head, row, lane, its, values) \\
   UNROLL for (int i = 0; i < VALUE_EACH; i++) { \\
     values[i] = its[i]; \\
   }
+"""
+
+LATENTS = """
+#define KEY(head, row, lane, values) \\
+  fetch_row<VALUE_EACH, VALUE_SIZE>(v, (row) * v_strides[1], lane, values); \\
+  fetch_row<KEY_EACH - VALUE_EACH, KEY_SIZE>( \\
+      k, (row) * k_strides[1], lane, values + VALUE_EACH)
+"""
+
+PACKED_LATENTS = """
+#define KEY(head, row, lane, values) \\
+  fetch_packed<KEY_EACH - VALUE_EACH, KEY_SIZE, BITS, GROUP>( \\
+      k, k_scales, k_biases, (row) * k_strides[1], (row) * k_scales_strides[1], lane, \\
+      values + VALUE_EACH); \\
+  fetch_packed<VALUE_EACH, VALUE_SIZE, BITS, GROUP>( \\
+      v, v_scales, v_biases, (row) * v_strides[1], (row) * v_scales_strides[1], lane, values)
 """
 
 # MLX passes a buffer's strides only where the body itself names them
@@ -101,11 +116,10 @@ class KeyValueFormat:
     queries, buffers: names of the kernel's inputs; of buffers, the first half is keys. size:
     elements of a row of the first buffer of keys or values, from the stored width. share: a lane's
     part of a row is a multiple of it, so that it begins at a whole byte. group: a row is a multiple
-    of it. is_joined: a whole key is
-    its value's row followed by the key's own. header defines the macros QUERY, KEY and VALUE, the
-    last of which is given the key too; mention: a comment that names the strides they use.
-    store: keys or values as one side's arrays. dequantise: these -> float32
-    [heads, capacity, size].
+    of it. is_joined: a whole key is its value's row followed by the key's own. header defines the
+    macros QUERY, KEY and VALUE, the last of which is given the key too; mention: a comment that
+    names the strides they use. store: keys or values as one side's arrays. dequantise: these ->
+    float32 [heads, capacity, size].
     """
 
     name: str
@@ -143,21 +157,34 @@ class Shares(NamedTuple):
 @cache
 def dense_cache() -> KeyValueFormat:
     """k [Hkv, capacity, D], v [Hkv, capacity, DV], floating."""
-    return _floating("dense", ("q",), DENSE)
+    return _floating("dense", DENSE, is_joined=False)
 
 
 @cache
-def latent_cache() -> KeyValueFormat:
+def affine_cache(bits: int, group: int = 64) -> KeyValueFormat:
+    """Keys as uint32 k, k_scales, k_biases, then values alike; 4 or 8 bits, as `mx.quantize`."""
+    return _packed(f"affine{bits}", AFFINE, bits, group, is_joined=False)
+
+
+@cache
+def latent_cache(bits: int = 16, group: int = 64) -> KeyValueFormat:
     """v [1, capacity, DV], latents, each the value and the greater part of the key at once, and
-    k [1, capacity, DR], the rest of the key; queries have the two parts as q_latent and q.
+    k [1, capacity, DR], the rest of the key; queries have the two parts as q_latent and q. In 4 or
+    8 bits three arrays of each, as those of `affine_cache`.
     """
-    return _floating(LATENT, ("q", "q_latent"), LATENTS)
+    if bits == 16:
+        return _floating(LATENT, JOINED + LATENTS, is_joined=True)
+    return _packed(f"{LATENT}{bits}", JOINED + PACKED_LATENTS, bits, group, is_joined=True)
 
 
-def _floating(name: str, queries: tuple[str, ...], header: str) -> KeyValueFormat:
+def _queries(*, is_joined: bool) -> tuple[str, ...]:
+    return ("q", "q_latent") if is_joined else ("q",)
+
+
+def _floating(name: str, header: str, *, is_joined: bool) -> KeyValueFormat:
     return KeyValueFormat(
         name=name,
-        queries=queries,
+        queries=_queries(is_joined=is_joined),
         buffers=("k", "v"),
         header=FETCH + header,
         mention=DENSE_STRIDES,
@@ -165,15 +192,13 @@ def _floating(name: str, queries: tuple[str, ...], header: str) -> KeyValueForma
         size=lambda width: width,
         share=1,
         group=1,
-        is_joined=len(queries) > 1,
+        is_joined=is_joined,
         store=lambda rows: (rows,),
         dequantise=lambda arrays: arrays[0].astype(mx.float32),
     )
 
 
-@cache
-def affine_cache(bits: int, group: int = 64) -> KeyValueFormat:
-    """Keys as uint32 k, k_scales, k_biases, then values alike; 4 or 8 bits, as `mx.quantize`."""
+def _packed(name: str, header: str, bits: int, group: int, *, is_joined: bool) -> KeyValueFormat:
     assert bits in (4, 8), bits
 
     def dequantise(arrays: tuple[mx.array, ...]) -> mx.array:
@@ -182,28 +207,35 @@ def affine_cache(bits: int, group: int = 64) -> KeyValueFormat:
         return mx.dequantize(words, *exact, group_size=group, bits=bits)
 
     return KeyValueFormat(
-        name=f"affine{bits}",
-        queries=("q",),
+        name=name,
+        queries=_queries(is_joined=is_joined),
         buffers=("k", "k_scales", "k_biases", "v", "v_scales", "v_biases"),
-        header=FETCH + AFFINE,
+        header=FETCH + FETCH_PACKED + header,
         mention=AFFINE_STRIDES,
         parameters=(Parameter("BITS", bits), Parameter("GROUP", group)),
         size=lambda width: width * 32 // bits,
         share=8 // bits,
         group=group,
-        is_joined=False,
+        is_joined=is_joined,
         store=lambda rows: tuple(mx.quantize(rows, group, bits)),
         dequantise=dequantise,
     )
 
 
+def form_name(bits: int, *, of_latents: bool = False) -> str:
+    """ "" for floating numbers, "affine8", "affine4"; "latent", "latent8", "latent4"."""
+    packed = "" if bits == 16 else str(bits)
+    return f"{LATENT}{packed}" if of_latents else packed and f"affine{packed}"
+
+
 def cache_form(name: str, size: int, value_size: int) -> KeyValueFormat:
     """By its name; of packed rows as they lie for keys and values of these sizes."""
-    if name == LATENT:
-        return latent_cache()
     if not name:
         return dense_cache()
-    return affine_cache(int(name.removeprefix("affine")), group_of(size, value_size))
+    group = group_of(size, value_size)
+    if name.startswith(LATENT):
+        return latent_cache(int(name.removeprefix(LATENT) or 16), group)
+    return affine_cache(int(name.removeprefix("affine")), group)
 
 
 def group_of(size: int, value_size: int) -> int:

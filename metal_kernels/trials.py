@@ -7,7 +7,7 @@ from types import MappingProxyType
 import mlx.core as mx
 
 from metal_kernels.choice import KernelName, Work, trial_name
-from metal_kernels.key_value_formats import LATENT
+from metal_kernels.key_value_formats import form_name
 from metal_kernels.matrix_cases import (
     experts_case,
     gate_up_case,
@@ -77,8 +77,8 @@ def _trials() -> Iterator[Trial]:
         yield Trial("pick", Work(form, 333, 192), (Work(form, 32768, 4096),), pick_case)
     for work in (
         *(Work("", size, size, 8) for size in (64, 128, 256)),
-        *(Work(f"affine{bits}", 128, 128, 8) for bits in (8, 4)),
-        Work(LATENT, 512, 64, 20),
+        *(Work(form_name(bits), 128, 128, 8) for bits in (8, 4)),
+        *(Work(form_name(bits, of_latents=True), 512, 64, 20) for bits in (16, 8, 4)),
     ):
         yield Trial("attention", work, (work,), attention_case, long_attention_case)
     yield Trial("delta", Work("", 40, 128), (Work("", 128, 128),), delta_case)

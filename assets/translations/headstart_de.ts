@@ -3304,10 +3304,6 @@
         <translation>{origin}: dehnt den Kontext mit der RoPE-Skalierung {kind}, was mlx-lm für diese Architektur nicht tut. Das Modell ohne sie nehmen.</translation>
     </message>
     <message>
-        <source>Keys and values stay in 16 bits: this model keeps small latents in their place, which our kernels read as they are.</source>
-        <translation>Schlüssel und Werte bleiben in 16 Bit: Dieses Modell hält an ihrer Stelle kleine latente Vektoren, die unsere Kernel lesen, wie sie sind.</translation>
-    </message>
-    <message>
         <source>Keys and values stay in 16 bits: heads of {odd} are no whole groups of {least}, which share a scale in 8 and 4 bits.</source>
         <translation>Schlüssel und Werte bleiben in 16 Bit: Köpfe der Breite {odd} sind keine ganzen Gruppen von {least}, die sich in 8 und 4 Bit eine Skala teilen.</translation>
     </message>

@@ -10,7 +10,7 @@ import mlx.core as mx
 from metal_kernels.choice import Kernels, Served, Work
 from metal_kernels.few_query_attention import few_query_attention
 from metal_kernels.key_blocks import Place, Span, span_of
-from metal_kernels.key_value_formats import cache_form
+from metal_kernels.key_value_formats import cache_form, form_name
 from metal_kernels.stock import MLX, Stock, attends_in_one_launch, tiles
 from mlx_engine.cache.attention import AttentionCache, KeysValues, Mask
 from mlx_engine.cache.contract import LayerCache, Pending
@@ -111,6 +111,24 @@ class StockAttention:
         )
 
 
+class ServedCaches:
+    """Rows of some work that go through the kernel for attention, over caches of any format."""
+
+    def __init__(self, kernels: Kernels, work: Work, *, of_latents: bool = False) -> None:
+        """work: but for the name of its form."""
+        self._kernels, self._work, self._of_latents = kernels, work, of_latents
+        self._by_bits: dict[CacheBits, Served | None] = {}
+
+    def of(self, bits: CacheBits) -> Served | None:
+        """Over a cache of so many bits; None for never."""
+        if bits not in self._by_bits:
+            work = self._work._replace(form=form_name(bits, of_latents=self._of_latents))
+            if bits != 16:  # a trial that waits is run before the first token, that rows stay exact
+                self._kernels.rows_now("attention", work)
+            self._by_bits[bits] = self._kernels.served("attention", work, whole=True)
+        return self._by_bits[bits]
+
+
 class FewQueryAttention:
     """Our kernel for few rows, on the cache's buffers as they lie; stock MLX for a prompt."""
 
@@ -121,20 +139,9 @@ class FewQueryAttention:
         stock: StockAttention,
         sinks: mx.array | None,
     ) -> None:
-        self._spec, self._kernels, self._stock = spec, kernels, stock
-        self._sinks = sinks
-        self._by_bits: dict[CacheBits, Served | None] = {}
-
-    def served(self, bits: CacheBits) -> Served | None:
-        """Rows over a cache of so many bits that go through the kernel; None for never."""
-        if bits not in self._by_bits:
-            spec = self._spec
-            shared = spec.heads // spec.kv_heads
-            work = Work(_form(bits), spec.value_dim, spec.key_dim, shared)
-            if bits != 16:  # a trial that waits is run before the first token, that rows stay exact
-                self._kernels.rows_now("attention", work)
-            self._by_bits[bits] = self._kernels.served("attention", work, whole=True)
-        return self._by_bits[bits]
+        self._spec, self._stock, self._sinks = spec, stock, sinks
+        work = Work("", spec.value_dim, spec.key_dim, spec.heads // spec.kv_heads)
+        self.served = ServedCaches(kernels, work)
 
     def __call__(
         self,
@@ -145,7 +152,7 @@ class FewQueryAttention:
         masks: Masks,
     ) -> mx.array:
         """Causal, within the cache's window."""
-        rows, served = queries.shape[2], self.served(cache.row_bits)
+        rows, served = queries.shape[2], self.served.of(cache.row_bits)
         if served is None or rows not in served:
             return self._stock(queries, keys, values, cache, masks)
         buffers = cache.append(keys, values)
@@ -153,17 +160,13 @@ class FewQueryAttention:
         attended = few_query_attention(
             self._stock.stock.contiguous(queries.squeeze(0)),
             tuple(buffer.squeeze(0) for buffer in buffers),
-            cache_form(_form(cache.row_bits), self._spec.key_dim, self._spec.value_dim),
+            cache_form(form_name(cache.row_bits), self._spec.key_dim, self._spec.value_dim),
             masks.span(cache, rows, self._spec.heads // self._spec.kv_heads),
             self._stock.scale,
             served.launcher,
             self._sinks,
         )
         return attended[None]
-
-
-def _form(bits: CacheBits) -> str:
-    return "" if bits == 16 else f"affine{bits}"
 
 
 def attend_of(
@@ -177,7 +180,7 @@ def attend_of(
     rounded = None if sinks is None else sinks.astype(dtype)
     stock = StockAttention(scale, rounded, kernels.stock)
     few = FewQueryAttention(spec, kernels, stock, sinks)
-    return stock if few.served(16) is None else few
+    return stock if few.served.of(16) is None else few
 
 
 class Attention:

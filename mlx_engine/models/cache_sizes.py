@@ -1,10 +1,4 @@
-"""What caches of layers take, told in numbers, and why some are kept in 16 bits only.
-
-Latents stay in 16 bits. One stands for the keys and values of all heads, 576 elements a token where
-128 heads have 40,960, so that 8 bits would save half a kilobyte a token and layer. To unpack all of
-them for every pass would move more bytes than packing saves: it needs a kernel that unpacks what it
-reads, and ours for latents reads them as they are.
-"""
+"""What caches of layers take, told in numbers, and why some are kept in 16 bits only."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -18,14 +12,6 @@ LEAST_GROUP = 32
 
 STATE_BYTES = 4
 """Of an element of a recurrent state, always float32."""
-
-LATENTS = Reason(
-    "cache-of-latents",
-    Words(
-        "Keys and values stay in 16 bits: this model keeps small latents in their "
-        "place, which our kernels read as they are."
-    ),
-)
 
 
 class CacheSize(NamedTuple):

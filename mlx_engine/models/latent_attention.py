@@ -15,13 +15,13 @@ import mlx.core as mx
 
 from metal_kernels.choice import Work
 from metal_kernels.few_query_attention import few_query_attention
-from metal_kernels.key_value_formats import LATENT, latent_cache
+from metal_kernels.key_value_formats import cache_form, form_name
 from metal_kernels.stock import MLX, Position, Stock, tiles
 from mlx_engine.cache.attention import AttentionCache, positions
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.joint import JointCache, each
 from mlx_engine.models import layer_specs
-from mlx_engine.models.attention import Masks
+from mlx_engine.models.attention import Masks, ServedCaches
 from mlx_engine.models.layers import Linear, Norm, ResidualLinear, Rotation
 from mlx_engine.models.matrix import Matrix, values_of
 from mlx_engine.models.weights import Part
@@ -90,8 +90,9 @@ class LatentAttention:
     def __init__(self, spec: layer_specs.Latent, part: Part, eps: float) -> None:
         del eps  # the norms of latents have their own
         self._spec, self._stock, self._kernels = spec, part.kernels.stock, part.kernels
-        work = Work(LATENT, spec.kv_rank, spec.rope.width, spec.heads)
-        self._served = part.kernels.served("attention", work, whole=True)
+        work = Work("", spec.kv_rank, spec.rope.width, spec.heads)
+        self._served = ServedCaches(part.kernels, work, of_latents=True)
+        self._served.of(16)
         self._rotate = Rotation(spec.rope, part.kernels.stock)
         self._to_latent = Linear.read(part, "kv_a_proj_with_mqa")
         self._latent_norm = Norm.read(part, "kv_a_layernorm", spec.eps)
@@ -116,9 +117,8 @@ class LatentAttention:
         return self._to_latent.matrix.dtype
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
-        """An empty one; latents, small as they are, stay in 16 bits."""
-        del bits
-        return AttentionCache()
+        """An empty one; bits: of latents and of rotated keys."""
+        return AttentionCache(bits)
 
     def __call__(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
         """Normed hidden states [1, T, H] -> [1, T, H]."""
@@ -146,17 +146,19 @@ class LatentAttention:
         straight, rotated = mx.split(queries, [spec.nope], axis=-1)
         latent, key = latent[:, None], self._rotate(key[:, None], position)
         rotated = self._rotate(rotated, position)
-        if self._served is not None and rows in self._served:
+        served = self._served.of(cache.row_bits)
+        if served is not None and rows in served:
             absorbed = self._of_rows(self._unpack_keys.back, straight)
             # squeezed: an index would copy the whole cache
-            latents, keys = (one.squeeze(0) for one in cache.append(latent, key))
+            buffers = tuple(one.squeeze(0) for one in cache.append(latent, key))
+            half, form = len(buffers) // 2, form_name(cache.row_bits, of_latents=True)
             attended = few_query_attention(
                 self._stock.contiguous(rotated.squeeze(0)),
-                (keys, latents),
-                latent_cache(),
+                (*buffers[half:], *buffers[:half]),
+                cache_form(form, spec.rope.width, spec.kv_rank),
                 masks.span(cache, rows, spec.heads),
                 spec.scale,
-                self._served.launcher,
+                served.launcher,
                 q_latent=self._stock.contiguous(absorbed.squeeze(0)),
             )
             heads = self._of_rows(self._unpack_values, attended[None])

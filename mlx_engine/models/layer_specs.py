@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from mlx_engine.models.cache_sizes import LATENTS, CacheSize, key_value_size, why_not_packed
+from mlx_engine.models.cache_sizes import CacheSize, key_value_size, why_not_packed
 from mlx_engine.values.errors import Reason
 
 Shape = tuple[int, ...]
@@ -154,9 +154,12 @@ class Latent:
     @property
     def cache(self) -> CacheSize:
         """One latent and one rotated key for all heads."""
-        return CacheSize(self.kv_rank + self.rope.width)
+        return key_value_size(1, self.kv_rank, self.rope.width, None)
 
-    packed_cache = LATENTS
+    @property
+    def packed_cache(self) -> Reason | None:
+        """Why they are kept in 16 bits only."""
+        return why_not_packed(self.kv_rank, self.rope.width)
 
 
 @dataclass(frozen=True, slots=True)

@@ -221,6 +221,10 @@ def attention(launcher: Breaking) -> None:
     latents = (dense[0][..., :32], dense[1])
     given = (q[..., 32:], latents, latent_cache(), place, scale)
     near(run(*given, launcher, None, q), plain(*given, None, q))
+    form = latent_cache(8, 32)
+    packed = tuple(part for side in latents for part in form.store(side))
+    given = (q[..., 32:], packed, form, place, scale)
+    near(run(*given, launcher, None, q), plain(*given, None, q))
 
 
 def delta_block(launcher: Breaking) -> None:

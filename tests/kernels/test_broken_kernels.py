@@ -202,6 +202,13 @@ BROKEN = [
     ),
     Broken(
         "few_query_attention",
+        "a packed key's own part by the latent's scales",
+        "k, k_scales, k_biases, (row) * k_strides[1]",
+        "k, v_scales, v_biases, (row) * k_strides[1]",
+        "numbers",
+    ),
+    Broken(
+        "few_query_attention",
         "a latent's neighbour as its value",
         "values[i] = its[i];",
         "values[i] = its[i ^ 1];",

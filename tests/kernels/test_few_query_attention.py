@@ -14,7 +14,9 @@ from metal_kernels.key_blocks import CHANGE, LONG, Place, block_of, block_start,
 from metal_kernels.key_value_formats import (
     KeyValueFormat,
     affine_cache,
+    cache_form,
     dense_cache,
+    form_name,
     latent_cache,
 )
 
@@ -121,6 +123,16 @@ def test_latents(heads: int, rank: int, turned: int, rows: int) -> None:
     cache = (normal((1, 150, turned), 26), normal((1, 150, rank), 27))
     q, q_latent = normal((heads, rows, turned), 28), normal((heads, rows, rank), 29) / 8
     check(q, cache, latent_cache(), Place(141), None, q_latent)
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize(("rank", "turned", "rows"), [(512, 64, 2), (96, 32, 9)])
+def test_packed_latents(bits: int, rank: int, turned: int, rows: int) -> None:
+    form = cache_form(form_name(bits, of_latents=True), turned, rank)
+    sides = (normal((1, 150, turned), 26), normal((1, 150, rank), 27))
+    cache = tuple(part for side in sides for part in form.store(side))
+    q, q_latent = normal((3, rows, turned), 28), normal((3, rows, rank), 29) / 8
+    check(q, cache, form, Place(141), None, q_latent)
 
 
 @pytest.mark.parametrize("end", [1, 3, 8, 127, 128, 129, 256 + 4])

@@ -9,10 +9,17 @@ ROWS = 4
 """Where products hold most: four rows of the matrix, with their weights."""
 
 
+IN_MEMORY = {"attention latent8": 12}
+"""Bytes that lie there: beside the 106 numbers of four keys, a query and what comes of it, which a
+thread holds of latents of 512 in any format, three have no place.
+"""
+
+
 @pytest.mark.parametrize("trial", TRIALS, ids=lambda trial: trial.words)
 def test_a_threadgroup_fits(trial: Trial) -> None:
+    most = IN_MEMORY.get(trial.words, 0)
     for run in measures.our_registers(trial, ROWS):
-        assert run.fits(13) and not run.need.in_memory, (run.threads, run.need)
+        assert run.fits(13) and run.need.in_memory <= most, (run.threads, run.need)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5, 8])

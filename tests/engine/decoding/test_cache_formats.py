@@ -40,6 +40,14 @@ def windowed(tmp_path_factory):
     return mlx_engine.load(folder / "t", options=options)
 
 
+@pytest.fixture(scope="module")
+def latent(tmp_path_factory):
+    """Latents, and what is rotated beside them, of whole groups."""
+    folder = tmp_path_factory.mktemp("latent") / "t"
+    publish("deepseek_v3", folder, changes={"qk_rope_head_dim": 32, "qk_head_dim": 48})
+    return mlx_engine.load(folder)
+
+
 def tokens_of(engine, way, depth, cache, source="mtp"):
     """Rounds of an even depth are begun before the outcome of the last is known."""
     engine._parts = replace(engine.parts, looks_ahead=depth % 2 == 0)
@@ -68,7 +76,7 @@ def test_windows_keep_the_words(windowed, bits, head_bits):
 
 
 @pytest.mark.parametrize("bits", FORMATS)
-@pytest.mark.parametrize("kind", ["recurrent", "windowed"])
+@pytest.mark.parametrize("kind", ["recurrent", "windowed", "latent"])
 def test_right_and_wrong_drafts_in_any_order(request, kind, bits):
     model, cache = request.getfixturevalue(kind).parts.model, CacheOptions(bits)
     plain = run(model, PROMPT, NoDraft(), 0, options=WARM, max_tokens=LENGTH, cache=cache)
@@ -96,9 +104,9 @@ def test_a_draft_model_that_cannot_says_so(recurrent, tmp_path):
     assert said.finished.stats.drafted > 0
 
 
-def test_formats_are_not_the_same(recurrent, windowed):
+def test_formats_are_not_the_same(recurrent, windowed, latent):
     """Fewer bits are other words and fewer bytes: what is asked for is what is in effect."""
-    for engine in (recurrent, windowed):
+    for engine in (recurrent, windowed, latent):
         held = []
         for bits in FORMATS:
             session = session_of(engine, PICKS, 0, cache=CacheOptions(bits))
@@ -126,7 +134,7 @@ def test_another_format_reads_the_conversation_again(recurrent):
 
 @pytest.mark.parametrize(
     ("kind", "code"),
-    [("llama", "cache-head-size"), ("deepseek_v3", "cache-of-latents")],
+    [("llama", "cache-head-size"), ("deepseek_v3", "cache-head-size")],
 )
 def test_what_a_family_cannot_have_is_refused_with_a_reason(tmp_path, kind, code):
     publish(kind, tmp_path / kind)

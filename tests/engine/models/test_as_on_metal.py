@@ -17,6 +17,7 @@ from metal_emulator import EmulatorLauncher
 from plain_run import CyclingDepth, Ran, run
 
 from metal_kernels.choice import Kernels
+from metal_kernels.key_value_formats import form_name
 from mlx_engine.cache.attention import AttentionCache, RowsCache
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.joint import joint_caches
@@ -252,7 +253,10 @@ def apart(one: mx.array, other: mx.array) -> float:
 
 
 @pytest.mark.parametrize("bits", [8, 4])
-@pytest.mark.parametrize("name", ["attention", "window and sinks", "sizes apart", "delta net"])
+@pytest.mark.parametrize(
+    "name",
+    ["attention", "window and sinks", "latent attention", "sizes apart", "delta net"],
+)
 def test_over_caches_of_few_bits(name: str, bits: CacheBits) -> None:
     """The same words with drafts and without, other words than of 16 bits, in fewer bytes."""
     made, options = model_of(name, "folder"), SamplingOptions(temperature=0.8)
@@ -261,8 +265,10 @@ def test_over_caches_of_few_bits(name: str, bits: CacheBits) -> None:
         model, PROMPT, NoDraft(), 0, options=options, max_tokens=TOKENS, chunk=CHUNK, cache=cache
     )
     assert with_known_drafts(model, plain.tokens, options, cache).tokens == plain.tokens
-    assert {1, 3, 4} <= made.rows_attended(f"attention_parts_affine{bits}")
-    assert not any(one.kernel.startswith("attention_parts_dense") for one in made.launcher.reports)
+    kernel = f"attention_parts_{form_name(bits, of_latents=name == 'latent attention')}"
+    assert {1, 3, 4} <= made.rows_attended(kernel)
+    every = {one.kernel for one in made.launcher.reports}
+    assert {one for one in every if one.startswith("attention_parts")} == {kernel}
 
     logits, sizes = [], []
     for its in (16, bits):
