@@ -35,6 +35,9 @@ _LATENT = {
     "qk_nope_head_dim": 16,
     "v_head_dim": 32,
 }
+WHOLE_GROUPS = {"qk_rope_head_dim": 32, "qk_head_dim": 48}
+"""Changes to models of latents whose caches can then be of 8 and 4 bits."""
+
 _LLAMA3 = {
     "rope_type": "llama3",
     "rope_theta": 10000.0,

@@ -68,7 +68,7 @@ def test_a_cache_is_the_chats_the_models_or_the_one_it_can_have() -> None:
     assert session.cache == CacheOptions(8, 4)
     chats.change("a", ChatSettings(cache=CacheChoice(bits=4)))
     assert session.cache == CacheOptions(4, 4)
-    why = Reason("cache-of-latents", "Keys and values stay in 16 bits.")
+    why = Reason("cache-head-size", "Keys and values stay in 16 bits.")
     engine.description = replace(engine.description, packed_cache=why)
     assert chats.open("b", ChatSettings(cache=CacheChoice(bits=4))).cache == CacheOptions()
 

@@ -194,7 +194,7 @@ def test_inspect_says_which_machine_memory_is_for(outside: FakeOutside) -> None:
     assert f"{size_words(here)} with Metal, {size_words(there)} without" in outside.out
     said = " ".join(outside.out.split())
     assert "of a token 65.5 kB in 16 bits, 34.8 kB in 8 bits, 18.4 kB in 4 bits" in said
-    why = Reason("cache-of-latents", "Keys and values stay in 16 bits.")
+    why = Reason("cache-head-size", "Keys and values stay in 16 bits.")
     outside.engine = ScriptedEngine(description=replace(DESCRIPTION, packed_cache=why))
     assert outside.run("inspect", "m.gguf") == 0
     said = " ".join(outside.out.split())

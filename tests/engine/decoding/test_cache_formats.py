@@ -9,11 +9,12 @@ from plain_run import CyclingDepth, run
 from session_runs import PICKS, listen, session_of, tiny_folder
 from tiny_dflash import TinyDFlash, write_tiny_dflash
 from tiny_eagle3 import TinyEagle, write_tiny_eagle
-from tiny_published import publish
+from tiny_published import WHOLE_GROUPS, publish
 
 import mlx_engine
 from mlx_engine import BadOption, CacheOptions, DraftOptions, LoadOptions, SamplingOptions
 from mlx_engine.drafting.contract import NoDraft
+from mlx_engine.values.memory_plan import GROWTH
 
 PROMPT = [5, 78, 30, 110, 2, 9, 9, 257, 4, 78, 30]
 LENGTH = 14
@@ -44,7 +45,7 @@ def windowed(tmp_path_factory):
 def latent(tmp_path_factory):
     """Latents, and what is rotated beside them, of whole groups."""
     folder = tmp_path_factory.mktemp("latent") / "t"
-    publish("deepseek_v3", folder, changes={"qk_rope_head_dim": 32, "qk_head_dim": 48})
+    publish("deepseek_v3", folder, changes=WHOLE_GROUPS)
     return mlx_engine.load(folder)
 
 
@@ -112,6 +113,8 @@ def test_formats_are_not_the_same(recurrent, windowed, latent):
             session = session_of(engine, PICKS, 0, cache=CacheOptions(bits))
             listen(session, session.send("The fox " * 40))
             held.append(session._sequence.caches.nbytes)
+            if engine is latent:
+                assert held[-1] == GROWTH * engine.description.cache_bytes(CacheOptions(bits))
         assert held[0] > held[1] > held[2]
         logits = [engine.logits(PROMPT, CacheOptions(bits)) for bits in FORMATS]
         apart = [abs(one - logits[0]).max() for one in logits]

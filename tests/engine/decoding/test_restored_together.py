@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 from session_runs import PICKS, tiny_folder
 from tiny_eagle3 import TinyEagle, write_tiny_eagle
-from tiny_published import publish
+from tiny_published import WHOLE_GROUPS, publish
 
 import mlx_engine
 from mlx_engine import CacheOptions, DraftOptions, LoadOptions, SamplingOptions
@@ -30,13 +30,19 @@ class Subject(NamedTuple):
 
 @pytest.fixture(scope="module")
 def subjects(tmp_path_factory):
-    """Recurrent layers with a head; windows and sinks with a draft model that reads its layers."""
+    """Recurrent layers with a head; windows and sinks, and latents of whole groups, each with a
+    draft model that reads its layers.
+    """
     base = tmp_path_factory.mktemp("subjects")
-    folders = {"recurrent": tiny_folder(base / "recurrent"), "windowed": base / "windowed"}
+    folders = {kind: base / kind for kind in ("windowed", "latent")}
     publish("gpt_oss", folders["windowed"])
-    its = mlx_engine.inspect(folders["windowed"])
-    sizes = TinyEagle(its.hidden_size, its.vocabulary, size=32)
-    drafters = {"recurrent": None, "windowed": write_tiny_eagle(base / "drafter", sizes)}
+    publish("deepseek_v3", folders["latent"], changes=WHOLE_GROUPS)
+    drafters = {"recurrent": None}
+    for kind, folder in folders.items():
+        its = mlx_engine.inspect(folder)
+        sizes = TinyEagle(its.hidden_size, its.vocabulary, size=32)
+        drafters[kind] = write_tiny_eagle(base / f"{kind}-drafter", sizes)
+    folders["recurrent"] = tiny_folder(base / "recurrent")
     made = {}
     for kind, folder in folders.items():
         more = {"draft_model": drafters[kind], "check_heads": False}
@@ -49,8 +55,10 @@ def subjects(tmp_path_factory):
         engine.close()
 
 
-@pytest.mark.parametrize("bits", [16, 8, 4])
-@pytest.mark.parametrize("kind", ["recurrent", "windowed"])
+@pytest.mark.parametrize(
+    ("kind", "bits"),
+    [*itertools.product(["recurrent", "windowed"], [16, 8, 4]), ("latent", 8), ("latent", 4)],
+)
 def test_restored_or_fresh_alone_or_three_at_once(subjects, kind, bits):
     """Every depth, greedy and drawn, against a chat that runs alone, begins anew and drafts
     nothing.

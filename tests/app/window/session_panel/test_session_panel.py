@@ -83,7 +83,7 @@ def test_the_bits_of_keys_and_values_are_chosen_or_say_why_not(panel, heard):
     bits.chosen.emit("8")
     heads.chosen.emit("usual")
     assert heard == [("cache", CacheChoice(8, 4)), ("cache", CacheChoice(8, None))]
-    why = Reason("cache-of-latents", "Keys and values stay in 16 bits: latents.")
+    why = Reason("cache-head-size", "Keys and values stay in 16 bits: odd heads.")
     model = dataclasses.replace(DESCRIPTION, packed_cache=why)
     panel.show_model(None, abilities(model))
     assert f"In effect: 16. {why.words}" in shown_words(panel)
