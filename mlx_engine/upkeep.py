@@ -8,7 +8,8 @@ from mlx_engine.check_model import with_head_check
 from mlx_engine.chores import Chores
 from mlx_engine.decoding.device_memory import told_when_full
 from mlx_engine.drafting.contract import DEEPEST
-from mlx_engine.drafting.depth.costs import CostMeter, PassCosts
+from mlx_engine.drafting.depth.cost_meter import CostMeter
+from mlx_engine.drafting.depth.costs import PassCosts
 from mlx_engine.kernel_choice.verdict import Verdict
 from mlx_engine.loading.load import LoadedModel
 from mlx_engine.values.errors import Reason

@@ -51,7 +51,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def _passes_are_timed_once() -> Iterator[None]:
     """Not five times behind the first answer of every engine: no test asks how fast passes are."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mlx_engine.drafting.depth.costs.REPEATS", 1)
+        patch.setattr("mlx_engine.drafting.depth.cost_meter.REPEATS", 1)
         yield
 
 

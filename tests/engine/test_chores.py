@@ -12,7 +12,8 @@ from metal_emulator import EmulatorLauncher
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
 from mlx_engine.chores import Chores
-from mlx_engine.drafting.depth.costs import CostMeter, PassCosts
+from mlx_engine.drafting.depth.cost_meter import CostMeter
+from mlx_engine.drafting.depth.costs import PassCosts
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.engine import Engine
 from mlx_engine.kernel_choice.kernels_here import TrialsOfModel, kernels_here, try_all

@@ -1,0 +1,198 @@
+"""Passes timed on this machine, between answers: what they cost before any round was run."""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, chain
+from time import perf_counter
+
+import mlx.core as mx
+import numpy as np
+
+from metal_kernels.vocabulary_pick import Choosing
+from mlx_engine.cache.joint import joint_caches
+from mlx_engine.drafting.contract import DEEPEST
+from mlx_engine.drafting.depth.costs import PRESUMED, PassCosts
+from mlx_engine.models.contract import Model, MtpHead
+from mlx_engine.values.options import MAX_DEPTH
+
+CONTEXT = 32
+"""Tokens read before measuring."""
+
+DEEP_ROWS = (12, DEEPEST + 1)
+"""Of passes behind those of MAX_DEPTH + 1 rows; between them is a line."""
+
+REPEATS = 5
+"""Passes of each width, interleaved; the fastest counts, for noise only ever adds."""
+
+FEW_ROWS = range(1, MAX_DEPTH + 2)
+
+
+class CostMeter:
+    """Times target passes of 1 to MAX_DEPTH + 1 rows, one of two conversations, and head passes,
+    output head included.
+
+    It may be left between two passes and taken up again, and no answer waits for it. read_heads:
+    brings the heads into memory; before `use_heads` they are not touched, and their cost is
+    presumed. deepest: drafts at most; those behind MAX_DEPTH are measured from `go_deep` on, and
+    impossible before. is_wanted: somebody has asked for costs.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        read_heads: Callable[[], None],
+        deepest: Callable[[], int] = lambda: MAX_DEPTH,
+    ) -> None:
+        self._model = model
+        self._read_heads = read_heads
+        self._deepest = deepest
+        self._fastest: dict[int, float] = {}
+        self._fastest_heads: list[float] = []
+        self._beside = 0.0
+        self._heads_are_read = self._is_deep = False
+        self._steps = self._everything()
+        self._is_done = False
+        self.is_wanted = False
+        self._costs: PassCosts | None = None
+
+    def measure(self, stop: Callable[[], bool] = lambda: False) -> PassCosts | None:
+        """Go on measuring; None when stop(), asked before every pass, ended it too early."""
+        while not self._is_done:
+            if stop():
+                return None
+            try:
+                self._is_done = next(self._steps, self) is self
+            except BaseException:
+                self._steps = self._everything()  # a generator that has raised is over
+                raise
+        return self._costs
+
+    def use_heads(self) -> None:
+        """Read the heads into memory, once, and have them measured too. Raises EngineError."""
+        if self._heads_are_read or not self._model.mtp_depth:
+            return
+        self._read_heads()
+        self._heads_are_read = True
+        self._go_on_with(self._timed_heads())
+
+    def go_deep(self) -> None:
+        """Have passes of longer drafts measured too, where there may be any."""
+        if not self._is_deep and self._deepest() > MAX_DEPTH:
+            self._is_deep = True
+            self._go_on_with(self._timed_passes(DEEP_ROWS))
+
+    def _go_on_with(self, steps: Iterator[None]) -> None:
+        self._steps = chain(self._steps, steps)
+        self._is_done = False
+
+    def costs_now(self) -> PassCosts:
+        """What was measured by now, presumed before that: no answer waits for a measurement."""
+        self.is_wanted = True
+        return PRESUMED if self._costs is None else self._costs
+
+    def _everything(self) -> Iterator[None]:
+        yield from self._timed_passes(FEW_ROWS)
+        yield from self._timed_beside()
+        if self._heads_are_read:
+            yield from self._timed_heads()
+        if self._is_deep:
+            yield from self._timed_passes(DEEP_ROWS)
+
+    def _take(self) -> None:
+        """Costs of what was timed by now. A pass of more rows cannot be faster than one of fewer,
+        so the latter was measured in a bad moment where it seems so.
+        """
+        rows = sorted(self._fastest)
+        backwards = accumulate((self._fastest[count] for count in reversed(rows)), min)
+        fastest = list(backwards)[::-1]
+        verify = tuple(np.interp(range(1, rows[-1] + 1), rows, fastest).tolist())
+        heads = self._fastest_heads
+        if not heads:
+            heads = [PRESUMED.draft_ms * verify[0] if self._model.mtp_depth else 0.0]
+        self._costs = PassCosts(verify, heads[0], tuple(heads[1:]), self._beside)
+
+    def _timed_passes(self, widths: Sequence[int]) -> Iterator[None]:
+        """Passes of the target of so many rows, again and again, in both directions by turns."""
+        model = self._model
+        tokens = mx.arange(CONTEXT)[None] % model.vocabulary
+        caches = model.make_caches()
+        hidden = model.forward(tokens, caches)
+        caches.keep(CONTEXT)
+        mx.eval(hidden, caches.arrays())
+        yield
+        fastest = dict.fromkeys(widths, float("inf"))
+        for sweep in range(REPEATS + 1):  # the first one warms up
+            for rows in widths if sweep % 2 else reversed(widths):
+                started = perf_counter()
+                hidden = model.forward(tokens[:, :rows], caches)
+                mx.eval(mx.argmax(model.logits(hidden), axis=-1))
+                caches.keep(0)
+                found = 1000 * (perf_counter() - started)
+                if not sweep:
+                    _warm_choosing(model, hidden)
+                fastest[rows] = min(fastest[rows], found)
+                yield
+            if sweep:
+                self._fastest.update(fastest)
+                self._take()
+
+    def _timed_beside(self) -> Iterator[None]:
+        """A pass of one row of each of two conversations, where there is such a thing."""
+        model, fastest = self._model, float("inf")
+        if model.joint is None:
+            return
+        tokens = mx.zeros((1, CONTEXT), dtype=mx.int32)
+        both = (model.make_caches(), model.make_caches())
+        for caches in both:
+            model.forward(tokens, caches)
+            caches.keep(CONTEXT)
+            mx.eval(caches.arrays())
+            yield
+        for _ in range(REPEATS):
+            started = perf_counter()
+            hidden = model.joint(tokens[:, :2], joint_caches(both, (1, 1)))
+            mx.eval(mx.argmax(model.logits(hidden), axis=-1))
+            for caches in both:
+                caches.keep(0)
+            fastest = min(fastest, 1000 * (perf_counter() - started))
+            yield
+        self._beside = max(0.0, fastest - self._fastest[2])
+        self._take()
+
+    def _timed_heads(self) -> Iterator[None]:
+        """A pass of each head, over as many rows as its turn has at the least.
+
+        First come passes of all the rows that a round may leave to it: their kernels are compiled.
+        """
+        token = mx.zeros((1, 1), dtype=mx.int32)
+        state = self._model.forward(token, self._model.make_caches())
+        mx.eval(state)
+        heads = (self._model, *self._model.later_heads)
+        fastest = [float("inf")] * len(heads)
+        for head in heads:
+            for rows in range(1, MAX_DEPTH + 2):
+                _pass_ms(head, state, rows)
+                yield
+        for _ in range(REPEATS):
+            for turn, head in enumerate(heads):
+                fastest[turn] = min(fastest[turn], _pass_ms(head, state, turn + 1))
+                yield
+        self._fastest_heads = fastest
+        self._take()
+
+
+def _warm_choosing(model: Model, hidden: mx.array) -> None:
+    """Compile what chooses tokens of so many rows [1, R, H] without logits, with noise or not."""
+    rows, states = model.output_rows, hidden[..., : model.hidden_size]
+    if rows is not None and rows.takes(states):
+        keys = mx.zeros((states.shape[1], 2), dtype=mx.uint32)
+        mx.eval([rows.pick(states, how) for how in (Choosing(), Choosing(keys))])
+
+
+def _pass_ms(head: MtpHead, state: mx.array, rows: int) -> float:
+    caches = head.make_head_caches()
+    tokens, hidden = mx.zeros((1, rows), dtype=mx.int32), mx.repeat(state, rows, axis=1)
+    mx.eval(tokens, hidden)
+    started = perf_counter()
+    states = head.mtp_forward(tokens, hidden, caches)
+    mx.eval(mx.argmax(head.mtp_logits(states[:, -1:]), axis=-1))
+    return 1000 * (perf_counter() - started)
