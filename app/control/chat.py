@@ -305,7 +305,7 @@ class ChatController(QObject):
         is_first, is_last = turn is chat.turns[0], turn is chat.turns[-1]
         shown = shown_turn(turn, is_last=is_last, can_drop=is_last and chat.can_drop)
         is_first_read = turn.message.id == chat.settings.read_from and not is_first
-        return replace(shown, is_first_read=is_first_read)
+        return replace(shown, is_first_read=True) if is_first_read else shown
 
     def _shown_end(self, answer: RunningAnswer) -> ShownMessage:
         """All that was shown stays on show, also when a full disk took only some of it."""

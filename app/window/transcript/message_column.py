@@ -119,15 +119,18 @@ class PinnedScroll(QScrollArea):
 
 NEARBY_MS = 50
 """After so long without scrolling the messages next to those in view are made."""
+AT_ONCE = 60
+"""So many messages of another chat get their places in one turn, in a few milliseconds."""
 
 
 class MessageColumn(PinnedScroll):
-    """`views` are the messages on show, from the top; each has its own id."""
+    """The messages on show; each has its own id."""
 
     def __init__(self, reader: Reader) -> None:
         super().__init__()
         self._reader = reader
-        self.views: list[MessageView] = []
+        self._views: list[MessageView] = []
+        self._earlier: list[ShownMessage] = []
         self._column = column(STRETCH, of=self.content, spacing=GAP)
         self._nearby = QTimer(self, singleShot=True)
         self._nearby.timeout.connect(self._make_nearby)
@@ -137,22 +140,35 @@ class MessageColumn(PinnedScroll):
         self.scrolled.connect(self._make_in_view)
         self._set_margins()
 
+    @property
+    def views(self) -> list[MessageView]:
+        """All messages from the top; those of another chat that have no place yet get it now."""
+        self._add_earlier(len(self._earlier))
+        return self._views
+
     def view(self, message_id: int) -> MessageView | None:
         """The widget of a message."""
         return next((v for v in reversed(self.views) if v.message.id == message_id), None)
 
     def show_messages(self, messages: Iterable[ShownMessage]) -> None:
-        """Show another chat, from its end: once its messages fill the view, which are made one by
-        one, since each takes some milliseconds.
+        """Show another chat, from its end: once all have their places and the last fill the view,
+        which are made one by one, since each takes some milliseconds.
         """
+        self.viewport().setUpdatesEnabled(False)
         self.content.hide()  # what is added to what is seen is shown one by one, which takes longer
         self._drop_from(0)
-        self._add(messages)
-        self.content.show()
+        self._earlier = list(messages)
         self._room = max(self.viewport().height(), 400)
-        self.content.setUpdatesEnabled(False)
+        self._add_earlier(AT_ONCE)
         self._fill.start()
         self.follow()
+
+    def _add_earlier(self, count: int) -> None:
+        """Give places to so many messages above those that have theirs."""
+        if self.content.isHidden():
+            self._earlier, last = self._earlier[:-count], self._earlier[-count:]
+            self._views[:0] = self._inserted(0, last)
+            self.content.setVisible(not self._earlier)
 
     @property
     def is_filling(self) -> bool:
@@ -160,11 +176,14 @@ class MessageColumn(PinnedScroll):
         return self._fill.isActive()
 
     def _make_next(self) -> None:
-        """The last that is not made, while there is room for it."""
-        view = next((view for view in reversed(self.views) if not view.is_built), None)
+        """The last that is not made, while there is room for it, once all have their places."""
+        if self._earlier:
+            self._add_earlier(AT_ONCE)
+            return
+        view = next((view for view in reversed(self._views) if not view.is_built), None)
         if view is None or self._room < 0:
             self._fill.stop()
-            self.content.setUpdatesEnabled(True)
+            self.viewport().setUpdatesEnabled(True)
             self._nearby.start(NEARBY_MS)
             return
         self.make_some(view)
@@ -240,19 +259,23 @@ class MessageColumn(PinnedScroll):
         view.build_some(self._width())
 
     def _add(self, messages: Iterable[ShownMessage]) -> list[MessageView]:
+        added = self._inserted(len(self.views), messages)
+        self._views += added
+        return added
+
+    def _inserted(self, place: int, messages: Iterable[ShownMessage]) -> list[MessageView]:
         now = look()
         added = [MessageView(message, self._reader, now) for message in messages]
-        for view in added:
-            self._column.insertWidget(self._column.count() - 1, view)
-        self.views += added
+        for row, view in enumerate(added, place):
+            self._column.insertWidget(row, view)
         return added
 
     def _drop_from(self, index: int) -> None:
-        for view in self.views[index:]:
+        for view in self._views[index:]:
             self._column.removeWidget(view)
             view.hide()
             view.deleteLater()
-        del self.views[index:]
+        del self._views[index:]
 
     def fit_text(self) -> None:
         """The reader wants text of another width."""

@@ -9,6 +9,7 @@ from shown_transcript import LIVE, PARAGRAPH, bar, of, settle, show, shown_text,
 
 from app.window.controls.layouts import column
 from app.window.transcript.message_column import PinnedScroll
+from app.window.transcript.message_view import MessageView
 from app.window.transcript.prose_segment import ProseSegment
 from app.window.transcript.shown_message import ShownMessage
 from mlx_engine.values.conversation import TextPiece
@@ -142,6 +143,27 @@ def test_text_in_view_stays_where_it_is_when_something_above_grows(view, qtbot):
     of(view, 2).answer.thinking.head.setChecked(True)
     settle()
     assert text.mapTo(view, QPoint(0, 0)).y() == before
+
+
+def test_a_long_chat_gets_its_places_in_turns_and_whole_for_who_asks(view, qtbot):
+    messages = [ShownMessage(n, "assistant", f"Word {n}.") for n in range(300)]
+    view.show_messages(messages)
+    assert len(view.column.content.findChildren(MessageView)) < 100
+    qtbot.waitUntil(lambda: not view.column.is_filling)
+    settle()
+    assert len(view.column.content.findChildren(MessageView)) == 300
+    assert bar(view).value() == bar(view).maximum()
+    for after in (messages, messages[:200]):
+        view.show_messages(after)
+        assert view.column.view(0) is not None
+        assert [v.message for v in view.column.views] == after
+    view.show_messages(messages)
+    view.open_find()
+    view.find_bar.field.setText("word")
+    qtbot.waitUntil(lambda: view.find_bar.count.text().endswith("300"))
+    view.show_messages(messages)
+    view.add_message(ShownMessage(300, "assistant", "Word 300."))
+    assert [v.message.id for v in view.column.views] == list(range(301))
 
 
 def test_a_long_chat_is_made_where_it_is_looked_at(view, qtbot):
