@@ -70,6 +70,7 @@ class SteadyWords(QLabel):
         """Lines of another font are of another height."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
+            self.setMinimumHeight(0)  # else that of larger letters stays in its own hint
             self.setText("\n" * (STEADY_LINES - 1))
             self.setFixedHeight(self.sizeHint().height())
             self._fit()

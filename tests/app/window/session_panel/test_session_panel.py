@@ -332,6 +332,17 @@ def test_the_draft_model_is_asked_for_where_it_is_the_source(panel, qtbot, heard
     assert find(panel, QLabel, "In effect").text() == AUTO
 
 
+def test_what_is_in_effect_is_as_high_as_its_letters_need_again(qtbot):
+    words = SteadyWords("In effect")
+    qtbot.addWidget(words)
+    words.show()
+    heights = []
+    for size in (13, 26, 13):
+        words.setStyleSheet(f"font-size: {size}px")
+        heights.append(words.height())
+    assert heights[0] == heights[2] < heights[1]
+
+
 def test_newcomers_see_what_is_in_effect_the_depth_and_three_sliders(panel):
     panel.fold_groups(AppSettings().folded_groups)
     drafting, sampling = panel.fields.draft, panel.fields.sampling
