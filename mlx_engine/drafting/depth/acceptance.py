@@ -23,7 +23,6 @@ FIRST_WEIGHT = 4.0
 DEEPER_WEIGHT = 1.0
 """Rounds that the guess is worth that a depth is as good as the one before it."""
 
-
 OF_ALL = 8.0
 """How many times as long a memory lasts that several texts share."""
 
