@@ -1,1 +1,1 @@
-"""Decoders of our own layers, one family a file; MTP heads, drafters, and any class of mlx-lm."""
+"""Decoders of our own layers, in families; MTP heads, drafters, and any class of mlx-lm."""

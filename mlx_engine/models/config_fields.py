@@ -1,10 +1,12 @@
 """Typed look-ups in a config.json, with errors that name the key."""
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.words import Words
 
+T = TypeVar("T")
 _MOST_LAYERS = 1000  # they are listed one by one, so a wild number would hang
 
 
@@ -67,39 +69,25 @@ class ConfigFields:
         self, name: str, default: int | None = None, least: int = 1, most: int = 2**31 - 1
     ) -> int:
         """A whole number from `least` to `most`."""
-        value = self._fields.get(name)
-        value = default if value is None else value
+        value = self._value(name, default)
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
             raise self.wrong(name, value, f"a whole number from {least} to {most}")
         return value
 
     def counts(self, name: str) -> tuple[int, ...]:
         """A list of whole numbers from 0 on, empty when it is not there."""
-        value = self._fields.get(name)
-        listed = [] if value is None else value
-        if not isinstance(listed, list) or not all(
-            isinstance(one, int) and not isinstance(one, bool) and one >= 0 for one in listed
-        ):
-            raise self.wrong(name, value, Words("a list of whole numbers"))
-        return tuple(listed)
+        counts = self._list(name, int, Words("a list of whole numbers"))
+        if min(counts, default=0) < 0:
+            raise self.wrong(name, list(counts), Words("a list of whole numbers"))
+        return counts
 
     def words(self, name: str) -> tuple[str, ...]:
         """A list of strings, empty when it is not there."""
-        value = self._fields.get(name)
-        listed = [] if value is None else value
-        if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
-            raise self.wrong(name, value, Words("a list of strings"))
-        return tuple(listed)
+        return self._list(name, str, Words("a list of strings"))
 
     def numbers(self, name: str) -> tuple[float, ...]:
         """A list of numbers, empty when it is not there."""
-        value = self._fields.get(name)
-        listed = [] if value is None else value
-        if not isinstance(listed, list) or not all(
-            isinstance(one, int | float) and not isinstance(one, bool) for one in listed
-        ):
-            raise self.wrong(name, value, Words("a list of numbers"))
-        return tuple(float(one) for one in listed)
+        return tuple(map(float, self._list(name, (int, float), Words("a list of numbers"))))
 
     def by_layer(self, name: str) -> tuple[float, ...]:
         """A list of numbers, or one of a single number; empty when it is not there."""
@@ -109,30 +97,26 @@ class ConfigFields:
 
     def word(self, name: str, default: str) -> str:
         """A string."""
-        value = self._fields.get(name)
-        value = default if value is None else value
+        value = self._value(name, default)
         if not isinstance(value, str):
             raise self.wrong(name, value, Words("a word"))
         return value
 
     def number(self, name: str, default: float) -> float:
         """A number above 0."""
-        value = self._fields.get(name)
-        value = default if value is None else value
+        value = self._value(name, default)
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1e12:
             raise self.wrong(name, value, Words("a number above 0"))
         return float(value)
 
-    def number_from_0(self, name: str, default: float) -> float:
-        """A number, 0 or above."""
-        value = self._fields.get(name)
-        value = default if value is None else value
-        return 0.0 if value == 0 and not isinstance(value, bool) else self.number(name, default)
+    def number_from_0(self, name: str) -> float:
+        """A number, 0 or above, which it is when it is not there."""
+        value = self._value(name, 0)
+        return 0.0 if value == 0 and not isinstance(value, bool) else self.number(name, 0.0)
 
     def flag(self, name: str, *, default: bool) -> bool:
         """True or false."""
-        value = self._fields.get(name)
-        value = default if value is None else value
+        value = self._value(name, default)
         if not isinstance(value, bool):
             raise self.wrong(name, value, Words("true or false"))
         return value
@@ -194,3 +178,15 @@ class ConfigFields:
         if trained is not None:  # Phi-3's configs have it outside, where it wins
             made["original_max_position_embeddings"] = trained
         return ConfigFields(made, self.origin)
+
+    def _value(self, name: str, default: object) -> object:
+        value = self._fields.get(name)
+        return default if value is None else value
+
+    def _list(self, name: str, kind: type[T] | tuple[type[T], ...], wanted: str) -> tuple[T, ...]:
+        listed = self._value(name, [])
+        if not isinstance(listed, list) or not all(
+            isinstance(one, kind) and not isinstance(one, bool) for one in listed
+        ):
+            raise self.wrong(name, listed, wanted)
+        return tuple(listed)

@@ -1,18 +1,12 @@
 """Which family runs a model_type."""
 
-from mlx_engine.models.families.deepseek_v3 import DeepseekV2, DeepseekV3
-from mlx_engine.models.families.ernie4_5_moe import Ernie45Moe
+from mlx_engine.models.families.deepseek_v3 import DeepseekV2, DeepseekV3, Glm4Moe
 from mlx_engine.models.families.gemma3 import Gemma3
-from mlx_engine.models.families.glm4 import Glm4
-from mlx_engine.models.families.glm4_moe import Glm4Moe
 from mlx_engine.models.families.gpt_oss import GptOss
-from mlx_engine.models.families.llama import Llama
-from mlx_engine.models.families.mimo import Mimo
+from mlx_engine.models.families.llama import Glm4, Llama, Olmo2, Phi3
 from mlx_engine.models.families.mimo_v2 import MimoV2
-from mlx_engine.models.families.minimax_m2 import MiniMaxM2
-from mlx_engine.models.families.olmo2 import Olmo2
-from mlx_engine.models.families.phi3 import Phi3
-from mlx_engine.models.families.qwen3 import Qwen2, Qwen3, Qwen3Moe
+from mlx_engine.models.families.plain_experts import Ernie45Moe, MiniMaxM2
+from mlx_engine.models.families.qwen3 import Mimo, Qwen2, Qwen3, Qwen3Moe
 from mlx_engine.models.families.qwen3_5 import Qwen35
 from mlx_engine.models.families.step3p5 import Step3p5
 from mlx_engine.models.family import Family

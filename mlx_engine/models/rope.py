@@ -103,7 +103,7 @@ def score_magnitude(fields: ConfigFields) -> float:
     if rope.word("rope_type", rope.word("type", "default")) != "yarn":
         return 1.0
     factor = _factor(rope, fields, _trained(rope, fields))
-    return _log_magnitude(factor, rope.number_from_0("mscale_all_dim", 0.0)) ** 2
+    return _log_magnitude(factor, rope.number_from_0("mscale_all_dim")) ** 2
 
 
 def _periods(rope: Rope) -> list[float]:
@@ -147,8 +147,8 @@ def _yarn_magnitude(rope: ConfigFields, fields: ConfigFields, trained: float) ->
     if rope.has("attention_factor"):
         return rope.number("attention_factor", 1.0)
     factor = _factor(rope, fields, trained)
-    one = rope.number_from_0("mscale", 0.0)
-    every = rope.number_from_0("mscale_all_dim", 0.0)
+    one = rope.number_from_0("mscale")
+    every = rope.number_from_0("mscale_all_dim")
     if one and every:
         return _log_magnitude(factor, one) / _log_magnitude(factor, every)
     return _log_magnitude(factor, 1.0)

@@ -1,8 +1,9 @@
-"""DeepSeek-V2, V3, R1, V3.1 and GLM-4.7-Flash: latent attention, experts in groups, a NextN head.
+"""DeepSeek-V2, V3, R1, V3.1, GLM-4.5 to 4.7: latent attention, experts in groups, a NextN head.
 
 DeepSeek-V3 (arXiv 2412.19437): the first layers are dense, the head is the layer behind the last
 one, and embedding and output head are the trunk's, even where its files repeat them. GLM-4.7-Flash
 (`glm4_moe_lite`) is built alike; its head has an embedding and an output head of its own.
+GLM-4.5, 4.5-Air, 4.6 and 4.7 (`glm4_moe`) have the experts and the head behind plain attention.
 DeepSeek-V2 (arXiv 2405.04434) has no head, and weighs its experts by a softmax over all of them.
 """
 
@@ -11,7 +12,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.families.llama import plain_model
+from mlx_engine.models.families.llama import plain_attention, plain_model
 from mlx_engine.models.layer_specs import Attention, Experts, FeedForward, Latent
 from mlx_engine.models.rope import rope_of, score_magnitude
 from mlx_engine.models.spec_family import SpecFamily
@@ -54,7 +55,7 @@ class DeepseekV2(SpecFamily):
             )
         if method == "greedy":
             fields = fields.with_values(n_group=1, topk_group=1)
-        mixer, feeds = _latent(fields), routed_feeds(fields)
+        mixer, feeds = _latent(fields), _routed_feeds(fields)
         blocks = [
             Block(mixer, _by_softmax(feed) if isinstance(feed, Experts) else feed)
             for feed in feeds[:-1]
@@ -76,10 +77,31 @@ class DeepseekV3(SpecFamily):
     def read(self, fields: ConfigFields) -> ModelSpec:
         """By the names of Hugging Face's config."""
         fields = fields.with_defaults(**_LEFT_OUT.get(self.model_type, {}))
-        return with_head_behind(fields, _latent(fields), routed_feeds(fields))
+        return _with_head_behind(fields, _latent(fields), _routed_feeds(fields))
 
 
-def with_head_behind(
+class Glm4Moe(SpecFamily):
+    """`glm4_moe`: grouped-query attention, half-rotated; the head is layer 46 in Air, else 92, and
+    files carry copies of the trunk's embedding and output head.
+    """
+
+    renames: ClassVar = {"mlp.shared_experts": "mlp.shared_expert"}
+    head_names = NEXTN_NAMES
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """By the names of Hugging Face's config."""
+        fields = fields.with_defaults(
+            rms_norm_eps=1e-5, first_k_dense_replace=1, n_shared_experts=1
+        )
+        attention = replace(
+            plain_attention(fields, share=0.5),
+            qkv_bias=fields.flag("attention_bias", default=False),
+            qk_norm="head" if fields.flag("use_qk_norm", default=False) else "none",
+        )
+        return _with_head_behind(fields, attention, _routed_feeds(fields))
+
+
+def _with_head_behind(
     fields: ConfigFields, mixer: Attention | Latent, feeds: Sequence[FeedForward | Experts]
 ) -> ModelSpec:
     """The model of blocks with this mixer, the last of which is the head's."""
@@ -93,7 +115,7 @@ def with_head_behind(
     return replace(plain_model(fields, blocks), heads=heads)
 
 
-def routed_feeds(fields: ConfigFields) -> tuple[FeedForward | Experts, ...]:
+def _routed_feeds(fields: ConfigFields) -> tuple[FeedForward | Experts, ...]:
     """The feed-forward of each layer of the trunk, and behind them that of the head.
 
     `mlp_layer_types` says which have experts, or all have but the first `first_k_dense_replace`.

@@ -1,4 +1,4 @@
-"""Qwen2, Qwen3 and Qwen3 MoE: biases of queries, keys and values, then norms in their place.
+"""Qwen2, Qwen3, Qwen3 MoE and MiMo-7B: biases of queries, keys and values, or norms in their place.
 
 Layers from `max_window_layers` on have a window, in Qwen3 MoE all, if `use_sliding_window` says so.
 Qwen3 technical report: arXiv 2505.09388.
@@ -10,7 +10,8 @@ from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.llama import plain_attention, plain_model
 from mlx_engine.models.layer_specs import Attention, Experts, FeedForward
 from mlx_engine.models.spec_family import SpecFamily
-from mlx_engine.models.specs import Block, ModelSpec
+from mlx_engine.models.specs import Block, Heads, ModelSpec
+from mlx_engine.models.tensor_names import HeadNames
 
 
 class Qwen2(SpecFamily):
@@ -18,10 +19,36 @@ class Qwen2(SpecFamily):
 
     def read(self, fields: ConfigFields) -> ModelSpec:
         """By the names of Hugging Face's config."""
-        attention = replace(plain_attention(fields), qkv_bias=True)
-        feed = FeedForward(fields.count("intermediate_size"))
-        windows = late_windows(fields, fields.count("max_window_layers", 28, least=0))
-        return plain_model(fields, (Block(replace(attention, window=w), feed) for w in windows))
+        return _dense(fields, replace(plain_attention(fields), qkv_bias=True))
+
+
+class Mimo(Qwen2):
+    """`mimo` (MiMo-7B): Qwen2 with one MTP head, which joins the hidden state before the token.
+
+    As modeling_mimo.py of the published repository runs it: states after the final norm, and its
+    own after its norm. Further heads, if any, are not run: nobody says how they are to be used.
+    """
+
+    head_names = HeadNames(
+        {
+            "token_layernorm": "enorm",
+            "hidden_layernorm": "hnorm",
+            "input_proj": "join",
+            "final_layernorm": "norm",
+        }
+    )
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """Qwen2's, and a head that sees everything."""
+        model = super().read(fields)
+        block = model.blocks[0]
+        assert isinstance(block.mixer, Attention)
+        heads = Heads(
+            blocks=(replace(block, mixer=replace(block.mixer, window=None)),),
+            promised=fields.count("num_nextn_predict_layers", 0, least=0),
+            embedding_first=False,
+        )
+        return replace(model, heads=heads)
 
 
 class Qwen3(SpecFamily):
@@ -29,10 +56,7 @@ class Qwen3(SpecFamily):
 
     def read(self, fields: ConfigFields) -> ModelSpec:
         """By the names of Hugging Face's config."""
-        attention = _normed(fields.with_defaults(head_dim=128))
-        feed = FeedForward(fields.count("intermediate_size"))
-        windows = late_windows(fields, fields.count("max_window_layers", 28, least=0))
-        return plain_model(fields, (Block(replace(attention, window=w), feed) for w in windows))
+        return _dense(fields, _normed(fields.with_defaults(head_dim=128)))
 
 
 class Qwen3Moe(SpecFamily):
@@ -43,12 +67,18 @@ class Qwen3Moe(SpecFamily):
         attention = _normed(fields)
         blocks = (
             Block(replace(attention, window=window), _feed(fields, layer))
-            for layer, window in enumerate(late_windows(fields, 0))
+            for layer, window in enumerate(_late_windows(fields, 0))
         )
         return plain_model(fields, blocks)
 
 
-def late_windows(fields: ConfigFields, first: int) -> tuple[int | None, ...]:
+def _dense(fields: ConfigFields, attention: Attention) -> ModelSpec:
+    feed = FeedForward(fields.count("intermediate_size"))
+    windows = _late_windows(fields, fields.count("max_window_layers", 28, least=0))
+    return plain_model(fields, (Block(replace(attention, window=w), feed) for w in windows))
+
+
+def _late_windows(fields: ConfigFields, first: int) -> tuple[int | None, ...]:
     """For each layer the window or None; where `layer_types` is silent, those from `first` on."""
     window, layers = None, fields.layers()
     if fields.flag("use_sliding_window", default=False) and fields.has("sliding_window"):

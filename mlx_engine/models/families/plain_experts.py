@@ -1,0 +1,102 @@
+"""ERNIE 4.5 with experts and MiniMax-M2: the plain layer and experts whose choice is corrected.
+
+Their MTP heads are not run: no reference says how ERNIE's (`mtp_block` and the like) joins its
+inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.families.llama import plain_attention, plain_model
+from mlx_engine.models.layer_specs import Experts, FeedForward
+from mlx_engine.models.rope import rope_of
+from mlx_engine.models.spec_family import SpecFamily
+from mlx_engine.models.specs import Block, ModelSpec
+
+if TYPE_CHECKING:
+    import mlx.core as mx
+
+_BIAS = "mlp.gate.e_score_correction_bias"
+
+
+class Ernie45Moe(SpecFamily):
+    """`ernie4_5_moe`: a softmax router, rotated pairs side by side."""
+
+    renames: ClassVar = {
+        "mlp.moe_statics.e_score_correction_bias": _BIAS,
+        "mlp.gate.moe_statics.e_score_correction_bias": _BIAS,
+        "mlp.shared_experts": "mlp.shared_expert",
+    }
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """By the names of Hugging Face's config."""
+        fields = fields.with_defaults(
+            rope_theta=5e5, max_position_embeddings=131072, rms_norm_eps=1e-5
+        )
+        has_bias = fields.flag("use_bias", default=False)
+        attention = replace(
+            plain_attention(fields, interleaved=True), qkv_bias=has_bias, out_bias=has_bias
+        )
+        feeds = (_feed(fields, layer, has_bias) for layer in range(fields.layers()))
+        model = plain_model(fields, (Block(attention, feed) for feed in feeds))
+        return replace(model, logit_bias=has_bias)
+
+    def stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
+        """The correction without its axis of length one."""
+        return {n: a.reshape(-1) if n.endswith(_BIAS) else a for n, a in raw.items()}
+
+
+def _feed(fields: ConfigFields, layer: int, has_bias: bool) -> FeedForward | Experts:
+    """Every moe_layer_interval-th layer between start and end has experts; end -1 is the last."""
+    start = fields.count("moe_layer_start_index", 1, least=0)
+    end = fields.count("moe_layer_end_index", -1, least=-1)
+    is_last = end == -1 or layer <= end
+    interval = fields.count("moe_layer_interval", 1)
+    if (layer + 1) % interval or layer < start or not is_last:
+        return FeedForward(fields.count("intermediate_size"), bias=has_bias)
+    count = fields.count("moe_num_experts", most=2**16)
+    inner = fields.count("moe_intermediate_size")
+    shared = fields.count("moe_num_shared_experts", 2, least=0)
+    return Experts(
+        count=count,
+        per_token=fields.count("moe_k", 6, most=count),
+        feed=FeedForward(inner),
+        choice_bias=True,
+        float32_router=True,
+        least_sum=fields.number("moe_norm_min", 1e-12),
+        shared=FeedForward(shared * inner, bias=has_bias) if shared else None,
+    )
+
+
+class MiniMaxM2(SpecFamily):
+    """`minimax_m2`, and `minimax` as MLX's conversions call it: a sigmoid router."""
+
+    renames: ClassVar = {
+        "block_sparse_moe": "mlp",
+        "block_sparse_moe.e_score_correction_bias": _BIAS,
+        "mlp.e_score_correction_bias": _BIAS,
+    }
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """By the names of Hugging Face's config; rotary_dim: rotated elements of a head."""
+        fields = fields.with_defaults(rope_theta=5e6, max_position_embeddings=196608)
+        attention = plain_attention(fields)
+        share = fields.count("rotary_dim", attention.key_dim) / attention.key_dim
+        attention = replace(
+            attention,
+            rope=rope_of(fields, attention.key_dim, share=share),
+            qk_norm="whole" if fields.flag("use_qk_norm", default=True) else "none",
+        )
+        count = fields.count("num_local_experts", most=2**16)
+        experts = Experts(
+            count=count,
+            per_token=fields.count("num_experts_per_tok", most=count),
+            feed=FeedForward(fields.count("intermediate_size")),
+            score="sigmoid",
+            choice_bias=True,
+        )
+        return plain_model(fields, [Block(attention, experts)] * fields.layers())
