@@ -5,10 +5,10 @@ A scenario takes a launcher and raises Wrong("numbers" | "rows" | "counts") or E
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import mlx.core as mx
 import numpy as np
+from gguf_blocks import random_blocks
 from metal_emulator import EmulatorError, EmulatorLauncher
 
 from metal_kernels import (
@@ -18,6 +18,7 @@ from metal_kernels import (
     filtered_pick,
     gated_delta_block,
     gated_delta_inputs,
+    many_row_product,
     mtp_input,
     noise,
     vocabulary_pick,
@@ -28,6 +29,9 @@ from metal_kernels.key_blocks import Place
 from metal_kernels.key_value_formats import affine_cache, dense_cache, latent_cache
 from metal_kernels.weight_formats.affine import affine
 from metal_kernels.weight_formats.contract import WeightFormat
+from metal_kernels.weight_formats.dense import DENSE
+from metal_kernels.weight_formats.fp4 import mxfp4, nvfp4
+from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 
 WIDTH = 320
 ROWS = 3
@@ -35,16 +39,6 @@ ROWS = 3
 
 class Wrong(Exception):
     """What a check of a result found."""
-
-
-class Broken(NamedTuple):
-    """One mistake: in which scenario, what it is, its text, what has to notice."""
-
-    kernel: str
-    what: str
-    old: str
-    new: str
-    caught: str
 
 
 class Breaking:
@@ -305,3 +299,73 @@ def pick_filtered(launcher: Breaking) -> None:
 def position_noise(launcher: Breaking) -> None:
     keys = mx.array([[1, 2], [2**31, 7]], dtype=mx.uint32)
     equal(noise.gumbel_noise(keys, 300, launcher), noise.reference(keys, 300), "numbers")
+
+
+def packed(form: WeightFormat, group: int, bits: int) -> Scenario:
+    mode = form.name if form.name.endswith("fp4") else "affine"
+    return product(form, tuple(mx.quantize(normal((16, 320), 1) / 16, group, bits, mode)))
+
+
+def blocks(form: WeightFormat, size: int, *halves: int) -> Scenario:
+    random = np.random.default_rng(size)
+    count = 16 if form.name == "iq4_nl" else 2
+    data = random.integers(0, 256, (16, count, size), dtype=np.uint8)
+    for at in halves:
+        steps = random.normal(0, 0.01, (16, count)).astype(np.float16)
+        data[:, :, at : at + 2] = steps[..., None].view(np.uint8)
+    # lanes of a block fetch the same scales, of Q3_K the same high bits
+    return product(form, (mx.array(data.reshape(16, -1)),), 512, loads=2)
+
+
+def many_rows(launcher: Breaking) -> None:
+    """More than a tile of rows and of outputs, neither a whole number of tiles."""
+    for name in ("q2_k", "iq4_xs"):
+        form, x = BLOCK_FORMS[name], normal((67, 256), 4)
+        weights = (mx.array(random_blocks(name.upper(), 69, 1, 5)),)
+        whole = many_row_product.many_row_product(x, weights, form, launcher)
+        near(whole, many_row_product.reference(x, weights, form))
+        few = many_row_product.many_row_product(x[62:], weights, form, launcher)
+        equal(few, whole[62:], "rows")
+        launcher.read_once("x", share=2, loads=4)  # by two tiles of outputs
+        launcher.read_once("w", loads=12)  # some bits for each run and each lane beyond the last
+
+
+def many_experts(launcher: Breaking) -> None:
+    """One expert has no rows, one more than a tile."""
+    form, chosen = BLOCK_FORMS["q6_k"], mx.array([0] * 3 + [1] * 67 + [3] * 5, dtype=mx.uint32)
+    stack = (mx.array(random_blocks("Q6_K", 4 * 9, 1, 6)).reshape(4, 9, -1),)
+    x = normal((75, 256), 7)
+    mine = many_row_product.many_row_experts(x, chosen, stack, form, launcher)
+    near(mine, many_row_product.experts_reference(x, chosen, stack, form))
+    launcher.read_once("w", share=3 / 4, loads=40)
+
+
+SCENARIOS: dict[str, Scenario] = {
+    "few_row_gate_up": gate_up,
+    "few_row_matvec_add": added,
+    "mtp_input": head_input,
+    "wide_norm": norm,
+    "expert_union_matvec": experts,
+    "few_query_attention": attention,
+    "gated_delta_block": delta_block,
+    "gated_delta_inputs": delta_inputs,
+    "vocabulary_pick": pick,
+    "filtered_pick": pick_filtered,
+    "noise": position_noise,
+    "few_row_matvec": packed(affine(4, 64), 64, 4),
+    "affine3": packed(affine(3, 64), 64, 3),
+    "affine6": packed(affine(6, 32), 32, 6),
+    "dense": product(DENSE, (normal((16, 320), 1) / 16,)),
+    "mxfp4": packed(mxfp4(), 32, 4),
+    "nvfp4": packed(nvfp4(), 16, 4),
+    "q6_k": blocks(BLOCK_FORMS["q6_k"], 210, 208),
+    "q3_k": blocks(BLOCK_FORMS["q3_k"], 110, 108),
+    "q2_k": blocks(BLOCK_FORMS["q2_k"], 84, 80, 82),
+    "iq4_nl": blocks(BLOCK_FORMS["iq4_nl"], 18, 0),
+    "iq4_xs": blocks(BLOCK_FORMS["iq4_xs"], 136, 0),
+    "iq2_xxs": blocks(BLOCK_FORMS["iq2_xxs"], 66, 0),
+    "iq2_xs": blocks(BLOCK_FORMS["iq2_xs"], 74, 0),
+    "iq2_s": blocks(BLOCK_FORMS["iq2_s"], 82, 0),
+    "many_row_product": many_rows,
+    "many_row_experts": many_experts,
+}
