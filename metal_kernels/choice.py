@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from metal_kernels.filtered_pick import MOST_TOKENS
 from metal_kernels.kernel import Launcher
-from metal_kernels.key_value_formats import LATENT, cache_form
+from metal_kernels.key_value_formats import cache_form
 from metal_kernels.stock import MLX, Stock
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 
@@ -74,57 +74,51 @@ class Measured(NamedTuple):
 class Kernel:
     """One row of the table.
 
-    is_exact: rows are exact only with it. misfit: why the kernel cannot do some work, "" when it
-    can.
+    is_exact: rows are exact only with it. fits: whether the kernel can do some work.
     """
 
-    words: str
     is_exact: bool
-    misfit: Callable[[Work], str]
+    fits: Callable[[Work], bool]
 
 
-def _any_work(work: Work) -> str:
+def _any_work(work: Work) -> bool:
     del work
-    return ""
+    return True
 
 
-def _whole_units(work: Work) -> str:
-    return f"rows of {work.inputs} weights are not whole units of 8" if work.inputs % 8 else ""
+def _whole_units(work: Work) -> bool:
+    return work.inputs % 8 == 0
 
 
-def _attention_sizes(work: Work) -> str:
-    if cache_form(work.form, work.inputs, work.outputs).shares(work.inputs, work.outputs):
-        return ""
-    what = (
-        f"latents of {work.outputs}" if work.form.startswith(LATENT) else f"heads of {work.inputs}"
-    )
-    return f"{what} are not among the sizes it takes"
+def _attention_sizes(work: Work) -> bool:
+    form = cache_form(work.form, work.inputs, work.outputs)
+    return form.shares(work.inputs, work.outputs) is not None
 
 
-def _state_sizes(work: Work) -> str:
-    return f"keys of {work.inputs} are not a multiple of 16" if work.inputs % 16 else ""
+def _state_sizes(work: Work) -> bool:
+    return work.inputs % 16 == 0
 
 
-def _vocabulary_sizes(work: Work) -> str:
-    return f"{work.outputs} tokens are too many" if work.outputs > MOST_TOKENS else ""
+def _vocabulary_sizes(work: Work) -> bool:
+    return work.outputs <= MOST_TOKENS
 
 
 KERNELS: Mapping[KernelName, Kernel] = MappingProxyType(
     {
-        "products": Kernel("matrix products", True, _whole_units),
-        "attention": Kernel("attention", True, _attention_sizes),
-        "delta": Kernel("recurrent states", True, _state_sizes),
-        "delta-inputs": Kernel("what recurrent states read", False, _any_work),
-        "gate-up": Kernel("gate and up in one", False, _whole_units),
-        "product-add": Kernel("products onto the residual", False, _whole_units),
-        "experts": Kernel("experts read once", False, _whole_units),
-        "prompt-products": Kernel("prompts by blocks", False, _any_work),
-        "prompt-experts": Kernel("experts of prompts by blocks", False, _any_work),
-        "mtp-input": Kernel("the heads' input", False, _whole_units),
-        "pick": Kernel("choosing without logits", False, _whole_units),
-        "filtered-pick": Kernel("choosing under filters", False, _vocabulary_sizes),
-        "noise": Kernel("noise", False, _any_work),
-        "norms": Kernel("norms by float32 weights", False, _any_work),
+        "products": Kernel(True, _whole_units),
+        "attention": Kernel(True, _attention_sizes),
+        "delta": Kernel(True, _state_sizes),
+        "delta-inputs": Kernel(False, _any_work),
+        "gate-up": Kernel(False, _whole_units),
+        "product-add": Kernel(False, _whole_units),
+        "experts": Kernel(False, _whole_units),
+        "prompt-products": Kernel(False, _any_work),
+        "prompt-experts": Kernel(False, _any_work),
+        "mtp-input": Kernel(False, _whole_units),
+        "pick": Kernel(False, _whole_units),
+        "filtered-pick": Kernel(False, _vocabulary_sizes),
+        "noise": Kernel(False, _any_work),
+        "norms": Kernel(False, _any_work),
     }
 )
 
@@ -172,7 +166,7 @@ class Kernels:
 
     def may_serve(self, name: KernelName, work: Work) -> bool:
         """Whether the kernel does this work, now or once it was tried and measured."""
-        if self.launcher is None or self.why_off(name, work) or KERNELS[name].misfit(work):
+        if self.launcher is None or self.why_off(name, work) or not KERNELS[name].fits(work):
             return False
         return not self.is_measured(name, work) or bool(self._wanted(name, work))
 
@@ -217,41 +211,9 @@ class Kernels:
         self.exact = exact
         self.changes += 1
 
-    def why_unused(self, name: KernelName) -> str:
-        """Why the layers built so far do not use a kernel, "" when some do."""
-        if self.launcher is None:
-            return "There is no Metal here: stock operations are used."
-        if name in self.off:
-            return f"Switched off: {self.off[name]}."
-        asked = sorted(self.asked.get(name, ()))
-        if any(self.rows(name, work) for work in asked):
-            return ""
-        return self._why_none(name, asked)
-
-    def _why_none(self, name: KernelName, asked: list[Work]) -> str:
-        if not asked:
-            return "No layer of this model can use it."
-        misfits = [KERNELS[name].misfit(work) for work in asked]
-        if all(misfits):
-            return f"It does not fit this model: {misfits[0]}."
-        off = [why for work in asked if (why := self.why_off(name, work))]
-        if off:
-            return f"Switched off: {off[0]}."
-        if any(self.is_pending(name, work) and self.may_serve(name, work) for work in asked):
-            return "It waits to be tried on this GPU, after an answer."
-        if not all(self.is_measured(name, work) for work in asked):
-            return "It waits to be timed on this GPU, after an answer."
-        return "Stock MLX is measured to be as fast here."
-
-    def formats_off(self, name: KernelName) -> tuple[str, ...]:
-        """Trials of asked work that are off while others of the kernel are in use, with reasons."""
-        asked = sorted(self.asked.get(name, ()))
-        off = {trial_name(name, work): self.why_off(name, work) for work in asked}
-        return tuple(f"not {trial}: {why}" for trial, why in off.items() if why)
-
     def _wanted(self, name: KernelName, work: Work) -> frozenset[int]:
         kernel = KERNELS[name]
-        if kernel.misfit(work):
+        if not kernel.fits(work):
             return NO_ROWS
         if self.exact and kernel.is_exact:
             return ALL_ROWS

@@ -7,7 +7,8 @@ from typing import TypeVar
 import mlx.core as mx
 
 from metal_kernels.choice import KERNELS
-from mlx_engine.kernel_choice.kernels_here import TrialsOfModel, kernel_states
+from mlx_engine.kernel_choice.kernel_words import kernel_states
+from mlx_engine.kernel_choice.kernels_here import TrialsOfModel
 from mlx_engine.kernel_choice.verdict import Verdict
 from mlx_engine.loading.load import LoadedModel
 from mlx_engine.models.contract import Model

@@ -11,6 +11,7 @@ from metal_kernels.choice import KERNELS, Kernels
 from mlx_engine.cache.attention import RowsCache
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.drafting.contract import DEEPEST
+from mlx_engine.kernel_choice.kernel_words import DOES, why_unused
 from mlx_engine.models.contract import Model
 from mlx_engine.models.decoder import Decoder
 from mlx_engine.values.errors import Reason
@@ -254,14 +255,14 @@ def exact_costs(cost: float) -> Reason:
 def rows_differ(kernels: Kernels, where: str) -> Reason:
     """Why numerics are not exact; names what has no kernel of ours, where others have one."""
     stock = [
-        kernel.words
+        DOES[name]
         for name, kernel in KERNELS.items()
-        if kernel.is_exact and kernels.why_unused(name)
+        if kernel.is_exact and why_unused(kernels, name)
     ]
     seen = Words("(Seen {where}.)", where=where)
     told = ""
     if stock and kernels.launcher:
-        told = Words("Stock MLX runs its {kernels}.", kernels=" and ".join(stock))
+        told = Words("Stock MLX runs its {kernels}.", kernels=joined(stock, ", "))
     return Reason("rows-differ", joined((ROWS_DIFFER, seen, told), " "))
 
 

@@ -3148,6 +3148,38 @@
         <translation>Nichts wird entworfen: {error}</translation>
     </message>
     <message>
+        <source>embedding</source>
+        <translation>Embedding</translation>
+    </message>
+    <message>
+        <source>linear attention</source>
+        <translation>lineare Attention</translation>
+    </message>
+    <message>
+        <source>mlp</source>
+        <translation>MLP</translation>
+    </message>
+    <message>
+        <source>experts</source>
+        <translation>Experten</translation>
+    </message>
+    <message>
+        <source>norms</source>
+        <translation>Normen</translation>
+    </message>
+    <message>
+        <source>output head</source>
+        <translation>Ausgabekopf</translation>
+    </message>
+    <message>
+        <source>other</source>
+        <translation>Übriges</translation>
+    </message>
+    <message>
+        <source>MTP head</source>
+        <translation>MTP-Kopf</translation>
+    </message>
+    <message>
         <source>The recommended sampling was ignored: {origin}: {error}</source>
         <translation>Das empfohlene Sampling wurde nicht übernommen: {origin}: {error}</translation>
     </message>
@@ -4108,6 +4140,26 @@
         <translation>eine Zahl ab 8</translation>
     </message>
     <message>
+        <source>for pictures, which are not read</source>
+        <translation>für Bilder, die nicht gelesen werden</translation>
+    </message>
+    <message>
+        <source>for sound, which is not heard</source>
+        <translation>für Ton, der nicht gehört wird</translation>
+    </message>
+    <message>
+        <source>computed from the config</source>
+        <translation>aus der Konfiguration berechnet</translation>
+    </message>
+    <message>
+        <source>a copy of the embedding</source>
+        <translation>eine Kopie des Embeddings</translation>
+    </message>
+    <message>
+        <source>more MTP heads than are run</source>
+        <translation>mehr MTP-Köpfe, als laufen</translation>
+    </message>
+    <message>
         <source>{origin}: the tensor {name} is there twice, under two names. Two conversions were put into one folder: keep one of them.</source>
         <translation>{origin}: Der Tensor {name} ist zweimal da, unter zwei Namen. Zwei Konvertierungen liegen in einem Ordner: nur eine davon behalten.</translation>
     </message>
@@ -4240,8 +4292,128 @@
         <translation>ein gerader Teil eines Kopfes</translation>
     </message>
     <message>
+        <source>not loaded: {why}</source>
+        <translation>nicht geladen: {why}</translation>
+    </message>
+    <message>
         <source>{name}: {plan}. Ask for a shorter context, take a smaller or more strongly quantised model, or load it anyway: the system may get slow then, or end the program.</source>
         <translation>{name}: {plan}. Einen kürzeren Kontext verlangen, ein kleineres oder stärker quantisiertes Modell nehmen, oder es trotzdem laden: das System kann dann langsam werden oder das Programm beenden.</translation>
+    </message>
+    <message>
+        <source>matrix products</source>
+        <translation>Matrixprodukte</translation>
+    </message>
+    <message>
+        <source>attention</source>
+        <translation>Attention</translation>
+    </message>
+    <message>
+        <source>recurrent states</source>
+        <translation>rekurrente Zustände</translation>
+    </message>
+    <message>
+        <source>what recurrent states read</source>
+        <translation>was rekurrente Zustände lesen</translation>
+    </message>
+    <message>
+        <source>gate and up in one</source>
+        <translation>Gate und Up in einem</translation>
+    </message>
+    <message>
+        <source>products onto the residual</source>
+        <translation>Produkte auf das Residuum</translation>
+    </message>
+    <message>
+        <source>experts read once</source>
+        <translation>einmal gelesene Experten</translation>
+    </message>
+    <message>
+        <source>prompts by blocks</source>
+        <translation>Prompts in Blöcken</translation>
+    </message>
+    <message>
+        <source>experts of prompts by blocks</source>
+        <translation>Experten für Prompts in Blöcken</translation>
+    </message>
+    <message>
+        <source>the heads&apos; input</source>
+        <translation>die Eingabe der Köpfe</translation>
+    </message>
+    <message>
+        <source>choosing without logits</source>
+        <translation>Wahl ohne Logits</translation>
+    </message>
+    <message>
+        <source>choosing under filters</source>
+        <translation>Wahl mit Filtern</translation>
+    </message>
+    <message>
+        <source>noise</source>
+        <translation>Rauschen</translation>
+    </message>
+    <message>
+        <source>norms by float32 weights</source>
+        <translation>Normen mit float32-Gewichten</translation>
+    </message>
+    <message>
+        <source>There is no Metal here: stock operations are used.</source>
+        <translation>Kein Metal hier: MLX rechnet mit eigenen Operationen.</translation>
+    </message>
+    <message>
+        <source>No layer of this model can use it.</source>
+        <translation>Keine Schicht dieses Modells kann ihn benutzen.</translation>
+    </message>
+    <message>
+        <source>It does not fit this model: {why}.</source>
+        <translation>Er passt nicht zu diesem Modell: {why}.</translation>
+    </message>
+    <message>
+        <source>It waits to be tried on this GPU, after an answer.</source>
+        <translation>Er wartet darauf, nach einer Antwort auf dieser GPU erprobt zu werden.</translation>
+    </message>
+    <message>
+        <source>It waits to be timed on this GPU, after an answer.</source>
+        <translation>Er wartet darauf, nach einer Antwort auf dieser GPU gemessen zu werden.</translation>
+    </message>
+    <message>
+        <source>Stock MLX is measured to be as fast here.</source>
+        <translation>MLX selbst ist hier gemessen ebenso schnell.</translation>
+    </message>
+    <message>
+        <source>Switched off: {why}.</source>
+        <translation>Ausgeschaltet: {why}.</translation>
+    </message>
+    <message>
+        <source>latents of {size} are not among the sizes it takes</source>
+        <translation>Latents der Größe {size} nimmt er nicht</translation>
+    </message>
+    <message>
+        <source>heads of {size} are not among the sizes it takes</source>
+        <translation>Köpfe der Größe {size} nimmt er nicht</translation>
+    </message>
+    <message>
+        <source>keys of {size} are not a multiple of 16</source>
+        <translation>Schlüssel der Größe {size} sind kein Vielfaches von 16</translation>
+    </message>
+    <message>
+        <source>{size} tokens are too many</source>
+        <translation>{size} Tokens sind zu viele</translation>
+    </message>
+    <message>
+        <source>rows of {size} weights are not whole units of 8</source>
+        <translation>Zeilen von {size} Gewichten gehen nicht in Achtern auf</translation>
+    </message>
+    <message>
+        <source>not {trial}: {why}</source>
+        <translation>nicht {trial}: {why}</translation>
+    </message>
+    <message>
+        <source>on this GPU {trial} is wrong: {why}</source>
+        <translation>auf dieser GPU ist {trial} falsch: {why}</translation>
+    </message>
+    <message>
+        <source>skipped</source>
+        <translation>ausgelassen</translation>
     </message>
 </context>
 </TS>

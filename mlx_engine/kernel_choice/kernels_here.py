@@ -10,8 +10,7 @@ from metal_kernels.choice import KERNELS, NO_KERNELS, KernelName, Kernels, Work
 from metal_kernels.kernel import Launcher, MetalLauncher
 from metal_kernels.trials import TRIALS, Trial, trial_of
 from mlx_engine.kernel_choice.try_kernels import FEWER, Tried, check, faster
-from mlx_engine.kernel_choice.verdict import Verdict, circumstances, typed
-from mlx_engine.values.model_description import KernelState
+from mlx_engine.kernel_choice.verdict import Verdict, circumstances, typed, wrong_here
 from mlx_engine.values.options import AskedNumerics
 
 
@@ -79,7 +78,7 @@ class TrialsOfModel:
         else:
             tried = Tried(trial, self._verdict.tried[name])
         if tried.wrong:
-            self._kernels.switch_off(words, f"on this GPU {words} is wrong: {tried.wrong}")
+            self._kernels.switch_off(words, wrong_here(words, tried.wrong))
         else:
             self._kernels.trust([words])
         return tried
@@ -162,19 +161,6 @@ def try_all(
         yield tried
     for name, its in found.items():
         verdict.note_speed(name, (measured for one in its for measured in one.measured))
-
-
-def kernel_states(kernels: Kernels) -> tuple[KernelState, ...]:
-    """Every kernel: used by the model that was built with these kernels, or why not."""
-    return tuple(
-        KernelState(name, _words(name, kernels), kernels.why_unused(name)) for name in KERNELS
-    )
-
-
-def _words(name: KernelName, kernels: Kernels) -> str:
-    """What it does; where it is in use, formats that it is not used for."""
-    why = () if kernels.why_unused(name) else kernels.formats_off(name)
-    return "; ".join((KERNELS[name].words, *why))
 
 
 class RowsHere:

@@ -12,6 +12,7 @@ import mlx.core as mx
 
 import metal_kernels
 from metal_kernels.choice import ALL_ROWS, KERNELS, KernelName, Measured, Work
+from mlx_engine.values.words import Words
 
 DIED = "the program ended while it was tried"
 
@@ -74,7 +75,7 @@ class Verdict:
     def off(self) -> dict[str, str]:
         """Why a trial's kernel is not used, by the trial without its type: wrong in one, in all."""
         found = {name.rpartition(" ")[0]: why for name, why in self.tried.items() if why}
-        return {trial: f"on this GPU {trial} is wrong: {why}" for trial, why in found.items()}
+        return {trial: wrong_here(trial, why) for trial, why in found.items()}
 
     def sound(self, dtype: mx.Dtype) -> frozenset[str]:
         """Trials passed with activations of this type."""
@@ -146,6 +147,11 @@ class Verdict:
         self.tried, self.rows, self.measured = tried, rows, measured
         if trying:
             self.tried[trying] = DIED
+
+
+def wrong_here(trial: str, why: str) -> Words:
+    """That its kernel is not used."""
+    return Words("on this GPU {trial} is wrong: {why}", trial=trial, why=why)
 
 
 def _words(stored: Mapping[Any, Any]) -> dict[str, str]:

@@ -29,15 +29,15 @@ from mlx_engine.values.options import LoadOptions, SamplingOptions
 from mlx_engine.values.words import Words
 
 _ORDER = (
-    "embedding",
-    "linear attention",
-    "attention",
-    "mlp",
-    "experts",
-    "norms",
-    "output head",
-    "other",
-    "MTP head",
+    Words("embedding"),
+    Words("linear attention"),
+    Words("attention"),
+    Words("mlp"),
+    Words("experts"),
+    Words("norms"),
+    Words("output head"),
+    Words("other"),
+    Words("MTP head"),
 )
 
 

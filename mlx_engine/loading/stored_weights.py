@@ -12,6 +12,7 @@ from mlx_engine.loading.safetensors import BYTES_OF, TensorInfo
 from mlx_engine.models.layer_specs import Shape
 from mlx_engine.models.tensor_names import why_skipped
 from mlx_engine.values.model_description import TensorGroup
+from mlx_engine.values.words import Words
 
 _WORDS = {"BF16": "bfloat16", "F16": "float16", "F32": "float32", "F64": "float64"}
 
@@ -64,7 +65,7 @@ def skipped_groups(skipped: Mapping[str, TensorInfo]) -> Iterator[TensorGroup]:
     for name, tensor in skipped.items():
         reasons.setdefault(why_skipped(name), {})[name] = tensor
     for why_not, tensors in sorted(reasons.items()):
-        yield replace(group_of("skipped", _weights(tensors, {})), why_not=why_not)
+        yield replace(group_of(Words("skipped"), _weights(tensors, {})), why_not=why_not)
 
 
 def unpacked_if_small(weights: Mapping[str, list[Weight]]) -> dict[str, list[Weight]]:

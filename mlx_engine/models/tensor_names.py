@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeVar
 from mlx_engine.models.family import Parts
 from mlx_engine.models.specs import ModelSpec
 from mlx_engine.values.errors import BadModelFile
+from mlx_engine.values.words import Words
 
 T = TypeVar("T")
 Renames = Mapping[str, str]
@@ -182,14 +183,14 @@ def group_of(name: str) -> str:
 def why_skipped(name: str) -> str:
     """Why `split` left out a tensor of this name of a file, in words for the user."""
     if _PICTURES.match(name):
-        return "for pictures, which are not read"
+        return Words("for pictures, which are not read")
     if _SOUND.match(name):
-        return "for sound, which is not heard"
+        return Words("for sound, which is not heard")
     if name.endswith(_BUFFER):
-        return "computed from the config"
+        return Words("computed from the config")
     if _bare(name).startswith("lm_head."):
-        return "a copy of the embedding"
-    return "more MTP heads than are run"
+        return Words("a copy of the embedding")
+    return Words("more MTP heads than are run")
 
 
 def renamed(name: str, renames: Renames) -> str:

@@ -53,7 +53,7 @@ class TensorGroup:
     @property
     def words(self) -> str:
         """How they are stored, or why they are not loaded."""
-        return f"not loaded: {self.why_not}" if self.why_not else self.storage
+        return Words("not loaded: {why}", why=self.why_not) if self.why_not else self.storage
 
 
 CHECKPOINTS = 6

@@ -16,6 +16,7 @@ from mlx_engine.drafting.depth.cost_meter import CostMeter
 from mlx_engine.drafting.depth.costs import PassCosts
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.engine import Engine
+from mlx_engine.kernel_choice.kernel_words import why_unused
 from mlx_engine.kernel_choice.kernels_here import TrialsOfModel, kernels_here, try_all
 from mlx_engine.kernel_choice.verdict import Verdict, circumstances
 from mlx_engine.loading.load import load_model
@@ -139,7 +140,7 @@ def test_only_what_the_model_uses_is_compiled(folder: Path) -> None:
     assert (len(every.pipelines), len(own.pipelines)) == (PIPELINES_OF_ALL, PIPELINES_OF_ONE)
     loaded = load_model(folder, OPTIONS, folder, kernels=kernels_here(again, "exact", verdict))
     assert not TrialsOfModel(loaded.kernels, verdict, mx.float32).pending()
-    assert loaded.kernels.why_unused("delta") == ""
+    assert why_unused(loaded.kernels, "delta") == ""
     assert not again.pipelines
 
 

@@ -109,13 +109,13 @@ def reasons_in_words(reasons: Iterable[Reason]) -> str:
 
 def kernels_in_words(kernels: Sequence[KernelState]) -> str:
     """Those in use on one line; the others on a line for each reason."""
-    used = [kernel.words for kernel in kernels if kernel.in_use]
+    used = [said(kernel.words) for kernel in kernels if kernel.in_use]
     lines = [tr("In use: {kernels}.", kernels=", ".join(used))] if used else []
     reasons = dict.fromkeys(kernel.why_not for kernel in kernels if not kernel.in_use)
     for why in reasons:
-        alike = [kernel.words for kernel in kernels if kernel.why_not == why]
+        alike = [said(kernel.words) for kernel in kernels if kernel.why_not == why]
         lines.append(
-            why
+            said(why)
             if len(alike) == len(kernels)
             else tr("Not {kernels}: {why}", kernels=", ".join(alike), why=why)
         )

@@ -110,7 +110,7 @@ def storage_table(groups: tuple[TensorGroup, ...]) -> QWidget:
         size = label(size_words(group.nbytes), "note")
         size.setAlignment(Qt.AlignmentFlag.AlignRight)
         tabular(size)
-        name = label(group.name, "note")
+        name = label(said(group.name), "note")
         name.setToolTip(
             tr(
                 "{n:,} tensors, {parameters:,} parameters",
@@ -122,7 +122,7 @@ def storage_table(groups: tuple[TensorGroup, ...]) -> QWidget:
         grid.addWidget(name, line, 0, Qt.AlignmentFlag.AlignTop)
         storage = ShortLabel()
         storage.setProperty("role", "muted")
-        storage.show_text(group.words)
+        storage.show_text(said(group.words))
         grid.addWidget(storage, line, 1)
         grid.addWidget(size, line, 2, Qt.AlignmentFlag.AlignTop)
     return table

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from filled_window import filled_window
+from metal_emulator import EmulatorLauncher
 from PySide6.QtCore import QLocale, Qt, QTranslator
 from PySide6.QtWidgets import (
     QAbstractButton,
@@ -22,16 +23,22 @@ from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from windows import close, folders_in, running, scripted
 
+import mlx_engine
 from app.app import App
 from app.control.library import QUESTIONS
 from app.control.settings import save_settings
 from app.library.machine import Machine, chosen_for
+from app.start.asset_files import asset_path
 from app.values.app_settings import AppSettings, Language
 from app.values.chats import ListedChat
 from app.values.models import DownloadFigures
 from app.window.controls.group import Group
+from app.window.drafting.drafting_view import kernels_in_words
 from app.window.language import number, said, tr
 from app.window.models.downloads import progress_in_words
+from app.window.models.model_facts import storage_table
+from metal_kernels.choice import NO_KERNELS, Kernels, Work
+from mlx_engine.kernel_choice.kernel_words import kernel_states
 from mlx_engine.loading.gguf.header import read_gguf_header
 from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.words import Words, joined, size_words
@@ -176,6 +183,21 @@ def test_an_error_is_said_in_the_language_of_the_window(speaking: Speak, tmp_pat
     german = "beschädigt bei Byte 16, die Datei ist abgeschnitten. Die Datei noch einmal "
     assert said(english) == f"{file}: {german}herunterladen."
     assert said(str(pickle.loads(pickle.dumps(caught.value)))) == said(english), "from a process"
+
+
+def test_kernels_and_storage_are_said_in_it_too(speaking: Speak, qtbot: QtBot) -> None:
+    speaking("de")
+    none = kernels_in_words(kernel_states(NO_KERNELS))
+    assert none == "Kein Metal hier: MLX rechnet mit eigenen Operationen."
+    kernels = Kernels(EmulatorLauncher())
+    kernels.served("attention", Work("", 640, 640))
+    told = kernels_in_words(kernel_states(kernels)).split("\n")
+    misfit = "Er passt nicht zu diesem Modell: Köpfe der Größe 640 nimmt er nicht."
+    assert f"Nicht Attention: {misfit}" in told
+    table = storage_table(mlx_engine.inspect(asset_path("pocket_model")).groups)
+    qtbot.addWidget(table)
+    shown = {label.text() for label in table.findChildren(QLabel)}
+    assert {"Embedding", "lineare Attention", "Normen", "MTP-Kopf"} <= shown
 
 
 def test_rows_of_the_hub_and_of_downloads_are_said_in_it_too(speaking: Speak) -> None:

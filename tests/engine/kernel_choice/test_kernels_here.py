@@ -24,10 +24,10 @@ from metal_kernels.kernel import Launch, pipeline
 from metal_kernels.trial_cases import Case
 from metal_kernels.trials import TRIALS, Trial
 from mlx_engine.doctor.examine import check_kernels
+from mlx_engine.kernel_choice.kernel_words import formats_off, kernel_states, why_unused
 from mlx_engine.kernel_choice.kernels_here import (
     RowsHere,
     TrialsOfModel,
-    kernel_states,
     kernels_here,
     remembered,
 )
@@ -117,7 +117,7 @@ def test_a_format_that_is_wrong_is_switched_off_alone() -> None:
     served = asking(kernels)
     trials = TrialsOfModel(kernels, verdict, mx.float32)
     assert {name for name, one in served.items() if 1 in one} == set()
-    assert "waits to be tried" in kernels.why_unused("delta")
+    assert "waits to be tried" in why_unused(kernels, "delta")
     assert [one.trial.words for one in trials.steps()] == list(served)
     assert {name for name, one in served.items() if 1 in one} == {"products affine4", "delta 64"}
     (state,) = (one for one in kernel_states(kernels) if one.name == "products")
@@ -125,7 +125,7 @@ def test_a_format_that_is_wrong_is_switched_off_alone() -> None:
     assert "not products q2_k: on this GPU products q2_k is wrong: it lies" in state.words
     again = kernels_here(launcher, "exact", verdict)
     assert again.served("products", Work("q2_k", 64, 256)) is None
-    assert "q2_k is wrong" in again.why_unused("products")
+    assert "q2_k is wrong" in why_unused(again, "products")
 
 
 def test_a_trial_is_as_wide_as_the_models_matrix() -> None:
@@ -318,13 +318,13 @@ def test_which_rows_go_through_a_kernel() -> None:
     served = fast.served("products", work)
     assert served is not None
     assert [rows for rows in range(12) if rows in served] == [6, 7, 8, 9]
-    assert exact.why_unused("products") == "No layer of this model can use it."
+    assert why_unused(exact, "products") == "No layer of this model can use it."
     assert exact.served("products", work) is not None
-    assert exact.why_unused("products") == ""
+    assert why_unused(exact, "products") == ""
     misfit = Kernels(launcher)
     misfit.served("attention", Work("", 640, 640))
-    assert "heads of 640" in misfit.why_unused("attention")
-    assert "No layer" in exact.why_unused("noise")
+    assert "heads of 640" in why_unused(misfit, "attention")
+    assert "No layer" in why_unused(exact, "noise")
 
 
 def test_layers_see_what_changes_while_they_run() -> None:
@@ -337,18 +337,18 @@ def test_layers_see_what_changes_while_they_run() -> None:
     assert plain is not None
     assert heads is not None
     assert (1 in four, 1 in plain, 1 in heads, 10 in heads) == (False, False, True, False)
-    assert "waits to be tried" in kernels.why_unused("products")
+    assert "waits to be tried" in why_unused(kernels, "products")
     kernels.trust(["products affine4"])
-    assert (1 in four, 1 in plain, kernels.why_unused("products")) == (True, False, "")
+    assert (1 in four, 1 in plain, why_unused(kernels, "products")) == (True, False, "")
     kernels.trust(["products dense"])
     kernels.switch_off("products affine4", "it is wrong")
     assert (1 in four, 1 in plain) == (False, True)
-    assert kernels.formats_off("products") == ("not products affine4: it is wrong",)
+    assert formats_off(kernels, "products") == ("not products affine4: it is wrong",)
     kernels.want(exact=False)
     assert 1 not in plain
     kernels.switch_off("attention", "it is wrong")
     assert 1 not in heads
-    assert "Switched off: it is wrong" in kernels.why_unused("attention")
+    assert "Switched off: it is wrong" in why_unused(kernels, "attention")
 
 
 @pytest.mark.parametrize("rows", [ALL_ROWS, frozenset({6, 7, 8, 9}), frozenset[int]()])
@@ -371,7 +371,7 @@ def test_nothing_is_faster_before_it_was_timed(
         assert kernels.served("gate-up", wide) is not None
     fast.trust(["gate-up affine4", "products affine4"])
     assert fast.rows("products", wide) == set()
-    assert "waits to be timed" in fast.why_unused("gate-up")
+    assert "waits to be timed" in why_unused(fast, "gate-up")
     done = list(TrialsOfModel(exact, verdict, mx.float32).steps())
     assert [bool(one.measured) for one in done] == [False, True, False, True]
     assert timed == [Work("affine4", 2**25 // 512, 512)] * 2

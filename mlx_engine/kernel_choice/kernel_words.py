@@ -1,0 +1,93 @@
+"""What each kernel does, and why a model does not use it, in words."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from metal_kernels.choice import KERNELS, KernelName, Kernels, Work, trial_name
+from metal_kernels.key_value_formats import LATENT
+from mlx_engine.values.model_description import KernelState
+from mlx_engine.values.words import Words, joined
+
+DOES: Mapping[KernelName, Words] = MappingProxyType(
+    {
+        "products": Words("matrix products"),
+        "attention": Words("attention"),
+        "delta": Words("recurrent states"),
+        "delta-inputs": Words("what recurrent states read"),
+        "gate-up": Words("gate and up in one"),
+        "product-add": Words("products onto the residual"),
+        "experts": Words("experts read once"),
+        "prompt-products": Words("prompts by blocks"),
+        "prompt-experts": Words("experts of prompts by blocks"),
+        "mtp-input": Words("the heads' input"),
+        "pick": Words("choosing without logits"),
+        "filtered-pick": Words("choosing under filters"),
+        "noise": Words("noise"),
+        "norms": Words("norms by float32 weights"),
+    }
+)
+
+
+def kernel_states(kernels: Kernels) -> tuple[KernelState, ...]:
+    """Every kernel: used by the model that was built with these kernels, or why not."""
+    return tuple(_state(name, kernels) for name in KERNELS)
+
+
+def _state(name: KernelName, kernels: Kernels) -> KernelState:
+    why_not = why_unused(kernels, name)
+    formats = () if why_not else formats_off(kernels, name)
+    return KernelState(name, joined((DOES[name], *formats), "; "), why_not)
+
+
+def why_unused(kernels: Kernels, name: KernelName) -> str:
+    """Why the layers built so far do not use a kernel, "" when some do."""
+    if kernels.launcher is None:
+        return Words("There is no Metal here: stock operations are used.")
+    if name in kernels.off:
+        return _switched_off(kernels.off[name])
+    asked = sorted(kernels.asked.get(name, ()))
+    if any(kernels.rows(name, work) for work in asked):
+        return ""
+    return _why_none(kernels, name, asked)
+
+
+def _why_none(kernels: Kernels, name: KernelName, asked: list[Work]) -> Words:
+    if not asked:
+        return Words("No layer of this model can use it.")
+    if not any(map(KERNELS[name].fits, asked)):
+        return Words("It does not fit this model: {why}.", why=_misfit(name, asked[0]))
+    off = [why for work in asked if (why := kernels.why_off(name, work))]
+    if off:
+        return _switched_off(off[0])
+    if any(kernels.is_pending(name, work) and kernels.may_serve(name, work) for work in asked):
+        return Words("It waits to be tried on this GPU, after an answer.")
+    if not all(kernels.is_measured(name, work) for work in asked):
+        return Words("It waits to be timed on this GPU, after an answer.")
+    return Words("Stock MLX is measured to be as fast here.")
+
+
+def _switched_off(why: str) -> Words:
+    return Words("Switched off: {why}.", why=why)
+
+
+def _misfit(name: KernelName, work: Work) -> Words:
+    match name:
+        case "attention" if work.form.startswith(LATENT):
+            return Words("latents of {size} are not among the sizes it takes", size=work.outputs)
+        case "attention":
+            return Words("heads of {size} are not among the sizes it takes", size=work.inputs)
+        case "delta":
+            return Words("keys of {size} are not a multiple of 16", size=work.inputs)
+        case "filtered-pick":
+            return Words("{size} tokens are too many", size=work.outputs)
+        case _:
+            return Words("rows of {size} weights are not whole units of 8", size=work.inputs)
+
+
+def formats_off(kernels: Kernels, name: KernelName) -> tuple[Words, ...]:
+    """Trials of asked work that are off while others of the kernel are in use, with reasons."""
+    asked = sorted(kernels.asked.get(name, ()))
+    off = {trial_name(name, work): kernels.why_off(name, work) for work in asked}
+    return tuple(
+        Words("not {trial}: {why}", trial=trial, why=why) for trial, why in off.items() if why
+    )
