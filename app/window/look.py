@@ -1,8 +1,8 @@
 """What the window looks like now: colours and type sizes, as the application's palette and font.
 
 Qt carries both to every widget. Whatever paints asks `look()` while it paints; whatever keeps
-something made of it, such as a laid out document, makes it anew in `changeEvent` at a StyleChange:
-the style sheet is the last that `style_sheet.dress` gives to the application.
+something made of it makes it anew in `changeEvent` at a StyleChange: the style sheet is the last
+that `style_sheet.dress` gives to a part of a window. Laid out texts are told by it one by one.
 """
 
 import json

@@ -210,6 +210,14 @@ def wear(part: QWidget) -> None:
     part.setStyleSheet(style_sheet(look()))
 
 
+class LaidOut:
+    """A text, which takes milliseconds to be laid out: `dress` gives each a turn of its own."""
+
+    def take_look(self) -> None:
+        """Wear the look of now; no effect when it is worn already."""
+        raise NotImplementedError
+
+
 IDLE = (None, None)
 """Steps: the end of one that did something, and one that leaves its turn to Qt."""
 
@@ -287,7 +295,10 @@ def dress(
 
 
 def _parts(application: QApplication) -> list[QWidget]:
-    return [widget for widget in application.allWidgets() if widget.property(PART)]
+    """What is dressed in one turn each: a part before the texts in it."""
+    widgets = application.allWidgets()
+    parts = [widget for widget in widgets if widget.property(PART)]
+    return parts + [widget for widget in widgets if isinstance(widget, LaidOut)]
 
 
 def _is_in_view(part: QWidget) -> bool:
@@ -298,10 +309,12 @@ def _is_in_view(part: QWidget) -> bool:
 
 
 def _worn(parts: Iterable[QWidget]) -> Iterator[None]:
-    for part in parts:
-        if isValid(part):
+    for part in filter(isValid, parts):
+        if isinstance(part, LaidOut):
+            part.take_look()
+        else:
             wear(part)
-            yield from IDLE
+        yield from IDLE
 
 
 @cache

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from math import ceil
 
-from PySide6.QtCore import QEvent, QPointF, QRectF, Qt
+from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import (
     QGuiApplication,
     QKeyEvent,
@@ -20,6 +20,7 @@ from app.window.controls.labels import label
 from app.window.controls.layouts import STRETCH, column, row
 from app.window.language import tr
 from app.window.look import look
+from app.window.style_sheet import LaidOut
 from app.window.transcript.code_colours import CodeColours
 from app.window.transcript.drafted_spans import Run, Tint, in_utf16, tints
 from app.window.transcript.page_boxes import PlacedBlock, TintRects, paint_tints
@@ -29,7 +30,7 @@ from app.window.transcript.streaming_markdown import Segment
 PADDING = 12
 
 
-class CodeText(QPlainTextEdit):
+class CodeText(QPlainTextEdit, LaidOut):
     """Grows by what is added to its code, without looking at the rest again."""
 
     def __init__(self, reader: Reader, language: str) -> None:
@@ -71,6 +72,14 @@ class CodeText(QPlainTextEdit):
         self._set_height()
         self.viewport().update()
 
+    def take_look(self) -> None:
+        """Wear the look of now; no effect when it is worn already."""
+        now = look()  # Qt, on its way through the style sheet, gives some widgets their old font
+        if self._look != now or self.font().pixelSize() != now.sizes.code:
+            self._look = now
+            self._dress()
+            self.colours.rehighlight()
+
     def text(self) -> str:
         """The code on show."""
         return self.toPlainText()
@@ -94,16 +103,6 @@ class CodeText(QPlainTextEdit):
         return self.blockBoundingGeometry(self.document().lastBlock()).bottom()
 
     # Qt
-
-    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
-        """Another font is laid out anew."""
-        super().changeEvent(event)
-        now = look()  # Qt, on its way through the style sheet, gives some widgets their old font
-        is_worn = self._look == now and self.font().pixelSize() == now.sizes.code
-        if event.type() == QEvent.Type.StyleChange and not is_worn:
-            self._look = now
-            self._dress()
-            self.colours.rehighlight()
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
         """Tints first, the code on top of them."""

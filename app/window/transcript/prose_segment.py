@@ -20,6 +20,7 @@ from PySide6.QtWidgets import QFrame, QTextBrowser, QTextEdit, QToolTip, QWidget
 
 from app.values.chats import DraftedSpan
 from app.window.look import look
+from app.window.style_sheet import LaidOut
 from app.window.transcript.drafted_spans import (
     GrowingAlignment,
     Tint,
@@ -63,7 +64,7 @@ class Settled(NamedTuple):
     last_format: QTextBlockFormat = QTextBlockFormat()
 
 
-class ProseSegment(QTextBrowser):
+class ProseSegment(QTextBrowser, LaidOut):
     """muted: in the colour of what matters less."""
 
     def __init__(self, reader: Reader, muted: bool = False, parent: QWidget | None = None) -> None:
@@ -232,12 +233,6 @@ class ProseSegment(QTextBrowser):
         self.setTextCursor(cursor)
 
     # Qt
-
-    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
-        """The document has colours and sizes of its own."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.StyleChange:
-            self.take_look()
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
         """Marks and tints first, the text on top of them."""

@@ -8,6 +8,8 @@ from PySide6.QtWidgets import QApplication, QLabel
 from shown_transcript import LIVE, PARAGRAPH, bar, of, settle, show, shown_text, stream, wheel
 
 from app.window.controls.layouts import column
+from app.window.look import look
+from app.window.style_sheet import dress
 from app.window.transcript.message_column import PinnedScroll
 from app.window.transcript.message_view import MessageView
 from app.window.transcript.prose_segment import ProseSegment
@@ -350,6 +352,39 @@ def test_other_colours_and_sizes(view, wear):
     wear("dark", 1.6)
     settle()
     assert of(view, 2).height() > before * 1.2
+
+
+def test_each_text_of_an_answer_has_a_turn_to_wear_another_look(view, qapp):
+    show(view, ShownMessage(1, "assistant", (PARAGRAPH + "```\nx = 1\n```\n") * 12))
+    texts = of(view, 1).texts()
+    in_view = {text for text in texts if not text.visibleRegion().isEmpty()}
+    assert 2 <= len(in_view) < 10 < len(texts)
+    usual = heights = [text.height() for text in texts]
+    order = []
+    for _ in dress(qapp, "dark", 1.5):
+        settle()
+        before, heights = heights, [text.height() for text in texts]
+        dressed = [t for t, one, other in zip(texts, before, heights, strict=True) if one != other]
+        assert len(dressed) <= 1
+        order += dressed
+    assert len(order) == len(texts) and set(order[: len(in_view)]) == in_view
+    list(dress(qapp, "light", 1.0))
+    assert [text.height() for text in texts] == usual
+
+
+def test_text_on_a_page_that_is_not_shown_wears_another_look_once_it_is(view, qapp):
+    show(view, ShownMessage(1, "assistant", PARAGRAPH + "```\nx\n```"))
+    texts = of(view, 1).texts()
+    usual = [text.height() for text in texts]
+    for zoom, is_larger in ((1.5, True), (1.0, False)):
+        view.hide()
+        list(dress(qapp, "dark", zoom))
+        view.show()
+        settle()
+        assert [t.height() > h for t, h in zip(texts, usual, strict=True)] == [is_larger] * 2
+        sizes = look().sizes
+        assert [text.font().pixelSize() for text in texts] == [sizes.transcript, sizes.code]
+    list(dress(qapp, "light", 1.0))
 
 
 def test_another_chat_is_made_message_by_message_from_its_end_and_then_shown(view, qapp):
