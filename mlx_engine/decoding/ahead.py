@@ -5,8 +5,11 @@ is written down and queued, whatever the outcome: how many rows count is a numbe
 (round.py), which the host reads while the next round runs. A round that was begun behind the end of
 an answer, or that is asked for otherwise by then, is dropped by keeping none of its rows.
 
-Where a state has to know its rows, as with classes of mlx-lm or drafts by prompt lookup, and for
-drafts near the end of an answer, which may have to be shorter, the outcome is waited for.
+Where the answer may have all its tokens before it, the next round is written down and queued once
+it is known to be needed. Its draft is as long as could be used; what is over counts for nothing.
+
+Where a state has to know its rows, as with classes of mlx-lm or drafts by prompt lookup, the
+outcome is waited for.
 
 Of several conversations that share passes the first whose turn comes begins what follows for all
 (together.py). So a round may be followed before its own turn: then it stands, and what was asked
@@ -128,7 +131,6 @@ class Rounds:
         self._sampler = new_sampler()
         self._begun: _Begun | None = None
         self._next: _Begun | None = None
-        self._planned: _Plan | None = None
         self._failed: Exception | None = None
         self._read_at = 0.0
 
@@ -144,7 +146,10 @@ class Rounds:
         return self._next is not None
 
     def find(self) -> Found:
-        """The outcome of the next round, the one wait. Raises NumericsError."""
+        """The outcome of the next round, the one wait. Raises NumericsError.
+
+        Of a draft that is longer than what is left of the answer only so much counts.
+        """
         self._is_shared = self._together.take_turn(self._sequence)
         begun = self._begun = self._fitting() or self._begin_now()
         its = begun.round.its_pass
@@ -158,7 +163,8 @@ class Rounds:
         asked_at = perf_counter()
         queued_at = max(self._read_at, its.queued_at) if its.queued_at else asked_at
         self._together.read(its, draft_first=not self._looks_ahead)
-        tokens = begun.round.read()
+        useful = self._limits.deepest(self._generated, begun.round.position - 1)
+        tokens = begun.round.read()[: useful + 1]
         read_at = self._read_at = perf_counter()
         was_awaited = its.read_at - asked_at > BLINK
         if its.read_at < asked_at:  # another conversation has waited for it
@@ -167,8 +173,8 @@ class Rounds:
         return Found(
             tokens=tokens,
             position=begun.round.position,
-            asked=begun.depth,
-            drafted=draft.depth,
+            asked=min(begun.depth, useful),
+            drafted=min(draft.depth, useful),
             draft_passes=draft.passes,
             plan=begun.planned.plan,
             choice=begun.planned.choice,
@@ -247,60 +253,56 @@ class Rounds:
         last = mx.array([self._last], dtype=mx.int32)
         planned = self._plan(last)
         state = State(sequence.model, sequence.caches, sequence.source, self._sampler, last)
-        depth = min(planned.choice.depth, self._deepest(0))
-        return self._begin(state, planned, depth)
-
-    def _deepest(self, more: int) -> int:
-        """The longest draft that could be used after so many tokens more than are known."""
-        read = self._sequence.caches.length
-        return self._limits.deepest(self._generated + more, read + more)
+        deepest = self._limits.deepest(self._generated, sequence.caches.length)
+        return self._begin(state, planned, deepest)
 
     def _plan(self, last: mx.array) -> _Plan:
-        """Once a round: what was planned for one that was not begun is taken over."""
-        asked, planned = self._asked(), self._planned
-        self._planned = None
-        if planned is not None and planned.asked == asked:
-            return planned
+        """Once a round."""
+        asked = self._asked()
         self._drafting.share(self._together.room if self._is_shared else ALONE)
         plan = self._drafting.plan(self._sequence, asked.draft, last)
         return _Plan(plan, plan.next(), asked)
 
-    def _begin(self, state: State, planned: _Plan, depth: int) -> _Begun:
+    def _begin(self, state: State, planned: _Plan, deepest: int) -> _Begun:
+        depth = min(planned.choice.depth, deepest)
         wanted = Proposal(depth, state.last, state.caches.length + 1, planned.choice.by)
         state.source.rest(rests=depth == 0)
         return _Begun(Round(state, wanted), planned, depth)
 
+    @property
+    def may_end(self) -> bool:
+        """Whether the answer may have all its tokens with the present round."""
+        assert self._begun is not None
+        return self._is_full(self._begun.round.draft.depth + 1)
+
+    def _is_full(self, more: int) -> bool:
+        """Whether it has them all with so many more than are known."""
+        assert self._begun is not None
+        position = self._begun.round.position + more - 1
+        return self._limits.full(self._generated + more, position) is not None
+
     def knows_ahead(self) -> bool:
-        """Whether what follows the present round can be begun before its outcome is known: not if
-        a draft as planned may be too long for what is left of the answer.
-        """
+        """Whether what follows the present round can be begun before its outcome is known."""
         begun, asked = self._begun, self._asked()
         assert begun is not None
         its = begun.round
         if begun.planned.asked != asked or not its.can_be_followed:
             return False
-        if not self._drafting.knows_ahead(its.state.source, asked.draft):
-            return False
-        if self._may_end(its):
-            return True
-        self._planned = self._plan(its.state.last)
-        return self._planned.choice.depth <= self._deepest(its.draft.depth + 1)
+        return self._drafting.knows_ahead(its.state.source, asked.draft)
 
     def begin_next(self) -> Round | None:
-        """Begin what follows, whatever the outcome; None where the answer may end before it."""
+        """Begin what follows, whatever the outcome; None where the answer ends before it."""
         assert self._begun is not None
         before = self._begun.round
-        if self._may_end(before):
+        if self._is_full(1):
             return None
         planned = self._plan(before.state.last)
         before.follow()
-        self._next = self._begin(before.state, planned, planned.choice.depth)
+        # one token more leaves room in the answer for the longest draft, all of them in the context
+        read = before.position + before.draft.depth
+        deepest = self._limits.deepest(self._generated + 1, read)
+        self._next = self._begin(before.state, planned, deepest)
         return self._next.round
-
-    def _may_end(self, its: Round) -> bool:
-        """Whether the answer may have all its tokens with this round."""
-        most = its.draft.depth + 1
-        return self._limits.full(self._generated + most, its.position + most - 1) is not None
 
     def fail(self, error: Exception) -> None:
         """Raise this once the outcome of the present round is known, if the answer goes on."""

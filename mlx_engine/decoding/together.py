@@ -7,9 +7,10 @@ is not asked for again has been run in vain, once, or twice where the device com
 host.
 
 There the first who reads a pass has the next one queued before: all whose rounds are in it begin
-what follows, and rounds that wait go along. Where one of them has to know its outcome first, all
-wait: passes that are shared are worth more than a device that is never idle. So all do while
-another pass is under way, or was read by some of its own and not by others, until one takes all in.
+what follows, and rounds that wait go along. Where all may end before it, it is queued once it is
+known that one does not. Where one of them has to know its outcome first, all wait: passes that are
+shared are worth more than a device that is never idle. So all do while another pass is under way,
+or was read by some of its own and not by others, until one takes all in.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,11 +32,15 @@ class Ahead(Protocol):
     def passes(self) -> Sequence[Pass]:
         """Those that its rounds have begun: of the present one, and of that which follows it."""
 
+    @property
+    def may_end(self) -> bool:
+        """Whether the answer may have all its tokens with the present round."""
+
     def knows_ahead(self) -> bool:
         """Whether what follows the present round can be begun before its outcome is known."""
 
     def begin_next(self) -> Round | None:
-        """Begin it then; None where the answer may end before it."""
+        """Begin it then; None where the answer ends before it."""
 
     def fail(self, error: Exception) -> None:
         """Raise this in its place."""
@@ -120,8 +125,8 @@ class Together:
             self._read = its
 
     def look_ahead(self, its: Pass) -> None:
-        """Queue what follows a pass that nobody has read yet, if all are there; who could not begin
-        it is told.
+        """Begin what follows a pass that nobody has read yet, if all are there, and queue it if it
+        is sure to be needed; who could not begin it is told.
         """
         every = [answer.rounds for answer in self._answers]
         elsewhere = [other for one in every for other in one.passes if other is not its]
@@ -131,10 +136,13 @@ class Together:
         try:
             if all(one.knows_ahead() for one in those):
                 begun = [following for one in those if (following := one.begin_next()) is not None]
+                is_needed = bool(self._waiting) or not all(one.may_end for one in those)
                 self._waiting = [*begun, *self._waiting]
                 for following in begun:
                     if following.its_pass is None:
-                        self.begin(following, draft_at_once=True).queue()
+                        made = self.begin(following, draft_at_once=is_needed)
+                        if is_needed:
+                            made.queue()
         except Exception as error:
             for one in those:
                 one.fail(error)
