@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import mlx.core as mx
 
@@ -38,15 +39,27 @@ def own_arm(engine: Engine, plan: Plan, name: str, draft: DraftOptions) -> Arm:
     return Arm(name, answer)
 
 
-def own_arms(engine: Engine, plan: Plan) -> Iterator[Arm | Reason]:
+class OwnDraft(NamedTuple):
+    """A way of ours to draft, in words."""
+
+    name: str
+    draft: DraftOptions
+
+
+def own_drafts(engine: Engine, plan: Plan) -> Iterator[OwnDraft | Reason]:
     """Drafting off, then what the plan names, or why it cannot be."""
     source: DraftSourceName = "mtp" if engine.parts.drafting.small is None else "model"
     for name in dict.fromkeys((OFF, *plan.arms)):
-        if name in PEERS:
-            continue
-        draft = draft_of(name, source)
-        why_not = engine.session(draft=draft).why_not_drafting if name != OFF else None
-        yield why_not or own_arm(engine, plan, arm_words(name), draft)
+        if name not in PEERS:
+            draft = draft_of(name, source)
+            why_not = engine.session(draft=draft).why_not_drafting if name != OFF else None
+            yield why_not or OwnDraft(arm_words(name), draft)
+
+
+def own_arms(engine: Engine, plan: Plan) -> Iterator[Arm | Reason]:
+    """The engine in each of these ways."""
+    for one in own_drafts(engine, plan):
+        yield one if isinstance(one, Reason) else own_arm(engine, plan, *one)
 
 
 def peer_arms(

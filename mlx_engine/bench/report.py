@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from mlx_engine.values.errors import BadOption, Reason
-from mlx_engine.values.options import DraftOptions, DraftSourceName, SamplingOptions
+from mlx_engine.values.options import SOURCES, DraftOptions, DraftSourceName, SamplingOptions
 
 Part = Literal["drafting", "prompt", "chats", "acceptance", "cache", "memory", "ops"]
 PARTS: tuple[Part, ...] = ("drafting", "prompt", "chats", "acceptance", "cache", "memory", "ops")
@@ -18,13 +18,13 @@ ARMS = (OFF, "1", "2", "3", "2@0.85", "auto", "prompt-lookup", *PEERS)
 def draft_of(arm: str, source: DraftSourceName = "mtp") -> DraftOptions:
     """What an arm of ours drafts; source: of those that name none.
 
-    "off", "auto", "prompt-lookup", a depth, or one with the least probability of a draft: "2@0.85".
-    Raises BadOption.
+    "off", "auto", the name of a source, a depth, or one with the least probability of a draft:
+    "2@0.85". Raises BadOption.
     """
-    if arm in (OFF, "prompt-lookup"):
-        return DraftOptions(source="none" if arm == OFF else "prompt-lookup")
-    if arm == "auto":
-        return DraftOptions(source)
+    if arm in ("auto", OFF):
+        return DraftOptions(source if arm == "auto" else "none")
+    if arm in SOURCES:
+        return DraftOptions(SOURCES[arm])
     depth, _, least = arm.partition("@")
     try:
         return DraftOptions(source, int(depth), float(least or 0))

@@ -9,15 +9,14 @@ from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import mlx.core as mx
 from rich.console import RenderableType
 
 from mlx_engine.bench import card
-from mlx_engine.bench.acceptance import measure_acceptance
+from mlx_engine.bench.acceptance import measure_acceptance, measure_formats
 from mlx_engine.bench.arms import Arm, cannot, no_room, own_arm, own_arms, peer_arms
-from mlx_engine.bench.cache_formats import measure_formats
 from mlx_engine.bench.footprint import count_own_ops, count_peer_ops, measure_memory
 from mlx_engine.bench.peers import PEER_ERRORS
 from mlx_engine.bench.report import (
@@ -134,36 +133,28 @@ class _Bench:
                 words += " Rows round differently here: --numerics exact keeps texts the same."
             self._declined.append(Reason("text-differs", words))
             return
+        by_length = sorted((prompt.tokens for prompt in prompts), key=len)
+        short = by_length[: plan.acceptance_prompts]  # all logits are kept
         if self._is_asked("chats"):
             chats = measure_chats(engine, plan)
-            self._found = replace(self._found, chats=chats)
-            self._show(card.chats_table(chats))
+            self._keep(card.chats_table(chats), chats=chats)
         if self._is_asked("acceptance") and self._has_heads():
-            short = sorted((prompt.tokens for prompt in prompts), key=len)  # all logits are kept
-            acceptance = measure_acceptance(engine, short[: plan.acceptance_prompts], plan)
-            self._found = replace(self._found, acceptance=acceptance)
-            self._show(card.acceptance_table(acceptance))
-        if self._is_asked("cache"):
-            self._formats(prompts)
+            acceptance = measure_acceptance(engine, short, plan)
+            self._keep(card.acceptance_table(acceptance), acceptance=acceptance)
+        if self._is_asked("cache") and self._has_formats():
+            formats = measure_formats(engine, short, plan)
+            self._keep(card.cache_table(formats), cache=formats)
         if self._is_asked("memory"):
             memory = measure_memory(engine, plan)
-            self._found = replace(self._found, memory=memory)
-            self._show(card.memory_table(memory))
+            self._keep(card.memory_table(memory), memory=memory)
         if self._is_asked("ops"):
             ops = self._ops()
-            self._found = replace(self._found, ops=ops)
-            self._show(card.ops_table(ops))
+            self._keep(card.ops_table(ops), ops=ops)
 
-    def _formats(self, prompts: list[_Prompt]) -> None:
-        """Of keys and values, or why there is one alone."""
-        why = self._engine.description.packed_cache
-        if why is not None:
-            self._declined.append(why)
-            return
-        short = sorted((prompt.tokens for prompt in prompts), key=len)
-        rows = measure_formats(self._engine, short[: self._plan.acceptance_prompts], self._plan)
-        self._found = replace(self._found, cache=rows)
-        self._show(card.cache_table(rows))
+    def _keep(self, table: RenderableType, **found: Any) -> None:
+        """A part of the report, by its field, and as it is shown."""
+        self._found = replace(self._found, **found)
+        self._show(table)
 
     def _is_asked(self, part: Part) -> bool:
         is_asked = part in self._plan.parts
@@ -178,6 +169,12 @@ class _Bench:
         no_heads = Reason("no-heads", "This model has no MTP heads.")
         self._declined.append(self._engine.description.mtp or no_heads)
         return False
+
+    def _has_formats(self) -> bool:
+        """Of keys and values; if there is one alone, the reason is kept."""
+        why = self._engine.description.packed_cache
+        self._declined += [why] if why else []
+        return why is None
 
     def _prompts(self) -> list[_Prompt]:
         """Those that the context holds."""
@@ -243,8 +240,7 @@ class _Bench:
             if kinds:
                 total = total_rows(done)
                 found = DraftingReport(kinds, total, self._costs.verify_ms, self._costs.draft_ms)
-                self._found = replace(self._found, drafting=found, agreement=agreement(kinds))
-                self._show(card.total_table(found))
+                self._keep(card.total_table(found), drafting=found, agreement=agreement(kinds))
 
     def _reading(self, peers: list[Arm]) -> None:
         """A long prompt, of which one token is asked."""
@@ -258,8 +254,7 @@ class _Bench:
         self._warm_up(arms, prompt, 1)
         self._all_answer(arms, answers, prompt, plan.repeats, 1)
         rows = answers.prompt_rows()
-        self._found = replace(self._found, prompt=rows)
-        self._show(card.prompt_table(rows))
+        self._keep(card.prompt_table(rows), prompt=rows)
 
     def _warm_up(self, arms: list[Arm], prompt: list[int], tokens: int) -> None:
         """An answer that does not count: kernels are compiled at their first call."""

@@ -5,14 +5,17 @@ from statistics import median
 from time import perf_counter, process_time
 from typing import NamedTuple
 
-from mlx_engine.bench.report import OFF, PEERS, ChatsRow, Plan, arm_words, draft_of
+from mlx_engine.bench.arms import OwnDraft, own_drafts
+from mlx_engine.bench.report import ChatsRow, Plan
+from mlx_engine.bench.rows import in_turn
 from mlx_engine.bench.subject import chat_prompt, nine_kinds
 from mlx_engine.engine import Engine
 from mlx_engine.values.conversation import Generation
-from mlx_engine.values.options import DraftOptions, DraftSourceName
+from mlx_engine.values.options import DraftOptions
 
 CHATS = 3
 Prompts = Sequence[Sequence[int]]
+_Way = Callable[[Engine, Prompts, Plan, DraftOptions], list[Generation]]
 
 
 class _Run(NamedTuple):
@@ -33,18 +36,13 @@ def measure_chats(engine: Engine, plan: Plan) -> tuple[ChatsRow, ...]:
     room = engine.parts.context_length - plan.acceptance_tokens
     every = (chat_prompt(engine, kind.question) for kind in nine_kinds())
     prompts = [prompt for prompt in every if len(prompt) < room][:CHATS]
-    source: DraftSourceName = "mtp" if engine.parts.drafting.small is None else "model"
     rows = []
-    for name in dict.fromkeys((OFF, *plan.arms)):
-        draft = None if name in PEERS else draft_of(name, source)
-        if draft is None or (name != OFF and engine.session(draft=draft).why_not_drafting):
-            continue
-        ways = (_one_by_one, _at_once)
-        runs: tuple[list[_Run], list[_Run]] = ([], [])
-        for turn in range(plan.repeats + 1):
-            for number in (0, 1) if turn % 2 else (1, 0):
-                runs[number].append(_run(engine, prompts, plan, draft, ways[number]))
-        rows.append(_row(arm_words(name), *runs))
+    for name, draft in (one for one in own_drafts(engine, plan) if isinstance(one, OwnDraft)):
+        ways = [_at_once, _one_by_one]
+        runs: dict[_Way, list[_Run]] = {way: [] for way in ways}
+        for way in in_turn(ways, plan.repeats + 1):
+            runs[way].append(_run(engine, prompts, plan, draft, way))
+        rows.append(_row(name, runs[_one_by_one], runs[_at_once]))
     return tuple(rows)
 
 
@@ -68,7 +66,7 @@ def _run(
     prompts: Prompts,
     plan: Plan,
     draft: DraftOptions,
-    answer: Callable[[Engine, Prompts, Plan, DraftOptions], list[Generation]],
+    answer: _Way,
 ) -> _Run:
     shared = engine.parts.together.shared
     wall, cpu = perf_counter(), process_time()

@@ -4,10 +4,11 @@ import argparse
 from pathlib import Path
 from typing import Any, get_args
 
-from mlx_engine.command_line.options import NUMBER_FIELDS, SOURCES, read_depth
+from mlx_engine.command_line.options import NUMBER_FIELDS, read_depth
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import (
     DRAFT_VOCABULARY,
+    SOURCES,
     AskedNumerics,
     CacheBits,
     DraftOutput,

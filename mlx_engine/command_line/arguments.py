@@ -174,8 +174,8 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
         "--arms",
         type=_arms,
         metavar="ARMS",
-        help="who takes part beside off: depths, 4@0.5 for depth 4 and a least probability, and "
-        f"other programs (default: {','.join(ARMS)})",
+        help="who takes part beside off: depths, 4@0.5 for depth 4 and a least probability, "
+        f"sources of drafts, and other programs (default: {','.join(ARMS)})",
     )
     group.add_argument(
         "--llama-server",

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import (
     MAX_DEPTH,
+    SOURCES,
     CacheBits,
     CacheOptions,
     DraftOptions,
-    DraftSourceName,
     GenerationOptions,
     LoadOptions,
     SamplingOptions,
@@ -33,7 +33,6 @@ NUMBER_FIELDS: dict[str, Callable[[str], float]] = {
     "frequency_penalty": float,
 }
 SAMPLING_NAMES = (*NUMBER_FIELDS, "seed", "logit_bias")
-SOURCES: dict[str, DraftSourceName] = {name: name for name in get_args(DraftSourceName)}
 _DEPTHS = {str(depth): depth for depth in range(MAX_DEPTH + 1)}
 _BIAS = re.compile(r"(\d{1,9})[:=]([-+]?\d{1,9}(?:\.\d{1,9})?)")
 

@@ -16,6 +16,7 @@ DraftedBy = Literal["mtp", "prompt-lookup", "model"]
 DraftSourceName = Literal[
     "mtp", "prompt-lookup", "model", "prompt-lookup+mtp", "prompt-lookup+model", "none"
 ]
+SOURCES: dict[str, DraftSourceName] = {name: name for name in get_args(DraftSourceName)}
 DraftOutput = Literal["full", "4-bit", "3-bit", "frequent", "auto"]
 Misfit = Literal["refuse", "plain"]
 DraftRule = Literal["shared-noise", "greedy"]
@@ -190,8 +191,7 @@ class DraftOptions:
     vocabulary: int = DRAFT_VOCABULARY
 
     def __post_init__(self) -> None:
-        names = get_args(DraftSourceName)
-        _require(self.source in names, "source", self.source, f"one of {', '.join(names)}")
+        _require(self.source in SOURCES, "source", self.source, f"one of {', '.join(SOURCES)}")
         depth_is_fine = self.depth == "auto" or (
             isinstance(self.depth, int) and 0 <= self.depth <= MAX_DEPTH
         )

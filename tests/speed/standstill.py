@@ -6,26 +6,23 @@ fastest repeat counts: other programs make it slower only. The first time is tol
 may be slower. Everything is laid out and painted, and CHATS are in the sidebar.
 """
 
-import os
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from PySide6.QtCore import QEvent
-from PySide6.QtWidgets import QApplication, QMessageBox
+from PySide6.QtWidgets import QMessageBox
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "helpers"))
 
 from scripted_engine import Answer
 from scripted_models import ScriptedModels, WorkerEngine, described
 from transcript_shots import ANSWER, STATS
+from whole_window import turn, until, whole_window
 
 from app.app import App
-from app.start.folders import Folders
 from app.values.chat_settings import ChatSettings
 from app.values.models import FoundModel
 from mlx_engine.values.conversation import GenerationFinished
@@ -40,39 +37,25 @@ REST_S = 0.5
 IDLE_MS = 0.5
 
 
-class Standstill:
-    """Longest turns of the event loop."""
+def turns_of(action: Callable[[], object]) -> list[float]:
+    """Milliseconds of each turn from an action until there is nothing left to do."""
+    turns = [timed(action)]
+    quiet_since = time.monotonic()
+    while time.monotonic() < quiet_since + REST_S:
+        turns.append(timed(turn))
+        if turns[-1] > IDLE_MS:
+            quiet_since = time.monotonic()
+        time.sleep(0.0005)
+    return turns
 
-    def __init__(self, application: QApplication) -> None:
-        self._application = application
 
-    def of(self, action: Callable[[], object], rest_s: float = REST_S) -> list[float]:
-        """Milliseconds of each turn from an action until there is nothing left to do."""
-        turns = [timed(action)]
-        quiet_since = time.monotonic()
-        while time.monotonic() < quiet_since + rest_s:
-            turns.append(self._turn())
-            if turns[-1] > IDLE_MS:
-                quiet_since = time.monotonic()
-            time.sleep(0.0005)
-        return turns
-
-    def until(self, is_so: Callable[[], bool]) -> list[float]:
-        """Milliseconds of each turn until then."""
-        turns = []
-        while not is_so():
-            turns.append(self._turn())
-            time.sleep(0.0005)
-        return turns
-
-    def _turn(self) -> float:
-        """With the deletions that a loop of Qt's own would do."""
-
-        def turn() -> None:
-            self._application.processEvents()
-            self._application.sendPostedEvents(None, QEvent.Type.DeferredDelete)
-
-        return timed(turn)
+def turns_until(is_so: Callable[[], bool]) -> list[float]:
+    """Milliseconds of each turn until then."""
+    turns = []
+    while not is_so():
+        turns.append(timed(turn))
+        time.sleep(0.0005)
+    return turns
 
 
 def timed(action: Callable[[], object]) -> float:
@@ -96,27 +79,19 @@ def rich_chat(app: App, title: str, messages: int = MESSAGES) -> int:
 
 def main() -> None:
     repeats = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-    os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
-    application = QApplication(sys.argv[:1])
     answers = [Answer(ANSWER * 4, pause_s=0.01)] * repeats
     source = ScriptedModels({"None": WorkerEngine(answers, described("small", 10**7))})
-    look = Standstill(application)
-    with tempfile.TemporaryDirectory() as data:
-        place = Path(data)
-        folders = Folders(place, place, place / "cache", place / "logs", place / "hub")
-        app = App(application, folders, source)
+    with whole_window(source) as app:
         for number in range(CHATS):
             app.store.chats.create(ChatSettings(), f"Chat {number}")
         chats = rich_chat(app, "One"), rich_chat(app, "Other")
         app.settings.change(replace(app.settings.value, show_drafted=True))
         app.start()
-        look.until(lambda: app.models.description is not None)
-        measure(app, look, chats, repeats)
-        app.close()
-        app.worker.wait(10_000)
+        until(lambda: app.models.description is not None)
+        measure(app, chats, repeats)
 
 
-def measure(app: App, look: Standstill, chats: tuple[int, int], repeats: int) -> None:
+def measure(app: App, chats: tuple[int, int], repeats: int) -> None:
     """Print a line for each action."""
     window, listed, commands = app.widgets.window, app.listed, app.widgets.actions
     many = [chat.id for chat in app.store.chats.listed()][SELECTED : 2 * SELECTED]
@@ -131,7 +106,7 @@ def measure(app: App, look: Standstill, chats: tuple[int, int], repeats: int) ->
     def stream() -> list[float]:
         app.begin_chat()
         app.chats.send("Go on.")
-        return look.until(lambda: app.chats.running is None)
+        return turns_until(lambda: app.chats.running is None)
 
     def library() -> None:
         app.widgets.library.show_entries(entries)
@@ -139,20 +114,20 @@ def measure(app: App, look: Standstill, chats: tuple[int, int], repeats: int) ->
 
     actions: dict[str, Callable[[], list[float]]] = {"streaming": stream}
     for chat in chats:
-        actions[f"chat {chat} of {MESSAGES}"] = lambda chat=chat: look.of(
+        actions[f"chat {chat} of {MESSAGES}"] = lambda chat=chat: turns_of(
             lambda: listed.chosen.emit(chat, None)
         )
-    actions["larger text"] = lambda: look.of(lambda: app.look.zoom(1))
-    actions["text as before"] = lambda: look.of(lambda: app.look.zoom(0))
-    actions["dark"] = lambda: look.of(lambda: app.look.choose("dark"))
-    actions["light"] = lambda: look.of(lambda: app.look.choose("light"))
-    actions[f"library of {MODELS}"] = lambda: look.of(library)
+    actions["larger text"] = lambda: turns_of(lambda: app.look.zoom(1))
+    actions["text as before"] = lambda: turns_of(lambda: app.look.zoom(0))
+    actions["dark"] = lambda: turns_of(lambda: app.look.choose("dark"))
+    actions["light"] = lambda: turns_of(lambda: app.look.choose("light"))
+    actions[f"library of {MODELS}"] = lambda: turns_of(library)
 
     def of(name: str, action: Callable[[], object]) -> None:
-        actions[name] = lambda: look.of(action)
+        actions[name] = lambda: turns_of(action)
 
     def card() -> list[float]:
-        return look.of(lambda: app.cards.offer(str(POCKET)))
+        return turns_of(lambda: app.cards.offer(str(POCKET)))
 
     of("back to the chat", lambda: window.show_page("chat"))
     for name in ("settings", "compare", "drafting", "session"):

@@ -5,23 +5,18 @@ answer. The built-in model computes on the processor where there is no Metal, an
 the window for its cores; "gpu" stands a model in that waits 10 ms a round as for a GPU.
 """
 
-import os
 import statistics
 import sys
-import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
-
-from PySide6.QtWidgets import QApplication
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "helpers"))
 
 from scripted_engine import Answer
 from scripted_models import ScriptedModels, WorkerEngine, described
+from whole_window import until, whole_window
 
 from app.app import App
-from app.start.folders import Folders
 from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.worker.replies import AnswerEvents, Reply
 from app.worker.requests import Ask
@@ -37,25 +32,18 @@ SETTINGS = ChatSettings(
 QUESTION = "Tell me everything you know."
 
 
-def work_until(application: QApplication, is_so: Callable[[], bool]) -> None:
-    """Let Qt work until then."""
-    while not is_so():
-        application.processEvents()
-        time.sleep(0.001)
-
-
-def shown(application: QApplication, app: App) -> float:
+def shown(app: App) -> float:
     """Tokens per second of an answer that streams into the transcript."""
     app.chats.begin(SETTINGS)
     began = time.perf_counter()
     app.chats.send(QUESTION)
-    work_until(application, lambda: app.chats.running is None)
+    until(lambda: app.chats.running is None)
     stats = app.chats.last_stats
     assert stats is not None
     return stats.generated_tokens / (time.perf_counter() - began)
 
 
-def unseen(application: QApplication, app: App) -> float:
+def unseen(app: App) -> float:
     """Tokens per second of the same answer that nobody looks at."""
     ends: list[GenerationFinished] = []
 
@@ -68,7 +56,7 @@ def unseen(application: QApplication, app: App) -> float:
     worker.replied.connect(look)
     began = time.perf_counter()
     worker.request(Ask("x", "0", (Message("user", QUESTION),), SETTINGS))
-    work_until(application, lambda: bool(ends))
+    until(lambda: bool(ends))
     worker.replied.disconnect(look)
     worker.replied.connect(app.route)
     return ends[0].stats.generated_tokens / (time.perf_counter() - began)
@@ -87,20 +75,11 @@ def waiting_models(answers: int) -> ScriptedModels:
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     source = waiting_models(2 * rounds + 1) if "gpu" in sys.argv else None
-    os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
-    application = QApplication(sys.argv[:1])
-    with tempfile.TemporaryDirectory() as data:
-        place = Path(data)
-        app = App(
-            application,
-            Folders(place, place, place / "cache", place / "logs", place / "hub"),
-            source,
-        )
+    with whole_window(source) as app:
         app.start()
-        work_until(application, lambda: bool(app.figures.costs))
-        unseen(application, app)
-        pairs = [(unseen(application, app), shown(application, app)) for _ in range(rounds)]
-        app.close()
+        until(lambda: bool(app.figures.costs))
+        unseen(app)
+        pairs = [(unseen(app), shown(app)) for _ in range(rounds)]
     without, with_window = (statistics.median(side) for side in zip(*pairs, strict=True))
     loss = statistics.median(1 - drawn / free for free, drawn in pairs)
     print(f"{without:.1f} tok/s unseen, {with_window:.1f} shown: {100 * loss:.1f} % lost (median)")

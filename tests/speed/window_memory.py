@@ -7,19 +7,15 @@ part by part: given back to the system by malloc_trim, of MLX, of Python, of fil
 
 import ctypes
 import gc
-import os
 import sys
-import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
+from whole_window import rest, until, whole_window
 
 from app.app import App
-from app.start.folders import Folders
 
 QUESTIONS = (
     "How does drafting work?",
@@ -28,7 +24,6 @@ QUESTIONS = (
     "Tell me everything you know.",
 )
 EVERY = 5
-PATIENCE_S = 120.0
 
 
 def resident(part: str = "VmRSS") -> float:
@@ -54,71 +49,47 @@ class Watch:
         self._last = now
 
 
-def until(application: QApplication, is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not is_so():
-        if time.monotonic() > end:
-            raise TimeoutError
-        application.processEvents()
-        application.sendPostedEvents(None, 52)  # what a loop of Qt's own would delete
-        time.sleep(0.002)
-
-
-def rest(application: QApplication, seconds: float = 0.25) -> None:
-    end = time.monotonic() + seconds
-    until(application, lambda: time.monotonic() > end)
-
-
-def one_round(application: QApplication, app: App, number: int) -> None:
+def one_round(app: App, number: int) -> None:
     window, commands = app.widgets.window, app.widgets.actions
     if number % 3 == 0:
         commands["new-chat"].trigger()
-    field = application.focusWidget()
+    field = QApplication.focusWidget()
     assert isinstance(field, QWidget)
     QTest.keyClicks(field, f"{QUESTIONS[number % len(QUESTIONS)]} {number}")
     QTest.keyClick(field, Qt.Key.Key_Return)
-    until(application, lambda: app.chats.running is not None)
-    until(application, lambda: app.chats.running is None)
+    until(lambda: app.chats.running is not None)
+    until(lambda: app.chats.running is None)
     commands["larger" if number % 2 else "actual-size"].trigger()
-    rest(application)
+    rest()
     for name in ("settings", "library", "compare", "drafting", "session"):
         commands[name].trigger()
-        rest(application, 0.1)
+        rest(0.1)
         window.show_page("chat")
     chats = app.store.chats.listed()
     app.listed.chosen.emit(chats[-1].id, None)
-    rest(application)
+    rest()
     app.listed.chosen.emit(chats[0].id, None)
-    rest(application)
+    rest()
     commands["dark" if number % 2 else "light"].trigger()
-    rest(application)
+    rest()
 
 
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 30
-    os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     watch = Watch()
     watch.tell("Python, Qt and the app's code")
-    application = QApplication(sys.argv[:1])
-    with tempfile.TemporaryDirectory() as data:
-        place = Path(data)
-        app = App(
-            application, Folders(place, place, place / "cache", place / "logs", place / "hub")
-        )
+    with whole_window() as app:
         watch.tell("the window is made")
         app.start()
-        until(application, lambda: app.models.description is not None)
+        until(lambda: app.models.description is not None)
         watch.tell("shown, the model loaded")
-        rest(application, 3)
+        rest(3)
         watch.tell("three seconds later")
         for number in range(rounds):
-            one_round(application, app, number)
+            one_round(app, number)
             if number % EVERY == EVERY - 1:
                 watch.tell(f"{number + 1} rounds")
         account(watch)
-        app.close()
-        app.worker.wait(10_000)
-        os._exit(0)
 
 
 def account(watch: Watch) -> None:

@@ -8,8 +8,6 @@ import contextlib
 import os
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,9 +15,9 @@ import numpy as np
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QApplication
+from whole_window import rest, until, whole_window
 
 from app.app import App
-from app.start.folders import Folders
 from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.window.look import Scheme
 from app.window.main_window import Page
@@ -37,7 +35,6 @@ binding="strong"><string>JetBrains Mono</string></edit></match></fontconfig>"""
 
 ROOT = Path(__file__).resolve().parents[2]
 SIZE = (1180, 760)
-PATIENCE_S = 60.0
 FIRST = "How does drafting work?"
 SECOND = "How do I read a file line by line?"
 OLDER = ("Which files can I load?", "What does os.path.join do?", "What is the pocket model?")
@@ -49,38 +46,21 @@ SETTINGS = ChatSettings(
 class Photographer:
     """Drives one window and keeps pictures of it."""
 
-    def __init__(self, application: QApplication, scheme: Scheme, out: Path, data: Path) -> None:
-        self._application = application
+    def __init__(self, app: App, scheme: Scheme, out: Path) -> None:
+        self.app, self.widgets = app, app.widgets
         self._scheme, self._out = scheme, out
-        folders = Folders(data, data, data / "cache", data / "logs", data / "hub")
-        self.app = App(application, folders)
-        self.widgets = self.app.widgets
-        settings = self.app.settings
+        settings = app.settings
         settings.change(replace(settings.value, theme=scheme, show_drafted=True, new_chat=SETTINGS))
         self.widgets.window.resize(*SIZE)
-        self.app.start()
-        self.until(lambda: self.app.models.description is not None)
-        self.rest(2.5)
-
-    def until(self, is_so: Callable[[], bool]) -> None:
-        """Let Qt work until then."""
-        end = time.monotonic() + PATIENCE_S
-        while not is_so():
-            if time.monotonic() > end:
-                raise TimeoutError("the window did not come that far")
-            self._application.processEvents()
-            time.sleep(0.002)
-
-    def rest(self, seconds: float = 0.3) -> None:
-        """Let Qt work for a while."""
-        end = time.monotonic() + seconds
-        self.until(lambda: time.monotonic() > end)
+        app.start()
+        until(lambda: app.models.description is not None)
+        rest(2.5)
 
     def ask(self, question: str) -> None:
         """Ask and wait for the whole answer."""
         self.app.chats.send(question)
-        self.until(lambda: self.app.chats.running is None)
-        self.rest()
+        until(lambda: self.app.chats.running is None)
+        rest()
 
     def ask_until(self, question: str, characters: int) -> None:
         """Ask and wait for the beginning of the answer."""
@@ -90,14 +70,14 @@ class Photographer:
             running = self.app.chats.running
             return running is None or len(running.answer.text) >= characters
 
-        self.until(is_far_enough)
+        until(is_far_enough)
 
     def take_held(self, name: str) -> None:
         """A picture in the middle of an answer, which waits for it."""
         held: list[Reply] = []
         self.app.worker.replied.disconnect(self.app.route)
         self.app.worker.replied.connect(held.append)
-        self.rest(0.2)
+        rest(0.2)
         self.take(name)
         self.app.worker.replied.disconnect(held.append)
         self.app.worker.replied.connect(self.app.route)
@@ -128,15 +108,17 @@ def main() -> None:
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", suffix=".conf", delete=False) as fonts:
         fonts.write(FONTS)
-    os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     os.environ.setdefault("QT_SCALE_FACTOR", "1.5")
     os.environ.setdefault("FONTCONFIG_FILE", fonts.name)
-    application = QApplication(sys.argv[:1])
-    application.setApplicationName("Headstart")
+    QApplication.setApplicationName("Headstart")
     for scheme in ("light", "dark"):
         if scheme in wanted:
-            with tempfile.TemporaryDirectory() as data, contextlib.chdir(data):
-                shoot(Photographer(application, scheme, out, Path(data)))
+            with (
+                tempfile.TemporaryDirectory() as data,
+                contextlib.chdir(data),
+                whole_window() as app,
+            ):
+                shoot(Photographer(app, scheme, out))
 
 
 def shoot(camera: Photographer) -> None:
@@ -149,34 +131,34 @@ def shoot(camera: Photographer) -> None:
     camera.ask(FIRST)
     camera.ask_until(SECOND, 100)
     camera.take_held("chat")
-    camera.until(lambda: app.chats.running is None)
+    until(lambda: app.chats.running is None)
     app.chats.change_settings(replace(SETTINGS, draft=DraftOptions(depth=0)))
     camera.ask("What can you do?")
     app.chats.change_settings(SETTINGS)
     camera.ask("Which files can I load?")
     widgets.window.show_panel("drafting")
-    camera.rest()
+    rest()
     camera.take("drafting")
     widgets.window.show_panel("session")
     widgets.actions["compare"].trigger()
     widgets.compare.show_prompt(FIRST)
     app.compare.run(FIRST)
-    camera.until(lambda: not app.compare.is_running)
-    camera.rest()
+    until(lambda: not app.compare.is_running)
+    rest()
     camera.take("compare")
     pages: tuple[Page, ...] = ("settings", "library")
     for page in pages:
         widgets.window.show_page(page)
-        camera.rest()
+        rest()
         camera.take(page)
     widgets.window.show_page("chat")
     model = str(ROOT / "assets" / "pocket_model")
     app.drops.hover([model])
-    camera.rest()
+    rest()
     camera.take("drop")
     app.drops.leave()
     app.cards.offer(model)
-    camera.rest()
+    rest()
     camera.take("card")
     damaged = Path("Qwen3.5-9B-MTP-4bit")
     damaged.mkdir()
@@ -184,9 +166,8 @@ def shoot(camera: Photographer) -> None:
         content = (ROOT / "assets" / "pocket_model" / name).read_bytes()
         (damaged / name).write_bytes(content[:1_000_000])
     app.cards.offer(str(damaged))
-    camera.rest()
+    rest()
     camera.take("error")
-    camera.app.close()
     widgets.window.close()
 
 

@@ -14,7 +14,7 @@ from tiny_qwen3_5 import write_tiny_qwen3_5
 from mlx_engine.bench.arms import Arm
 from mlx_engine.bench.card import card
 from mlx_engine.bench.picture import draw, heading
-from mlx_engine.bench.report import ARMS, PARTS, BenchReport, Part, Plan, quick_plan
+from mlx_engine.bench.report import ARMS, PARTS, BenchReport, Part, Plan, draft_of, quick_plan
 from mlx_engine.bench.run_bench import Say, Show, run_bench
 from mlx_engine.bench.subject import Run, nine_kinds
 from mlx_engine.engine import Engine, open_engine
@@ -396,6 +396,11 @@ def test_a_picture_that_cannot_be_is_refused_before_anything_is_measured(
 def test_the_command_refuses(tmp_path: Path, option: str, value: str) -> None:
     with pytest.raises(SystemExit, match="2"):
         FakeOutside(tmp_path).run("bench", option, value)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_every_source_of_drafts_may_be_an_arm(source: str) -> None:
+    assert draft_of(source).source == source
 
 
 def test_sampling_is_greedy_unless_told() -> None:
