@@ -4,17 +4,18 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, timedelta, tzinfo
 from datetime import time as clock_time
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from PySide6.QtCore import QLocale, QObject, Signal
 
-from app.store.folders import Removed
 from app.store.session_store import SessionStore
 from app.values.chats import PINNED, TODAY, ChatGroup, ChatSummary, Folder, ListedChat
 from app.values.errors import StoreError
 from app.window.language import tr
 from app.window.sidebar.sidebar import Sidebar
 from mlx_engine.values.words import Words
+
+T = TypeVar("T")
 
 
 class ChatListController(QObject):
@@ -116,29 +117,25 @@ class ChatListController(QObject):
 
     def new_folder(self, chat_ids: Sequence[int] = ()) -> None:
         """With these chats in it, listed, its name ready to be typed."""
-        made: list[Folder] = []
         self._query, self.shows_bin = "", False
         self._sidebar.clear_search()
-        if self._do(lambda: made.append(self._store.folders.create(tr("New folder"), chat_ids))):
-            self._sidebar.list.rename_folder(made[0].id)
+        made = self._do(lambda: self._store.folders.create(tr("New folder"), chat_ids))
+        if made is not None:
+            self._sidebar.list.rename_folder(made.id)
 
     def _remove_folder(self, folder: int) -> None:
         """Its chats stay; it can be taken back."""
-        gone: list[Removed] = []
         folders = self._store.folders
-        if self._do(lambda: gone.append(folders.remove(folder))):
-            words = tr("Removed the folder {name}", name=gone[0].folder.name)
-            self._sidebar.offer_undo(words, lambda: self._give_back(gone[0]))
-
-    def _give_back(self, removed: Removed) -> None:
-        self._do(lambda: self._store.folders.give_back(removed))
+        gone = self._do(lambda: folders.remove(folder))
+        if gone is not None:
+            words = tr("Removed the folder {name}", name=gone.folder.name)
+            self._sidebar.offer_undo(words, lambda: self._do(lambda: folders.give_back(gone)))
 
     def duplicate(self, chat_id: int) -> None:
         """Copy a chat with all its branches and show the copy."""
-        copies: list[int] = []
         how = tr("copy", "of a chat, behind its title")
-        self._do(lambda: copies.append(self._store.chats.duplicate(chat_id, how)))
-        for copy in copies:
+        copy = self._do(lambda: self._store.chats.duplicate(chat_id, how))
+        if copy is not None:
             self.chosen.emit(copy, None)
 
     def delete(self, *chat_ids: int) -> None:
@@ -155,25 +152,26 @@ class ChatListController(QObject):
             self.chosen.emit(chat_ids[0], None)
 
     def _do_each(self, change: Callable[[int], object], chat_ids: Iterable[int]) -> bool:
-        """The same with several chats: all of them or none."""
+        """The same with several chats: all of them or none; False when it failed."""
 
-        def change_all() -> None:
+        def change_all() -> bool:
             with self._store.database.transaction():
                 for chat_id in chat_ids:
                     change(chat_id)
+            return True
 
-        return self._do(change_all)
+        return self._do(change_all) or False
 
-    def _do(self, change: Callable[[], object]) -> bool:
-        """Run a change of the store and list its result; False when it failed."""
+    def _do(self, change: Callable[[], T]) -> T | None:
+        """Run a change of the store and list its result; None when it failed."""
         try:
-            change()
+            made = change()
         except StoreError as error:
             self.failed.emit(str(error))
-            return False
+            return None
         self.refresh()
         self.changed.emit()
-        return True
+        return made
 
     def _groups(self, folders: Sequence[Folder]) -> tuple[ChatGroup, ...]:
         if self.shows_bin:

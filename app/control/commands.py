@@ -66,7 +66,7 @@ class CommandController(QObject):
             "library": lambda: window.show_page("library"),
             "import-chat": self._files.import_chat,
             "new-folder": self._make_folder,
-            "export-chat": lambda: self._with_chats(self._export),
+            "export-chat": lambda: self._with_chats(lambda *chats: self._files.export(chats)),
             "settings": lambda: window.show_page("settings"),
             "quit": window.close,
             **{name: _in_focus(slot) for name, slot in EDITING.items()},
@@ -231,9 +231,6 @@ class CommandController(QObject):
     def _pin(self) -> None:
         pinned = self._widgets.actions["pin-chat"].isChecked()
         self._with_chat(lambda chat_id: self._listed.pin(pinned, chat_id))
-
-    def _export(self, *chat_ids: int) -> None:
-        self._files.export(chat_ids)
 
     def _make_folder(self) -> None:
         """With the chats that are marked, where several are."""

@@ -242,7 +242,9 @@ class SettingsController(QObject):
         view.models.changed.connect(settings.change)
         view.models.seen.connect(self._show_kept)
         view.models.forget_wanted.connect(self._forget)
-        view.new_chat.changed.connect(self._change_defaults)
+        view.new_chat.changed.connect(
+            lambda wanted: settings.change(replace(settings.value, new_chat=wanted))
+        )
         settings.changed.connect(self._show)
         self._show()
 
@@ -260,6 +262,3 @@ class SettingsController(QObject):
     def _forget(self) -> None:
         self._prompts.forget_all()
         self._show_kept()
-
-    def _change_defaults(self, wanted: ChatSettings) -> None:
-        self._settings.change(replace(self._settings.value, new_chat=wanted))

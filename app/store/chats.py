@@ -146,7 +146,7 @@ class Chats:
     def delete_for_ever(self, chat_id: int) -> None:
         """With all its messages, whether it was in the bin or not."""
         if not self._database.write("DELETE FROM chat WHERE id = ?", chat_id):
-            raise _gone(chat_id)
+            raise chat_gone(chat_id)
 
     def empty_bin(self, older_than_days: float = DAYS_IN_BIN) -> int:
         """Delete for ever what has been in the bin this long; how many."""
@@ -191,15 +191,16 @@ class Chats:
     def _row(self, columns: str, chat_id: int) -> sqlite3.Row:
         row = self._database.row(f"SELECT {columns} FROM chat WHERE id = ?", chat_id)
         if row is None:
-            raise _gone(chat_id)
+            raise chat_gone(chat_id)
         return row
 
     def _set(self, chat_id: int, change: str, value: object) -> None:
         if not self._database.write(f"UPDATE chat SET {change} WHERE id = ?", value, chat_id):
-            raise _gone(chat_id)
+            raise chat_gone(chat_id)
 
 
-def _gone(chat_id: int) -> NoSuchChat:
+def chat_gone(chat_id: int) -> NoSuchChat:
+    """The error for one that was deleted for ever."""
     return NoSuchChat("Chat {chat_id} is not there any more: open another.", chat_id=chat_id)
 
 

@@ -193,12 +193,12 @@ class Database:
     def rows(self, sql: str, *values: Any) -> list[sqlite3.Row]:
         """All rows of a question; raises StoreError."""
         with self._errors():
-            return self._connection.execute(sql, _storable(values)).fetchall()
+            return self._run(sql, values).fetchall()
 
     def each(self, sql: str, *values: Any) -> Iterator[sqlite3.Row]:
         """Its rows as they are found, for a question that may be left early."""
         with self._errors():
-            yield from self._connection.execute(sql, _storable(values))
+            yield from self._run(sql, values)
 
     def row(self, sql: str, *values: Any) -> sqlite3.Row | None:
         """Its first row; raises StoreError."""
@@ -209,15 +209,18 @@ class Database:
         """Run one change, a transaction of its own outside of `transaction`; rows it changed."""
         self._must_write()
         with self._errors():
-            return self._connection.execute(sql, _storable(values)).rowcount
+            return self._run(sql, values).rowcount
 
     def insert(self, sql: str, *values: Any) -> int:
         """Run one INSERT of a row; its id."""
         self._must_write()
         with self._errors():
-            row_id = self._connection.execute(sql, _storable(values)).lastrowid
+            row_id = self._run(sql, values).lastrowid
         assert row_id is not None
         return row_id
+
+    def _run(self, sql: str, values: tuple[Any, ...]) -> sqlite3.Cursor:
+        return self._connection.execute(sql, tuple(map(storable, values)))
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -257,7 +260,3 @@ class Database:
                 read_only=self.read_only,
                 error=str(error),
             ) from error
-
-
-def _storable(values: tuple[Any, ...]) -> list[Any]:
-    return [storable(value) if isinstance(value, str) else value for value in values]

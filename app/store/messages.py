@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from app.store.chats import copy_message, title_from
+from app.store.chats import chat_gone, copy_message, title_from
 from app.store.database import Database
 from app.store.rows import (
     message_from_row,
@@ -68,10 +68,7 @@ class Messages:
         """One message; NoSuchChat when it is gone."""
         row = self._database.row("SELECT * FROM message WHERE id = ?", message_id)
         if row is None:
-            raise NoSuchChat(
-                "Message {message_id} is not there any more: open the chat again.",
-                message_id=message_id,
-            )
+            raise _gone(message_id)
         return message_from_row(row)
 
     def figures(self, chat_id: int) -> tuple[AnswerFigures, ...]:
@@ -151,10 +148,7 @@ class Messages:
             message_id,
         )
         if not changed:
-            raise NoSuchChat(
-                "Message {message_id} is not there any more: open the chat again.",
-                message_id=message_id,
-            )
+            raise _gone(message_id)
 
     def finish_answer(
         self,
@@ -226,7 +220,7 @@ class Messages:
             "UPDATE chat SET leaf = ?, updated_at = ? WHERE id = ?", added, now, chat_id
         )
         if not changed:
-            raise NoSuchChat("Chat {chat_id} is not there any more: open another.", chat_id=chat_id)
+            raise chat_gone(chat_id)
         return added
 
     def _end(
@@ -250,6 +244,12 @@ class Messages:
             self._clock(),
             message_id,
         )
+
+
+def _gone(message_id: int) -> NoSuchChat:
+    return NoSuchChat(
+        "Message {message_id} is not there any more: open the chat again.", message_id=message_id
+    )
 
 
 def _turn(message: StoredMessage, siblings: list[int]) -> Turn:

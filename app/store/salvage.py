@@ -136,7 +136,7 @@ def _rows(place: Path, table: str, columns: Columns, order: str = "ASC") -> Rows
         sql = f"SELECT {', '.join(names)} FROM {table} NOT INDEXED ORDER BY id {order}"
         for row in source.execute(sql):
             if all(isinstance(row[name], columns[name]) for name in names):
-                yield {name: _clean(row[name]) for name in names}
+                yield {name: storable(row[name]) for name in names}
 
 
 def _rows_of_pages(aside: Path, graft: Path, table: str, columns: Columns) -> Rows:
@@ -183,7 +183,3 @@ def _free_pages(path: Path, size: int) -> set[int]:
             free |= {trunk, *numbers[2 : 2 + numbers[1]]}
             trunk = numbers[0]
     return free
-
-
-def _clean(value: Any) -> Any:
-    return storable(value) if isinstance(value, str) else value

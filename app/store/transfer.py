@@ -103,7 +103,8 @@ def export_chat(store: SessionStore, chat_id: int, path: Path) -> None:
         raise BadChatFile(
             "{name!r} is not possible: use a name ending in .md or .json.", name=path.name
         )
-    text = _as_markdown(store, chat_id) if kind == ".md" else _as_json(store, chat_id)
+    branch = _selected_branch(store, chat_id)
+    text = chat_as_markdown(branch) if kind == ".md" else _as_json(store, chat_id, branch)
     part = path.with_name(path.name + ".part")
     try:
         part.write_bytes(text.encode("utf-8"))
@@ -147,11 +148,7 @@ def _text(path: Path) -> str:
     return path.read_bytes().decode("utf-8-sig")
 
 
-def _as_markdown(store: SessionStore, chat_id: int) -> str:
-    return chat_as_markdown(_selected_branch(store, chat_id))
-
-
-def _as_json(store: SessionStore, chat_id: int) -> str:
+def _as_json(store: SessionStore, chat_id: int, branch: SavedChat) -> str:
     chat = store.open_chat(chat_id)
     path = [turn.message for turn in chat.turns]
     on_path = {message.id for message in path}
@@ -160,7 +157,7 @@ def _as_json(store: SessionStore, chat_id: int) -> str:
         message.id: place for place, message in enumerate((*path, *others))
     }
     settings = _safe_settings(encode(chat.settings))
-    content = chat_as_content(_selected_branch(store, chat_id))
+    content = chat_as_content(branch)
     folders = {folder.id: folder.name for folder in store.folders.listed()}
     content |= {
         "title": chat.summary.title,

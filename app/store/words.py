@@ -11,9 +11,11 @@ shorter than three characters.
 import re
 import unicodedata
 from collections.abc import Iterator
+from typing import TypeVar
 
 from app.values.chats import TextRange
 
+T = TypeVar("T")
 MAX_QUERY_CHARACTERS = 300
 MAX_QUERY_WORDS = 16
 
@@ -28,9 +30,11 @@ _PIECE = re.compile(f"[{_NO_SPACES}]|[^\\W_{_NO_SPACES}]+")
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
-def storable(text: str) -> str:
-    """`text` with what SQLite cannot keep (NUL, half characters) replaced, one for one."""
-    return _UNSTORABLE.sub("\ufffd", text)
+def storable(value: T) -> T | str:
+    """A text with what SQLite cannot keep (NUL, half characters) replaced, one for one; anything
+    else as it is.
+    """
+    return _UNSTORABLE.sub("\ufffd", value) if isinstance(value, str) else value
 
 
 def index_text(text: str) -> str:

@@ -90,16 +90,12 @@ class AppSettings:
                 smallest_zoom=SMALLEST_ZOOM,
                 largest_zoom=LARGEST_ZOOM,
             )
-        if self.idle_minutes < 0:
-            raise BadOption(
-                "idle_minutes={idle_minutes} is not possible: use 0 or more.",
-                idle_minutes=repr(self.idle_minutes),
-            )
-        if self.prompt_files_gb < 0:
-            raise BadOption(
-                "prompt_files_gb={prompt_files_gb} is not possible: use 0 or more.",
-                prompt_files_gb=repr(self.prompt_files_gb),
-            )
+        counts = {"idle_minutes": self.idle_minutes, "prompt_files_gb": self.prompt_files_gb}
+        for name, value in counts.items():
+            if value < 0:
+                raise BadOption(
+                    "{name}={value} is not possible: use 0 or more.", name=name, value=repr(value)
+                )
 
 
 def zoomed(settings: AppSettings, steps: int) -> AppSettings:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 from app.values.typed_json import Reading, encode, read_fields
 from mlx_engine.values.options import (
@@ -36,8 +37,7 @@ class SamplingChoice:
 
     def over(self, recommended: SamplingOptions) -> SamplingOptions:
         """What holds where this is recommended."""
-        chosen = {name: value for name, value in asdict(self).items() if value is not None}
-        return replace(recommended, **chosen)
+        return replace(recommended, **_chosen(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,11 @@ class CacheChoice:
 
     def over(self, usual: CacheOptions) -> CacheOptions:
         """What holds where this is usual."""
-        chosen = {name: value for name, value in asdict(self).items() if value is not None}
-        return replace(usual, **chosen)
+        return replace(usual, **_chosen(self))
+
+
+def _chosen(choice: SamplingChoice | CacheChoice) -> dict[str, Any]:
+    return {name: value for name, value in asdict(choice).items() if value is not None}
 
 
 THINKING = "enable_thinking"

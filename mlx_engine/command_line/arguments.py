@@ -81,7 +81,13 @@ class _Version(argparse.Action):
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of all commands; parsed arguments carry the command's name as `command`."""
-    parser = _parser("headstart", "Chat with models that draft with their own heads.", MAIN_NOTES)
+    parser = OneLineParser(
+        prog="headstart",
+        description="Chat with models that draft with their own heads.",
+        epilog=MAIN_NOTES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
     parser.add_argument("--version", action=_Version, nargs=0, help="the version, and MLX's")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, (line, examples, add_arguments) in _COMMANDS.items():
@@ -100,16 +106,6 @@ def build_parser() -> argparse.ArgumentParser:
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Raises SystemExit with status 2 and one line on stderr when something is wrong."""
     return build_parser().parse_args(arguments)
-
-
-def _parser(name: str, line: str, notes: str) -> OneLineParser:
-    return OneLineParser(
-        prog=name,
-        description=line,
-        epilog=notes,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
 
 
 def _add_chat(parser: argparse.ArgumentParser) -> None:

@@ -2,12 +2,12 @@
 
 from mlx_engine.values.conversation import FinishReason
 from mlx_engine.values.options import DraftOutput
-from mlx_engine.values.stats import GenerationStats, RoundStats
+from mlx_engine.values.stats import GenerationStats
 from mlx_engine.values.words import percent_words, size_words
 
 BAR_WIDTH = 24
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
-_ENDINGS: dict[FinishReason, str] = {
+ENDINGS: dict[FinishReason, str] = {
     "end": "",
     "stop-string": "ended at a stop string",
     "max-tokens": "cut at the token limit; /continue goes on",
@@ -15,6 +15,7 @@ _ENDINGS: dict[FinishReason, str] = {
     "memory-full": "memory is full; /drop reads the oldest turns no more, /continue goes on",
     "stopped": "stopped; /continue goes on",
 }
+"""Why an answer ended, empty where the model simply was done."""
 
 
 def status_line(stats: GenerationStats) -> str:
@@ -32,16 +33,6 @@ def status_line(stats: GenerationStats) -> str:
             f"{stats.tokens_per_pass:.2f} tok/pass",
         ]
     )
-
-
-def ending_words(reason: FinishReason) -> str:
-    """Why the answer ended, empty when the model simply was done."""
-    return _ENDINGS[reason]
-
-
-def depth_in_effect(last: RoundStats | None) -> int:
-    """Depth the engine asked for in the last round of an answer."""
-    return last.depth if last else 0
 
 
 def bar(share: float, width: int = BAR_WIDTH) -> str:

@@ -14,7 +14,7 @@ from rich.control import Control
 from rich.segment import ControlType
 from rich.text import Text
 
-from mlx_engine.command_line.figures import depth_in_effect, ending_words, status_line
+from mlx_engine.command_line.figures import ENDINGS, status_line
 from mlx_engine.values.conversation import (
     Channel,
     Event,
@@ -300,9 +300,9 @@ class _AnswerView:
     def _show_figures(self, finished: GenerationFinished) -> None:
         self.end_line()
         last = self._last_round
-        self._screen.note(f"{status_line(finished.stats)} · depth {depth_in_effect(last)}")
+        self._screen.note(f"{status_line(finished.stats)} · depth {last.depth if last else 0}")
         if last is not None and last.why is not None:
             self._screen.note(last.why.words, WARNING)
-        ending = ending_words(finished.reason)
+        ending = ENDINGS[finished.reason]
         if ending:
             self._screen.note(ending[0].upper() + ending[1:] + ".", WARNING)

@@ -28,24 +28,9 @@ class RepackCache:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._was_read = False
-        self._words: list[str] = []
-        self._reasons: list[Reason] = []
-
-    @property
-    def words(self) -> str:
-        """What was read from the folder or put there."""
-        return " ".join(self._words)
-
-    @property
-    def was_read(self) -> bool:
-        """Something was found, so that loading goes on reading lazily."""
-        return self._was_read
-
-    @property
-    def reasons(self) -> tuple[Reason, ...]:
-        """What did not work."""
-        return tuple(self._reasons)
+        self.was_read = False
+        self.words = ""
+        self.reasons: tuple[Reason, ...] = ()
 
     def read(self, parts: Mapping[str, GgufPart], *, metal: bool) -> dict[str, mx.array] | None:
         """The arrays made of these parts, lazy; None when they are not there."""
@@ -61,11 +46,11 @@ class RepackCache:
                 "Kept weights cannot be used, and are made and written anew: {error}",
                 error=str(error),
             )
-            self._reasons.append(Reason("repack-cache-ignored", words))
+            self.reasons += (Reason("repack-cache-ignored", words),)
             return None
-        self._was_read = True
+        self.was_read = True
         nbytes = sum(info.nbytes for info in infos.values())
-        self._words.append(f"Repacked weights were read from {path} ({size_words(nbytes)}).")
+        self.words = f"Repacked weights were read from {path} ({size_words(nbytes)})."
         return arrays
 
     def write(
@@ -86,10 +71,10 @@ class RepackCache:
                 folder=self._folder,
                 error=str(error),
             )
-            self._reasons.append(Reason("repack-cache-not-written", words))
+            self.reasons += (Reason("repack-cache-not-written", words),)
             return
         size = size_words(nbytes)
-        self._words.append(f"Repacked weights are kept in {path} ({size}) for the next load.")
+        self.words = f"Repacked weights are kept in {path} ({size}) for the next load."
 
     def _place(self, parts: Mapping[str, GgufPart], *, metal: bool) -> Path:
         made = [f"{_FORMAT} {metal}"]

@@ -4,16 +4,14 @@ Files are split by llama.cpp's gguf-split, which writes `split.no`, `split.count
 `split.tensors.count` into each part and the place of a part into its name.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from mlx_engine.hub.weight_files import shard_of
 from mlx_engine.loading.gguf.header import GgufHeader, GgufTensor, read_gguf_header
 from mlx_engine.values.errors import BadModelFile
-
-_NUMBERED = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf", re.IGNORECASE)
 
 Half = Literal["F16", "BF16"]
 
@@ -68,18 +66,16 @@ def read_gguf(path: Path) -> GgufFile:
 
 def _part_paths(path: Path, count: int) -> tuple[Path, ...]:
     """All parts by the number in their names; BadModelFile names the first that is missing."""
-    named = _NUMBERED.fullmatch(path.name)
-    if named is None or int(named[3]) != count:
+    shard = shard_of(path.name)
+    if shard is None or shard.total != count:
         raise BadModelFile(
             "{path}: is one of {count} parts, but is not named so (...-00001-of-{count:05}.gguf), "
             "so the others cannot be found. Give the parts their own names again.",
             path=path,
             count=count,
         )
-    ending = path.name[-len(".gguf") :]
-    paths = []
-    for number in range(1, count + 1):
-        part = path.with_name(f"{named[1]}-{number:05}-of-{named[3]}{ending}")
+    paths = tuple(path.with_name(shard.name(number)) for number in range(1, count + 1))
+    for part in paths:
         if not part.is_file():
             raise BadModelFile(
                 "{part}: missing, though {name} is one of {count} parts. Download that part too.",
@@ -87,8 +83,7 @@ def _part_paths(path: Path, count: int) -> tuple[Path, ...]:
                 name=path.name,
                 count=count,
             )
-        paths.append(part)
-    return tuple(paths)
+    return paths
 
 
 def _check_place(header: GgufHeader, place: int, count: int) -> None:

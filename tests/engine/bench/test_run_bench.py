@@ -18,7 +18,7 @@ from mlx_engine.bench.report import ARMS, PARTS, BenchReport, Part, Plan, draft_
 from mlx_engine.bench.run_bench import Say, Show, run_bench
 from mlx_engine.bench.subject import Run, nine_kinds
 from mlx_engine.engine import Engine, open_engine
-from mlx_engine.values.options import LoadOptions, SamplingOptions
+from mlx_engine.values.options import SOURCES, LoadOptions, SamplingOptions
 
 SMALL = replace(
     quick_plan(),

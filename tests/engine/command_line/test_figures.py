@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from mlx_engine.command_line.figures import (
+    ENDINGS,
     acceptance_lines,
     bar,
-    ending_words,
     source_lines,
     stage_lines,
     status_line,
@@ -92,8 +92,8 @@ def test_bars(share: float, shown: str) -> None:
 
 
 def test_a_whole_answer_needs_no_words_for_its_end() -> None:
-    assert ending_words("end") == ""
-    assert "/continue" in ending_words("stopped")
+    assert ENDINGS["end"] == ""
+    assert "/continue" in ENDINGS["stopped"]
 
 
 @pytest.mark.parametrize(
