@@ -3864,12 +3864,8 @@
         <translation>text_zoom={text_zoom} ist nicht möglich; erlaubt: {smallest_zoom} bis {largest_zoom}.</translation>
     </message>
     <message>
-        <source>idle_minutes={idle_minutes} is not possible: use 0 or more.</source>
-        <translation>idle_minutes={idle_minutes} ist nicht möglich; erlaubt: 0 oder mehr.</translation>
-    </message>
-    <message>
-        <source>prompt_files_gb={prompt_files_gb} is not possible: use 0 or more.</source>
-        <translation>prompt_files_gb={prompt_files_gb} ist nicht möglich; erlaubt: 0 oder mehr.</translation>
+        <source>{name}={value} is not possible: use 0 or more.</source>
+        <translation>{name}={value} ist nicht möglich; erlaubt: 0 oder mehr.</translation>
     </message>
     <message>
         <source>{cache} is not possible here. {words} Use CacheOptions().</source>

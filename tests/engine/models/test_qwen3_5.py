@@ -7,10 +7,9 @@ import mlx.core as mx
 import mlx_lm
 import numpy as np
 import pytest
-import torch
+from qwen_reference import qwen_reference
 from tiny_qwen3_5 import write_tiny_qwen3_5
 from transformers import Qwen3_5ForCausalLM, Qwen3_5TextConfig
-from transformers.modeling_layers import MtpModel
 
 import mlx_engine
 
@@ -36,74 +35,23 @@ def engine(folder):
     engine.close()
 
 
-def raw_weights(folder):
-    """Tensors of a Hugging Face folder for torch, names as transformers has them."""
-    arrays = mx.load(str(folder / "model.safetensors"))
-    return {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
-
-
 @pytest.fixture(scope="module")
 def reference(folder):
-    """transformers' own classes on the same folder, float32, plain attention."""
-    config = json.loads((folder / "config.json").read_text())["text_config"]
-    config |= {"num_mtp_layers": 1, "mtp_layer_types": ["full_attention"]}
-    settings = Qwen3_5TextConfig(**config, attn_implementation="eager")
-    model = Qwen3_5ForCausalLM(settings).eval()
-    weights = raw_weights(folder)
-    trunk = {n.replace("language_model.", ""): w for n, w in weights.items() if "mtp." not in n}
-    model.load_state_dict(trunk, strict=True)
-    head = MtpModel(model, 1).eval()
-    names = {
-        "mtp.fc.": "layers.0.eh_proj.",
-        "mtp.pre_fc_norm_embedding.": "layers.0.enorm.",
-        "mtp.pre_fc_norm_hidden.": "layers.0.hnorm.",
-        "mtp.norm.": "layers.0.post_norm.",
-        "mtp.layers.0.": "layers.0.mtp_block.",
-    }
-    own = {
-        name.replace(old, new): weight
-        for name, weight in weights.items()
-        for old, new in names.items()
-        if name.startswith(old)
-    }
-    missing, unexpected = head.load_state_dict(own, strict=False)
-    assert not unexpected
-    assert all(name.startswith(("embed_tokens", "shared_head")) for name in missing)
-    return model, head
+    return qwen_reference(folder, Qwen3_5TextConfig, Qwen3_5ForCausalLM, TOKENS)
 
 
 def test_logits_equal_transformers(engine, reference):
-    model, _ = reference
-    with torch.no_grad():
-        wanted = model(torch.tensor([TOKENS])).logits[0].numpy()
-    assert relative(engine.logits(TOKENS), wanted) < 1e-4
+    assert relative(engine.logits(TOKENS), reference.logits()) < 1e-4
 
 
 def test_draft_logits_equal_transformers(engine, reference):
-    model, head = reference
-    with torch.no_grad():
-        hidden = model.model(torch.tensor([TOKENS])).last_hidden_state
-        positions = torch.arange(1, len(TOKENS))[None]
-        states = head.forward_layer(
-            0, hidden[:, :-1], positions, None, input_ids=torch.tensor([TOKENS[1:]])
-        )
-        wanted = head.shared_head(states)[0].numpy()
+    wanted = reference.draft_logits(reference.hidden())
     assert relative(engine.draft_logits(TOKENS)[0], wanted) < 1e-4
 
 
 def test_the_hidden_state_before_the_norm_is_not_what_the_head_reads(engine, reference):
     """Feeding the trunk's residual instead moves draft logits visibly: the test can fail."""
-    model, head = reference
-    with torch.no_grad():
-        seen = []
-        hook = model.model.norm.register_forward_pre_hook(lambda _, x: seen.append(x[0]))
-        model.model(torch.tensor([TOKENS]))
-        hook.remove()
-        positions = torch.arange(1, len(TOKENS))[None]
-        states = head.forward_layer(
-            0, seen[0][:, :-1], positions, None, input_ids=torch.tensor([TOKENS[1:]])
-        )
-        wrong = head.shared_head(states)[0].numpy()
+    wrong = reference.draft_logits(reference.hidden_before_the_norm())
     assert relative(engine.draft_logits(TOKENS)[0], wrong) > 1e-2
 
 

@@ -1,12 +1,11 @@
 """Qwen3.5 MoE and Qwen3-Next against transformers, mlx-lm and each other's layouts."""
 
-import json
-
 import mlx.core as mx
 import mlx_lm
 import numpy as np
 import pytest
 import torch
+from qwen_reference import QwenReference, qwen_reference
 from tiny_qwen_experts import KINDS, experts_values, write_tiny_experts
 from transformers import (
     Qwen3_5MoeForCausalLM,
@@ -14,7 +13,6 @@ from transformers import (
     Qwen3NextConfig,
     Qwen3NextForCausalLM,
 )
-from transformers.modeling_layers import MtpModel
 
 import mlx_engine
 from mlx_engine.models.experts import ExpertFeedForward
@@ -46,115 +44,47 @@ def engine(folder):
     engine.close()
 
 
-def raw_weights(folder):
-    """Tensors of a Hugging Face folder for torch, names as transformers has them."""
-    arrays = mx.load(str(folder / "model.safetensors"))
-    named = {
-        n.replace("language_model.", ""): torch.from_numpy(np.array(a)) for n, a in arrays.items()
-    }
-    singles = {n.rpartition(".experts.")[0] for n in named if ".experts." in n}
-    for base in singles:
-
-        def stack(part, base=base):
-            count = sum(n.startswith(f"{base}.experts.") and part in n for n in named)
-            return torch.stack([named[f"{base}.experts.{e}.{part}.weight"] for e in range(count)])
-
-        named[f"{base}.experts.gate_up_proj"] = torch.cat([stack("gate_proj"), stack("up_proj")], 1)
-        named[f"{base}.experts.down_proj"] = stack("down_proj")
-    return {n: w for n, w in named.items() if not n.rpartition(".experts.")[2][0].isdigit()}
-
-
-HEAD_NAMES = {
-    "mtp.fc.": "layers.0.eh_proj.",
-    "mtp.pre_fc_norm_embedding.": "layers.0.enorm.",
-    "mtp.pre_fc_norm_hidden.": "layers.0.hnorm.",
-    "mtp.norm.": "layers.0.post_norm.",
-    "mtp.layers.0.": "layers.0.mtp_block.",
-}
-
-
 @pytest.fixture(scope="module")
 def reference(folder, kind):
-    """transformers' own classes on the same folder, float32, plain attention."""
-    config = json.loads((folder / "config.json").read_text())
-    config = config.get("text_config", config)
-    config |= {"num_mtp_layers": 1, "mtp_layer_types": ["full_attention"]}
-    is_next = kind == "qwen3_next"
-    settings = (Qwen3NextConfig if is_next else Qwen3_5MoeTextConfig)(
-        **config, attn_implementation="eager"
-    )
-    model = (Qwen3NextForCausalLM if is_next else Qwen3_5MoeForCausalLM)(settings).eval()
-    weights = raw_weights(folder)
-    trunk = {n: w for n, w in weights.items() if not n.startswith("mtp.")}
-    model.load_state_dict(trunk, strict=True)
-    head = MtpModel(model, 1).eval()
-    own = {
-        name.replace(old, new): weight
-        for name, weight in weights.items()
-        for old, new in HEAD_NAMES.items()
-        if name.startswith(old)
+    classes = {
+        "qwen3_next": (Qwen3NextConfig, Qwen3NextForCausalLM),
+        "qwen3_5_moe": (Qwen3_5MoeTextConfig, Qwen3_5MoeForCausalLM),
     }
-    missing, unexpected = head.load_state_dict(own, strict=False)
-    assert not unexpected
-    assert all(name.startswith(("embed_tokens", "shared_head")) for name in missing)
-    return model, head
-
-
-def head_logits(model, head, hidden):
-    states = head.forward_layer(
-        0,
-        hidden[:, :-1],
-        torch.arange(1, len(TOKENS))[None],
-        None,
-        input_ids=torch.tensor([TOKENS[1:]]),
-    )
-    return head.shared_head(states)[0].numpy()
+    return qwen_reference(folder, *classes[kind], TOKENS)
 
 
 def test_logits_equal_transformers(engine, reference):
-    model, _ = reference
-    with torch.no_grad():
-        wanted = model(torch.tensor([TOKENS])).logits[0].numpy()
-    assert relative(engine.logits(TOKENS), wanted) < 1e-4
+    assert relative(engine.logits(TOKENS), reference.logits()) < 1e-4
 
 
 def test_draft_logits_equal_transformers(engine, reference):
-    model, head = reference
-    with torch.no_grad():
-        hidden = model.model(torch.tensor([TOKENS])).last_hidden_state
-        wanted = head_logits(model, head, hidden)
+    wanted = reference.draft_logits(reference.hidden())
     assert relative(engine.draft_logits(TOKENS)[0], wanted) < 1e-4
 
 
-def hidden_before_the_norm(model, _):
-    seen = []
-    hook = model.model.norm.register_forward_pre_hook(lambda _, x: seen.append(x[0]))
-    model.model(torch.tensor([TOKENS]))
-    hook.remove()
-    return seen[0]
-
-
-def hidden_first(model, head):
-    joined = head.layers[0].eh_proj.weight
+def hidden_first(reference):
+    joined = reference.head.layers[0].eh_proj.weight
     joined.copy_(torch.cat(joined.chunk(2, dim=1)[::-1], dim=1))
-    return model.model(torch.tensor([TOKENS])).last_hidden_state
+    return reference.hidden()
 
 
-def one_too_many(model, head):
-    for name, weight in head.layers[0].named_parameters():
+def one_too_many(reference):
+    for name, weight in reference.head.layers[0].named_parameters():
         if "norm" in name:
             weight.add_(1)
-    return model.model(torch.tensor([TOKENS])).last_hidden_state
+    return reference.hidden()
 
 
-@pytest.mark.parametrize("fault", [hidden_before_the_norm, hidden_first, one_too_many])
+FAULTS = (QwenReference.hidden_before_the_norm, hidden_first, one_too_many)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
 def test_the_comparison_notices(engine, reference, fault):
     """A head that reads something else differs visibly, so equal logits mean something."""
-    model, head = reference
+    head = reference.head
     with torch.no_grad():
         before = {name: value.clone() for name, value in head.state_dict().items()}
-        hidden = fault(model, head)
-        wrong = head_logits(model, head, hidden)
+        wrong = reference.draft_logits(fault(reference))
         head.load_state_dict(before)
     assert relative(engine.draft_logits(TOKENS)[0], wrong) > 1e-2
 
