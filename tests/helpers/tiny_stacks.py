@@ -142,11 +142,13 @@ def write_stack(
     kind: str,
     values: Mapping[str, Floats] | None = None,
     changes: Mapping[str, object] | None = None,
+    heads: bool = True,
 ) -> Path:
     """Writes the folder and returns it; values instead of those of seed 0."""
     folder.mkdir(parents=True, exist_ok=True)
     stored = values_of(kind) if values is None else values
-    arrays = {name: mx.array(value) for name, value in stored.items()}
+    left_out = () if heads else tuple(head_prefix(kind, number) for number in range(HEADS[kind]))
+    arrays = {name: mx.array(v) for name, v in stored.items() if not name.startswith(left_out)}
     mx.save_safetensors(str(folder / "model.safetensors"), arrays)
     (folder / "config.json").write_text(json.dumps(config_of(kind, **(changes or {}))))
     make_tiny_tokenizer(folder, VOCABULARY)

@@ -22,8 +22,8 @@ import mlx.core as mx
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
 
-from tiny_head_stacks import publish_mimo
 from tiny_qwen3_5 import write_tiny_qwen3_5
+from tiny_stacks import write_stack
 
 import mlx_engine
 from mlx_engine import (
@@ -49,7 +49,7 @@ class Case(NamedTuple):
 CASES: Mapping[str, Case] = {
     "states": Case(write_tiny_qwen3_5, DraftOptions(depth=2)),
     "states, auto": Case(write_tiny_qwen3_5, DraftOptions()),
-    "windows": Case(publish_mimo, DraftOptions(depth=3)),
+    "windows": Case(lambda folder: write_stack(folder, "mimo_v2_flash"), DraftOptions(depth=3)),
     "built-in": Case(None, DraftOptions()),
 }
 

@@ -3,6 +3,7 @@
 import json
 import random
 import re
+from functools import partial
 
 import mlx.core as mx
 import numpy as np
@@ -13,9 +14,9 @@ from fp8_files import Pair, by_blocks, by_matrix, by_rows, change, pair_by, pair
 from looked_into import opened
 from safetensors.torch import load_file, save_file
 from tiny_eagle3 import TinyEagle, write_tiny_eagle
-from tiny_head_stacks import publish_mimo, publish_step
 from tiny_qwen3_5 import write_tiny_qwen3_5
 from tiny_qwen_experts import write_tiny_experts
+from tiny_stacks import write_stack
 
 import mlx_engine
 from mlx_engine.loading.describe import inspect_model
@@ -60,8 +61,8 @@ MAKERS = (
     joined_experts,
     fused_projections,
     deepseek,
-    publish_mimo,
-    publish_step,
+    partial(write_stack, kind="mimo_v2_flash"),
+    partial(write_stack, kind="step3p5"),
 )
 
 

@@ -12,8 +12,8 @@ import pytest
 from converted_gguf import Storage, convert
 from dialled_draft import DialledDraft
 from plain_run import run
-from tiny_head_stacks import publish_mimo, publish_step
 from tiny_published import ARCHITECTURES, VOCABULARY, WINDOW, edit_config, publish
+from tiny_stacks import write_stack
 
 import mlx_engine
 from mlx_engine.drafting.contract import NoDraft
@@ -66,7 +66,7 @@ KINDS: dict[str, tuple[str, dict[str, object]]] = {
         {"q_lora_rank": None, "rope_parameters": YARN | {"mscale": 0.707, "mscale_all_dim": 0.707}},
     ),
 }
-STACKED = {"mimo_v2_flash": publish_mimo, "step3p5": publish_step}
+STACKED = ("mimo_v2_flash", "step3p5")
 JOINED = ("llama with factors", "qwen2, tied", "qwen3_moe", "gpt_oss", "mimo_v2_flash")
 OLD_LATENTS = ("deepseek_v3", "deepseek_v2")
 DRAFTED = ("llama with factors", "gemma3", "gpt_oss", "deepseek_v3", "mimo_v2_flash")
@@ -96,7 +96,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Made]:
 
 def _publish(kind: str, folder: Path) -> Made:
     if kind in STACKED:
-        STACKED[kind](folder)
+        write_stack(folder, kind)
         tokens = [int(t) for t in np.random.default_rng(0).integers(0, VOCABULARY, 41)]
         return Made(folder, tokens, logits(folder, tokens))
     name, changes = KINDS[kind]

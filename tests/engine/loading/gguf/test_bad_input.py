@@ -8,8 +8,8 @@ import pytest
 from converted_gguf import convert
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tiny_head_stacks import publish_mimo, publish_step
 from tiny_published import publish
+from tiny_stacks import HEADS, write_stack
 
 import mlx_engine
 from mlx_engine.values.errors import BadModelFile, EngineError, UnsupportedModel
@@ -34,10 +34,8 @@ def folders(tmp_path_factory):
     def get(family: str) -> Path:
         if family not in made:
             folder = made[family] = place / family
-            if family == "mimo_v2_flash":
-                publish_mimo(folder, heads=False)
-            elif family == "step3p5":
-                publish_step(folder, heads=False)
+            if family in HEADS:
+                write_stack(folder, family, heads=False)
             else:
                 publish(family, folder, changes=GEMMA if family == "gemma3_text" else None)
         return made[family]

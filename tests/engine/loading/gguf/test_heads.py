@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import tiny_nextn
 from converted_gguf import Storage, convert
-from tiny_head_stacks import publish_mimo, publish_step
+from tiny_stacks import write_stack
 
 import mlx_engine
 
-STACKS = {"mimo_v2_flash": publish_mimo, "step3p5": publish_step}
+STACKS = ("mimo_v2_flash", "step3p5")
 FAMILIES = (*tiny_nextn.TYPES, *STACKS)
 TOKENS = [5, 9, 200, 31, 77, 8, 150, 2, 2, 64, 12, 4]
 Q8_0 = Storage(lambda name: None if "gate_inp" in name or "attn_k_b" in name
@@ -27,7 +27,7 @@ def published(tmp_path_factory):
         if family not in made:
             folder = made[family] = place / family
             if family in STACKS:
-                STACKS[family](folder)
+                write_stack(folder, family)
             else:
                 tiny_nextn.publish(family, folder, own=family != "deepseek_v3")
         return made[family]
