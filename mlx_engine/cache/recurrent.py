@@ -12,7 +12,7 @@ other, so a row never depends on the rows beside it.
 
 from collections.abc import Container
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple, Protocol, Self
 
@@ -28,23 +28,6 @@ _FEW = 16
 """Rows of a block that stays whole as the next one's window, for no launch; that of a prompt's
 chunk is copied out of it.
 """
-
-
-class DeltaInputs(NamedTuple):
-    """What a step of the delta rule needs besides the state.
-
-    keys [1, T, key heads, Dk], values [1, T, value heads, Dv], decay and beta [1, T, value heads];
-    all float32.
-    """
-
-    keys: mx.array
-    values: mx.array
-    decay: mx.array
-    beta: mx.array
-
-    def first(self, rows: int) -> "DeltaInputs":
-        """The inputs of the first `rows` steps."""
-        return DeltaInputs(*(array[:, :rows] for array in self))
 
 
 class Replay(Protocol):
@@ -76,35 +59,38 @@ class DeltaBlock(NamedTuple):
 class DeltaRule(Protocol):
     """A way to run blocks."""
 
-    def run(
-        self, queries: mx.array, inputs: DeltaInputs, state: mx.array, replay: Replay | None
-    ) -> DeltaBlock:
-        """Take `replay` and then the block; queries [1, T, key heads, Dk]."""
+    def run(self, rows: Rows, state: mx.array, replay: Replay | None) -> DeltaBlock:
+        """Take `replay` and then the block, rows [1, T, ...]."""
 
 
-@dataclass(frozen=True, slots=True)
-class StockSteps:
-    """Steps to be taken again whole, by stock MLX."""
+class StockSteps(NamedTuple):
+    """Steps to be taken again whole, by stock MLX; what was asked of them (queries) is of no use.
 
-    inputs: DeltaInputs
+    keys, values, decay, beta: of Rows.
+    """
+
+    keys: mx.array
+    values: mx.array
+    decay: mx.array
+    beta: mx.array
     stock: Stock = MLX
 
     def arrays(self) -> list[mx.array]:
-        """The inputs."""
-        return list(self.inputs)
+        """But for the stock."""
+        return list(self[:4])
 
     def first(self, rows: int | mx.array) -> "StockSteps":
         """The first `rows` of them; steps of an unknown number that do nothing are the others."""
-        inputs = self.inputs
         if isinstance(rows, int):
-            return StockSteps(inputs.first(rows), self.stock)
-        taken = mx.arange(inputs.keys.shape[1])[None, :, None] < rows
-        decay, beta = mx.where(taken, inputs.decay, 1.0), mx.where(taken, inputs.beta, 0.0)
-        return StockSteps(inputs._replace(decay=decay, beta=beta), self.stock)
+            keys, values, decay, beta = (part[:, :rows] for part in self[:4])
+            return StockSteps(keys, values, decay, beta, self.stock)
+        taken = mx.arange(self.keys.shape[1])[None, :, None] < rows
+        decay, beta = mx.where(taken, self.decay, 1.0), mx.where(taken, self.beta, 0.0)
+        return self._replace(decay=decay, beta=beta)
 
     def settled(self, state: mx.array) -> mx.array:
         """The state after them."""
-        return self.stock.delta_rule(self.inputs.keys, *self.inputs, state)[1]
+        return self.stock.delta_rule(self.keys, *self[:4], state)[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +99,11 @@ class StockDelta:
 
     stock: Stock = MLX
 
-    def run(
-        self, queries: mx.array, inputs: DeltaInputs, state: mx.array, replay: Replay | None
-    ) -> DeltaBlock:
+    def run(self, rows: Rows, state: mx.array, replay: Replay | None) -> DeltaBlock:
         """Take `replay` and then the block."""
         before = state if replay is None else replay.settled(state)
-        outputs, after = self.stock.delta_rule(queries, *inputs, before)
-        return DeltaBlock(outputs, before, after, StockSteps(inputs, self.stock))
+        outputs, after = self.stock.delta_rule(*rows, before)
+        return DeltaBlock(outputs, before, after, StockSteps(*rows[1:], self.stock))
 
 
 @cache
@@ -133,16 +117,15 @@ def _blank(steps: Steps) -> Steps:
     return Steps(*(mx.zeros((1, 1, *part.shape[2:])) for part in steps))
 
 
-@dataclass(frozen=True, slots=True)
-class KernelSteps:
+class KernelSteps(NamedTuple):
     """Steps whose `delta` is known, so that the kernel takes them again without reductions.
 
-    count: how many of them, the rest is not to be taken. counts: rows that the kernel serves; where
+    taken: how many of them, the rest is not to be. counts: rows that the kernel serves; where
     it was switched off since, plain ops take the steps.
     """
 
     steps: Steps
-    count: int | mx.array
+    taken: int | mx.array
     launcher: Launcher
     counts: Container[int] = ALL_ROWS
 
@@ -156,14 +139,14 @@ class KernelSteps:
 
     @property
     def kept(self) -> mx.array:
-        """`count` as the kernel reads it."""
-        return _number(self.count) if isinstance(self.count, int) else self.count
+        """`taken` as the kernel reads it."""
+        return _number(self.taken) if isinstance(self.taken, int) else self.taken
 
     def settled(self, state: mx.array) -> mx.array:
         """The state after them: the kernel's own, beside a row that nobody asks for."""
         if 1 not in self.counts:
             steps = Steps(*(part.squeeze(0) for part in self.steps))
-            return replayed(state.squeeze(0), self.count, steps)[None]
+            return replayed(state.squeeze(0), self.taken, steps)[None]
         keys, delta, decay = _blank(self.steps)
         row = Rows(keys, keys, delta, decay, decay)
         return gated_delta_block(state, self.kept, self.steps, row, self.launcher).settled
@@ -177,20 +160,18 @@ class KernelDelta:
     long: StockDelta = StockDelta()
     counts: Container[int] = ALL_ROWS
 
-    def run(
-        self, queries: mx.array, inputs: DeltaInputs, state: mx.array, replay: Replay | None
-    ) -> DeltaBlock:
+    def run(self, rows: Rows, state: mx.array, replay: Replay | None) -> DeltaBlock:
         """Take `replay` and then the block."""
-        if queries.shape[1] not in self.counts:
-            return self.long.run(queries, inputs, state, replay)
-        rows = Rows(queries, *inputs)
+        count = rows.keys.shape[1]
+        if count not in self.counts:
+            return self.long.run(rows, state, replay)
         if not isinstance(replay, KernelSteps):
             state = state if replay is None else replay.settled(state)
             none = _blank(Steps(rows.keys, rows.values, rows.decay))
             replay = KernelSteps(none, 0, self.launcher, self.counts)
         done = gated_delta_block(state, replay.kept, replay.steps, rows, self.launcher)
         steps = Steps(rows.keys, done.delta, rows.decay)
-        whole = KernelSteps(steps, queries.shape[1], self.launcher, self.counts)
+        whole = KernelSteps(steps, count, self.launcher, self.counts)
         return DeltaBlock(done.y, done.settled, None, whole)
 
 
@@ -200,8 +181,7 @@ def delta_rule(served: Served | None, stock: Stock = MLX) -> DeltaRule:
     return long if served is None else KernelDelta(served.launcher, long, served)
 
 
-@dataclass(frozen=True, slots=True)
-class RecurrentSnapshot:
+class RecurrentSnapshot(NamedTuple):
     """Convolution window, state, and the steps the state still has to take.
 
     The window [1, K-1, C] may stand among other rows, `skipped` of them before it: int32 [1] where
@@ -296,16 +276,16 @@ class RecurrentCache:
         """The last rows that went into the convolution."""
         return ConvolutionWindow(self._now.window, self._now.skipped)
 
-    def run(self, queries: mx.array, inputs: DeltaInputs, convolved: mx.array) -> mx.array:
+    def run(self, rows: Rows, convolved: mx.array) -> mx.array:
         """Take the steps of a block from the committed state; outputs [1, T, value heads, Dv].
 
-        queries [1, T, key heads, Dk]; convolved [1, K-1+T, C] is the window followed by the
-        block's rows. What was kept of the block before is replayed as part of this pass.
+        rows: [1, T, ...]; convolved [1, K-1+T, C] is the window followed by the block's rows. What
+        was kept of the block before is replayed as part of this pass.
         """
         now = self._now
-        done = self._rule.run(queries, inputs, now.state, now.replay)
+        done = self._rule.run(rows, now.state, now.replay)
         self._now = RecurrentSnapshot(now.length, now.window, done.before, None, now.skipped)
-        self._block = _Block(queries.shape[1], convolved, done)
+        self._block = _Block(rows.keys.shape[1], convolved, done)
         return done.outputs
 
     def keep(self, rows: int) -> None:
@@ -360,7 +340,7 @@ class RecurrentCache:
         """The same, with the window alone: a view would hold on to the block around it."""
         if self._now.skipped != 0:
             window = self._stock.contiguous(self.window.alone(self._taps))
-            self._now = replace(self._now, window=window, skipped=0)
+            self._now = self._now._replace(window=window, skipped=0)
         return self.place()
 
     def restore(self, snapshot: LayerSnapshot) -> None:

@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import mlx.core as mx
 
 from metal_kernels.choice import Kernels, Served, Work
+from metal_kernels.gated_delta_block import Rows
 from metal_kernels.gated_delta_inputs import (
     L2_EPS,
     Fixed,
+    Inputs,
     Projected,
     Window,
     gated_delta_inputs,
@@ -18,12 +20,7 @@ from metal_kernels.gated_delta_inputs import (
 from metal_kernels.stock import Stock
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.joint import JointCache, each
-from mlx_engine.cache.recurrent import (
-    ConvolutionWindow,
-    DeltaInputs,
-    RecurrentCache,
-    delta_rule,
-)
+from mlx_engine.cache.recurrent import ConvolutionWindow, RecurrentCache, delta_rule
 from mlx_engine.models import layer_specs
 from mlx_engine.models.attention import Masks
 from mlx_engine.models.layers import Norm, Place, Projections, ResidualLinear, silu
@@ -104,19 +101,11 @@ class DeltaNet:
         return cache.run(*self._inputs(made, cache.window))
 
 
-class RecurrentInputs(NamedTuple):
-    """queries [1, T, key heads, Dk] float32; convolved [1, K-1+T, C]: the window, then the rows."""
-
-    queries: mx.array
-    steps: DeltaInputs
-    convolved: mx.array
-
-
 class MakeInputs(Protocol):
     """Convolution, SiLU, unit norms and gates (arXiv 2412.06464)."""
 
-    def __call__(self, made: Sequence[mx.array], window: ConvolutionWindow) -> RecurrentInputs:
-        """made: [1, T, ...], of each of the projections' matrices."""
+    def __call__(self, made: Sequence[mx.array], window: ConvolutionWindow) -> Inputs:
+        """made: [1, T, ...], of each of the projections' matrices, as what comes of them."""
 
 
 class StockInputs:
@@ -129,7 +118,7 @@ class StockInputs:
         self._bias, self._rate = fixed.decay_bias[None, None], fixed.decay_rate[None, None]
         self._zero = mx.zeros(self._bias.shape)
 
-    def __call__(self, made: Sequence[mx.array], window: ConvolutionWindow) -> RecurrentInputs:
+    def __call__(self, made: Sequence[mx.array], window: ConvolutionWindow) -> Inputs:
         """A dozen operations."""
         fixed, stock = self._fixed, self._stock
         channels, _, beta, decay = self._projections.parts(made)
@@ -140,13 +129,14 @@ class StockInputs:
         both, values = mx.split(activated, [2 * fixed.key_heads * size], axis=-1)
         units = stock.unit(both.reshape(1, rows, 2 * fixed.key_heads, size), L2_EPS)
         queries, keys = mx.split(units, 2, axis=2)
-        steps = DeltaInputs(
+        its = Rows(
+            queries=queries,
             keys=keys,
             values=values.reshape(1, rows, -1, fixed.value_size),
             decay=stock.elementwise(_decay)(decay, self._bias, self._rate, self._zero),
             beta=stock.elementwise(_beta)(beta),
         )
-        return RecurrentInputs(queries, steps, convolved)
+        return Inputs(its, convolved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,20 +152,18 @@ class FewRowInputs:
     served: Served
     stock: StockInputs
 
-    def __call__(self, made: Sequence[mx.array], window: ConvolutionWindow) -> RecurrentInputs:
+    def __call__(self, made: Sequence[mx.array], window: ConvolutionWindow) -> Inputs:
         """One launch."""
         channels, decay, beta = made[0], self.decay, self.beta
         if channels.shape[1] not in self.served:
             return self.stock(made, window)
         a, b = made[decay.matrix], made[beta.matrix]
-        rows, after = gated_delta_inputs(
+        return gated_delta_inputs(
             Projected(channels, a, b, decay.column, beta.column),
             Window(window.rows.astype(channels.dtype), window.kept),
             self.fixed,
             self.served.launcher,
         )
-        queries, *steps = rows
-        return RecurrentInputs(queries, DeltaInputs(*steps), after)
 
 
 def recurrent_inputs(kernels: Kernels, fixed: Fixed, projections: Projections) -> MakeInputs:

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from kernel_launchers import kernel_launcher
 
-from mlx_engine.cache.recurrent import DeltaInputs, KernelDelta, RecurrentCache, delta_rule
+from metal_kernels.gated_delta_block import Rows
+from mlx_engine.cache.recurrent import KernelDelta, RecurrentCache, delta_rule
 
 KEY_HEADS, HEADS, SIZE, VALUE_SIZE = 1, 2, 16, 8
 
@@ -14,15 +15,15 @@ def normal(shape: tuple[int, ...], seed: int) -> mx.array:
     return mx.random.normal(shape, key=mx.random.key(seed))
 
 
-def block(rows: int, seed: int) -> tuple[mx.array, DeltaInputs, mx.array]:
-    queries = normal((1, rows, KEY_HEADS, SIZE), seed) / 4
-    inputs = DeltaInputs(
+def block(rows: int, seed: int) -> tuple[Rows, mx.array]:
+    its = Rows(
+        queries=normal((1, rows, KEY_HEADS, SIZE), seed) / 4,
         keys=normal((1, rows, KEY_HEADS, SIZE), seed + 1) / 4,
         values=normal((1, rows, HEADS, VALUE_SIZE), seed + 2),
         decay=mx.exp(-mx.abs(normal((1, rows, HEADS), seed + 3))),
         beta=mx.sigmoid(normal((1, rows, HEADS), seed + 4)),
     )
-    return queries, inputs, normal((1, rows + 3, 4), seed + 5)
+    return its, normal((1, rows + 3, 4), seed + 5)
 
 
 def caches() -> tuple[RecurrentCache, RecurrentCache]:
@@ -69,15 +70,14 @@ def boundary_arrays(boundary: object) -> list[mx.array]:
 
 def test_steps_kept_one_by_one_or_together_end_in_one_state() -> None:
     """What drafting promises: however rows came about, the next prompt finds the same bits."""
-    queries, inputs, convolved = block(6, 7)
+    rows, convolved = block(6, 7)
     _, together = caches()
     _, alone = caches()
-    together.run(queries, inputs, convolved)
+    together.run(rows, convolved)
     together.keep(5)
     for row in range(5):
-        part = slice(row, row + 1)
-        one = DeltaInputs(*(array[:, part] for array in inputs))
-        alone.run(queries[:, part], one, convolved[:, row : row + 4])
+        one = Rows(*(array[:, row : row + 1] for array in rows))
+        alone.run(one, convolved[:, row : row + 4])
         alone.keep(1)
     prompt = block(12, 30)
     assert mx.array_equal(together.run(*prompt), alone.run(*prompt)).item()

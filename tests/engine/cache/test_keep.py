@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from in_step import assert_layers_in_step
 from tiny_model import TinySizes, tiny_model
 
+from metal_kernels.gated_delta_block import Rows
 from metal_kernels.stock import Stock
 from mlx_engine.cache.attention import GROWTH, AttentionCache
-from mlx_engine.cache.recurrent import DeltaInputs, RecurrentCache
+from mlx_engine.cache.recurrent import RecurrentCache
 
 TEXT = [int(t) for t in np.random.default_rng(1).integers(0, 61, 80)]
 
@@ -113,12 +114,13 @@ def test_buffers_grow_in_steps(rows):
     assert mx.array_equal(again.keys, mx.concatenate([block, block], axis=2))
 
 
-def delta_inputs(rng, rows):
+def delta_rows(rng, rows):
     def draw(*shape):
         return mx.array(rng.normal(size=shape).astype(np.float32))
 
     keys = draw(1, rows, 2, 8)
-    return DeltaInputs(
+    return Rows(
+        draw(1, rows, 2, 8),
         keys / mx.linalg.norm(keys, axis=-1, keepdims=True),
         draw(1, rows, 4, 5),
         mx.sigmoid(draw(1, rows, 4)),
@@ -126,9 +128,9 @@ def delta_inputs(rng, rows):
     )
 
 
-def delta_rule_float64(queries, inputs, state):
+def delta_rule_float64(rows, state):
     """Eq. 10 of arXiv 2412.06464, step by step."""
-    q, k, v, decay, beta = (np.array(a, dtype=np.float64)[0] for a in (queries, *inputs))
+    q, k, v, decay, beta = (np.array(a, dtype=np.float64)[0] for a in rows)
     outputs = np.zeros_like(v)
     for step in range(len(q)):
         for head in range(v.shape[1]):
@@ -144,14 +146,13 @@ def delta_rule_float64(queries, inputs, state):
 def test_deferred_replay_against_float64(keep):
     rng = np.random.default_rng(keep)
     cache = RecurrentCache(mx.zeros((1, 3, 6)), mx.zeros((1, 4, 5, 8)))
-    first, second = delta_inputs(rng, 7), delta_inputs(rng, 2)
-    queries = mx.array(rng.normal(size=(1, 9, 2, 8)).astype(np.float32))
-    cache.run(queries[:, :7], first, mx.zeros((1, 10, 6)))
+    first, second = delta_rows(rng, 7), delta_rows(rng, 2)
+    cache.run(first, mx.zeros((1, 10, 6)))
     cache.keep(keep)
-    found = np.array(cache.run(queries[:, 7:], second, mx.zeros((1, 5, 6))))[0]
+    found = np.array(cache.run(second, mx.zeros((1, 5, 6))))[0]
     state = np.zeros((4, 5, 8))
-    delta_rule_float64(queries[:, :keep], first.first(keep), state)
-    wanted = delta_rule_float64(queries[:, 7:], second, state)
+    delta_rule_float64(Rows(*(part[:, :keep] for part in first)), state)
+    wanted = delta_rule_float64(second, state)
     assert np.abs(found - wanted).max() < 2e-6 * np.abs(wanted).max()
 
 
@@ -167,7 +168,7 @@ def test_a_window_copies_only_what_would_keep_a_long_block_alive(rows, kept):
     rng = np.random.default_rng(rows)
     convolved = rng.normal(size=(1, 3 + rows, 6)).astype(np.float32)
     cache = RecurrentCache(mx.zeros((1, 3, 6)), mx.zeros((1, 4, 5, 8)), stock=Counted())
-    cache.run(mx.zeros((1, rows, 2, 8)), delta_inputs(rng, rows), mx.array(convolved))
+    cache.run(delta_rows(rng, rows), mx.array(convolved))
     cache.keep(kept)
     np.testing.assert_array_equal(cache.window.alone(3), convolved[:, kept : kept + 3])
     assert copied == ([] if rows == 4 else [(1, 3, 6)])
@@ -177,9 +178,9 @@ def test_a_row_to_replay_costs_about_a_hundredth_of_a_state():
     """With the sizes of a published 27B model and float32 inputs; nothing is kept per step."""
     state = mx.zeros((1, 48, 128, 128))
     cache = RecurrentCache(mx.zeros((1, 3, 10240), dtype=mx.float16), state)
-    shapes = ((1, 9, 16, 128), (1, 9, 48, 128), (1, 9, 48), (1, 9, 48))
-    inputs = DeltaInputs(*(mx.zeros(shape) for shape in shapes))
-    cache.run(mx.zeros((1, 9, 16, 128)), inputs, mx.zeros((1, 12, 10240), mx.float16))
+    shapes = ((1, 9, 16, 128), (1, 9, 16, 128), (1, 9, 48, 128), (1, 9, 48), (1, 9, 48))
+    rows = Rows(*(mx.zeros(shape) for shape in shapes))
+    cache.run(rows, mx.zeros((1, 12, 10240), mx.float16))
     cache.keep(2)
     added = cache.nbytes - state.nbytes - cache.window.rows.nbytes
     assert added == 2 * 4 * (16 * 128 + 48 * 128 + 2 * 48)
