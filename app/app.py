@@ -358,6 +358,9 @@ class App(QObject):
         self.figures.end(answer)
         if answer.chat_id == self.chats.chat.chat_id:
             announce(self.widgets.transcript, answer.answer.text or tr("The answer has ended."))
+            if answer.was_complete:
+                complete = tr("The answer is complete; Answer again gives another.")
+                self.widgets.notice.mention(complete)
 
     def _show_answering(self) -> None:
         self.widgets.sidebar.list.show_answering(self.answers.chat_ids)

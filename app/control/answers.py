@@ -77,6 +77,7 @@ class RunningAnswer:
         self.progress: PromptProgress | None = None
         self.is_reading = True
         self.finished: GenerationFinished | None = None
+        self._before = before
         self._tokens = 0
         self._prompt_tokens: int | None = None
         self._thought_before = before.thinking_seconds
@@ -143,6 +144,13 @@ class RunningAnswer:
         """What there is of it now."""
         spans = tuple(self.answer.spans)
         return AnswerSoFar(self.answer.text, self.thinking.text, spans, self.thinking_seconds)
+
+    @property
+    def was_complete(self) -> bool:
+        """It went on, and ended at once: there was nothing to add."""
+        before, finished = self._before, self.finished
+        is_end = finished is not None and finished.reason == "end" and before != NOTHING
+        return is_end and (before.text, before.thinking) == (self.answer.text, self.thinking.text)
 
     @property
     def context_used(self) -> int | None:

@@ -16,6 +16,10 @@
         <translation>Die Antwort ist zu Ende.</translation>
     </message>
     <message>
+        <source>The answer is complete; Answer again gives another.</source>
+        <translation>Die Antwort ist vollständig; „Noch einmal antworten“ gibt eine andere.</translation>
+    </message>
+    <message>
         <source>Headstart is writing an answer</source>
         <translation>Headstart schreibt eine Antwort</translation>
     </message>

@@ -104,6 +104,19 @@ def test_a_stopped_answer_goes_on_in_place(driven: Driven, source: ScriptedModel
     assert driven.shown == ["Go", before + " and the end."]
 
 
+def test_an_answer_that_has_nothing_to_add_says_so(driven: Driven, source: ScriptedModels) -> None:
+    said = driven.widgets.notice.words
+    say_next(source, Answer(""))
+    driven.ask("Go")
+    assert said() == "", "an empty answer is no rest of one"
+    say_next(source, Answer("Half an", reason="max-tokens"), Answer(""), Answer("answer"))
+    driven.ask("And now?")
+    driven.widgets.actions["continue"].trigger()
+    driven.until_answered()
+    assert driven.shown[-1] == "Half an"
+    assert said() == "The answer is complete; Answer again gives another."
+
+
 def test_only_the_last_answer_can_go_on(driven: Driven, source: ScriptedModels) -> None:
     say_next(source, Answer("Half an", reason="max-tokens"))
     driven.ask("Go")
