@@ -43,7 +43,7 @@ QToolTip { color: $text; background: $bubble; border: 1px solid $line; padding: 
 """
 
 BUTTONS = """
-QAbstractButton { icon-size: ${icon}px; }
+QAbstractButton { icon-size: ${icon}px; outline: none; }
 QPushButton {
   background: $page; color: $text; border: 1px solid $line; border-radius: 6px; padding: 4px 12px;
   min-height: ${line_height}px;
@@ -87,6 +87,7 @@ QToolButton[role="primary"]:focus { border-color: $text; }
 QToolButton[role="primary"]:disabled { background: $hover; }
 QToolButton[role="group"] { font-weight: 600; padding: 6px 4px 6px 0; margin-left: -4px; }
 QToolButton[role="group"]:checked, QToolButton[role="group"]:hover { background: transparent; }
+QToolButton[role="group"]:focus { border-color: transparent; text-decoration: underline; }
 QToolButton[role="segment"] {
   background: $page; border: 1px solid $line; border-right: none; border-radius: 0;
   padding: 4px 2px; min-height: ${line_height}px; min-width: 14px;

@@ -121,6 +121,7 @@ class Segments(QWidget):
         self._group = QButtonGroup(self)
         self._row = row(of=self, spacing=0)
         self._values: tuple[str, ...] = ()
+        self._have_buttons(1)  # what Tab comes by before and after it is settled now
         self._group.idClicked.connect(lambda row: self.chosen.emit(self._values[row]))
 
     def show_options(self, options: Sequence[Option], value: str | None = None) -> None:
@@ -164,9 +165,11 @@ class Segments(QWidget):
             surplus.hide()
             surplus.deleteLater()
         for place in range(len(self._group.buttons()), count):
-            button = _Segment()
+            button, before = _Segment(), self._group.button(place - 1)
             self._group.addButton(button, place)
             self._row.addWidget(button)
+            if before is not None:
+                self.setTabOrder(before, button)
 
 
 BOX = 40

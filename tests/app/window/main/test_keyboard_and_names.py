@@ -28,6 +28,8 @@ pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 CONTROLS = (QAbstractButton, QLineEdit, QPlainTextEdit, QComboBox, QAbstractItemView, StatusStrip)
 NAMED = (*CONTROLS, Chart, QProgressBar)
 MOST_STEPS = 300
+ONE_ROW = 8
+"""Pixels by which what stands side by side may differ."""
 
 
 @pytest.fixture
@@ -55,7 +57,7 @@ def own(widget: QWidget) -> bool:
     )
 
 
-def walked(qtbot: QtBot, widgets: Widgets) -> set[QWidget]:
+def walked(qtbot: QtBot, widgets: Widgets) -> list[QWidget]:
     """What Tab comes by, until it comes by again."""
     seen: list[QWidget] = []
     start = widgets.strip
@@ -64,13 +66,13 @@ def walked(qtbot: QtBot, widgets: Widgets) -> set[QWidget]:
         focus = QApplication.focusWidget()
         assert focus is not None
         if focus in seen:
-            return set(seen)
+            return seen
         seen.append(focus)
         qtbot.keyClick(focus, Qt.Key.Key_Tab)
     raise AssertionError("Tab never comes round")
 
 
-def has_its_segment(control: QWidget, reached: set[QWidget]) -> bool:
+def has_its_segment(control: QWidget, reached: list[QWidget]) -> bool:
     """Of segments side by side Tab takes one, the arrow keys take the others."""
     parent = control.parentWidget()
     return control.property("role") == "segment" and any(
@@ -108,6 +110,16 @@ def test_tab_reaches_every_control(
         if c not in reached and not has_its_segment(c, reached)
     ]
     assert missed == []
+
+
+def test_tab_goes_down_the_panel(qtbot: QtBot, widgets: Widgets) -> None:
+    widgets.window.show_panel("session")
+    _close, *steps = filter(widgets.session.isAncestorOf, walked(qtbot, widgets))
+    heights = [one.mapTo(widgets.session, one.rect().center()).y() for one in steps]
+    at_once = zip(steps[1:], heights, heights[1:], strict=False)
+    up = [one.accessibleName() for one, before, now in at_once if now < before - ONE_ROW]
+    assert len(steps) > 20
+    assert up == []
 
 
 def test_arrow_keys_walk_the_segments(qtbot: QtBot, widgets: Widgets) -> None:
