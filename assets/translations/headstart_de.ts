@@ -84,8 +84,8 @@
         <source>{n:,} chats moved to the bin</source>
         <comment>Moved to the bin</comment>
         <translation>
-            <numerusform>In den Papierkorb gelegt</numerusform>
-            <numerusform>{n:,} Chats in den Papierkorb gelegt</numerusform>
+            <numerusform>Im Papierkorb</numerusform>
+            <numerusform>{n:,} Chats im Papierkorb</numerusform>
         </translation>
     </message>
     <message>

@@ -100,10 +100,9 @@ class VerdictCard(QFrame):
         self._ratio = label("", "figure")
         self._ratio.setAccessibleName(tr("Speed with drafting over speed without"))
         tabular(self._ratio)
-        lines = column(self._words, self._gain, spacing=2)
-        top = row(self._sign, Wide(lines), self._ratio, spacing=10)
+        top = row(self._sign, Wide(self._words), self._ratio, spacing=10)
         top.setAlignment(self._sign, Qt.AlignmentFlag.AlignTop)
-        column(top, self._seed, of=self, margins=(16, 10, 16, 10), spacing=2)
+        column(top, self._gain, self._seed, of=self, margins=(16, 10, 16, 10), spacing=2)
         self.show_words("")
 
     def show_seed(self, seed: int | None) -> None:

@@ -116,6 +116,9 @@ class PassBars(Chart):
 
 
 LEFT, TOP, AXIS = 34, 8, 22
+DOT = 4.0
+"""Radius of a point in use, in pixels."""
+
 MOST = 40
 """Newest answers on show."""
 
@@ -212,7 +215,8 @@ class CostCurve(Chart):
         for rows, point in enumerate(points, 1):
             in_use = rows == self._rows_in_use
             painter.setBrush(self.colour("accent" if in_use else "page"))
-            painter.drawEllipse(point, 4.0 if in_use else 3.0, 4.0 if in_use else 3.0)
+            size = DOT if in_use else DOT - 1
+            painter.drawEllipse(point, size, size)
 
     def _highest(self) -> float:
         return max(self._costs) * 1.1
@@ -226,7 +230,7 @@ class CostCurve(Chart):
     def _draw_axis(self, painter: QPainter) -> None:
         centre, below = Qt.AlignmentFlag.AlignCenter, self.height() - AXIS + 4
         for cost in (self._costs[0], self._costs[-1]):
-            self.draw_level(painter, self._point(1, cost).y(), number(cost, ".0f"), LEFT)
+            self.draw_level(painter, self._point(1, cost).y(), number(cost, ".0f"), LEFT - DOT)
         for rows in range(1, len(self._costs) + 1):
             x = self._point(rows, 0).x()
             painter.drawText(QRectF(x - 12, below, 24, 16), centre, str(rows))

@@ -66,6 +66,8 @@ def test_the_longest_seed_is_whole_where_the_page_is_narrow(view):
     view.finish_side("off", OFF)
     seed = next(label for label in view.findChildren(QLabel) if label.text().startswith("Seed "))
     assert seed.fontMetrics().horizontalAdvance(seed.text()) <= seed.width()
+    (gain,) = (label for label in view.findChildren(QLabel) if "with drafting." in label.text())
+    assert gain.x() == seed.x()
 
 
 def test_both_answers_and_figures_are_shown(view):
