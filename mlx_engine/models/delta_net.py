@@ -23,7 +23,7 @@ from mlx_engine.cache.joint import JointCache, each
 from mlx_engine.cache.recurrent import ConvolutionWindow, RecurrentCache, delta_rule
 from mlx_engine.models import layer_specs
 from mlx_engine.models.attention import Masks
-from mlx_engine.models.layers import Norm, Place, Projections, ResidualLinear, silu
+from mlx_engine.models.layers import Place, Projections, ResidualLinear, silu
 from mlx_engine.models.weights import Part
 from mlx_engine.values.options import CacheBits
 
@@ -54,7 +54,8 @@ class DeltaNet:
             self._gate.column, self._gate.column + spec.value_heads * spec.value_dim
         )
         unscaled = unscaled_eps(eps, spec.key_dim)
-        self._head_norm = Norm.read(part, "norm", unscaled, spec.value_heads)
+        weight = part.vector("norm.weight", mx.float32)  # as what the rule makes
+        self._head_norm = self._stock.norm(weight, unscaled, spec.value_heads)
         self._out = ResidualLinear.read(part, "out_proj")
 
     @property

@@ -4,12 +4,14 @@ import io
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 
 import mlx.core as mx
 from kernel_models import every_kernel, kernel_model
 
 from metal_kernels.kernel import Launch
+from mlx_engine.bench.lazy_graph import StandIn
 
 VIEWS = {
     *("AsStrided", "Broadcast", "ExpandDims", "Flatten", "Reshape", "Slice", "Split", "Squeeze"),
@@ -33,12 +35,16 @@ def _zeros(shapes: tuple[tuple[int, ...], ...], dtypes: tuple[mx.Dtype, ...]) ->
     return made
 
 
-def operations(off: Mapping[str, str]) -> Counter[str]:
+def operations(off: Mapping[str, str], *, on_metal: bool = False) -> Counter[str]:
     """Of the dense tiny model without the kernels of `off`: a token after one that was kept.
 
-    As on MLX's CPU backend, where norms and rotations are a few operations each.
+    As on MLX's CPU backend, where norms and rotations are a few operations each; on_metal: one each
+    as there, of numbers of 16 bits.
     """
-    model = kernel_model("dense", every_kernel(Unrun(), off=off))
+    kernels = every_kernel(Unrun(), off=off)
+    if on_metal:
+        kernels = replace(kernels, stock=StandIn())
+    model = kernel_model("dense", kernels, halves=on_metal)
     caches = model.make_caches()
     for _ in range(2):
         hidden = model.forward(mx.array([[5]]), caches)

@@ -52,7 +52,8 @@ def kernel_model(
     halves: bool = False,
 ) -> Decoder:
     """A layer of so many attends, others recur; the weights depend on kind, bits, group and seed
-    alone. Matrices that are not whole groups wide stay plain. halves: all but norms in bfloat16.
+    alone. Matrices that are not whole groups wide stay plain. halves: in bfloat16, all but norms
+    that are stored less one.
     """
     config = tiny_config(tied=False) if kind == "dense" else experts_config("qwen3_5_moe")
     text = config["text_config"]
@@ -81,7 +82,7 @@ def _packed(values: Mapping, bits: int, group: int, halves: bool) -> dict[str, m
     packed = {}
     for name, value in values.items():
         array = mx.array(value)
-        if halves and "norm" not in name:
+        if halves and not is_shifted_norm(name):
             array = array.astype(mx.bfloat16)
         if array.ndim < 2 or "conv1d" in name or array.shape[-1] % group:
             packed[name] = array + 1 if is_shifted_norm(name) else array

@@ -202,6 +202,10 @@ def test_a_pass_copies_nothing_and_takes_fewer_launches() -> None:
     assert together["Gather"] == 3  # the embedding's: an index on a first axis would be another
 
 
+def test_a_pass_of_halves_casts_nothing_but_logits() -> None:
+    assert operations({}, on_metal=True)["AsType"] == 1
+
+
 def test_without_a_kernel_stock_does_its_work() -> None:
     launcher = EmulatorLauncher(check=False)
     plain = logits_of(kernel_model("dense"), PROMPT[:3])
