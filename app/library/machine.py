@@ -8,18 +8,15 @@ from dataclasses import dataclass
 from app.values.hub import Format, HubFind
 from mlx_engine.values.words import Words, joined, size_words
 
-_ASKED = ("machdep.cpu.brand_string", "iogpu.wired_limit_mb")
 _SMALL = 36 * 2**30
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """chip: empty where its name is not known. usable_bytes: what a model and its caches may use;
-    macOS keeps the rest from the GPU. has_metal: models compute on it, most of them in 16 bits.
+    """usable_bytes: what a model and its caches may use; macOS keeps the rest from the GPU.
+    has_metal: models compute on it, most of them in 16 bits.
     """
 
-    chip: str
-    memory_bytes: int
     usable_bytes: int
     has_metal: bool = True
 
@@ -33,9 +30,8 @@ def this_machine() -> Machine:
     """Asks the system; takes a few milliseconds."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if sys.platform != "darwin":
-        return Machine("", memory, usable_bytes(memory), has_metal=False)
-    chip, limit = (_sysctl(name) for name in _ASKED)
-    return Machine(chip, memory, usable_bytes(memory, limit))
+        return Machine(usable_bytes(memory), has_metal=False)
+    return Machine(usable_bytes(memory, _wired_limit_mb()))
 
 
 def usable_bytes(memory_bytes: int, wired_limit_mb: str = "") -> int:
@@ -48,11 +44,10 @@ def usable_bytes(memory_bytes: int, wired_limit_mb: str = "") -> int:
     return memory_bytes * 2 // 3 if memory_bytes <= _SMALL else memory_bytes * 3 // 4
 
 
-def _sysctl(name: str) -> str:
-    """The value as text, empty when there is none."""
-    answer = subprocess.run(
-        ["/usr/sbin/sysctl", "-n", name], capture_output=True, text=True, check=False
-    )
+def _wired_limit_mb() -> str:
+    """As its user has set it, empty where that was not done."""
+    command = ["/usr/sbin/sysctl", "-n", "iogpu.wired_limit_mb"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
     return answer.stdout.strip() if answer.returncode == 0 else ""
 
 

@@ -75,12 +75,12 @@ def folders_of(platform: str, home: Path, environment: Mapping[str, str]) -> Fol
     )
 
 
-def has_display(platform: str = sys.platform, environment: Mapping[str, str] = os.environ) -> bool:
+def has_display(platform: str = sys.platform) -> bool:
     """Whether a window can be shown: always on a Mac, elsewhere where a display server is named."""
     if platform in ("darwin", "win32"):
         return True
-    is_offscreen = environment.get("QT_QPA_PLATFORM") in ("offscreen", "vnc")
-    return is_offscreen or bool(window_systems(environment))
+    is_offscreen = os.environ.get("QT_QPA_PLATFORM") in ("offscreen", "vnc")
+    return is_offscreen or bool(window_systems())
 
 
 def window_systems(environment: Mapping[str, str] = os.environ) -> tuple[WindowSystem, ...]:

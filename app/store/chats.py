@@ -148,9 +148,9 @@ class Chats:
         if not self._database.write("DELETE FROM chat WHERE id = ?", chat_id):
             raise chat_gone(chat_id)
 
-    def empty_bin(self, older_than_days: float = DAYS_IN_BIN) -> int:
-        """Delete for ever what has been in the bin this long; how many."""
-        before = self._clock() - older_than_days * 24 * 3600
+    def empty_bin(self) -> int:
+        """Delete for ever what has been in the bin for DAYS_IN_BIN days; how many."""
+        before = self._clock() - DAYS_IN_BIN * 24 * 3600
         return self._database.write("DELETE FROM chat WHERE deleted_at <= ?", before)
 
     def duplicate(self, chat_id: int, how: str = "copy") -> int:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from typing import NamedTuple
 
-from app.store.chats import clean_title
+from app.store.chats import chat_gone, clean_title
 from app.store.database import Database
 from app.store.rows import text_of
 from app.values.chats import Folder
@@ -102,9 +102,7 @@ class Folders:
             raise _gone(folder)
         for chat_id in chat_ids:
             if not self._database.write("UPDATE chat SET folder = ? WHERE id = ?", folder, chat_id):
-                raise NoSuchChat(
-                    "Chat {chat_id} is not there any more: open another.", chat_id=chat_id
-                )
+                raise chat_gone(chat_id)
 
     def _set(self, folder: int, change: str, value: object) -> None:
         if not self._database.write(f"UPDATE folder SET {change} WHERE id = ?", value, folder):

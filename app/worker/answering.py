@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, cast
 from app.worker.inbox import Inbox, interruptions
 from app.worker.model_in_use import KeptChats
 from app.worker.replies import (
-    INTERVAL_S,
     AnswerEvents,
     AnswerFailed,
     DraftOutputInUse,
@@ -41,10 +40,8 @@ class Batcher:
     than one round past the interval.
     """
 
-    def __init__(
-        self, clock: Callable[[], float] = monotonic, interval_s: float = INTERVAL_S
-    ) -> None:
-        self._pace = Pace(clock, interval_s)
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._pace = Pace(clock)
         self._has_round = False
         self._progress: PromptProgress | None = None
         self._pieces: list[TextPiece] = []

@@ -188,11 +188,8 @@ INTERVAL_S = 1 / 30
 class Pace:
     """For one answer or one load; the first thing is due at once."""
 
-    def __init__(
-        self, clock: Callable[[], float] = monotonic, interval_s: float = INTERVAL_S
-    ) -> None:
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
-        self._interval = interval_s
         self._due_at = float("-inf")
 
     def is_due(self, *, at_once: bool = False) -> bool:
@@ -200,5 +197,5 @@ class Pace:
         now = self._clock()
         if now < self._due_at and not at_once:
             return False
-        self._due_at = now + self._interval
+        self._due_at = now + INTERVAL_S
         return True

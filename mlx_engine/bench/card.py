@@ -1,9 +1,9 @@
 """What was measured as tables for people."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict
 
-from rich.console import Group, RenderableType
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -43,32 +43,6 @@ COLUMNS = {
 """Headers of rows, and widths, so that the kinds of prompt stand in line."""
 
 INTERRUPTED = "Interrupted: this is what was measured by then."
-
-
-def card(report: BenchReport) -> Group:
-    """Everything that was measured, and why the rest was not."""
-    return Group(*_parts(report))
-
-
-def _parts(report: BenchReport) -> Iterator[RenderableType]:
-    yield heading(report.conditions)
-    if report.drafting:
-        kinds = report.drafting.kinds
-        yield from (kind_table(kind, at, len(kinds)) for at, kind in enumerate(kinds, 1))
-        yield total_table(report.drafting)
-    if report.prompt:
-        yield prompt_table(report.prompt)
-    if report.chats:
-        yield chats_table(report.chats)
-    if report.acceptance:
-        yield acceptance_table(report.acceptance)
-    if report.cache:
-        yield cache_table(report.cache)
-    if report.memory:
-        yield memory_table(report.memory)
-    if report.ops:
-        yield ops_table(report.ops)
-    yield ending(report)
 
 
 def heading(under: Conditions) -> Group:

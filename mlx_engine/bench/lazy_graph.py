@@ -76,11 +76,6 @@ class Node(NamedTuple):
 class Operations(Counter[Node]):
     """Nodes that cost a launch, and how often each occurs."""
 
-    @property
-    def launches(self) -> int:
-        """All of them."""
-        return self.total()
-
     def labelled(self, *labels: str) -> int:
         """Those of these names."""
         return sum(count for node, count in self.items() if node.label in labels)

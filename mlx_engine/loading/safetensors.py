@@ -76,10 +76,10 @@ def read_header(path: Path) -> tuple[TensorInfo, ...]:
         with path.open("rb") as file:
             size = path.stat().st_size
             if size < _LENGTH_BYTES:
-                _refuse(path, Words("it is only {size} bytes long", size=size))
+                refuse(path, Words("it is only {size} bytes long", size=size))
             length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
             if length > min(_LARGEST_HEADER, size - _LENGTH_BYTES):
-                _refuse(path, f"its header claims {length} bytes of a file of {size}")
+                refuse(path, f"its header claims {length} bytes of a file of {size}")
             text = file.read(length)
     except OSError as error:
         raise BadModelFile(why_not_read(path, error)) from error
@@ -140,11 +140,11 @@ def _parse(path: Path, text: bytes) -> dict[str, object]:
     try:
         entries = json.loads(text.decode("utf-8"), object_pairs_hook=_without_repeats)
     except _RepeatedKeyError as error:
-        _refuse(path, str(error))
+        refuse(path, str(error))
     except (ValueError, RecursionError):
-        _refuse(path, Words("its header is not JSON"))
+        refuse(path, Words("its header is not JSON"))
     if not isinstance(entries, dict):
-        _refuse(path, Words("its header is not a JSON object"))
+        refuse(path, Words("its header is not a JSON object"))
     return entries
 
 
@@ -152,7 +152,7 @@ def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
     table = dict(pairs)
     if len(table) < len(pairs):
         twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
-        raise _RepeatedKeyError(f"its header names {_shown(twice)} twice")
+        raise _RepeatedKeyError(f"its header names {shown(twice)} twice")
     return table
 
 
@@ -161,18 +161,18 @@ def _check_metadata(path: Path, entry: object) -> None:
     if entry is None:
         return
     if not isinstance(entry, dict) or not all(isinstance(value, str) for value in entry.values()):
-        _refuse(path, Words("its __metadata__ is not a table of strings"))
+        refuse(path, Words("its __metadata__ is not a table of strings"))
 
 
 def _span(path: Path, name: str, entry: object, data_bytes: int) -> _Span:
     if not name or len(name) > _LONGEST_NAME or not name.isprintable():
-        _refuse(path, f"it has a tensor named {_shown(name)}")
+        refuse(path, f"it has a tensor named {shown(name)}")
     offsets = entry.get("data_offsets") if isinstance(entry, dict) else None
     if not _are_counts(offsets) or len(offsets) != 2:
-        _refuse(path, f"{name} has no place in the data")
+        refuse(path, f"{name} has no place in the data")
     begin, end = offsets
     if not begin <= end <= data_bytes:
-        _refuse(
+        refuse(
             path,
             Words(
                 "{name} should end at byte {end} of {data_bytes}: the file is cut short",
@@ -196,12 +196,12 @@ def _info(path: Path, name: str, entry: object, span: _Span) -> TensorInfo:
             dtype=dtype,
         )
     if not isinstance(dtype, str) or dtype not in BYTES_OF:
-        _refuse(path, f"{name} has the unknown type {_shown(dtype)}")
+        refuse(path, f"{name} has the unknown type {shown(dtype)}")
     if not _are_counts(shape) or len(shape) > _MOST_DIMENSIONS:
-        _refuse(path, f"{name} has no proper shape")
+        refuse(path, f"{name} has no proper shape")
     nbytes = prod(shape) * BYTES_OF[dtype]
     if nbytes != span.end - span.begin:
-        _refuse(path, f"{name} {list(shape)} takes {nbytes} bytes but has {span.end - span.begin}")
+        refuse(path, f"{name} {list(shape)} takes {nbytes} bytes but has {span.end - span.begin}")
     return TensorInfo(name, dtype, tuple(shape), nbytes, path)
 
 
@@ -209,7 +209,7 @@ def _check_apart(path: Path, spans: list[_Span]) -> None:
     last = _Span(0, 0, "")
     for span in sorted(spans):
         if span.begin < last.end and span.end > span.begin:
-            _refuse(
+            refuse(
                 path, Words("{name} and {last_name} overlap", name=span.name, last_name=last.name)
             )
         last = max(last, span, key=lambda one: one.end)
@@ -222,12 +222,13 @@ def _are_counts(value: object) -> TypeGuard[list[int]]:
     )
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """A value of the file, safe and short enough for a message."""
     return ascii(value)[:80]
 
 
-def _refuse(path: Path, why: str) -> NoReturn:
+def refuse(path: Path, why: str) -> NoReturn:
+    """For a file that cannot be true."""
     raise BadModelFile("{path}: damaged, {why}. Download the file again.", path=path, why=why)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from types import CodeType, MappingProxyType
 
@@ -132,7 +132,7 @@ class ChatTemplate:
         last = messages[-1]
         if last.role != "assistant":
             raise BadPrompt("Only an answer can be continued: the last message is not one.")
-        end = unused_characters([self.source, *_texts(messages)], 1)
+        end = unused_character([self.source, *_texts(messages)])
         if last.text or not last.thinking:
             marked = Message(last.role, last.text + end, last.thinking)
         else:
@@ -220,14 +220,13 @@ def opens_thinking(prompt: str) -> bool:
     return prompt.rstrip().endswith(tuple(token + text for token, text, _ in THINKING_MARKERS))
 
 
-def unused_characters(texts: Sequence[str], count: int) -> str:
-    """`count` private-use characters that are in none of the texts."""
+def unused_character(texts: Sequence[str]) -> str:
+    """A private-use character that is in none of the texts."""
     used = set[str]().union(*texts)
-    private = map(chr, chain(range(0xE000, 0xF900), range(0xF0000, 0xFFFFE)))
-    free = list(islice((character for character in private if character not in used), count))
-    if len(free) < count:
-        raise BadPrompt("The messages use every private-use character of Unicode: remove some.")
-    return "".join(free)
+    for character in map(chr, chain(range(0xE000, 0xF900), range(0xF0000, 0xFFFFE))):
+        if character not in used:
+            return character
+    raise BadPrompt("The messages use every private-use character of Unicode: remove some.")
 
 
 def _texts(messages: Sequence[Message]) -> list[str]:
@@ -294,7 +293,7 @@ def tokenize_chat(
     the template sees the word with a private-use character inside.
     """
     controls = tokenizer.control_ids(template.source)
-    cut = unused_characters([template.source, *(m.text + m.thinking for m in messages)], 1)
+    cut = unused_character([template.source, *_texts(messages)])
 
     def guarded(text: str) -> str:
         return cut.join(tokenizer.plain_parts(text, controls))

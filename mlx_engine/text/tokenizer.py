@@ -71,11 +71,6 @@ class Tokenizer:
         named = ends if end is None else ends | {end}
         return cls(core, named, file.bos_id if bos is None else bos, str(file.path))
 
-    @property
-    def adds_bos(self) -> bool:
-        """Whether `encode(..., add_special=True)` begins with `bos_id`: the file decides."""
-        return self.bos_id is not None and self.bos_id in self.opening_ids
-
     def check_fits(self, model_vocabulary: int) -> None:
         """BadTokenizer when a token has no row in a model of `model_vocabulary` tokens."""
         if self.vocabulary > model_vocabulary:

@@ -177,7 +177,6 @@ class ModelDescription:
         *,
         asked: int | None = None,
         draft: "ModelDescription | None" = None,
-        others: int = 0,
         gpu_bytes: int = 0,
     ) -> MemoryFit:
         """A short and the full context against what may be used; see `memory_plan`. asked: tokens
@@ -185,7 +184,7 @@ class ModelDescription:
         """
 
         def plan(context: int) -> MemoryPlan:
-            return self.memory_plan(context, cache, draft=draft, others=others, gpu_bytes=gpu_bytes)
+            return self.memory_plan(context, cache, draft=draft, gpu_bytes=gpu_bytes)
 
         full = min(asked or self.context_length, self.context_length)
         lengths = range(full + 1)

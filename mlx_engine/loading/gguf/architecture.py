@@ -275,6 +275,13 @@ class Architecture:
             "norm_topk_prob": metadata.flag("expert_weights_norm"),
         }
 
+    def _gated_otherwise(self) -> UnsupportedModel:
+        return UnsupportedModel(
+            "{path}: chooses experts in a way this version does not "
+            "(expert_gating_func). Take another model.",
+            path=self._file.path,
+        )
+
     def _dense_blocks(self) -> int:
         """Blocks before the first with experts."""
         blocks = range(self._main_blocks)

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
+from metal_kernels.weight_formats.block_parts import half_at
+
 TILE_VALUES = 2**23
 """At a time: what is made on the way takes about twelve bytes a value."""
 
@@ -35,25 +37,25 @@ def repack_on_device(rows: mx.array, name: str, nbytes: int, elements: int) -> D
 
 
 def _q4_0(blocks: mx.array) -> DeviceTensor:
-    return _centred(_packed(_nibbles(blocks[..., 2:], 16), 4), _half(blocks, 0), 8)
+    return _centred(_packed(_nibbles(blocks[..., 2:], 16), 4), half_at(blocks, 0), 8)
 
 
 def _q4_1(blocks: mx.array) -> DeviceTensor:
     codes = _packed(_nibbles(blocks[..., 4:], 16), 4)
-    return DeviceTensor(codes, _half(blocks, 0), _half(blocks, 2))
+    return DeviceTensor(codes, half_at(blocks, 0), half_at(blocks, 2))
 
 
 def _q5_0(blocks: mx.array) -> DeviceTensor:
-    return _centred(_packed(_five_bits(blocks, 2), 5), _half(blocks, 0), 16)
+    return _centred(_packed(_five_bits(blocks, 2), 5), half_at(blocks, 0), 16)
 
 
 def _q5_1(blocks: mx.array) -> DeviceTensor:
-    return DeviceTensor(_packed(_five_bits(blocks, 4), 5), _half(blocks, 0), _half(blocks, 2))
+    return DeviceTensor(_packed(_five_bits(blocks, 4), 5), half_at(blocks, 0), half_at(blocks, 2))
 
 
 def _q8_0(blocks: mx.array) -> DeviceTensor:
     codes = mx.contiguous(blocks[..., 2:] ^ 128).view(mx.uint32)
-    return _centred(codes, _half(blocks, 0), 128)
+    return _centred(codes, half_at(blocks, 0), 128)
 
 
 def _q4_k(blocks: mx.array) -> DeviceTensor:
@@ -77,11 +79,6 @@ ON_DEVICE: dict[str, Callable[[mx.array], DeviceTensor]] = {
     "Q5_K": _q5_k,
 }
 """By the name of a type: blocks uint8 [rows, blocks, bytes] -> their part of a tensor."""
-
-
-def _half(blocks: mx.array, at: int) -> mx.array:
-    """The float16 at this byte, [rows, blocks, 1] in float32."""
-    return mx.contiguous(blocks[..., at : at + 2]).view(mx.float16).astype(mx.float32)
 
 
 def _centred(codes: mx.array, scales: mx.array, middle: int) -> DeviceTensor:
@@ -118,6 +115,6 @@ def _k_rule(blocks: mx.array) -> tuple[mx.array, mx.array]:
     scales = mx.concatenate([first & 63, (last & 15) | ((first >> 2) & 48)], axis=-1)
     minima = mx.concatenate([middle & 63, (last >> 4) | ((middle >> 2) & 48)], axis=-1)
     return (
-        _half(blocks, 0) * scales.astype(mx.float32),
-        -_half(blocks, 2) * minima.astype(mx.float32),
+        half_at(blocks, 0) * scales.astype(mx.float32),
+        -half_at(blocks, 2) * minima.astype(mx.float32),
     )

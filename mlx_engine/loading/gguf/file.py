@@ -21,7 +21,6 @@ class GgufFile:
     """path: the file that was asked for; metadata: of the first part."""
 
     path: Path
-    parts: tuple[Path, ...]
     metadata: Mapping[str, object]
     tensors: Mapping[str, GgufTensor]
 
@@ -44,9 +43,9 @@ def read_gguf(path: Path) -> GgufFile:
     opened = read_gguf_header(path)
     count = _number(opened, "split.count", 1)
     if count <= 1:
-        return GgufFile(path, (path,), opened.metadata, opened.tensors)
-    paths = _part_paths(path, count)
-    headers = [opened if part == path else read_gguf_header(part) for part in paths]
+        return GgufFile(path, opened.metadata, opened.tensors)
+    parts = _part_paths(path, count)
+    headers = [opened if part == path else read_gguf_header(part) for part in parts]
     tensors: dict[str, GgufTensor] = {}
     for place, header in enumerate(headers):
         _check_place(header, place, count)
@@ -61,7 +60,7 @@ def read_gguf(path: Path) -> GgufFile:
                 )
             tensors[name] = tensor
     _check_total(headers[0], len(tensors))
-    return GgufFile(path, paths, headers[0].metadata, tensors)
+    return GgufFile(path, headers[0].metadata, tensors)
 
 
 def _part_paths(path: Path, count: int) -> tuple[Path, ...]:

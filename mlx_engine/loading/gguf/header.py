@@ -17,6 +17,7 @@ from typing import NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from mlx_engine.loading.safetensors import refuse, shown
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel, why_not_read
 from mlx_engine.values.words import Words
 
@@ -271,7 +272,7 @@ def _metadata(cursor: _Cursor, count: int) -> dict[str, object]:
     for _ in range(count):
         key = cursor.text()
         if key in metadata:
-            cursor.refuse(Words("the metadata key {shown} is there twice", shown=_shown(key)))
+            cursor.refuse(Words("the metadata key {shown} is there twice", shown=shown(key)))
         metadata[key] = cursor.value(exact=key.startswith("tokenizer."))
     return metadata
 
@@ -280,7 +281,7 @@ def _entry(path: Path, cursor: _Cursor) -> GgufTensor:
     """A line of the tensor table; its offset counts from where the data begin."""
     name = cursor.text(_LONGEST_NAME)
     if not name or not name.isprintable():
-        cursor.refuse(f"a tensor is named {_shown(name)}")
+        cursor.refuse(f"a tensor is named {shown(name)}")
     dimensions = cursor.whole(4)
     if not 1 <= dimensions <= _MOST_DIMENSIONS:
         cursor.refuse(f"{name} has {dimensions} dimensions")
@@ -298,7 +299,7 @@ def _entry(path: Path, cursor: _Cursor) -> GgufTensor:
 def _alignment(path: Path, metadata: Mapping[str, object]) -> int:
     value = metadata.get("general.alignment", _ALIGNMENT)
     if not isinstance(value, int) or not 1 <= value <= _LARGEST_ALIGNMENT or value & (value - 1):
-        _refuse(path, f"general.alignment is {_shown(value)}, not a power of two")
+        refuse(path, f"general.alignment is {shown(value)}, not a power of two")
     return value
 
 
@@ -309,11 +310,11 @@ def _tensors(
     for entry in entries:
         name, begin, end = entry.name, start + entry.offset, start + entry.offset + entry.nbytes
         if name in tensors:
-            _refuse(path, Words("the tensor {name} is there twice", name=name))
+            refuse(path, Words("the tensor {name} is there twice", name=name))
         if entry.offset % alignment:
-            _refuse(path, f"{name} begins at {entry.offset}, not a multiple of {alignment}")
+            refuse(path, f"{name} begins at {entry.offset}, not a multiple of {alignment}")
         if end > size:
-            _refuse(
+            refuse(
                 path,
                 Words(
                     "{name} should end at byte {end} of {size}: cut short",
@@ -326,17 +327,8 @@ def _tensors(
     in_order = sorted(tensors.values(), key=lambda tensor: tensor.offset)
     for before, after in pairwise(in_order):
         if before.offset + before.nbytes > after.offset:
-            _refuse(
+            refuse(
                 path,
                 Words("{name} and {after_name} overlap", name=before.name, after_name=after.name),
             )
     return tensors
-
-
-def _shown(value: object) -> str:
-    """A value of the file, safe and short enough for a message."""
-    return ascii(value)[:80]
-
-
-def _refuse(path: Path, why: str) -> NoReturn:
-    raise BadModelFile("{path}: damaged, {why}. Download the file again.", path=path, why=why)

@@ -38,11 +38,7 @@ class Glm4MoeGguf(Architecture):
     def _own(self) -> dict[str, object]:
         count = self._metadata.count
         if count("expert_gating_func", _SIGMOID) not in (0, _SIGMOID):
-            raise UnsupportedModel(
-                "{path}: chooses experts in a way this version does not "
-                "(expert_gating_func). Take another model.",
-                path=self._file.path,
-            )
+            raise self._gated_otherwise()
         return {
             **self._experts("n_routed_experts", "num_experts_per_tok", "moe_intermediate_size"),
             **self._expert_scores(),
@@ -111,11 +107,7 @@ class Deepseek2Gguf(Architecture):
         usual = _SIGMOID if is_glm or self._has("exp_probs_b.bias") else _SOFTMAX
         gating = metadata.count("expert_gating_func", 0) or usual
         if gating not in (_SIGMOID, _SOFTMAX) or (gating == _SOFTMAX and is_glm):
-            raise UnsupportedModel(
-                "{path}: chooses experts in a way this version does not "
-                "(expert_gating_func). Take another model.",
-                path=self._file.path,
-            )
+            raise self._gated_otherwise()
         if gating == _SOFTMAX and metadata.count("expert_count", 0):
             return "deepseek_v2"
         return "glm4_moe_lite" if is_glm else "deepseek_v3"

@@ -16,7 +16,7 @@ from mlx_engine.hub.client import Hub
 from mlx_engine.hub.repository import HubModel, read_hub_link
 from mlx_engine.values.errors import DownloadFailed
 
-MACHINE = Machine("", 16 * 2**30, 10_000)
+MACHINE = Machine(10_000)
 TRUNK = ("model.norm.weight",)
 
 

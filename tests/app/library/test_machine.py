@@ -18,7 +18,7 @@ SOLD = {8: 4, 16: 9, 24: 9, 32: 27, 36: 27, 48: 35, 64: 35, 96: 35, 128: 122, 19
 
 @pytest.mark.parametrize(("gib", "billions"), SOLD.items())
 def test_every_mac_gets_the_largest_that_fits(gib: int, billions: int) -> None:
-    machine = Machine("", gib * 2**30, usable_bytes(gib * 2**30))
+    machine = Machine(usable_bytes(gib * 2**30))
     assert best_for(machine).billions == billions
     assert f"of {billions}B parameters" in advice(machine)
     assert billions * GB_A_BILLION * 1e9 <= machine.usable_bytes
@@ -29,7 +29,7 @@ def test_every_mac_gets_the_largest_that_fits(gib: int, billions: int) -> None:
 
 
 def test_the_smallest_is_named_when_nothing_fits() -> None:
-    assert best_for(Machine("", 10**9, 10**8)) == CHOSEN[0]
+    assert best_for(Machine(10**8)) == CHOSEN[0]
 
 
 def test_every_chosen_one_can_be_asked_for() -> None:

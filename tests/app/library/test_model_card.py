@@ -1,5 +1,6 @@
 """Cards: facts in words, and memory as a sum that says whether a model fits."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from mlx_engine.values.options import LoadOptions
 from mlx_engine.values.words import count_words, size_words, token_words
 
 GB, GIB = 10**9, 2**30
-MAC = Machine("Apple M4 Max", 64 * GB, 48 * GB)
+MAC = Machine(48 * GB)
 
 
 def test_a_card_says_what_the_model_is() -> None:
@@ -165,7 +166,8 @@ def test_the_gpu_s_share_of_memory(memory: int, limit: str, usable: int) -> None
 
 def test_this_machine_has_memory() -> None:
     machine = this_machine()
-    assert 0 < machine.usable_bytes <= machine.memory_bytes
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert 0 < machine.usable_bytes <= there
 
 
 def test_numbers_in_words() -> None:

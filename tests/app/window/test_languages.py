@@ -202,7 +202,7 @@ def test_kernels_and_storage_are_said_in_it_too(speaking: Speak, qtbot: QtBot) -
 
 def test_rows_of_the_hub_and_of_downloads_are_said_in_it_too(speaking: Speak) -> None:
     speaking("de")
-    rows = {said(row.second) for row in chosen_for(Machine("", 16 * 10**9, 9 * 10**9))}
+    rows = {said(row.second) for row in chosen_for(Machine(9 * 10**9))}
     assert {
         "Für das meiste · 6,75 GB Speicher",
         "Das größte der Familie · zu groß für diesen Rechner",

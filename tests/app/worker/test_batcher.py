@@ -7,7 +7,8 @@ from itertools import groupby, pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.worker.answering import INTERVAL_S, Batcher
+from app.worker.answering import Batcher
+from app.worker.replies import INTERVAL_S
 from mlx_engine.values.conversation import (
     Event,
     GenerationFinished,

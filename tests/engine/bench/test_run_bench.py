@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 from fake_outside import FakeOutside, Terminal
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
 from mlx_engine.bench.arms import Arm
-from mlx_engine.bench.card import card
 from mlx_engine.bench.picture import draw, heading
 from mlx_engine.bench.report import ARMS, PARTS, BenchReport, Part, Plan, draft_of, quick_plan
 from mlx_engine.bench.run_bench import Say, Show, run_bench
@@ -75,12 +74,12 @@ class Script:
         return run_bench(engine, plan, say=self.said.append, show=self.shown.append)
 
     said: list[str] = field(default_factory=list)
-    shown: list[object] = field(default_factory=list)
+    shown: list[RenderableType] = field(default_factory=list)
 
 
-def shown(report: BenchReport) -> str:
+def shown(tables: list[RenderableType]) -> str:
     text = io.StringIO()
-    Console(width=160, file=text).print(card(report))
+    Console(width=160, file=text).print(Group(*tables))
     return text.getvalue()
 
 
@@ -89,9 +88,15 @@ def only(*parts: Part) -> Plan:
 
 
 @pytest.fixture(scope="module")
-def report(engine: Engine) -> BenchReport:
+def tables() -> list[RenderableType]:
+    """What the run of `report` shows."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def report(engine: Engine, tables: list[RenderableType]) -> BenchReport:
     parts = tuple(part for part in PARTS if part != "chats")
-    return run_bench(engine, replace(SMALL, ignore_eos=True, parts=parts))
+    return run_bench(engine, replace(SMALL, ignore_eos=True, parts=parts), show=tables.append)
 
 
 def test_everything_is_measured(report: BenchReport) -> None:
@@ -134,14 +139,15 @@ def test_everything_is_measured(report: BenchReport) -> None:
 
 def test_several_chats_at_once_share_their_passes(engine: Engine) -> None:
     plan = replace(only("chats"), arms=("2", "mlx-lm"), ignore_eos=True)
-    report = run_bench(engine, plan)
+    tables: list[RenderableType] = []
+    report = run_bench(engine, plan, show=tables.append)
     assert report.chats is not None
     assert [row.arm for row in report.chats] == ["off", "depth 2"]
     for row in report.chats:
         assert (row.chats, row.is_same) == (3, True)
         assert row.passes < 0.6 * row.alone_passes <= 0.6
         assert min(row.alone, row.at_once, row.processor_ratio) > 0
-    assert "3 chats, tok/s of all" in shown(report)
+    assert "3 chats, tok/s of all" in shown(tables)
 
 
 def test_the_report_is_one_json_line_with_its_keys(report: BenchReport) -> None:
@@ -158,8 +164,8 @@ def test_the_report_is_one_json_line_with_its_keys(report: BenchReport) -> None:
     assert read["memory"]["samples"][0].keys() == {"tokens", "active_bytes", "track_bytes"}
 
 
-def test_the_card_shows_every_part(report: BenchReport) -> None:
-    text = shown(report)
+def test_every_part_is_shown(report: BenchReport, tables: list[RenderableType]) -> None:
+    text = shown(tables)
     words = ("code in Python", "In all", "12 of 12", "with heads", "rejection sampling", "peak MB")
     for word in (*words, "nodes", "Same words", "seed 1", report.conditions.date):
         assert word in text
@@ -197,8 +203,8 @@ def test_no_green_no_number(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> 
     assert speeds == [False, True, False]
     assert (report.acceptance, report.memory, report.ops) == (None, None, None)
     assert [reason.code for reason in report.declined] == ["text-differs"]
-    assert "NOT the same words" in shown(report)
-    assert "NO, token 2 differs" in shown(report)
+    assert "NOT the same words" in shown(script.shown)
+    assert "NO, token 2 differs" in shown(script.shown)
 
 
 def test_a_peer_that_fails_is_left_out(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,7 +226,7 @@ def test_ctrl_c_leaves_what_was_measured(engine: Engine, monkeypatch: pytest.Mon
     assert [len(kind.rows) for kind in report.drafting.kinds] == [2, 1]
     assert [row.tokens for row in report.drafting.total] == [3, 3]  # of the whole kind
     assert (report.prompt, report.ops) == (None, None)
-    assert "Interrupted" in shown(report)
+    assert "Interrupted" in shown(script.shown)
     assert "Interrupted" in heading(report)[-1]
     assert "Interrupted" not in heading(replace(report, is_interrupted=False))[-1]
     stopped = Script({"off": TEXT}, interrupt_at=5)  # before the second kind has a row
@@ -290,6 +296,7 @@ class Measured:
     """What run_bench shows, and the plans that it is given."""
 
     report: BenchReport
+    tables: list[RenderableType]
     plans: list[Plan] = field(default_factory=list)
 
     def bench(
@@ -298,13 +305,16 @@ class Measured:
         self.plans.append(plan)
         say("code in Python, off (1 of 9)")
         say("code in Python, depth 1 (2 of 9), about 3 min left")
-        show(card(self.report))
+        for table in self.tables:
+            show(table)
         return self.report
 
 
 @pytest.fixture
-def measured(report: BenchReport, monkeypatch: pytest.MonkeyPatch) -> Measured:
-    found = Measured(report)
+def measured(
+    report: BenchReport, tables: list[RenderableType], monkeypatch: pytest.MonkeyPatch
+) -> Measured:
+    found = Measured(report, tables)
     monkeypatch.setattr("mlx_engine.bench.run_bench.run_bench", found.bench)
     return found
 

@@ -4,9 +4,15 @@ import numpy as np
 import pytest
 import tokenizers
 from awkward_texts import awkward_texts
-from gguf_vocabularies import byte_level_metadata, piece_metadata
 from tokenizers import decoders, models, normalizers
-from trained_tokenizers import STEPS, trained_byte_level, trained_pieces, with_added
+from trained_tokenizers import (
+    STEPS,
+    byte_level_metadata,
+    piece_metadata,
+    trained_byte_level,
+    trained_pieces,
+    with_added,
+)
 from transformers import GemmaTokenizer
 from transformers.tokenization_utils_base import generate_merges
 
@@ -73,9 +79,9 @@ def test_which_files_open_with_bos_without_saying_so(pre: str) -> None:
     metadata = byte_level_metadata(core, pre)
     metadata["tokenizer.ggml.bos_token_id"] = core.token_to_id("<s>")
     usual = pre in ("llama-bpe", "tekken")
-    assert tokenizer_from_gguf(metadata, "x").adds_bos is usual
+    assert bool(tokenizer_from_gguf(metadata, "x").opening_ids) is usual
     said = metadata | {"tokenizer.ggml.add_bos_token": not usual}
-    assert tokenizer_from_gguf(said, "x").adds_bos is not usual
+    assert bool(tokenizer_from_gguf(said, "x").opening_ids) is not usual
 
 
 def scored(size: int = 900) -> list[str]:
@@ -118,7 +124,7 @@ def test_pieces_of_llama(tied: bool) -> None:
     metadata["tokenizer.ggml.bos_token_id"] = 1
     made = tokenizer_from_gguf(metadata, "x.gguf")
     assert_same(made, original)
-    assert made.adds_bos
+    assert made.opening_ids
     assert original.token_to_id("<unk>") in made.special_ids
     for text in AWKWARD[:300]:
         ids = [i for i in made.encode(text) if i not in made.special_ids]

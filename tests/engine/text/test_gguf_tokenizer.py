@@ -60,7 +60,7 @@ def test_added_tokens_ends_and_openings() -> None:
     assert made.end_ids == {3}
     assert made.encode("[PAD6]", add_special=True) == []
     with_bos = tokenizer_from_gguf(tiny(add_bos_token=True), "x.gguf")
-    assert with_bos.adds_bos
+    assert with_bos.opening_ids
     assert with_bos.encode("a", add_special=True) == [5, 0]
 
 

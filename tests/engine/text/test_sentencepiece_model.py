@@ -64,14 +64,14 @@ def test_the_same_ids_as_sentencepiece(tmp_path: Path, changed: dict[str, Any]) 
 def test_tokens_with_a_meaning(tmp_path: Path) -> None:
     write_model(tmp_path)
     made = read_tokenizer(tmp_path)
-    assert (made.bos_id, made.end_ids, made.adds_bos) == (1, {2}, True)
+    assert (made.bos_id, made.end_ids, made.opening_ids) == (1, {2}, (1,))
     assert {0, 1, 2} <= made.special_ids
     assert made.encode("a", add_special=True) == [1, *made.encode("a")]
     config = {"add_bos_token": False, "eos_token": "<think>"}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     (tmp_path / "added_tokens.json").write_text('{"<|b|>": 331, "<|a|>": 330}')
     other = read_tokenizer(tmp_path)
-    assert (other.adds_bos, other.vocabulary) == (False, 332)
+    assert (other.opening_ids, other.vocabulary) == ((), 332)
     assert other.end_ids == {2, other.encode("<think>")[-1]}
     assert other.encode("<|b|><|a|>") == [331, 330]
 

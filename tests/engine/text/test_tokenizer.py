@@ -67,7 +67,7 @@ def test_what_the_folder_says(tokenizer: Tokenizer) -> None:
     assert tokenizer.vocabulary == 300
     assert tokenizer.end_ids == {297}
     assert tokenizer.special_ids == {295, 296, 297}
-    assert (tokenizer.bos_id, tokenizer.adds_bos, tokenizer.opening_ids) == (None, False, ())
+    assert (tokenizer.bos_id, tokenizer.opening_ids) == (None, ())
     assert (tokenizer.token_text(297), tokenizer.token_text(5000)) == ("<|im_end|>", "")
     assert tokenizer.control_ids("no marker") == {295, 296, 297}
     assert tokenizer.control_ids("{{ '<think>' }}") == {295, 296, 297, 298}
@@ -99,7 +99,7 @@ def test_begin_token_is_added_when_the_file_says_so(tmp_path: Path) -> None:
         lambda c: c.update(bos_token={"content": "<|endoftext|>"}),
     )
     tokenizer = Tokenizer.from_folder(tmp_path)
-    assert (tokenizer.bos_id, tokenizer.adds_bos) == (295, True)
+    assert (tokenizer.bos_id, tokenizer.opening_ids) == (295, (295,))
     assert tokenizer.encode("dog", add_special=True) == [295, *tokenizer.encode("dog")]
     assert tokenizer.encode("", add_special=True) == [295]
 

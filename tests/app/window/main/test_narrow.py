@@ -40,7 +40,7 @@ MODEL = replace(DESCRIPTION, quantisation=STORED, template_arguments=("reasoning
 def crowded(qtbot: QtBot) -> Widgets:
     """The longest words that parts have to say."""
     made = filled_window(qtbot)
-    card = make_card(MODEL, Machine("M4", 48 * 10**9, 40 * 10**9))
+    card = make_card(MODEL, Machine(40 * 10**9))
     made.session.show_model(card, replace(abilities(MODEL), can_switch_thinking=True))
     made.session.fields.show_settings(ChatSettings(draft=DraftOptions("prompt-lookup+model", 8)))
     made.head.show_model(MODEL)

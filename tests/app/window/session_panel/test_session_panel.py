@@ -435,7 +435,7 @@ def test_how_weights_are_stored_does_not_widen_the_panel(panel):
     model = dataclasses.replace(
         DESCRIPTION, quantisation=words, template_arguments=("reasoning_effort",)
     )
-    card = make_card(model, Machine("M4", 48 * 10**9, 40 * 10**9))
+    card = make_card(model, Machine(40 * 10**9))
     assert card.quantisation == "Q4_K + Q6_K + IQ4_XS"
     panel.show_model(card, dataclasses.replace(CAN, can_switch_thinking=True))
     for group in panel.findChildren(Group):
