@@ -128,7 +128,7 @@ class ChatController(QObject):
         if self._try(lambda: self._open(chat_id, message_id)):
             self._show()
             if message_id is not None:
-                self._scroll_to(message_id)
+                self._transcript.column.go_to_message(message_id)
             if self.chat.notes:
                 self.failed.emit(joined(self.chat.notes, " "), "")
 
@@ -136,11 +136,6 @@ class ChatController(QObject):
         self.chat.open(chat_id)
         if message_id is not None and message_id not in {t.message.id for t in self.chat.turns}:
             self.chat.select(message_id)
-
-    def _scroll_to(self, message_id: int) -> None:
-        view = self._transcript.column.view(message_id)
-        if view is not None:
-            self._transcript.column.ensureWidgetVisible(view)
 
     def look_again(self) -> None:
         """The chat on show may have another name."""

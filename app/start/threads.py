@@ -1,6 +1,7 @@
 """What must not happen on just any thread: slow looks at disks, and the end of Qt's objects."""
 
 import gc
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock, Thread
@@ -14,6 +15,35 @@ TURN_MS = 1
 """Of a timer for work in slices, between which everything else has its turn: Qt lets one of 0 ms
 go off several times in a row.
 """
+
+
+class Turns(QObject):
+    """Pieces of work that take milliseconds: a turn of the event loop does one, the oldest."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._pieces: deque[Callable[[], object]] = deque()
+        self._timer = QTimer(self, interval=TURN_MS)
+        self._timer.timeout.connect(self._do_next)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether there is something to do."""
+        return bool(self._pieces)
+
+    def do(self, piece: Callable[[], object]) -> None:
+        """Call this in a turn to come, once however often it is asked for until then."""
+        if piece not in self._pieces:
+            self._pieces.append(piece)
+            self._timer.start()
+
+    def _do_next(self) -> None:
+        piece = self._pieces.popleft()
+        if not self._pieces:
+            self._timer.stop()
+        piece()
+
+
 EACH = 0
 """The number of looks that always count."""
 

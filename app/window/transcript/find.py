@@ -6,12 +6,12 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from PySide6.QtCore import QObject, Qt, QTimer, Signal
+from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent, QTextCharFormat, QTextCursor
 from PySide6.QtWidgets import QFrame, QLabel, QTextEdit
 from shiboken6 import isValid
 
-from app.start.threads import TURN_MS
+from app.start.threads import Turns
 from app.window.controls.fields import SearchField, keep_key
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import label, tabular
@@ -74,7 +74,7 @@ class FindBar(QFrame):
             super().keyPressEvent(event)
 
 
-SLICE_S = 0.002
+SLICE_S = 0.008
 """Counting gives way to everything else after so long."""
 
 
@@ -105,15 +105,14 @@ class ChatSearch(QObject):
     counted = Signal()
     went = Signal()
 
-    def __init__(self, parent: QObject | None = None) -> None:
+    def __init__(self, turns: Turns, parent: QObject | None = None) -> None:
         super().__init__(parent)
+        self._turns = turns
         self._pattern: re.Pattern[str] | None = None
         self._views: list[MessageView] = []
         self._totals: list[int] = []
         self.number = 0
         self._marked: dict[TextWidget, tuple[object, ...]] = {}
-        self._timer = QTimer(self, interval=TURN_MS)
-        self._timer.timeout.connect(self._count_some)
 
     @property
     def total(self) -> int:
@@ -189,10 +188,8 @@ class ChatSearch(QObject):
         end = time.monotonic() + SLICE_S
         while not self.is_whole and time.monotonic() < end:
             self._count_next()
-        if self.is_whole:
-            self._timer.stop()
-        else:
-            self._timer.start()
+        if not self.is_whole:
+            self._turns.do(self._count_some)
         self.counted.emit()
 
     def _count_to(self, number: int) -> None:

@@ -7,11 +7,10 @@ be set stays in the letters and signs of `latex`.
 import re
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
-from html import unescape
 from math import ceil
 from typing import NamedTuple
 
-from PySide6.QtCore import QByteArray, QObject, QRectF, Qt, QTimer, Signal
+from PySide6.QtCore import QByteArray, QObject, QRectF, Qt, Signal
 from PySide6.QtGui import (
     QFont,
     QFontMetrics,
@@ -25,8 +24,9 @@ from PySide6.QtGui import (
 )
 from PySide6.QtSvg import QSvgRenderer
 
-from app.start.threads import TURN_MS, Beside
+from app.start.threads import Beside, Turns
 from app.window.transcript.latex import latex_html
+from app.window.transcript.markdown_text import html_words
 
 INK, EM = "#010203", 32
 """Colour and size in pixels in which formulas are set."""
@@ -38,7 +38,6 @@ LONGEST = 1000
 """Characters; a formula of 3,000 takes seconds."""
 MOST = 1000
 """Formulas that are remembered."""
-TAG = re.compile(r"<[^>]+>")
 OTHER_SCRIPTS = re.compile("[\u0530-\u1cff\u2e80-\ud7ff\uf900-\ufaff]")
 """Letters that the font for formulas does not have."""
 NUMBERED = re.compile(r"\{(equation|align|gather|multline)\}")
@@ -78,7 +77,7 @@ def in_letters(text: str, pictured: Sequence[FormulaKey]) -> Searched:
     parts, places, keys = [], list[int](), iter(pictured)
     for at, letter in enumerate(text):
         key = next(keys, None) if letter == OBJECT else None
-        shown = unescape(TAG.sub("", latex_html(key.latex))) if key else letter
+        shown = html_words(latex_html(key.latex)) if key else letter
         parts.append(shown)
         places += [at] * len(shown)
     return Searched("".join(parts), [*places, len(text)])
@@ -124,15 +123,14 @@ class Formulas(QObject):
     known = Signal(object)
     shown = Signal()
 
-    def __init__(self, parent: QObject | None = None) -> None:
+    def __init__(self, turns: Turns, parent: QObject | None = None) -> None:
         super().__init__(parent)
+        self._turns = turns
         self._beside = Beside(self)
         self._known: OrderedDict[FormulaKey, Formula | None] = OrderedDict()
         self._wanted: OrderedDict[FormulaKey, None] = OrderedDict()
         self._is_setting = False
         self._shows: deque[Callable[[], object]] = deque()
-        self._turn = QTimer(self, interval=TURN_MS)
-        self._turn.timeout.connect(self._show_one)
 
     @property
     def is_busy(self) -> bool:
@@ -159,13 +157,13 @@ class Formulas(QObject):
     def show_later(self, show: Callable[[], object]) -> None:
         """One text whose formulas are known now after the other: each takes milliseconds."""
         self._shows.append(show)
-        self._turn.start()
+        self._turns.do(self._show_one)
 
     def _show_one(self) -> None:
         self._shows.popleft()()
         self.shown.emit()
-        if not self._shows:
-            self._turn.stop()
+        if self._shows:
+            self._turns.do(self._show_one)
 
     def _set_next(self) -> None:
         if self._wanted and not self._is_setting:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from html import escape
+from html import escape, unescape
 from itertools import count, repeat
 from typing import Any
 
@@ -181,7 +181,8 @@ class _HtmlWriter:
         """
         linked = "://" in content and not self._in_link
         shown = _with_links(content) if linked else escape(content)
-        shown = RAISED_OR_LOWERED.sub(r"<\1>\2</\1>", shown)
+        if "&lt;su" in shown:
+            shown = RAISED_OR_LOWERED.sub(r"<\1>\2</\1>", shown)
         return LINE_BREAK.sub("<br>", shown) if self._in_cell else shown
 
     def _cell(self, token: Token) -> str:
@@ -253,6 +254,19 @@ def _mark_tasks(tokens: list[Token]) -> None:
             checked = "unchecked" if found[1] == " " else "checked"
             tokens[index - 2].attrs["class"] = checked
             children[0].content = children[0].content[found.end() :]
+
+
+WITHIN_LINE = re.compile(r"</?(?:a|b|code|em|i|s|span|strong|su[bp])\b[^>]*>")
+PREFORMATTED = re.compile(r"(<pre>.*?</pre>)")
+SPACES = re.compile(r"[^\S\xa0]+")
+TAGS = re.compile(r"(?:<[^>]+>)+")
+
+
+def html_words(html: str) -> str:
+    """What a document of Qt's shows of such HTML, each paragraph and cell on a line of its own."""
+    parts = PREFORMATTED.split(WITHIN_LINE.sub("", html))
+    parts[::2] = [SPACES.sub(" ", part) for part in parts[::2]]
+    return unescape(TAGS.sub("\n", "".join(parts))).strip("\n")
 
 
 BULLET = "• "

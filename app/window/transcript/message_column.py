@@ -7,7 +7,6 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
 from shiboken6 import isValid
 
-from app.start.threads import TURN_MS
 from app.window.controls.layouts import STRETCH, column
 from app.window.look import look
 from app.window.transcript.message_view import MessageView
@@ -70,6 +69,12 @@ class PinnedScroll(QScrollArea):
         self.ensureVisible(inside.x(), inside.y(), 0, room)
         self._hold(widget)
 
+    def go_to_top(self, widget: QWidget) -> None:
+        """Scroll to where a widget begins, now or once it has its place."""
+        self._set_pinned(False)
+        self._anchor, self._anchor_y = widget, MARGIN
+        self._keep_place()
+
     def _moved(self, value: int) -> None:
         bar = self.verticalScrollBar()
         down = value >= self._last
@@ -103,16 +108,16 @@ class PinnedScroll(QScrollArea):
     def _hold(self, widget: QWidget | None) -> None:
         self._anchor = widget
         if widget is not None:
-            self._anchor_y = self._place_of(widget) - self.verticalScrollBar().value()
+            self._anchor_y = self._top_of(widget) - self.verticalScrollBar().value()
 
-    def _place_of(self, widget: QWidget) -> int:
+    def _top_of(self, widget: QWidget) -> int:
         return widget.mapTo(self.content, QPoint(0, 0)).y()
 
     def _keep_place(self) -> None:
         if self.pinned or self._anchor is None:
             return
         if isValid(self._anchor) and self.content.isAncestorOf(self._anchor):
-            self._move(self._place_of(self._anchor) - self._anchor_y)
+            self._move(self._top_of(self._anchor) - self._anchor_y)
         else:
             self._remember()
 
@@ -124,20 +129,24 @@ AT_ONCE = 60
 
 
 class MessageColumn(PinnedScroll):
-    """The messages on show; each has its own id."""
+    """The messages on show; each has its own id.
+
+    is_filling: the messages that are seen first are still being made.
+    """
 
     def __init__(self, reader: Reader) -> None:
         super().__init__()
         self._reader = reader
         self._views: list[MessageView] = []
         self._earlier: list[ShownMessage] = []
+        self._first: int | None = None
+        self._goes_to_first = False
+        self.is_filling = False
         self._column = column(STRETCH, of=self.content, spacing=GAP)
-        self._nearby = QTimer(self, singleShot=True)
+        self._nearby = QTimer(self, singleShot=True, interval=NEARBY_MS)
         self._nearby.timeout.connect(self._make_nearby)
-        self._room = 0
-        self._fill = QTimer(self, interval=TURN_MS)
-        self._fill.timeout.connect(self._make_next)
-        self.scrolled.connect(self._make_in_view)
+        self.scrolled.connect(self._nearby.start)
+        self.scrolled.connect(lambda: reader.turns.do(self._make_in_view))
         self._set_margins()
 
     @property
@@ -147,20 +156,22 @@ class MessageColumn(PinnedScroll):
         return self._views
 
     def view(self, message_id: int) -> MessageView | None:
-        """The widget of a message."""
-        return next((v for v in reversed(self.views) if v.message.id == message_id), None)
+        """The widget of a message; the last have their places first."""
+        while True:
+            for view in reversed(self._views):
+                if view.message.id == message_id:
+                    return view
+            if not self._earlier:
+                return None
+            self._add_earlier(AT_ONCE)
 
     def show_messages(self, messages: Iterable[ShownMessage]) -> None:
-        """Show another chat, from its end: once all have their places and the last fill the view,
-        which are made one by one, since each takes some milliseconds.
-        """
-        self.viewport().setUpdatesEnabled(False)
+        """Show another chat, from its end."""
         self.content.hide()  # what is added to what is seen is shown one by one, which takes longer
         self._drop_from(0)
         self._earlier = list(messages)
-        self._room = max(self.viewport().height(), 400)
         self._add_earlier(AT_ONCE)
-        self._fill.start()
+        self._fill(None)
         self.follow()
 
     def _add_earlier(self, count: int) -> None:
@@ -170,38 +181,72 @@ class MessageColumn(PinnedScroll):
             self._views[:0] = self._inserted(0, last)
             self.content.setVisible(not self._earlier)
 
-    @property
-    def is_filling(self) -> bool:
-        """Whether the messages of another chat that are seen first are still being made."""
-        return self._fill.isActive()
+    def go_to_message(self, message_id: int) -> None:
+        """Show the chat from this message on."""
+        self._fill(message_id)
+        self._goes_to_first = True
+
+    def _fill(self, first: int | None) -> None:
+        """Make what will be in view, a part of a message a turn, before any of it is shown: from
+        this message on or, None, from the end.
+        """
+        self._first, self._goes_to_first, self.is_filling = first, False, True
+        self.viewport().setUpdatesEnabled(False)
+        self._reader.turns.do(self._make_next)
 
     def _make_next(self) -> None:
-        """The last that is not made, while there is room for it, once all have their places."""
         if self._earlier:
             self._add_earlier(AT_ONCE)
+        elif view := self._next_in_view():
+            self.make_some(view)
+        else:
+            self._end_filling()
             return
-        view = next((view for view in reversed(self._views) if not view.is_built), None)
-        if view is None or self._room < 0:
-            self._fill.stop()
-            self.viewport().setUpdatesEnabled(True)
-            self._nearby.start(NEARBY_MS)
-            return
-        self.make_some(view)
-        if view.is_built:
-            self._room -= view.sizeHint().height()
+        self._reader.turns.do(self._make_next)
+
+    def _next_in_view(self) -> MessageView | None:
+        """The first that is not made of those that will be in view."""
+        first, room = self._place_of(self._first), max(self.viewport().height(), 400)
+        for view in (*self._views[first:], *reversed(self._views[:first])):
+            if not view.is_built:
+                return view
+            room -= view.sizeHint().height()
+            if room < 0:
+                break
+        return None
+
+    def _end_filling(self) -> None:
+        self.is_filling = False
+        self.content.setMinimumHeight(0)
+        self.viewport().setUpdatesEnabled(True)
+        self._nearby.start()
+        if self._goes_to_first:
+            rest = self._views[self._place_of(self._first) :]
+            made = sum(view.sizeHint().height() for view in rest if view.is_built)
+            if made > self.viewport().height():
+                self.go_to_top(rest[0])
+            else:
+                self.follow()
+
+    def _place_of(self, message_id: int | None) -> int:
+        """Its number, or that of a message to come."""
+        ids = [view.message.id for view in self._views]
+        return ids.index(message_id) if message_id in ids else len(ids)
 
     def replace_from(self, message_id: int, messages: Iterable[ShownMessage]) -> None:
         """Show another branch: from this message on, these instead; the place is kept."""
-        ids = [view.message.id for view in self.views]
-        self._drop_from(ids.index(message_id) if message_id in ids else len(ids))
-        self._build_some(self._add(messages))
-        self._nearby.start(NEARBY_MS)
+        self._add_earlier(len(self._earlier))
+        self.content.setMinimumHeight(self.content.height())  # until these are as high
+        self._drop_from(self._place_of(message_id))
+        added = self._add(messages)
+        self._fill(added[0].message.id if added else None)
 
     def add(self, message: ShownMessage) -> None:
         """Show one more message and go to it."""
-        for last in self.views[-1:]:
+        for last in self._views[-1:]:
             last.end_being_last()
-        self._build_some(self._add([message]))
+        for view in self._add([message]):
+            self.make(view)
         self.follow()
 
     def finish(self, message: ShownMessage) -> None:
@@ -221,7 +266,7 @@ class MessageColumn(PinnedScroll):
             return []
         is_new = any(view.isHidden() for view in self.views)
         if is_new or self.content.height() < self._column.totalMinimumSize().height():
-            self._nearby.start(NEARBY_MS)
+            self._nearby.start()
             return []
         self._column.activate()
         top = self.verticalScrollBar().value() - distance
@@ -230,25 +275,19 @@ class MessageColumn(PinnedScroll):
         return [view for view in near if not view.is_built]
 
     def _make_in_view(self) -> None:
-        """What is in view is needed now, what is near it soon; one message at a time."""
-        self._nearby.start(NEARBY_MS)
+        """What is in view is needed now, what is near it soon; a part of a message a turn."""
         for view in self._unmade_within(0)[:1]:
             self.make_some(view)
-            self._nearby.start(TURN_MS)
+            self._reader.turns.do(self._make_in_view)
 
     def _make_nearby(self) -> None:
+        """It waits until nothing else is to do."""
+        if self._reader.turns.is_busy:
+            self._nearby.start()
+            return
         for view in (self._unmade_within(0) or self._unmade_within(self.viewport().height()))[:1]:
             self.make_some(view)
-            self._nearby.start(TURN_MS)
-
-    def _build_some(self, views: Iterable[MessageView]) -> None:
-        """Make the widgets of the first few of these, enough to fill the view."""
-        rest = max(self.viewport().height(), 400)
-        for view in views:
-            if rest < 0:
-                return
-            self.make(view)
-            rest -= view.sizeHint().height()
+            self._reader.turns.do(self._make_nearby)
 
     def make(self, view: MessageView) -> None:
         """Give one of its messages its widgets, if it has none yet."""
@@ -259,7 +298,7 @@ class MessageColumn(PinnedScroll):
         view.build_some(self._width())
 
     def _add(self, messages: Iterable[ShownMessage]) -> list[MessageView]:
-        added = self._inserted(len(self.views), messages)
+        added = self._inserted(len(self._views), messages)
         self._views += added
         return added
 
@@ -280,7 +319,7 @@ class MessageColumn(PinnedScroll):
     def fit_text(self) -> None:
         """The reader wants text of another width."""
         self._set_margins()
-        self._nearby.start(NEARBY_MS)
+        self._nearby.start()
 
     def _width(self) -> int:
         return max(120, min(self._reader.text_width, self.viewport().width() - 2 * MARGIN))
@@ -296,11 +335,11 @@ class MessageColumn(PinnedScroll):
         super().changeEvent(event)
         if event.type() == QEvent.Type.FontChange:
             now = look()
-            for view in self.views:
+            for view in self._views:
                 view.guess_height(now)
 
     def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
         """The column stays in the middle."""
         self._set_margins()
         super().resizeEvent(event)
-        self._nearby.start(NEARBY_MS)
+        self._nearby.start()

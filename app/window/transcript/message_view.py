@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from PySide6.QtCore import QMimeData, Qt, Signal
-from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QTextDocument
+from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence
 from PySide6.QtWidgets import QPushButton, QWidget
 
 from app.values.attached_text import said_with
@@ -15,7 +15,7 @@ from app.window.language import tr
 from app.window.look import Look, look
 from app.window.style_sheet import wear
 from app.window.transcript.answer_view import AnswerView
-from app.window.transcript.markdown_text import markdown_html, plain_text
+from app.window.transcript.markdown_text import html_words, markdown_html, plain_text
 from app.window.transcript.message_foot import MessageActions, MessageFooter
 from app.window.transcript.reader import Reader, keeps_height
 from app.window.transcript.segment_column import TextWidget, link_definitions, searched
@@ -269,15 +269,12 @@ def searched_text(message: ShownMessage) -> tuple[str, ...]:
     """A text for each of its text widgets, from the top; its thinking will be closed."""
     if message.role == "user":
         return (beginning_of(said_with(message.text).text),)
-    source = message.text
-    stream = StreamingMarkdown()
-    stream.append(source)
+    definitions, stream = link_definitions(message.text), StreamingMarkdown()
+    stream.append(message.text)
     stream.finish()
-    definitions, document, found = link_definitions(source), QTextDocument(), []
-    for segment in stream.segments:
-        if segment.kind == "code":
-            found.append(segment.code)
-        else:
-            document.setHtml(markdown_html(segment.markdown, definitions))
-            found.append(document.toPlainText())
-    return tuple(found)
+    return tuple(
+        segment.code
+        if segment.kind == "code"
+        else html_words(markdown_html(segment.markdown, definitions))
+        for segment in stream.segments
+    )

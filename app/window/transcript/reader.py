@@ -7,6 +7,7 @@ from PySide6.QtCore import QObject, QRect, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QPainter, QPen
 from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
+from app.start.threads import Turns
 from app.values.app_settings import TextWidth
 from app.window.controls.icons import Colour, IconButton
 from app.window.language import tr
@@ -52,8 +53,8 @@ class Reader(QObject):
     `branch_off_wanted` for a new chat that begins with all up to it. `edit_wanted`: a question to
     ask in these words, or an answer to keep in them.
     shows_drafted: whether they want drafted words tinted. text_width: how wide they want text at
-    most, in pixels. unsent: messages they are changing, by
-    id, and the text so far. formulas: those that were set for them.
+    most, in pixels. unsent: messages they are changing, by id, and the text so far. formulas: those
+    that were set for them. turns: in which everything is made, a part of a message each.
     """
 
     regenerate_wanted = Signal(int)
@@ -71,7 +72,8 @@ class Reader(QObject):
         self.shows_drafted = False
         self.text_width = TEXT_WIDTHS["usual"]
         self.unsent: dict[int, str] = {}
-        self.formulas = Formulas(self)
+        self.turns = Turns(self)
+        self.formulas = Formulas(self.turns, self)
 
 
 def css(look: Look, muted: bool = False) -> str:

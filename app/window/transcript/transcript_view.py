@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
-from PySide6.QtCore import QEvent, QRectF, QSize, Qt, QTimer
+from PySide6.QtCore import QEvent, QRectF, QSize, Qt
 from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
 
-from app.start.threads import TURN_MS
 from app.values.app_settings import TextWidth
 from app.window.controls.icons import icon
 from app.window.controls.layouts import Wide, column
@@ -112,20 +111,16 @@ class TranscriptView(QWidget):
         super().__init__()
         self.reader = Reader(self)
         self._found: Place | None = None
-        self._arrive = QTimer(self, singleShot=True, interval=TURN_MS)
-        self._arrive.timeout.connect(self._scroll_to_match)
         self.column = MessageColumn(self.reader)
         self.column.setAccessibleName(tr("Transcript"))
         self.column.setMinimumHeight(
             1
         )  # where there is no room for all, it is what can be scrolled
-        self._search = ChatSearch(self)
+        self._search = ChatSearch(self.reader.turns, self)
         self._search.counted.connect(self._show_count)
         self._search.went.connect(self._go_to_match)
-        self._mark_soon = QTimer(self, singleShot=True, interval=TURN_MS)
-        self._mark_soon.timeout.connect(self._search.mark)
-        self.column.content.resized.connect(self._mark_soon.start)
-        self.column.scrolled.connect(self._mark_soon.start)
+        self.column.content.resized.connect(self._mark_soon)
+        self.column.scrolled.connect(self._mark_soon)
         self.offer = NoticeBar(tr("Model of this chat"), can_close=False)
         self.find_bar, self.legend = FindBar(), DraftLegend()
         parts = (self.offer, self.find_bar, Wide(self.column), self.legend)
@@ -167,7 +162,7 @@ class TranscriptView(QWidget):
             self.column.make(view)
             if view.answer is not None:
                 view.answer.append(pieces)
-                self._mark_soon.start()
+                self._mark_soon()
 
     def finish_thinking(self, message_id: int, seconds: float | None) -> None:
         """The thinking of a live answer took this long."""
@@ -228,11 +223,17 @@ class TranscriptView(QWidget):
         return next((v for v in reversed(self.column.views) if v.message.role == role), None)
 
     def _find(self, query: str) -> None:
-        self._search.find(query, self.column.views)
+        if self.column.is_filling:
+            self.reader.turns.do(self._find_again)
+        else:
+            self._search.find(query, self.column.views)
 
     def _step(self, by: int) -> None:
         self._search.step(by)
-        self._arrive.start()
+        self.reader.turns.do(self._scroll_to_match)
+
+    def _mark_soon(self) -> None:
+        self.reader.turns.do(self._search.mark)
 
     def _show_count(self) -> None:
         search = self._search
@@ -240,9 +241,9 @@ class TranscriptView(QWidget):
 
     def _go_to_match(self) -> None:
         before, self._found = self._found, self._search.place
-        self._mark_soon.start()
+        self._mark_soon()
         if self._found not in (None, before):
-            self._arrive.start()
+            self.reader.turns.do(self._scroll_to_match)
 
     def _scroll_to_match(self) -> None:
         """Once its message is made and has its place, which are turns of their own."""
@@ -251,7 +252,7 @@ class TranscriptView(QWidget):
             return
         if not place.view.is_built:
             self.column.make_some(place.view)
-            self._arrive.start()
+            self.reader.turns.do(self._scroll_to_match)
             return
         match = self._search.current
         if match is not None:
@@ -278,7 +279,7 @@ class TranscriptView(QWidget):
         super().changeEvent(event)
         if event.type() in (QEvent.Type.FontChange, QEvent.Type.PaletteChange):
             self._place()
-            self._mark_soon.start()
+            self._mark_soon()
 
     def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
         """The floating button keeps to its edge."""

@@ -420,6 +420,7 @@ def test_an_answer_is_edited_where_it_stands(driven: Driven, qtbot: QtBot) -> No
     qtbot.mouseClick(view.editor.send, Qt.MouseButton.LeftButton)
     assert driven.shown == ["First", "**Mine**, $x^2$", "Second", "You said: Second"]
     edited = driven.widgets.transcript.column.views[1]
+    driven.until(lambda: edited.is_built)
     assert edited.message.notice == "Edited." and edited.buttons.number.text() == "2/2"
     assert driven.widgets.transcript.reader.unsent == {}
     qtbot.mouseClick(edited.buttons.previous, Qt.MouseButton.LeftButton)

@@ -4,6 +4,7 @@ import pytest
 from PySide6.QtGui import QColor, QFontMetrics, QGuiApplication, QImage
 from shown_transcript import of, settle, show, stream
 
+from app.start.threads import Turns
 from app.values.chats import DraftedSpan
 from app.window.transcript.formulas import (
     OBJECT,
@@ -182,7 +183,7 @@ def test_a_drafted_formula_is_tinted_whole_and_nothing_beside_it(view, qtbot):
 
 
 def test_another_chat_does_not_wait_for_the_formulas_of_this_one(qtbot):
-    formulas, known = Formulas(), []
+    formulas, known = Formulas(Turns()), []
     formulas.known.connect(known.append)
     for number in range(20):
         formulas.is_known(FormulaKey(f"x_{{{number}}}", False))

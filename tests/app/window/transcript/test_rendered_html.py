@@ -5,10 +5,11 @@ import time
 from html import unescape
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from PySide6.QtGui import QTextDocument
 
-from app.window.transcript.markdown_text import markdown_html
+from app.window.transcript.markdown_text import html_words, markdown_html
 
 OURS = {
     "p", "ul", "ol", "li", "h1", "h2", "h3", "h4", "h5", "h6", "em", "strong", "s", "code", "pre",
@@ -152,6 +153,20 @@ def test_reference_links_from_another_segment(html):
 def test_words_survive(text):
     shown = unescape(re.sub(r"<[^>]*>", "", markdown_html(text)))
     assert "".join(shown.split()) == "".join(text.split())
+
+
+def lines(text: str) -> list[str]:
+    return [line.strip() for line in text.replace("\xa0", " ").split("\n") if line.strip()]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(alphabet="ab1 \xa0\u2009\n\n`~*_|-:[]()<>&;#^$\\x.!", max_size=60))
+@example("1. a\n\n   ```\n   if  x:\n       y\n   ```\n")
+@example("| a | b |\n|-|-|\n| x<br>y | $\\frac{n}{2} < 3$ |\n\nH<sub>2</sub>O `` `a``\n***\n")
+def test_words_of_html_are_those_that_qt_shows(qapp, text):
+    html, document = markdown_html(text), QTextDocument()
+    document.setHtml(html)
+    assert lines(html_words(html)) == lines(document.toPlainText())
 
 
 @pytest.mark.parametrize(

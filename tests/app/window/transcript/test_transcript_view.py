@@ -5,7 +5,18 @@ from itertools import pairwise
 
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QApplication, QLabel
-from shown_transcript import LIVE, PARAGRAPH, bar, of, settle, show, shown_text, stream, wheel
+from shown_transcript import (
+    LIVE,
+    PARAGRAPH,
+    bar,
+    of,
+    settle,
+    show,
+    shown_text,
+    stream,
+    until_filled,
+    wheel,
+)
 
 from app.window.controls.layouts import column
 from app.window.look import look
@@ -305,7 +316,7 @@ def test_marked_text_may_go_while_it_is_sought(view, qtbot):
     settle()
     view.finish(ShownMessage(1, "assistant", "a needle there"))
     qtbot.wait(20)
-    assert view.find_bar.count.text() == "1 of 1"
+    qtbot.waitUntil(lambda: view.find_bar.count.text() == "1 of 1")
     show(view, ShownMessage(2, "assistant", "no such word"))
     qtbot.wait(20)
     view.open_find()
@@ -319,9 +330,58 @@ def test_another_branch(view):
     view.column.replace_from(
         2, [ShownMessage(3, "assistant", "no"), ShownMessage(4, "user", "why")]
     )
-    settle()
+    until_filled(view)
     assert [v.message.id for v in view.column.views] == [1, 3, 4]
     assert "no" in shown_text(view, 3)
+
+
+def test_another_branch_is_made_in_turns_and_the_place_is_kept(view, qapp):
+    """Before it is made, a message of many short paragraphs is taken for a lower one."""
+    short = "A few words.\n\n" * 60
+    show(view, *(ShownMessage(n, "assistant", short) for n in range(3)))
+    bar(view).setValue(bar(view).maximum() - 40)
+    settle()
+    place, made = bar(view).value(), []
+    view.replace_from(2, [ShownMessage(n, "assistant", short) for n in (10, 11)])
+    while view.column.is_filling:
+        made.append({v.message.id for v in view.column.views if v.is_built})
+        assert not view.column.viewport().updatesEnabled()
+        qapp.processEvents()
+    assert made[0] <= {0, 1} and 10 in made[-1] and 11 not in made[-1]
+    settle()
+    assert bar(view).value() == place
+    view.replace_from(10, [ShownMessage(2, "assistant", short)])
+    until_filled(view)
+    settle()
+    assert bar(view).value() == place
+
+
+def test_a_long_chat_is_shown_from_a_message_on(view, qtbot):
+    messages = [ShownMessage(n, "assistant", f"{n}. {PARAGRAPH}") for n in range(300)]
+    for goal in (150, 298, 299, 0):
+        before = len(view.column.content.findChildren(MessageView))
+        view.show_messages(messages)
+        view.column.go_to_message(goal)
+        places = len(view.column.content.findChildren(MessageView)) - before
+        assert places < 100, "the rest in turns"
+        until_filled(view)
+        qtbot.waitUntil(lambda: not view.reader.turns.is_busy)
+        settle()
+        assert sum(v.is_built for v in view.column.views) < 20
+        shown = of(view, goal)
+        assert (shown.is_built and goal >= 298) or shown.mapTo(view.column, QPoint(0, 0)).y() == 24
+        assert not shown.visibleRegion().isEmpty()
+        assert view.column.pinned == (goal >= 298) == view.jump.isHidden()
+
+
+def test_what_arrives_while_a_long_chat_gets_its_places_leaves_the_rest_to_later_turns(view):
+    view.show_messages([*(ShownMessage(n, "user", "hi") for n in range(2, 300)), LIVE])
+    view.append_pieces(1, [TextPiece("word")])
+    view.finish_thinking(1, 1.0)
+    view.open_find()
+    assert len(view.column.content.findChildren(MessageView)) < 100
+    until_filled(view)
+    assert shown_text(view, 1) == "word"
 
 
 def test_a_stopped_answer_keeps_its_text_and_says_so(view):
@@ -340,7 +400,7 @@ def test_an_answer_that_ended_differently_is_shown_as_it_ended(view):
     view.add_message(LIVE)
     stream(view, "so far STOP")
     view.finish(ShownMessage(1, "assistant", "so far"))
-    settle()
+    until_filled(view)
     assert shown_text(view, 1) == "so far"
 
 
