@@ -9,7 +9,8 @@ Where the answer may have all its tokens before it, the next round is written do
 it is known to be needed. Its draft is as long as could be used; what is over counts for nothing.
 
 Where a state has to know its rows, as with classes of mlx-lm or drafts by prompt lookup, the
-outcome is waited for.
+outcome is waited for. So it is of any draft where the host's own processor computes: a state that
+does not know its rows takes more operations than there is waiting to be saved.
 
 Of several conversations that share passes the first whose turn comes begins what follows for all
 (together.py). So a round may be followed before its own turn: then it stands, and what was asked
@@ -101,7 +102,8 @@ class Rounds:
     Of each round first the outcome is found, then so many of its tokens are kept as the answer
     takes. settings: their owner may change them meanwhile; rounds follow from the next one on.
     new_sampler: one that knows the answer so far. together: with other conversations of the
-    engine. looks_ahead: the device computes beside the host.
+    engine. looks_ahead: what follows a round is begun before its outcome is known; follows_drafts:
+    also where it has a draft.
     """
 
     def __init__(
@@ -116,6 +118,7 @@ class Rounds:
         together: Together,
         *,
         looks_ahead: bool,
+        follows_drafts: bool,
     ) -> None:
         self._sequence = sequence
         self._drafting = drafting
@@ -127,6 +130,7 @@ class Rounds:
         self._together = together
         self._is_shared = False
         self._looks_ahead = looks_ahead
+        self._follows_drafts = looks_ahead and follows_drafts
         self._sampling = settings.sampling
         self._sampler = new_sampler()
         self._begun: _Begun | None = None
@@ -155,14 +159,14 @@ class Rounds:
         its = begun.round.its_pass
         was_ahead = its is not None
         if its is None:
-            its = self._together.begin(begun.round, draft_at_once=self._looks_ahead)
-        if self._looks_ahead:
+            its = self._together.begin(begun.round, draft_at_once=self._follows_drafts)
+        if self._looks_beyond(begun):
             its.queue()
             if not its.read_at:
                 self._together.look_ahead(its)
         asked_at = perf_counter()
         queued_at = max(self._read_at, its.queued_at) if its.queued_at else asked_at
-        self._together.read(its, draft_first=not self._looks_ahead)
+        self._together.read(its, draft_first=not its.queued_at)
         useful = self._limits.deepest(self._generated, begun.round.position - 1)
         tokens = begun.round.read()[: useful + 1]
         read_at = self._read_at = perf_counter()
@@ -281,12 +285,17 @@ class Rounds:
         position = self._begun.round.position + more - 1
         return self._limits.full(self._generated + more, position) is not None
 
+    def _looks_beyond(self, begun: _Begun) -> bool:
+        return self._follows_drafts if begun.depth else self._looks_ahead
+
     def knows_ahead(self) -> bool:
         """Whether what follows the present round can be begun before its outcome is known."""
         begun, asked = self._begun, self._asked()
         assert begun is not None
         its = begun.round
         if begun.planned.asked != asked or not its.can_be_followed:
+            return False
+        if not self._looks_beyond(begun):
             return False
         return self._drafting.knows_ahead(its.state.source, asked.draft)
 

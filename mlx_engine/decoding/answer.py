@@ -49,8 +49,8 @@ class Answer:
     stopped: asked before every round. survives: whether the engine works otherwise after an error,
     so that it is worth going on; all is then read again, because rows that were written last may
     have come from what failed. has_room: asked before every round whether there is memory for it.
-    looks_ahead: the device computes beside the host, which begins rounds before it knows the
-    outcome of the last. together: with other answers, which may be driven in between. Whatever
+    looks_ahead: what follows a round is begun before its outcome is known; follows_drafts: also
+    where it has a draft. together: with other answers, which may be driven in between. Whatever
     interrupts an answer (the owner, a reader that walks away), the sequence stands after tokens
     that were really emitted; after an error it is of no use.
     """
@@ -71,6 +71,7 @@ class Answer:
         together: Together | None = None,
         *,
         looks_ahead: bool = False,
+        follows_drafts: bool = True,
     ) -> None:
         everything, seed = opening.tokens, settings.sampling.seed
         self.tokens = list(opening.answered)
@@ -88,6 +89,7 @@ class Answer:
         self._has_room = has_room
         self._together = together or Together()
         self._looks_ahead = looks_ahead
+        self._follows_drafts = follows_drafts
         self._was_stopped = False
         self._unsaid: list[TextPiece | RoundFinished] = []
         self._generated = 0
@@ -244,6 +246,7 @@ class Answer:
             self._generated,
             self._together,
             looks_ahead=self._looks_ahead,
+            follows_drafts=self._follows_drafts,
         )
 
     def _new_sampler(self) -> Sampler:
@@ -295,6 +298,7 @@ def open_answer(
         parts.has_room,
         parts.together,
         looks_ahead=parts.looks_ahead,
+        follows_drafts=parts.follows_drafts,
     )
     answer.tally.waited_seconds = waited
     return answer

@@ -41,7 +41,7 @@ def nothing_survives(error: Exception) -> bool:
 
 
 def computes_beside() -> bool:
-    """Whether the default device is a GPU; MLX's CPU stream has ten operations at most ahead."""
+    """Whether the default device is a GPU: a CPU's threads are the host's as well."""
     return bool(mx.default_device().type == mx.DeviceType.gpu)
 
 
@@ -54,9 +54,9 @@ class ModelParts:
     looks at the stop flag. sampling: what samplers pick by. limits: in effect while it
     answers. after_answer: called when an answer is complete and was handed out. survives: asked
     about an error of the device, whether the engine works otherwise from now on. together: answers
-    of the engine at the same time. looks_ahead: rounds are begun before the outcome of the last is
-    known, which pays where the device computes beside the host: on a GPU. most_bytes: of all that
-    MLX holds, 0 for any number.
+    of the engine at the same time. looks_ahead: what follows a round is begun before its outcome is
+    known; follows_drafts: also where it has a draft, which is more to compute and pays where the
+    host has no part in that. most_bytes: of all that MLX holds, 0 for any number.
     """
 
     model: Model
@@ -72,7 +72,8 @@ class ModelParts:
     after_answer: Callable[[], None] = lambda: None
     survives: Callable[[Exception], bool] = nothing_survives
     together: Together = field(default_factory=Together)
-    looks_ahead: bool = field(default_factory=computes_beside)
+    looks_ahead: bool = True
+    follows_drafts: bool = field(default_factory=computes_beside)
     most_bytes: int = 0
 
     def has_room(self) -> bool:

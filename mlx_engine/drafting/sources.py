@@ -208,8 +208,9 @@ class Drafting:
 
     def knows_ahead(self, source: DraftSource, options: DraftOptions) -> bool:
         """Whether a plan and its draft can be made of a newest token that nobody has seen yet."""
-        is_off = options.depth == 0 or self.why_not(options) is not None
-        return is_off or not source.reads_words
+        if not source.reads_words:
+            return True
+        return options.depth == 0 or self.why_not(options) is not None
 
     def plan(self, sequence: Followed, options: DraftOptions, last: mx.array) -> RoundPlan:
         """Who drafts after the newest token `last`, int32 [1], and how deep; asked before every

@@ -158,7 +158,7 @@ class Counting:
 def passes_at_read(model, monkeypatch):
     """Runs ahead; how many passes had been begun whenever an outcome was read."""
 
-    def at_read(source, depth, tokens):
+    def at_read(source, depth, tokens, *, follows_drafts=True):
         counting, read, whole = Counting(model), [], ahead.Round.read
 
         def noted(round):
@@ -166,7 +166,8 @@ def passes_at_read(model, monkeypatch):
             return whole(round)
 
         monkeypatch.setattr(ahead.Round, "read", noted)
-        run(counting, PROMPT, source, depth, max_tokens=tokens, chunk=64, looks_ahead=True)
+        more = {"follows_drafts": follows_drafts, "looks_ahead": True}
+        run(counting, PROMPT, source, depth, max_tokens=tokens, chunk=64, **more)
         return read
 
     return at_read
@@ -197,6 +198,19 @@ def test_no_pass_is_run_for_nothing_where_an_answer_has_all_its_tokens(model, mo
         ran = run(model, PROMPT, sources(model)["model"], 3, max_tokens=tokens, looks_ahead=True)
         assert len(queued) == ran.stats.passes > 0
         queued.clear()
+
+
+def test_where_the_host_computes_only_plain_rounds_are_followed_unread(
+    engine, model, passes_at_read
+):
+    parts, is_gpu = engine.parts, mx.default_device() == mx.gpu
+    assert (parts.looks_ahead, parts.follows_drafts) == (True, is_gpu)
+    read = passes_at_read(NoDraft(), 0, 5, follows_drafts=False)
+    assert read == [3, 4, 5, 6, 6]
+    depths = CyclingDepth([0, 0, 2])
+    read = passes_at_read(sources(model)["model"], depths, 24, follows_drafts=False)
+    beyond = [passes - number - 2 for number, passes in enumerate(read)]
+    assert beyond[:9] == [1, 1, 0] * 3
 
 
 def test_a_round_that_fails_ahead_hides_no_token_of_the_one_before(model):
@@ -232,7 +246,7 @@ def test_keys_and_values_are_written_in_place_up_to_4000_tokens(depth):
 
 def test_settings_that_change_take_effect_at_the_next_round(engine):
     """The round that was begun by the old ones is dropped, drafts that its source has read too."""
-    parts = replace(engine.parts, looks_ahead=True)
+    parts = replace(engine.parts, follows_drafts=True)
     found = []
     for looks_ahead in (False, True):
         settings = Settings(PICKS, DraftOptions(depth=3))

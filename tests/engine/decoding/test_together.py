@@ -41,10 +41,15 @@ DRAFTS = {
 FORMATS = {"few bits": CacheOptions(4, 8)}
 
 
+def everywhere(engine, *, looks_ahead=True):
+    """Its parts, as where a GPU computes."""
+    return replace(engine.parts, looks_ahead=looks_ahead, follows_drafts=True)
+
+
 @pytest.fixture(params=[False, True], ids=["waits", "ahead"])
 def looks_ahead(request, engine, monkeypatch):
     """Whether rounds are begun before the outcome of the last is known."""
-    monkeypatch.setattr(engine, "_parts", replace(engine.parts, looks_ahead=request.param))
+    monkeypatch.setattr(engine, "_parts", everywhere(engine, looks_ahead=request.param))
     return request.param
 
 
@@ -114,7 +119,7 @@ def test_heads_draft_for_all_in_the_same_passes(engine, monkeypatch):
 def test_words_and_drafts_are_the_same_with_memories_of_all_kinds(folders, kind):
     """Where only the device knows how many drafts were right when the next pass is begun."""
     engine = mlx_engine.load(folders[kind])
-    engine._parts = replace(engine.parts, looks_ahead=True)
+    engine._parts = everywhere(engine)
     prompts = [[(7 * n * step + 3) % 200 for n in range(20)] for step in (1, 2, 3)]
     sampling = replace(PICKS, temperature=0.6)
     asked = {"max_tokens": 30, "sampling": sampling, "draft": DraftOptions(depth=2)}
@@ -157,7 +162,7 @@ def test_what_follows_is_queued_for_all_before_any_outcome_is_read(
     engine, monkeypatch, waits, depth
 ):
     """One that begins later soon shares their passes; after a while there is one pass a round."""
-    monkeypatch.setattr(engine, "_parts", replace(engine.parts, looks_ahead=True))
+    monkeypatch.setattr(engine, "_parts", everywhere(engine))
     chats = [session_of(engine, depth=depth, max_tokens=30) for _ in range(3)]
     talks = [chat.send(text) for chat, text in zip(chats, ("hi", "ho", "hu"), strict=True)]
     rounds = [0, 0, 0]
@@ -178,7 +183,7 @@ def test_what_follows_is_queued_for_all_before_any_outcome_is_read(
 
 
 def test_where_one_has_to_read_its_words_first_all_wait_and_share(engine, monkeypatch, waits):
-    monkeypatch.setattr(engine, "_parts", replace(engine.parts, looks_ahead=True))
+    monkeypatch.setattr(engine, "_parts", everywhere(engine))
     drafts = (DraftOptions(depth=2), DraftOptions(source="prompt-lookup", depth=2))
     limits = GenerationOptions(max_tokens=20)
     chats = [engine.session(sampling=PICKS, draft=draft, generation=limits) for draft in drafts]
