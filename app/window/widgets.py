@@ -48,7 +48,7 @@ class Titled(QFrame):
         column(top, Wide(content), of=self, spacing=0)
         line.addWidget(label(title, "title" if is_page else "heading"), 1)
         line.addWidget(close)  # after the content, so that Tab comes by it last
-        self.setFocusProxy(content.focusProxy() or content)
+        self.setFocusProxy(content)
         if is_page:
             keep_key(self, Qt.Key.Key_Escape)  # it would stop an answer that is not on show
         wear(top)

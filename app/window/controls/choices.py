@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QEvent, QRect, QSize, Qt, Signal
 from PySide6.QtGui import (
+    QFocusEvent,
     QFont,
     QFontMetrics,
     QPainter,
@@ -170,6 +171,13 @@ class Segments(QWidget):
             self._row.addWidget(button)
             if before is not None:
                 self.setTabOrder(before, button)
+
+    # Qt
+
+    def focusInEvent(self, event: QFocusEvent) -> None:  # noqa: N802
+        """The keys are for the value at which Tab stops."""
+        stops = (b for b in self._group.buttons() if b.focusPolicy() == Qt.FocusPolicy.StrongFocus)
+        next(stops, self).setFocus(event.reason())
 
 
 BOX = 40

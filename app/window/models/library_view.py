@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtGui import QFocusEvent, QResizeEvent
 from PySide6.QtWidgets import QLineEdit, QPushButton, QWidget
 
 from app.values.models import DownloadFigures, FoundModel
@@ -111,7 +111,6 @@ class LibraryView(QWidget):
         )
         self._pages = {"here": here, "hub": self.hub}
         self._stack = stacked(here, self.hub)
-        self.setFocusProxy(self._places)
         column(
             row(self._places, STRETCH),
             Wide(self._stack),
@@ -135,7 +134,7 @@ class LibraryView(QWidget):
     def _go_to(self, where: str) -> None:
         """What is typed next is looked for there."""
         self.show_place(where)
-        (self.hub if where == "hub" else self._filter).setFocus()
+        self.setFocus()
 
     def show_entries(self, entries: Sequence[FoundModel]) -> None:
         """Show these models; the filter stays."""
@@ -163,6 +162,11 @@ class LibraryView(QWidget):
         say(self._empty, "" if shown else none_match if self._entries else NOTHING)
 
     # Qt
+
+    def focusInEvent(self, event: QFocusEvent) -> None:  # noqa: N802
+        """The keys are for what searches the models on show."""
+        on_show = self._stack.currentWidget()
+        (self.hub if on_show is self.hub else self._filter).setFocus(event.reason())
 
     def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
         """Another height, another share."""

@@ -95,6 +95,7 @@ def leave_a_card(driven: Driven) -> None:
 def load_from_a_card(driven: Driven) -> None:
     driven.app.cards.offer(None)
     driven.until(driven.widgets.layer.isVisible)
+    driven.until(named(driven.widgets.card, "Load").isEnabled)
     QTest.keyClick(driven.widgets.card, Qt.Key.Key_Return)
     driven.until(driven.widgets.layer.isHidden)
 
@@ -205,8 +206,8 @@ MESSAGE = "Message"
 KEYS_AFTER = {
     **{command.name: MESSAGE for command in COMMANDS},
     "new-folder": "Name of the folder",
-    "library": "Where",
-    "settings": "Colours",
+    "library": "Filter models",
+    "settings": "Colours: As the system",
     "find": "Find in this chat",
     "search": "Search in chats",
     "compare": "Prompt to compare with",
