@@ -95,6 +95,7 @@ class Engine:
         """verdict: what is known of the model's kernels on this machine; None: they are sound."""
         self._thread = threading.get_ident()
         self._is_closed = False
+        self._is_awaited: Callable[[], bool] = lambda: False
         self._sessions = WeakSet[Session]()
         self._loaded = loaded
         told, tokenizer = loaded.description, loaded.tokenizer
@@ -171,13 +172,19 @@ class Engine:
         self._check()
         return self._upkeep.measure(stop)
 
+    def give_way(self, is_awaited: Callable[[], bool]) -> None:
+        """What is measured behind answers, up to half a second, ends from now on as soon as
+        is_awaited(), asked before every pass: something else is to be done on this thread.
+        """
+        self._is_awaited = is_awaited
+
     def _after_answer(self) -> None:
         """What would make an answer wait is done behind one, a little at a time."""
         if self._is_closed or self._parts.together.answering:
             return
         end = perf_counter() + A_LITTLE_S
         with suppress(OutOfMemory), told_when_full():  # the answer stands; it is tried again
-            self._upkeep.go_on(lambda: perf_counter() > end)
+            self._upkeep.go_on(lambda: perf_counter() > end or self._is_awaited())
             self._parts.prompts.save()
         if self.prompt_files_trouble is not None:
             self._upkeep.tell(self.prompt_files_trouble)

@@ -227,6 +227,7 @@ class ModelInUse:
             self._reply(LoadFailed(request.path, problem_of(error)))
         else:
             self.close()
+            engine.give_way(lambda: not self._inbox.is_empty())
             self.engine, self._drafter = engine, drafter
             self.chats = KeptChats(engine, request.cache, self._source.forget_files)
             self._reply(ModelLoaded(request.path, engine.description))

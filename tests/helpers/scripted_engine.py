@@ -227,6 +227,10 @@ class ScriptedEngine:
     names: list[str | None] = field(default_factory=list)
     closed: bool = False
     answers_before_measuring: int | None = None
+    is_awaited: Callable[[], bool] | None = None
+
+    def give_way(self, is_awaited: Callable[[], bool]) -> None:
+        self.is_awaited = is_awaited
 
     def measure_costs(self, stop: Callable[[], bool]) -> object:
         assert not stop()

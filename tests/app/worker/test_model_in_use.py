@@ -6,6 +6,8 @@ from scripted_engine import Answer
 from scripted_models import ScriptedModels, WorkerEngine, described
 from served import Served, ask, served
 
+from app.worker.inbox import Inbox
+from app.worker.model_in_use import ModelInUse
 from app.worker.replies import (
     AnswerEvents,
     LoadCancelled,
@@ -15,7 +17,7 @@ from app.worker.replies import (
     ModelUnloaded,
     Reply,
 )
-from app.worker.requests import CancelLoad, CloseChat, LoadModel, StopAnswer
+from app.worker.requests import CancelLoad, CloseChat, LoadModel, Shutdown, StopAnswer
 from mlx_engine.values.conversation import GenerationFinished
 from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.model_description import Footprint
@@ -57,6 +59,16 @@ def test_progress_grows_to_the_size_of_the_model() -> None:
     assert [step.done for step in steps] == sorted(step.done for step in steps)
     assert steps[0].total == 0
     assert (steps[-1].done, steps[-1].total) == (20 * GB, 20 * GB)
+
+
+def test_an_engine_gives_way_to_whatever_waits() -> None:
+    source, inbox = two_models(), Inbox()
+    model = ModelInUse(source, inbox, lambda reply: None, 64 * GB)
+    model.load(LoadModel("new"))
+    is_awaited = source.engines["new"].is_awaited
+    assert is_awaited is not None and not is_awaited()
+    inbox.put(Shutdown())
+    assert is_awaited()
 
 
 def test_what_comes_from_the_hub_is_told_apart_and_can_be_stopped() -> None:

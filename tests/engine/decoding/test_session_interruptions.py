@@ -214,3 +214,19 @@ def test_stopping_while_thinking_and_going_on(tmp_path):
     session.generation = GenerationOptions(max_tokens=14 - len(session.tokens))
     second = listen(session, session.continue_answer())
     assert (second.text, second.finished.thinking) == (uncut.text, uncut.finished.thinking)
+
+
+def test_what_is_measured_behind_an_answer_gives_way(folder, monkeypatch):
+    monkeypatch.setattr("mlx_engine.engine.A_LITTLE_S", 3600.0)
+    waits, asked = [False, False, True], []
+
+    def is_awaited():
+        asked.append(len(asked))
+        return waits[len(asked) - 1]
+
+    engine = mlx_engine.load(folder)
+    engine.give_way(is_awaited)
+    session = session_of(engine, max_tokens=4)
+    assert listen(session, session.send("hi")).reason == "max-tokens"
+    assert asked == [0, 1, 2], "the third is not run any more"
+    engine.close()
