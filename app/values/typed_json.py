@@ -22,6 +22,9 @@ from mlx_engine.values.words import Words
 Value = TypeVar("Value")
 
 
+PLAIN = frozenset((type(None), str, bool, int, float, Path, bytes))
+
+
 class BadValue(ValueError):
     """Content of another type or out of range."""
 
@@ -108,6 +111,8 @@ def _short(content: object) -> str:
 
 
 def _decode(kind: Any, content: object, name: str, notes: list[str], default: Any = None) -> Any:
+    if kind in PLAIN:  # first: nearly all are, and a long chat has some thousand figures
+        return _decode_plain(kind, content)
     if is_dataclass(kind):
         return _over(cast(Any, kind)() if default is None else default, content, name, notes)
     origin = get_origin(kind)
@@ -120,7 +125,7 @@ def _decode(kind: Any, content: object, name: str, notes: list[str], default: An
         return tuple(_decode(inner, item, name, notes) for item in content)
     if origin is not None and isinstance(content, dict) and issubclass(origin, Mapping):
         return _decode_mapping(kind, content, name, notes)
-    return _decode_plain(kind, content)
+    raise BadValue(str(kind))
 
 
 def _decode_union(kind: Any, content: object, name: str, notes: list[str]) -> Any:
