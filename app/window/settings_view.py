@@ -12,7 +12,15 @@ from app.values.chat_settings import ChatSettings, as_preset
 from app.window.controls.choices import DropDown, Option, Segments, Tick
 from app.window.controls.fields import TextField
 from app.window.controls.labels import ShortButton, label, paragraph, tabular
-from app.window.controls.layouts import STRETCH, Wide, centred, column, named, row, scrolled
+from app.window.controls.layouts import (
+    STRETCH,
+    Wide,
+    centred,
+    column,
+    named,
+    row,
+    scrolled,
+)
 from app.window.language import percent, tr
 from app.window.look import look
 from app.window.session_panel.chat_fields import ChatFields
@@ -215,8 +223,7 @@ class NewChatSection(QWidget):
         controls = (system, fields.thinking, fields.template, fields.draft, fields.sampling)
         explanation, last = paragraph(EXPLANATION, "muted"), row(self._reset, STRETCH)
         column(explanation, *controls, last, of=self, spacing=12)
-        for part in (explanation, *controls, self._reset):
-            wear(part)
+        self.parts: tuple[QWidget, ...] = (explanation, *controls, self._reset)
         self.show_settings(self._shown)
 
     def show_settings(self, settings: ChatSettings) -> None:
@@ -241,17 +248,24 @@ WIDEST = 620
 
 class SettingsView(QWidget):
     """Arranges `appearance`, `models` and `new_chat`; the owner shows values in them and hears
-    them.
+    them. They are made when the page is first shown: they would be a third of the widgets that a
+    window has at its start.
+
+    Signal `made`: they are there, and about to be seen.
     """
+
+    made = Signal()
 
     def __init__(self) -> None:
         super().__init__()
         self.setAccessibleName(tr("Settings"))
+        self._lines: QWidget | None = None
+
+    def _make(self) -> None:
         self.appearance, self.models = AppearanceSection(), ModelsSection()
         self.new_chat = NewChatSection()
-        self.setFocusProxy(self.appearance)
-        self._lines = QWidget()
-        sections = column(of=self._lines, margins=(24, 0, 24, 24), spacing=12)
+        self._lines = lines = QWidget()
+        sections = column(of=lines, margins=(24, 0, 24, 24), spacing=12)
         titled = {
             tr("Appearance"): self.appearance,
             tr("Models"): self.models,
@@ -265,17 +279,28 @@ class SettingsView(QWidget):
             sections.addWidget(section)
         sections.addStretch(1)
         body = QWidget()
-        body.setLayout(centred(self._lines))
+        body.setLayout(centred(lines))
         area = scrolled(body)
         column(Wide(area), of=self)
         self._fit()
-        for part in (*headings, self.appearance, self.models, area.verticalScrollBar()):
+        sections_worn = (self.appearance, self.models, *self.new_chat.parts)
+        for part in (*headings, *sections_worn, area.verticalScrollBar()):
             wear(part)
+        self.setFocusProxy(self.appearance)
+        self.made.emit()
+        area.show()
 
     def _fit(self) -> None:
-        self._lines.setMaximumWidth(round(WIDEST * look().zoom))
+        if self._lines:
+            self._lines.setMaximumWidth(round(WIDEST * look().zoom))
 
     # Qt
+
+    def showEvent(self, event: QShowEvent) -> None:  # noqa: N802
+        """The first time there is something to show."""
+        super().showEvent(event)
+        if self._lines is None:
+            self._make()
 
     def changeEvent(self, event: QEvent) -> None:  # noqa: N802
         """Lines are as wide as the text wants them."""

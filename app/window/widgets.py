@@ -41,7 +41,7 @@ class Titled(QFrame):
         self, title: str, content: QWidget, close_words: str, is_page: bool = True
     ) -> None:
         super().__init__()
-        close = IconButton("close", close_words)
+        self._close = close = IconButton("close", close_words)
         close.clicked.connect(self.closed)
         top = QWidget()
         line = row(of=top, margins=(24, 8, 12, 8) if is_page else (16, 8, 8, 4))
@@ -52,6 +52,14 @@ class Titled(QFrame):
         if is_page:
             keep_key(self, Qt.Key.Key_Escape)  # it would stop an answer that is not on show
         wear(top)
+
+    def come_by_the_button_last(self) -> None:
+        """With Tab, also after content that was made only now, which is the last in the window."""
+        last = self.window().previousInFocusChain()
+        while last and last.focusPolicy() == Qt.FocusPolicy.NoFocus:
+            last = last.previousInFocusChain()
+        if last:
+            self.setTabOrder(last, self._close)
 
     # Qt
 
@@ -78,6 +86,7 @@ class Widgets:
         self.library_page = Titled(tr("Models"), self.library, back)
         self.compare_page = Titled(tr("Compare"), self.compare, back)
         self.settings_page = Titled(tr("Settings"), self.settings, back)
+        self.settings.made.connect(self.settings_page.come_by_the_button_last)
         self.session, self.drafting = SessionPanel(), DraftingView()
         self.drafting_panel = Titled(
             tr("Drafting"), self.drafting, tr("Close the Drafting view"), is_page=False

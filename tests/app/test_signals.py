@@ -29,6 +29,7 @@ def bring_out_everything(driven: Driven, place: Path) -> None:
     driven.widgets.library.hub.list.download_wanted.emit(offer)
     driven.until(lambda: bool(driven.widgets.library.findChildren(DownloadRow)))
     driven.app.library.add_folder(str(place))
+    driven.widgets.window.show_page("settings")
     driven.widgets.transcript.edit_last_prompt()
 
 

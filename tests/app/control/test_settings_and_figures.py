@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 from panel_driving import find, shown_words, type_into
-from PySide6.QtWidgets import QApplication, QLineEdit, QPushButton
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QAbstractButton, QApplication, QLineEdit, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from windows import running, scripted
@@ -41,6 +43,29 @@ def test_settings_open_a_page_and_reach_new_chats(
         begun = app.chats.chat.settings
         assert (begun.system, begun.draft.depth, begun.thinking) == ("Be kind.", 2, False)
         assert begun.sampling == SamplingChoice(), "the model's own"
+
+
+def test_the_settings_page_is_made_when_it_is_opened(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path
+) -> None:
+    with running(qapp, qtbot, tmp_path, scripted()) as driven:
+        app, page = driven.app, driven.widgets.settings_page
+        assert not driven.widgets.settings.findChildren(QWidget)
+        app.settings.change(replace(app.settings.value, text_width="wide"))
+        driven.widgets.actions["settings"].trigger()
+        assert find(page, QAbstractButton, "Text width: Wide").isChecked()
+        names = []
+        while len(names) < 99 and page.isAncestorOf(has_keys := QApplication.focusWidget()):
+            names.append(has_keys.accessibleName())
+            QTest.keyClick(has_keys, Qt.Key.Key_Tab)
+        assert (
+            names[:2] == ["Colours", "Colours: As the system"] and names[-1] == "Back to the chat"
+        )
+        assert names.index("Text width: Wide") < names.index("Temperature") < len(names) - 1
+        made = page.findChildren(QWidget)
+        driven.widgets.window.show_page("chat")
+        driven.widgets.actions["settings"].trigger()
+        assert page.findChildren(QWidget) == made
 
 
 def test_what_a_chat_gives_its_template_is_kept_and_given(
