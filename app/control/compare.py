@@ -1,6 +1,6 @@
 """Runs one prompt with drafting and without, in turn or at once, with the same seed."""
 
-import secrets
+import random
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -81,7 +81,7 @@ class CompareController(QObject):
             return
         settings = self._chat().settings
         own = settings.sampling.seed
-        seed = secrets.randbits(63) if own is None else own
+        seed = random.getrandbits(63) if own is None else own
         sampling = replace(settings.sampling, seed=seed)
         self._view.begin(seed)
         self._complete, self._early = 0, None

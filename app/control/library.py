@@ -1,10 +1,12 @@
 """Joins the page of models with what is on the disk, recent, or to be deleted, and downloads."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtCore import QFile, QObject, QProcess, Qt, QUrl, Signal
+from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QFileDialog, QMessageBox, QWidget
 
 from app.control.downloads import Downloads
@@ -14,7 +16,6 @@ from app.control.offers import CardController
 from app.control.settings import KeptSettings
 from app.library.find_models import FoundHere, look_around, own_files, usual_places
 from app.library.machine import Machine, advice
-from app.start.outside import reveal, to_trash
 from app.start.threads import Beside
 from app.values.app_settings import (
     BUILT_IN,
@@ -238,3 +239,19 @@ class LibraryController(QObject):
         self._library.show_problem("")
         self._settings.change(without_recent_model(self._settings.value, path))
         self.refresh()
+
+
+def to_trash(path: Path) -> bool:
+    """Moved to where its user can take it back; False where that cannot be."""
+    return QFile(str(path)).moveToTrash()
+
+
+def reveal(path: str, platform: str = sys.platform) -> bool:
+    """Selected in the Finder on a Mac; elsewhere its folder is opened. False: it is not there."""
+    place = Path(path)
+    if not place.exists():
+        return False
+    if platform == "darwin":
+        return QProcess.startDetached("/usr/bin/open", ["-R", str(place)])[0]
+    folder = place if place.is_dir() else place.parent
+    return QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder)))

@@ -17,8 +17,6 @@ from typing import Any
 from app.values.models import DownloadFigures
 from app.values.typed_json import encode, read_fields, words_from_text, words_to_text
 from mlx_engine.hub.client import Hub
-from mlx_engine.hub.download import download
-from mlx_engine.hub.plan import plan_download
 from mlx_engine.hub.repository import HubModel
 from mlx_engine.values.errors import DownloadFailed
 
@@ -89,6 +87,10 @@ class Teller:
 
 def do(job: Job, teller: Teller) -> None:
     """Fetch everything to the last checksum, or say why not."""
+    # Imported here: the window, which only starts this process, needs neither.
+    from mlx_engine.hub.download import download
+    from mlx_engine.hub.plan import plan_download
+
     try:
         plan = plan_download(job.hub, job.model)
         teller.tell(phase="running", done=plan.have_bytes, total=plan.total_bytes)

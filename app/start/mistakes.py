@@ -2,7 +2,7 @@
 
 import faulthandler
 import logging
-import platform
+import os
 import sys
 import threading
 import traceback
@@ -139,5 +139,6 @@ def watch_for_crashes(logs: Path, note: Callable[[str], None]) -> None:
 
 def about_this_machine() -> str:
     """What a report needs to know; nothing about the user."""
-    system = f"{platform.system()} {platform.release()} {platform.machine()}"
-    return f"{system}, Python {platform.python_version()}"
+    here = os.uname()
+    version = sys.version.split()[0]
+    return f"{here.sysname} {here.release} {here.machine}, Python {version}"

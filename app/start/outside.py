@@ -1,13 +1,12 @@
-"""What comes from outside: later launches, files the system opens; and files shown out there."""
+"""What comes from outside: later launches, and files the system opens."""
 
 import json
-import sys
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
-from PySide6.QtCore import QEvent, QFile, QLockFile, QObject, QProcess, QUrl, Signal
-from PySide6.QtGui import QDesktopServices, QFileOpenEvent
+from PySide6.QtCore import QEvent, QLockFile, QObject, Signal
+from PySide6.QtGui import QFileOpenEvent
 from PySide6.QtNetwork import QLocalServer, QLocalSocket
 from PySide6.QtWidgets import QApplication
 
@@ -122,19 +121,3 @@ class Application(QApplication):
 def as_typed(arguments: Sequence[str], folder: Path) -> list[str]:
     """Arguments as absolute paths where such files are, else as they are (links, ids)."""
     return [str(folder / text) if (folder / text).exists() else text for text in arguments]
-
-
-def to_trash(path: Path) -> bool:
-    """Moved to where its user can take it back; False where that cannot be."""
-    return QFile(str(path)).moveToTrash()
-
-
-def reveal(path: str, platform: str = sys.platform) -> bool:
-    """Selected in the Finder on a Mac; elsewhere its folder is opened. False: it is not there."""
-    place = Path(path)
-    if not place.exists():
-        return False
-    if platform == "darwin":
-        return QProcess.startDetached("/usr/bin/open", ["-R", str(place)])[0]
-    folder = place if place.is_dir() else place.parent
-    return QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder)))

@@ -1,12 +1,7 @@
 """Labels with a role that the style sheet knows, and figures that keep their width."""
 
 from PySide6.QtCore import QEvent, QSize, Qt
-from PySide6.QtGui import (
-    QAccessible,
-    QAccessibleAnnouncementEvent,
-    QFont,
-    QResizeEvent,
-)
+from PySide6.QtGui import QFont, QResizeEvent
 from PySide6.QtWidgets import QLabel, QPushButton, QSizePolicy, QWidget
 
 from app.window.language import said
@@ -89,6 +84,8 @@ def say(target: QLabel, text: str) -> None:
 
 def announce(widget: QWidget, words: str) -> None:
     """Have a screen reader say this, wherever its user is."""
+    from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent  # a start needs neither
+
     QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(widget, words))
 
 

@@ -38,8 +38,8 @@ LONGEST = 1000
 """Characters; a formula of 3,000 takes seconds."""
 MOST = 1000
 """Formulas that are remembered."""
-OTHER_SCRIPTS = re.compile("[\u0530-\u1cff\u2e80-\ud7ff\uf900-\ufaff]")
-"""Letters that the font for formulas does not have."""
+OTHER_SCRIPTS = "[\u0530-\u1cff\u2e80-\ud7ff\uf900-\ufaff]"
+"""Letters that the font for formulas does not have; compiled when it is first used."""
 NUMBERED = re.compile(r"\{(equation|align|gather|multline)\}")
 """Environments that would count through all formulas."""
 VIEW_BOX = re.compile(r'viewBox="([-\d.]+) ([-\d.]+) ([\d.]+) ([\d.]+)"')
@@ -94,7 +94,7 @@ class Formula(NamedTuple):
 
 def set_formula(key: FormulaKey) -> Formula | None:
     """Set by ziamath, on any thread, in 5 to 50 ms; None for what it cannot read."""
-    if len(key.latex) > LONGEST or OTHER_SCRIPTS.search(key.latex):
+    if len(key.latex) > LONGEST or re.search(OTHER_SCRIPTS, key.latex):
         return None
     from ziamath.config import config
     from ziamath.zmath import Latex

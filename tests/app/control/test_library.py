@@ -22,8 +22,8 @@ from pytestqt.qtbot import QtBot
 from scripted_models import ScriptedModels, WorkerEngine, described
 from windows import Driven, folders_in, running, scripted
 
+from app.control.library import reveal
 from app.control.settings import save_settings
-from app.start.outside import reveal
 from app.values.app_settings import AppSettings, with_recent_model
 from app.values.models import RECENT, FoundModel
 from app.window.controls.labels import ShortLabel
