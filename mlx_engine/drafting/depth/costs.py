@@ -11,6 +11,11 @@ TRUST = 1.0
 RECENT = 20.0
 """Rounds of a depth that count; older ones fade."""
 
+FADING = 0.97
+"""What is left, after any round, of what those of another depth count: the machine may have become
+slower or faster since, and a depth that seems dear for that alone would never be run again.
+"""
+
 SPIKE = 1.5
 """A round counts as at most this many times dearer than expected, unless the last of its depth was
 as long: another program's time does not come twice in a row.
@@ -87,11 +92,11 @@ PRESUMED = PassCosts(tuple(1 + 0.06 * row for row in range(MAX_DEPTH + 1)), 0.1)
 class RoundCosts:
     """Milliseconds of a round by depth.
 
-    A depth that was run is known by its own rounds. Of the others it is known what passes of their
-    width took over one of the nearest shallower depth that was run, and they are taken to be no
-    cheaper than that one. elder: another conversation's, of the same source: what its rounds took,
-    one over the other, is then known in place of passes. chats: conversations that share the pass
-    of a round, as if each had a draft of this depth.
+    A depth that was run lately is known by its own rounds. Of the others it is known what passes of
+    their width took over one of the nearest shallower depth that was run, and they are taken to be
+    no cheaper than that one. elder: another conversation's, of the same source: what its rounds
+    took, one over the other, is then known in place of passes. chats: conversations that share the
+    pass of a round, as if each had a draft of this depth.
     """
 
     def __init__(self, costs: PassCosts, elder: "RoundCosts | None" = None, chats: int = 1) -> None:
@@ -99,14 +104,14 @@ class RoundCosts:
         self._mean = [0.0] * (DEEPEST + 1)
         self._rounds = [0.0] * (DEEPEST + 1)
         self._latest = [0.0] * (DEEPEST + 1)
-        self._since_plain, self._deepest_run, self._drafts_known = 0, 0, 0.0
+        self._since_plain, self._deepest_run, self._drafts_run = 0, 0, 0
         self._plain_known = 0.0
         self._row_read: float | None = None
         self.measured(costs)
         if elder is not None:
             elder.measured(costs)
             self._passes = [elder.at(depth) for depth in range(self.deepest + 1)]
-            self._deepest_run, self._drafts_known = elder.deepest_run, elder.drafts_run
+            self._deepest_run, self._drafts_run = elder.deepest_run, elder.drafts_run
             self._row_read = elder._row_read
             self._plain_known = elder._plain_known + elder._rounds[0]
 
@@ -135,9 +140,9 @@ class RoundCosts:
         return self._expected[depth]
 
     @property
-    def drafts_run(self) -> float:
-        """Rounds with a draft, of those that count."""
-        return self._drafts_known + sum(self._rounds[1:])
+    def drafts_run(self) -> int:
+        """Rounds with a draft, of the conversations before this one, too."""
+        return self._drafts_run
 
     @property
     def deepest_run(self) -> int:
@@ -171,8 +176,10 @@ class RoundCosts:
         rounds = min(self._rounds[depth], RECENT - 1)
         counted = self.without_spike(depth, milliseconds)
         self._mean[depth] = (rounds * self._mean[depth] + counted) / (rounds + 1)
+        self._rounds[1:] = [FADING * known for known in self._rounds[1:]]
         self._rounds[depth], self._latest[depth] = rounds + 1, milliseconds
         self._deepest_run = max(depth, self._deepest_run)
+        self._drafts_run += depth > 0
         self._since_plain = 0 if depth == 0 else self._since_plain + 1
         self._expected = None
 

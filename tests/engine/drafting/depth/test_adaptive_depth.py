@@ -379,6 +379,19 @@ def test_a_spike_is_not_a_cost():
     assert length.gains()[3] < 0.6 * before[3], "what lasts is"
 
 
+def test_a_depth_run_while_the_machine_was_slow_is_not_dear_for_ever():
+    """Nobody would run it again to find out, since others seem better."""
+    costs, length = MACHINES["mild"], AdaptiveDepth(MACHINES["mild"], 8)
+    for _ in range(30):
+        length.learn(8, 8, 1.4 * round_ms(costs, 8))
+    slow = length.costs.at(8)
+    for turn in range(150):
+        depth = 4 if turn % 30 else 0
+        length.learn(depth, depth, round_ms(costs, depth))
+    usual = round_ms(costs, 8)
+    assert length.costs.at(8) < 1.1 * usual < 1.3 * usual < slow
+
+
 def test_a_guess_is_not_told_as_a_measurement():
     """Parked before any draft was made: costs are such that only perfect drafts would pay."""
     length = AdaptiveDepth(PassCosts((10.0, 19.3), 0.0), 1)
