@@ -95,6 +95,17 @@ class CardLayer(Layer):
 
     # Qt
 
+    def focusNextPrevChild(self, is_next: bool) -> bool:  # noqa: N802
+        """Tab goes round the card: what is below the veil waits."""
+        start = one = self.focusWidget() or self._card
+        while True:
+            one = (one.nextInFocusChain() if is_next else one.previousInFocusChain()) or start
+            takes_tab = one.focusPolicy() & Qt.FocusPolicy.TabFocus and one.isEnabled()
+            if one is start or (self.isAncestorOf(one) and one.isVisible() and takes_tab):
+                reasons = Qt.FocusReason
+                one.setFocus(reasons.TabFocusReason if is_next else reasons.BacktabFocusReason)
+                return True
+
     def hideEvent(self, event: QHideEvent) -> None:  # noqa: N802
         """Say so, unless it is hidden with its window."""
         super().hideEvent(event)

@@ -164,9 +164,11 @@ class LibraryView(QWidget):
     # Qt
 
     def focusInEvent(self, event: QFocusEvent) -> None:  # noqa: N802
-        """The keys are for what searches the models on show."""
+        """The keys are for what searches the models on show, in the place of what it has."""
+        del event
         on_show = self._stack.currentWidget()
-        (self.hub if on_show is self.hub else self._filter).setFocus(event.reason())
+        wanted = self.hub if on_show is self.hub else self._filter
+        wanted.setFocus(Qt.FocusReason.TabFocusReason)
 
     def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
         """Another height, another share."""

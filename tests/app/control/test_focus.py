@@ -349,6 +349,29 @@ def test_letters_go_nowhere_while_a_card_is_open(driven: Driven) -> None:
     assert QApplication.focusWidget() is not box(driven)
 
 
+@pytest.mark.parametrize("key", [Qt.Key.Key_Tab, Qt.Key.Key_Backtab])
+def test_tab_goes_round_a_card(driven: Driven, key: Qt.Key) -> None:
+    card = driven.widgets.card
+    driven.app.cards.offer(None)
+    driven.until(driven.widgets.layer.isVisible)
+    driven.until(named(card, "Load").isEnabled)
+    seen = []
+    for _ in range(8):
+        QTest.keyClick(QApplication.focusWidget(), key)
+        seen.append(QApplication.focusWidget())
+    assert all(card.isAncestorOf(one) or one is card for one in seen)
+    assert {named(card, "Load"), named(card, "Cancel")} <= {*seen}
+
+
+def test_what_is_typed_after_a_filter_takes_its_place(driven: Driven) -> None:
+    for words in ("Poc", "tiny"):
+        driven.widgets.actions["library"].trigger()
+        QTest.keyClicks(QApplication.focusWidget(), words)
+        driven.widgets.window.show_page("chat")
+    (field,) = (f for f in driven.widgets.library.findChildren(QLineEdit) if f.text())
+    assert field.text() == "tiny"
+
+
 def test_a_click_anywhere_in_the_composer_is_for_the_message(driven: Driven) -> None:
     driven.widgets.head.compare.setFocus()
     composer = driven.widgets.composer
