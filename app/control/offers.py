@@ -177,8 +177,8 @@ class ChatModelController(QObject):
             line.hide()
         elif path is not None and Path(path).is_absolute() and not Path(path).exists():
             gone = tr(
-                "This chat was answered by {name}, which is no longer at {path}. The model in use "
-                "goes on with it.",
+                "This chat was answered by {name}, which is no longer at {path}. Any other model "
+                "can go on with it.",
                 name=name,
                 path=path,
             )

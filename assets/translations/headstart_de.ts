@@ -356,8 +356,8 @@
         <translation>So, wie es ist, lässt es sich nicht laden.</translation>
     </message>
     <message>
-        <source>This chat was answered by {name}, which is no longer at {path}. The model in use goes on with it.</source>
-        <translation>Dieser Chat wurde von {name} beantwortet, das nicht mehr unter {path} liegt. Das aktuelle Modell macht damit weiter.</translation>
+        <source>This chat was answered by {name}, which is no longer at {path}. Any other model can go on with it.</source>
+        <translation>Dieser Chat wurde von {name} beantwortet, das nicht mehr unter {path} liegt. Jedes andere Modell kann ihn fortsetzen.</translation>
     </message>
     <message>
         <source>This chat was answered by {name}.</source>

@@ -75,6 +75,16 @@ def test_a_model_that_is_gone_is_said_so(driven: Driven, other: Path) -> None:
     assert not driven.widgets.transcript.offer.take.isVisible()
 
 
+def test_no_other_model_goes_on_where_none_is_in_use(driven: Driven, other: Path) -> None:
+    load(driven, other)
+    driven.ask("One")
+    other.unlink()
+    driven.app.models.forget(str(other))
+    driven.until(lambda: "no longer at" in said(driven))
+    assert driven.app.models.in_use is None
+    assert "in use" not in said(driven)
+
+
 def test_a_chat_from_a_file_names_no_place_and_offers_nothing(
     driven: Driven, other: Path, tmp_path: Path
 ) -> None:
