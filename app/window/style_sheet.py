@@ -148,7 +148,7 @@ QFrame[role="composer"] { background: $page; border: 1px solid $outline; border-
 QFrame[role="composer"][focused="true"] { border-color: $accent; }
 QFrame[role="chip"] { background: $bubble; border: 1px solid $line; border-radius: 8px; }
 QFrame[role="chip"][bad="true"] { border-color: $error; }
-QFrame[role="drop"] { border: 2px dashed $outline; border-radius: 12px; }
+QFrame[role="drop"] { border: 2px dashed $line; border-radius: 12px; }
 QScrollArea { background: transparent; border: none; }
 QScrollBar { background: transparent; border: none; }
 QScrollBar:vertical { width: 10px; }
