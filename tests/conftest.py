@@ -15,6 +15,8 @@ QT_OPTIONS = ("qt_log_level_fail", "qt_log_ignore")
 """What pyproject.toml sets for pytest-qt."""
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # torch's threads wait for one another, busily
+if sys.platform == "linux":  # there mlx-lm's compiled functions go through g++, a second each
+    os.environ.setdefault("MLX_DISABLE_COMPILE", "1")
 
 
 class NoQt(MetaPathFinder):
@@ -35,10 +37,16 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
         parser.addini(name, "Of pytest-qt, which is not loaded.")
 
 
-def pytest_collection_finish() -> None:
-    """What was imported stays, 600,000 objects: no search for garbage looks through them again."""
-    gc.collect()
-    gc.freeze()
+def pytest_configure() -> None:
+    """Each worker stays on a core of its own.
+
+    MLX computes in a thread that its caller waits for, hundreds of times a second: to wake it on
+    another core takes a sixth of the time of tests that decode.
+    """
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    if worker and sys.platform == "linux":
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -47,12 +55,32 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(words, red=True, bold=True)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _what_there_is_stays() -> None:
+    """Imports alone are 600,000 objects, and more come with every file of tests: no search for
+    garbage looks through them again.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _passes_are_timed_once() -> Iterator[None]:
     """Not five times behind the first answer of every engine: no test asks how fast passes are."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mlx_engine.drafting.depth.cost_meter.REPEATS", 1)
         yield
+
+
+@pytest.fixture
+def compiling() -> Iterator[None]:
+    """MLX traces and compiles what it is told to, as on a Mac."""
+    import mlx.core as mx
+
+    mx.enable_compile()
+    yield
+    if "MLX_DISABLE_COMPILE" in os.environ:
+        mx.disable_compile()
 
 
 @pytest.fixture

@@ -78,11 +78,12 @@ def _build(
 def runtime_library() -> Path:
     """The scheduler and the checks. Raises NoCompilerError, RuntimeError when it does not build."""
     compiles = [[*toolchain.runtime_command(), str(CPP / s)] for s in RUNTIME_SOURCES]
-    link = [*toolchain.runtime_link_command(), "-lm"]
+    link = toolchain.link_command()
     target = _library((compiles, link))
     if not target.exists():
-        own_name = "-install_name" if sys.platform == "darwin" else "-soname"
-        said = _build(target, compiles, [*link, f"-Wl,{own_name},{target}"], [])
+        is_mac = sys.platform == "darwin"
+        own_name = f"-Wl,-install_name,{target}" if is_mac else f"-soname={target}"
+        said = _build(target, compiles, [*link, own_name], [])
         if said:
             raise RuntimeError(f"the emulator's runtime does not compile:\n{said}")
     return target
@@ -110,7 +111,7 @@ def _precompiled(header: Path, command: tuple[str, ...]) -> Path:
 def kernel_library(name: str, text: str, command: tuple[str, ...]) -> Path:
     """The kernel's C++ text, compiled so, as a library. Raises EmulatorError "compile"."""
     command = (*command, f"-I{CPP}")
-    link, runtime = toolchain.kernel_link_command(), runtime_library()
+    link, runtime = toolchain.link_command(), runtime_library()
     target = _library((text, command, link))
     if target.exists():
         return target

@@ -118,11 +118,12 @@ def registers_command() -> list[str]:
     return [*_clang(), "-w", *gpu, *(part for one in options for part in ("-mllvm", f"-{one}"))]
 
 
-def runtime_link_command() -> list[str]:
-    """Links the runtime, without zig's C++ and sanitizer runtimes: ours answers faults."""
+def link_command() -> list[str]:
+    """Links the runtime, or a kernel to it; without zig's C++ and sanitizer runtimes.
+
+    Ours answers faults. On Linux nothing of a system's libraries is looked for, which zig would
+    build first, in six seconds: what is called is in Python's program.
+    """
+    if sys.platform == "linux":
+        return [zig(), "ld.lld", "-shared"]
     return [zig(), "cc", "-shared", "-fno-sanitize=undefined"]
-
-
-def kernel_link_command() -> list[str]:
-    """Links a kernel to the runtime; where it can, without a look for the system's libraries."""
-    return [zig(), "ld.lld", "-shared"] if sys.platform == "linux" else runtime_link_command()

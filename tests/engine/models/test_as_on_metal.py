@@ -6,6 +6,7 @@ Every layer that attends does so by the kernel, also over caches of 8 and 4 bits
 """
 
 import itertools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import mlx.core as mx
@@ -29,6 +30,7 @@ from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.decoder import Decoder, build_decoder
 from mlx_engine.models.latent_attention import HeadMatrices
 from mlx_engine.models.layer_specs import Shapes
+from mlx_engine.models.layers import Linear
 from mlx_engine.models.norm_shift import is_shifted
 from mlx_engine.models.registry import FAMILIES
 from mlx_engine.models.specs import ModelSpec
@@ -123,6 +125,20 @@ CONFIGS = {
 }
 
 
+@pytest.fixture
+def products_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of stock MLX: its CPU takes forty times as long for packed matrices and 16 bits."""
+
+    def widened(product: Callable[..., mx.array]) -> Callable[..., mx.array]:
+        def wide(self: object, x: mx.array, **given: bool) -> mx.array:
+            return product(self, x.astype(mx.float32), **given).astype(x.dtype)
+
+        return wide
+
+    for kind, name in ((Linear, "_stock_product"), (HeadMatrices, "_product")):
+        monkeypatch.setattr(kind, name, widened(getattr(kind, name)))
+
+
 def stored(shapes: Shapes, form: str, *, shifted: bool, seed: int) -> dict[str, mx.array]:
     """Random values as files of this form have them."""
     draw, half = np.random.default_rng(seed), mx.bfloat16 if form == "folder" else mx.float16
@@ -211,6 +227,7 @@ def with_known_drafts(
     )
 
 
+@pytest.mark.usefixtures("products_in_float32")
 @pytest.mark.parametrize("form", ["folder", "gguf"])
 @pytest.mark.parametrize("name", CONFIGS)
 def test_types_cache_bytes_and_words(name: str, form: str) -> None:
@@ -301,6 +318,7 @@ def test_exact_rows_are_multiplied_by_a_heads_matrix_one_by_one(
     assert 0 < apart(*found) < 0.1
 
 
+@pytest.mark.usefixtures("products_in_float32")
 @pytest.mark.parametrize("name", ["window and sinks", "latent attention", "delta net"])
 def test_rows_of_several_conversations_in_one_pass_are_those_of_each_alone(name: str) -> None:
     """Hidden states, and what caches hold behind them, whatever each keeps of its rows."""

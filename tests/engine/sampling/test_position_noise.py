@@ -139,7 +139,7 @@ def test_a_larger_vocabulary_only_adds_tokens() -> None:
     assert mx.array_equal(small, large[:, :100]).item()
 
 
-def test_fused_noise_is_the_plain_noise_on_every_thread() -> None:
+def test_fused_noise_is_the_plain_noise_on_every_thread(compiling: None) -> None:
     """What a Mac runs; there the whole function is compiled once for all threads."""
     fused = mx.compile(lambda keys: gumbel(token_bits(keys, 257)))
     plain = gumbel_noise(11, range(3), 257)

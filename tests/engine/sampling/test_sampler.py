@@ -264,7 +264,7 @@ FULL = SamplingOptions(
 )
 
 
-def test_nothing_is_evaluated() -> None:
+def test_nothing_is_evaluated(compiling: None) -> None:
     """While MLX traces a function, evaluating anything that depends on its inputs raises."""
     sampler = Sampler(FULL, 10, 1)
 
