@@ -101,7 +101,6 @@ class VerdictCard(QFrame):
         self._ratio.setAccessibleName(tr("Speed with drafting over speed without"))
         tabular(self._ratio)
         top = row(self._sign, Wide(self._words), self._ratio, spacing=10)
-        top.setAlignment(self._sign, Qt.AlignmentFlag.AlignTop)
         column(top, self._gain, self._seed, of=self, margins=(16, 10, 16, 10), spacing=2)
         self.show_words("")
 
