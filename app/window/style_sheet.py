@@ -222,14 +222,16 @@ class LaidOut:
 IDLE = (None, None)
 """Steps: the end of one that did something, and one that leaves its turn to Qt."""
 
-STRIPS = 2
-"""Of a window, each painted in a turn of its own: all of one takes some 6 ms."""
+STRIPS = 3
+"""Of a window, each painted in a turn of its own: all of one takes some 6 ms, and 20 in a size of
+letters that are drawn for the first time.
+"""
 
 
-class OldLook(QWidget):
+class Cover(QWidget):
     """A picture over a window of how it looks; what is below it takes clicks and keys.
 
-    It is taken strip by strip, as all of a window takes long to paint, and shown then. Not Qt's
+    It is taken and taken away strip by strip, as all of a window takes long to paint. Not Qt's
     `setUpdatesEnabled`: that paints everything twice in the end.
     """
 
@@ -240,11 +242,21 @@ class OldLook(QWidget):
         self.resize(window.size())
         self._high = 4 * ceil(window.height() / STRIPS / 4)  # whole pixels of any screen
         self._strips: list[QPixmap] = []
+        self._taken: list[QPixmap] = []
 
     def take(self) -> None:
-        """The next strip, from the top."""
-        strip = QRect(0, len(self._strips) * self._high, self.width(), self._high)
-        self._strips.append(self.window().grab(strip & self.rect()))
+        """The next strip of what is below, from the top; the last has all of them shown."""
+        strip = QRect(0, len(self._taken) * self._high, self.width(), self._high)
+        self.hide()
+        self._taken.append(self.window().grab(strip & self.rect()))
+        if len(self._taken) == STRIPS:
+            self._strips, self._taken = self._taken, []
+        self.setVisible(bool(self._strips))
+
+    def give(self) -> None:
+        """What is below its last strip is seen again."""
+        self._strips.pop()
+        self.resize(self.width(), len(self._strips) * self._high)
 
     # Qt
 
@@ -261,20 +273,19 @@ def dress(
 ) -> Generator[None]:
     """Give the application another look, at each step another of its parts, those in view first.
 
-    Until all those wear it, their windows show the old one. What Qt never showed it dresses when
-    it does. Every second step is idle: what the one before it set off has a turn of its own.
+    Until all those wear it, their windows show the old one, then a picture of the new one that goes
+    strip by strip. What Qt never showed it dresses when it does. Every second step is idle: what
+    the one before it set off has a turn of its own.
     former: another look that may be on its way; it ends once its windows are covered again.
     """
     seen = {part for part in _parts(application) if _is_in_view(part)}
-    covers = [OldLook(window) for window in {part.window() for part in seen}]
+    covers = [Cover(window) for window in {part.window() for part in seen}]
     try:
         try:
             for _ in range(STRIPS):
                 yield
                 for cover in filter(isValid, covers):
                     cover.take()
-            for cover in filter(isValid, covers):
-                cover.show()
         finally:
             if former is not None:
                 former.close()
@@ -287,6 +298,11 @@ def dress(
         parts = _parts(application)  # those made on the way too; what is made now wears it all
         yield from IDLE
         yield from _worn(part for part in parts if part in seen)
+        for change in (Cover.take, Cover.give):
+            for _ in range(STRIPS):
+                for cover in filter(isValid, covers):
+                    change(cover)
+                yield from IDLE
     finally:
         for cover in filter(isValid, covers):
             cover.hide()

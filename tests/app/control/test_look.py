@@ -21,7 +21,7 @@ from windows import Driven, running, scripted
 
 from app.control.settings import scheme_for
 from app.window.look import Look, Scheme, TypeSizes, load_theme
-from app.window.style_sheet import PART, OldLook, style_sheet
+from app.window.style_sheet import PART, Cover, style_sheet
 from app.window.transcript.reader import MARGIN
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
@@ -190,8 +190,8 @@ def test_chats_pages_and_looks_that_come_and_go_leave_nothing_behind(
     assert counts[1] == counts[2]
 
 
-def covers(window: QWidget) -> list[OldLook]:
-    return [cover for cover in window.findChildren(OldLook) if cover.isVisible()]
+def covers(window: QWidget) -> list[Cover]:
+    return [cover for cover in window.findChildren(Cover) if cover.isVisible()]
 
 
 def parts(qapp: QApplication) -> list[QWidget]:

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QPushButton, QWidget
 from app.start.asset_files import asset_path
 from app.window.controls.icons import app_icon, icon, pixmap
 from app.window.look import Look, TypeSizes, load_theme, look, mixed, palette_of
-from app.window.style_sheet import dress, style_sheet, wear
+from app.window.style_sheet import STRIPS, dress, style_sheet, wear
 
 ICONS = sorted(path.stem for path in asset_path("icons").glob("*.svg") if path.stem != "app")
 
@@ -117,6 +117,40 @@ def test_a_window_shows_the_old_look_until_all_in_view_wear_the_new(qtbot, qapp)
     new = [picture for picture in shown if picture != old]
     assert new and all(picture == new[0] for picture in new), "none between the old and the new"
     assert new[0] == shown[-1]
+    list(dress(qapp, "light", 1.0))
+
+
+class Painted(QWidget):
+    """A part that notes when it is painted."""
+
+    def __init__(self, window, painted):
+        super().__init__(window)
+        self._painted = painted
+
+    def paintEvent(self, event):  # noqa: N802
+        self._painted.add(self)
+
+
+def test_a_turn_paints_one_strip_of_a_window(qtbot, qapp):
+    window, painted = QWidget(), set()
+    qtbot.addWidget(window)
+    window.resize(80, 40 * STRIPS)
+    parts = [Painted(window, painted) for _ in range(2 * STRIPS)]
+    for number, part in enumerate(parts):
+        part.setGeometry(0, 20 * number, 80, 20)
+        wear(part)
+    with qtbot.waitExposed(window):
+        window.show()
+    painted.clear()
+    seen, turns = set(), []
+    for _ in dress(qapp, "dark", 1.5):
+        turns.append(len(painted))
+        painted.clear()
+        qapp.processEvents()
+        seen |= painted
+        turns.append(len(painted))
+        painted.clear()
+    assert max(turns) == 2 and seen == set(parts)
     list(dress(qapp, "light", 1.0))
 
 
