@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from time import perf_counter
 from weakref import WeakSet
 
 import mlx.core as mx
@@ -53,9 +52,6 @@ from mlx_engine.values.options import (
     stop_strings,
 )
 
-A_LITTLE_S = 0.5
-"""Seconds behind an answer for what need not stand in front of one."""
-
 
 def open_engine(
     path: str | Path | None,
@@ -95,7 +91,6 @@ class Engine:
         """verdict: what is known of the model's kernels on this machine; None: they are sound."""
         self._thread = threading.get_ident()
         self._is_closed = False
-        self._is_awaited: Callable[[], bool] = lambda: False
         self._sessions = WeakSet[Session]()
         self._loaded = loaded
         told, tokenizer = loaded.description, loaded.tokenizer
@@ -176,15 +171,14 @@ class Engine:
         """What is measured behind answers, up to half a second, ends from now on as soon as
         is_awaited(), asked before every pass: something else is to be done on this thread.
         """
-        self._is_awaited = is_awaited
+        self._upkeep.is_awaited = is_awaited
 
     def _after_answer(self) -> None:
         """What would make an answer wait is done behind one, a little at a time."""
         if self._is_closed or self._parts.together.answering:
             return
-        end = perf_counter() + A_LITTLE_S
         with suppress(OutOfMemory), told_when_full():  # the answer stands; it is tried again
-            self._upkeep.go_on(lambda: perf_counter() > end or self._is_awaited())
+            self._upkeep.go_on()
             self._parts.prompts.save()
         if self.prompt_files_trouble is not None:
             self._upkeep.tell(self.prompt_files_trouble)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from time import perf_counter
 
 from metal_kernels.few_row_matvec import MOST_ROWS
 from mlx_engine.check_model import with_head_check
@@ -16,11 +17,15 @@ from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import MAX_DEPTH, LoadOptions
 
+A_LITTLE_S = 0.5
+"""Seconds behind an answer for what need not stand in front of one."""
+
 
 class Upkeep:
     """Kernels are tried, rows compared, passes timed, heads checked; left and taken up again.
 
     description: of the model, as it is known by now; it stays when the model is let go.
+    is_awaited: whether something else is to be done on this thread than `go_on`.
     """
 
     def __init__(
@@ -28,6 +33,7 @@ class Upkeep:
     ) -> None:
         """verdict: what is known of the model's kernels on this machine; None: they are sound."""
         self._loaded = loaded
+        self.is_awaited: Callable[[], bool] = lambda: False
         self._meter = CostMeter(loaded.model, loaded.read_heads, self.deepest)
         self._chores = Chores(loaded, options.numerics, verdict)
         self.description = self._chores.told(loaded.description)
@@ -78,12 +84,11 @@ class Upkeep:
                     raise
                 return None
 
-    def go_on(self, stop: Callable[[], bool]) -> None:
-        """What is wanted of all this, until stop()."""
-        if self._meter.is_wanted:
-            self.measure(stop)
-        else:
-            self._do_chores(stop)
+    def go_on(self) -> None:
+        """What is wanted of all this, for a little while, or until something else is awaited."""
+        end = perf_counter() + A_LITTLE_S
+        work = self.measure if self._meter.is_wanted else self._do_chores
+        work(lambda: perf_counter() > end or self.is_awaited())
 
     def _do_chores(self, stop: Callable[[], bool]) -> bool:
         """Whether all are done."""

@@ -99,7 +99,7 @@ class Failing:
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is found out behind answers, where it would take the emulator seconds."""
-    monkeypatch.setattr("mlx_engine.engine.A_LITTLE_S", -1.0)
+    monkeypatch.setattr("mlx_engine.upkeep.A_LITTLE_S", -1.0)
 
 
 @pytest.fixture(scope="module")
