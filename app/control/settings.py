@@ -236,14 +236,9 @@ class SettingsController(QObject):
         """prompts: files of what models have read of chats."""
         super().__init__(parent)
         self._view, self._settings, self._prompts = view, settings, prompts
-        self._look = look
         self._new_chat: ChatSettings | None = None
-        view.made.connect(self._begin)
-
-    def _begin(self) -> None:
-        view, settings = self._view, self._settings
         view.appearance.changed.connect(settings.change)
-        view.appearance.zoom_wanted.connect(self._look.zoom)
+        view.appearance.zoom_wanted.connect(look.zoom)
         view.models.changed.connect(settings.change)
         view.models.seen.connect(self._show_kept)
         view.models.forget_wanted.connect(self._forget)

@@ -1,26 +1,20 @@
 """The settings page: how the window looks, and what a new chat begins with."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 
 from PySide6.QtCore import QEvent, Signal
 from PySide6.QtGui import QShowEvent
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QLabel, QWidget
 
+from app.start.threads import Turns
 from app.values.app_settings import AppSettings
 from app.values.chat_settings import ChatSettings, as_preset
 from app.window.controls.choices import DropDown, Option, Segments, Tick
 from app.window.controls.fields import TextField
 from app.window.controls.labels import ShortButton, label, paragraph, tabular
-from app.window.controls.layouts import (
-    STRETCH,
-    Wide,
-    centred,
-    column,
-    named,
-    row,
-    scrolled,
-)
+from app.window.controls.layouts import STRETCH, Wide, centred, column, named, row, scrolled
 from app.window.language import percent, tr
 from app.window.look import look
 from app.window.session_panel.chat_fields import ChatFields
@@ -47,15 +41,38 @@ WIDTHS = (
 )
 
 
-class AppearanceSection(QWidget):
+class Section(QWidget):
+    """A part of the page, empty until it is made; what it is to show before is seen then."""
+
+    def __init__(self, title: str) -> None:
+        super().__init__()
+        self.setAccessibleName(title)
+        self._is_made = False
+
+    def make(self) -> Iterator[None]:
+        """Fill it, and wear the look; each step takes milliseconds."""
+        raise NotImplementedError
+
+    def _heading(self) -> QLabel:
+        return label(self.accessibleName(), "heading")
+
+
+MARGINS = (0, 8, 0, 0)
+"""Of a section."""
+
+
+class AppearanceSection(Section):
     """Signals: `changed`(AppSettings), and `zoom_wanted`(int) in steps, 0 for the normal size."""
 
     changed = Signal(object)
     zoom_wanted = Signal(int)
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(tr("Appearance"))
         self._shown = AppSettings()
+
+    def make(self) -> Iterator[None]:
+        """All at once."""
         self._colours = Segments(tr("Colours"))
         self._colours.show_options(COLOURS)
         self.setFocusProxy(self._colours)
@@ -77,19 +94,24 @@ class AppearanceSection(QWidget):
         self._motion = Tick(tr("Reduce motion: panels appear at once"))
         self._notify = Tick(tr("Notify me when a long answer ends while I am elsewhere"))
         choices = (
+            self._heading(),
             named(tr("Colours"), self._colours),
             named(tr("Language"), self._language, in_turn),
             named(tr("Text size"), self._size, sizes),
             named(tr("Text width"), self._width),
         )
-        column(*choices, self._drafted, self._motion, self._notify, of=self, spacing=12)
+        ticks = self._drafted, self._motion, self._notify
+        column(*choices, *ticks, of=self, margins=MARGINS, spacing=12)
         self._colours.chosen.connect(lambda value: self._take(theme=value))
         self._language.chosen.connect(lambda value: self._take(language=value))
         self._width.chosen.connect(lambda value: self._take(text_width=value))
         self._notify.clicked.connect(lambda is_on: self._take(notify=is_on))
         self._drafted.clicked.connect(lambda is_on: self._take(show_drafted=is_on))
         self._motion.clicked.connect(lambda is_on: self._take(reduce_motion=is_on))
+        wear(self)
+        self._is_made = True
         self.show_appearance(self._shown)
+        yield
 
     def _step(self, words: str, name: str, step: int) -> ShortButton:
         button = ShortButton()
@@ -101,6 +123,8 @@ class AppearanceSection(QWidget):
     def show_appearance(self, settings: AppSettings) -> None:
         """Show what holds now; nothing is emitted."""
         self._shown = settings
+        if not self._is_made:
+            return
         self._colours.select(settings.theme)
         self._language.select(settings.language)
         self._size.setText(percent(settings.text_zoom))
@@ -121,7 +145,7 @@ IDLE_MINUTES = (0, 5, 15, 30, 60, 240)
 PROMPT_FILES_GB = (0, 2, 4, 8, 16, 32)
 
 
-class ModelsSection(QWidget):
+class ModelsSection(Section):
     """When a model is in memory, and what is kept in files. Signals: `changed`(AppSettings);
     `seen`, when the page is looked at; `forget_wanted`, of all that files keep.
     """
@@ -131,8 +155,11 @@ class ModelsSection(QWidget):
     forget_wanted = Signal()
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(tr("Models"))
         self._shown = AppSettings()
+
+    def make(self) -> Iterator[None]:
+        """All at once."""
         self._at_start = Tick(tr("Load the model used last when Headstart starts"))
         self._idle = DropDown(tr("Let an idle model go"))
         note = paragraph(tr("The next question loads it again."), "muted")
@@ -145,30 +172,36 @@ class ModelsSection(QWidget):
             ),
             "muted",
         )
-        self._kept, self._forget = paragraph(), ShortButton()
-        tabular(self._kept)
+        self._held, self._forget = paragraph(), ShortButton()
+        tabular(self._held)
         self._forget.show_text(tr("Delete all"))
         self._forget.setAccessibleName(tr("Delete all that is kept of chats"))
         self._forget.clicked.connect(self.forget_wanted)
         held = QWidget()
-        row(Wide(self._kept), self._forget, of=held, spacing=8)
+        row(Wide(self._held), self._forget, of=held, spacing=8)
         files = named(self._files.accessibleName(), self._files, note, held)
-        column(self._at_start, idle, files, of=self, spacing=12)
+        choices = self._heading(), self._at_start, idle, files
+        column(*choices, of=self, margins=MARGINS, spacing=12)
         self._at_start.clicked.connect(lambda is_on: self._take(load_at_start=is_on))
         self._idle.chosen.connect(lambda minutes: self._take(idle_minutes=int(minutes)))
         self._files.chosen.connect(lambda gb: self._take(prompt_files_gb=int(gb)))
+        wear(self)
+        self._is_made = True
         self.show_settings(self._shown)
         self.show_kept(0)
+        yield
 
     def show_kept(self, nbytes: int) -> None:
         """How much files hold now."""
         words = tr("Files hold {size} now.", size=size_words(nbytes))
-        self._kept.setText(words if nbytes else tr("Nothing is kept in files now."))
+        self._held.setText(words if nbytes else tr("Nothing is kept in files now."))
         self._forget.setEnabled(nbytes > 0)
 
     def show_settings(self, settings: AppSettings) -> None:
         """Show what holds now; nothing is emitted."""
         self._shown = settings
+        if not self._is_made:
+            return
         self._at_start.setChecked(settings.load_at_start)
         minutes = sorted({*IDLE_MINUTES, settings.idle_minutes})
         options = [Option(str(n), idle_words(n)) for n in minutes]
@@ -204,31 +237,43 @@ EXPLANATION = Words(
 )
 
 
-class NewChatSection(QWidget):
+class NewChatSection(Section):
     """Signal `changed`(ChatSettings): the user wants new chats to begin with these."""
 
     changed = Signal(object)
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(tr("New chats"))
         self._shown = ChatSettings()
+
+    def make(self) -> Iterator[None]:
+        """The controls, and then one group of them after another comes to its place."""
         system = TextField(
             tr("System prompt of new chats"), 4, tr("How to answer in every new chat")
         )
         self._fields = fields = ChatFields(system, of_chat=False)
+        yield
         fields.changed.connect(self._take)
         self._reset = ShortButton()
         self._reset.show_text(tr("Back to Headstart's own defaults"))
         self._reset.clicked.connect(self._take_own)
-        controls = (system, fields.thinking, fields.template, fields.draft, fields.sampling)
-        explanation, last = paragraph(EXPLANATION, "muted"), row(self._reset, STRETCH)
-        column(explanation, *controls, last, of=self, spacing=12)
-        self.parts: tuple[QWidget, ...] = (explanation, *controls, self._reset)
-        self.show_settings(self._shown)
+        explanation, first, last = paragraph(EXPLANATION, "muted"), QWidget(), QWidget()
+        opening = self._heading(), explanation, system, fields.thinking, fields.template
+        column(*opening, of=first, spacing=12)
+        row(self._reset, STRETCH, of=last)
+        self._is_made = True
+        self.show_settings(self._shown)  # now that no field would show as a window
+        parts = column(of=self, margins=MARGINS, spacing=12)
+        for part in (first, fields.draft, fields.sampling, last):
+            parts.addWidget(part)
+            wear(part)  # in its place: one that is moved is polished twice
+            yield
 
     def show_settings(self, settings: ChatSettings) -> None:
         """Show what new chats begin with now; nothing is emitted."""
         self._shown = settings
+        if not self._is_made:
+            return
         self._fields.show_settings(settings)
         self._reset.setEnabled(as_preset(settings) != ChatSettings())
 
@@ -248,10 +293,10 @@ WIDEST = 620
 
 class SettingsView(QWidget):
     """Arranges `appearance`, `models` and `new_chat`; the owner shows values in them and hears
-    them. They are made when the page is first shown: they would be a third of the widgets that a
-    window has at its start.
+    them. They are made when the page is first shown, as they would be a third of the widgets that
+    a window has at its start: the first at once, the others in turns to come.
 
-    Signal `made`: they are there, and about to be seen.
+    Signal `made`: all that is in them is there.
     """
 
     made = Signal()
@@ -259,36 +304,31 @@ class SettingsView(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.setAccessibleName(tr("Settings"))
-        self._lines: QWidget | None = None
-
-    def _make(self) -> None:
         self.appearance, self.models = AppearanceSection(), ModelsSection()
         self.new_chat = NewChatSection()
+        self.setFocusProxy(self.appearance)
+        self._lines: QWidget | None = None
+        self._turns, self._steps = Turns(self), self._make()
+
+    def _make(self) -> Iterator[None]:
         self._lines = lines = QWidget()
-        sections = column(of=lines, margins=(24, 0, 24, 24), spacing=12)
-        titled = {
-            tr("Appearance"): self.appearance,
-            tr("Models"): self.models,
-            tr("New chats"): self.new_chat,
-        }
-        headings = [label(title, "heading") for title in titled]
-        for heading, (title, section) in zip(headings, titled.items(), strict=True):
-            section.setAccessibleName(title)
-            sections.addSpacing(8)
-            sections.addWidget(heading)
-            sections.addWidget(section)
-        sections.addStretch(1)
+        sections = column(STRETCH, of=lines, margins=(24, 0, 24, 24), spacing=12)
         body = QWidget()
         body.setLayout(centred(lines))
         area = scrolled(body)
-        column(Wide(area), of=self)
         self._fit()
-        sections_worn = (self.appearance, self.models, *self.new_chat.parts)
-        for part in (*headings, *sections_worn, area.verticalScrollBar()):
-            wear(part)
-        self.setFocusProxy(self.appearance)
+        column(Wide(area), of=self)
+        wear(area.verticalScrollBar())
+        for place, section in enumerate((self.appearance, self.models, self.new_chat)):
+            sections.insertWidget(place, section)
+            for _ in section.make():
+                area.show()
+                yield
         self.made.emit()
-        area.show()
+
+    def _make_more(self) -> None:
+        for _ in islice(self._steps, 1):
+            self._turns.do(self._make_more)
 
     def _fit(self) -> None:
         if self._lines:
@@ -300,7 +340,7 @@ class SettingsView(QWidget):
         """The first time there is something to show."""
         super().showEvent(event)
         if self._lines is None:
-            self._make()
+            self._make_more()
 
     def changeEvent(self, event: QEvent) -> None:  # noqa: N802
         """Lines are as wide as the text wants them."""

@@ -38,7 +38,8 @@ def test_every_signal_has_a_receiver(qapp: QApplication, qtbot: QtBot, tmp_path:
     with running(qapp, qtbot, tmp_path, scripted(WITH_ALL), nowhere) as driven:
         instance = SingleInstance(tmp_path, driven.app)
         hear_outside(driven.app, qapp, instance)
-        bring_out_everything(driven, tmp_path)
+        with qtbot.waitSignal(driven.widgets.settings.made):
+            bring_out_everything(driven, tmp_path)
         assert unheard(declared_signals(ROOT), living_objects()) == []
 
 

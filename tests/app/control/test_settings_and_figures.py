@@ -7,7 +7,14 @@ import pytest
 from panel_driving import find, shown_words, type_into
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QAbstractButton, QApplication, QLineEdit, QPushButton, QWidget
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QApplication,
+    QComboBox,
+    QLineEdit,
+    QPushButton,
+    QWidget,
+)
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from windows import running, scripted
@@ -45,22 +52,25 @@ def test_settings_open_a_page_and_reach_new_chats(
         assert begun.sampling == SamplingChoice(), "the model's own"
 
 
-def test_the_settings_page_is_made_when_it_is_opened(
+def test_the_settings_page_is_made_when_it_is_opened_a_section_a_turn(
     qapp: QApplication, qtbot: QtBot, tmp_path: Path
 ) -> None:
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
-        app, page = driven.app, driven.widgets.settings_page
-        assert not driven.widgets.settings.findChildren(QWidget)
+        app, page, view = driven.app, driven.widgets.settings_page, driven.widgets.settings
+        assert not view.findChildren(QWidget)
         app.settings.change(replace(app.settings.value, text_width="wide"))
-        driven.widgets.actions["settings"].trigger()
-        assert find(page, QAbstractButton, "Text width: Wide").isChecked()
+        with qtbot.waitSignal(view.made):
+            driven.widgets.actions["settings"].trigger()
+            assert find(page, QAbstractButton, "Text width: Wide").isChecked()
+            assert not view.models.findChildren(QWidget)
+            app.settings.change(replace(app.settings.value, idle_minutes=15))
+        assert find(view.models, QComboBox, "Let an idle model go").currentData() == "15"
         names = []
         while len(names) < 99 and page.isAncestorOf(has_keys := QApplication.focusWidget()):
             names.append(has_keys.accessibleName())
             QTest.keyClick(has_keys, Qt.Key.Key_Tab)
-        assert (
-            names[:2] == ["Colours", "Colours: As the system"] and names[-1] == "Back to the chat"
-        )
+        assert names[:2] == ["Colours: As the system", "Language"]
+        assert names[-1] == "Back to the chat"
         assert names.index("Text width: Wide") < names.index("Temperature") < len(names) - 1
         made = page.findChildren(QWidget)
         driven.widgets.window.show_page("chat")

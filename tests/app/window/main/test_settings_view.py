@@ -15,7 +15,8 @@ from app.window.settings_view import SettingsView
 def view(qtbot):
     made = SettingsView()
     qtbot.addWidget(made)
-    made.show()
+    with qtbot.waitSignal(made.made):
+        made.show()
     return made
 
 
