@@ -8,6 +8,7 @@ from metal_kernels.few_row_matvec import MOST_ROWS
 from mlx_engine.check_model import with_head_check
 from mlx_engine.chores import Chores
 from mlx_engine.decoding.device_memory import told_when_full
+from mlx_engine.decoding.opening import computes_beside
 from mlx_engine.drafting.contract import DEEPEST
 from mlx_engine.drafting.depth.cost_meter import CostMeter
 from mlx_engine.drafting.depth.costs import PassCosts
@@ -34,7 +35,9 @@ class Upkeep:
         """verdict: what is known of the model's kernels on this machine; None: they are sound."""
         self._loaded = loaded
         self.is_awaited: Callable[[], bool] = lambda: False
-        self._meter = CostMeter(loaded.model, loaded.read_heads, self.deepest)
+        self._meter = CostMeter(
+            loaded.model, loaded.read_heads, self.deepest, plain_ahead=not computes_beside()
+        )
         self._chores = Chores(loaded, options.numerics, verdict)
         self.description = self._chores.told(loaded.description)
         self._checks_heads = options.check_heads and loaded.model.mtp_depth > 0

@@ -72,7 +72,8 @@ class Found(NamedTuple):
     position: of the first of them. asked: the depth that was asked for; draft_passes: of a head or
     small model, also for a draft that came to nothing. queued_at, read_at: of its outcome, by the
     clock; draft_ms: of that time what the draft took, where it is told apart. was_ahead: it was
-    queued before the round before it had ended; was_awaited: the device was at work until it ended.
+    queued before the round before it had ended; is_seam: either it was or what follows it is, not
+    both; was_awaited: the device was at work until it ended.
     Where another conversation has waited for the pass before, it is told as if it had just ended.
     """
 
@@ -87,6 +88,7 @@ class Found(NamedTuple):
     read_at: float
     draft_ms: float
     was_ahead: bool
+    is_seam: bool
     was_awaited: bool
     others: Others
 
@@ -157,7 +159,7 @@ class Rounds:
         self._is_shared = self._together.take_turn(self._sequence)
         begun = self._begun = self._fitting() or self._begin_now()
         its = begun.round.its_pass
-        was_ahead = its is not None
+        was_ahead = its is not None and its.queued_at > 0
         if its is None:
             its = self._together.begin(begun.round, draft_at_once=self._follows_drafts)
         if self._looks_beyond(begun):
@@ -186,6 +188,7 @@ class Rounds:
             read_at=read_at,
             draft_ms=its.draft_ms if draft.depth else 0.0,
             was_ahead=was_ahead,
+            is_seam=was_ahead != self._next_is_queued,
             was_awaited=was_awaited,
             others=Others(its.rounds - 1, its.rows - draft.depth - 1),
         )
@@ -284,6 +287,16 @@ class Rounds:
         assert self._begun is not None
         position = self._begun.round.position + more - 1
         return self._limits.full(self._generated + more, position) is not None
+
+    @property
+    def waits(self) -> bool:
+        """Whether what was begun to follow had better be queued once the outcome is known."""
+        return self._next is not None and self._next.depth > 0 and not self._follows_drafts
+
+    @property
+    def _next_is_queued(self) -> bool:
+        its = self._next.round.its_pass if self._next is not None else None
+        return its is not None and its.queued_at > 0
 
     def _looks_beyond(self, begun: _Begun) -> bool:
         return self._follows_drafts if begun.depth else self._looks_ahead

@@ -36,6 +36,10 @@ class Ahead(Protocol):
     def may_end(self) -> bool:
         """Whether the answer may have all its tokens with the present round."""
 
+    @property
+    def waits(self) -> bool:
+        """Whether what was begun to follow had better be queued once the outcome is known."""
+
     def knows_ahead(self) -> bool:
         """Whether what follows the present round can be begun before its outcome is known."""
 
@@ -137,6 +141,7 @@ class Together:
             if all(one.knows_ahead() for one in those):
                 begun = [following for one in those if (following := one.begin_next()) is not None]
                 is_needed = bool(self._waiting) or not all(one.may_end for one in those)
+                is_needed = is_needed and not any(one.waits for one in those)
                 self._waiting = [*begun, *self._waiting]
                 for following in begun:
                     if following.its_pass is None:

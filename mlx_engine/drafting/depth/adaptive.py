@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from mlx_engine.drafting.contract import DEEPEST, ROWS_OF_A_REST
 from mlx_engine.drafting.depth.acceptance import OF_ALL, Acceptance
-from mlx_engine.drafting.depth.costs import NOBODY, Others, PassCosts, RoundCosts
+from mlx_engine.drafting.depth.costs import NOBODY, SPIKE, Others, PassCosts, RoundCosts
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import DraftedBy
 from mlx_engine.values.words import Words
@@ -267,6 +267,17 @@ class AdaptiveDepth:
             self._rest = _rest_after(self._lost_unmeasured + lost, accepted)
             self._lost_unmeasured = 0.0
         self._settle()
+
+    def learn_seam(self, lost_ms: float) -> None:
+        """A plain round before or after a draft, where plain rounds alone are begun ahead: of two
+        such rounds one has the other's time, so it tells nothing of what they cost. lost_ms: the
+        device had nothing to do for so long, which is the draft's loss.
+        """
+        lost = min(SPIKE - 1, lost_ms / self.costs.at(0))
+        self._purse.ran(1 + lost, 1)
+        if self._parked is not None and not self._rested:
+            self._rest += ceil(lost / LOSS)
+        self._rested += 1
 
     def why_never(self) -> Reason | None:
         """Why not even drafts that are always accepted would pay; None where they do."""

@@ -1,6 +1,7 @@
 """Passes timed on this machine, between answers: what they cost before any round was run."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import accumulate, chain
 from time import perf_counter
 
@@ -8,6 +9,7 @@ import mlx.core as mx
 import numpy as np
 
 from metal_kernels.vocabulary_pick import Choosing
+from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.joint import joint_caches
 from mlx_engine.drafting.contract import DEEPEST
 from mlx_engine.drafting.depth.costs import PRESUMED, PassCosts
@@ -33,7 +35,8 @@ class CostMeter:
     It may be left between two passes and taken up again, and no answer waits for it. read_heads:
     brings the heads into memory; before `use_heads` they are not touched, and their cost is
     presumed. deepest: drafts at most; those behind MAX_DEPTH are measured from `go_deep` on, and
-    impossible before. is_wanted: somebody has asked for costs.
+    impossible before. plain_ahead: each plain round is queued before the last one is waited for,
+    those with drafts are not, and passes are timed so. is_wanted: somebody has asked for costs.
     """
 
     def __init__(
@@ -41,10 +44,13 @@ class CostMeter:
         model: Model,
         read_heads: Callable[[], None],
         deepest: Callable[[], int] = lambda: MAX_DEPTH,
+        *,
+        plain_ahead: bool = False,
     ) -> None:
         self._model = model
         self._read_heads = read_heads
         self._deepest = deepest
+        self._plain_ahead = plain_ahead
         self._fastest: dict[int, float] = {}
         self._fastest_heads: list[float] = []
         self._beside = 0.0
@@ -122,13 +128,11 @@ class CostMeter:
         fastest = dict.fromkeys(widths, float("inf"))
         for sweep in range(REPEATS + 1):  # the first one warms up
             for rows in widths if sweep % 2 else reversed(widths):
-                started = perf_counter()
-                hidden = model.forward(tokens[:, :rows], caches)
-                mx.eval(mx.argmax(model.logits(hidden), axis=-1))
-                caches.keep(0)
-                found = 1000 * (perf_counter() - started)
+                one = partial(_one_pass, model, tokens[:, :rows], caches)
+                is_ahead = self._plain_ahead and rows == 1
+                found = _behind_another_ms(one) if is_ahead else _alone_ms(one)
                 if not sweep:
-                    _warm_choosing(model, hidden)
+                    _warm_choosing(model, hidden[:, :rows])
                 fastest[rows] = min(fastest[rows], found)
                 yield
             if sweep:
@@ -178,6 +182,31 @@ class CostMeter:
                 yield
         self._fastest_heads = fastest
         self._take()
+
+
+def _one_pass(model: Model, tokens: mx.array, caches: LayerCaches) -> mx.array:
+    hidden = model.forward(tokens, caches)
+    caches.keep(0)
+    return mx.argmax(model.logits(hidden), axis=-1)
+
+
+def _alone_ms(one_pass: Callable[[], mx.array]) -> float:
+    started = perf_counter()
+    mx.eval(one_pass())
+    return 1000 * (perf_counter() - started)
+
+
+def _behind_another_ms(one_pass: Callable[[], mx.array]) -> float:
+    """From the end of one pass to that of the next, which was queued before, as is one more."""
+    queued, ended = [], []
+    for _ in range(4):
+        queued.append(one_pass())
+        mx.async_eval(queued[-1])  # type: ignore[no-untyped-call]
+        if len(queued) > 1:
+            mx.eval(queued.pop(0))
+            ended.append(perf_counter())
+    mx.eval(queued)
+    return 1000 * (ended[-1] - ended[-2])
 
 
 def _warm_choosing(model: Model, hidden: mx.array) -> None:

@@ -27,6 +27,9 @@ PLAIN_EVERY = 48
 PLAIN_LOSS = 0.005
 """Share of the time that such plain rounds may lose."""
 
+IN_A_ROW = 3
+"""Of them at most: where rounds are begun ahead, only the one amid others shows what they take."""
+
 AT_FIRST_EVERY = 6
 """The same until ENOUGH_PLAIN of them were run."""
 
@@ -206,7 +209,7 @@ class RoundCosts:
         """
         if self._plain_known + self._rounds[0] < ENOUGH_PLAIN:
             return self._since_plain >= AT_FIRST_EVERY
-        return self._since_plain >= max(PLAIN_EVERY, (gain - 1) / PLAIN_LOSS)
+        return self._since_plain >= max(PLAIN_EVERY, IN_A_ROW * (gain - 1) / PLAIN_LOSS)
 
     def _expect(self) -> list[float]:
         """[depth] -> milliseconds."""
