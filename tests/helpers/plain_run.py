@@ -74,6 +74,9 @@ class CyclingDepth:
     def learn(self, drafted: int, accepted: int, milliseconds: float, others: Others) -> None:
         pass
 
+    def learn_seam(self, lost_ms: float) -> None:
+        pass
+
 
 @dataclass(frozen=True)
 class Ran:

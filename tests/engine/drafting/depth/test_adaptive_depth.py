@@ -348,7 +348,7 @@ def test_costs_measured_in_a_bad_moment_are_corrected(truth, measured):
     assert spent <= 1.12 * best
 
 
-@pytest.mark.parametrize(("costs", "fewest", "most"), [("flat", 3, 6), ("steep", 9, 13)])
+@pytest.mark.parametrize(("costs", "fewest", "most"), [("flat", 3, 6), ("steep", 4, 6)])
 def test_a_plain_round_now_and_then_says_why(costs, fewest, most):
     """A few to begin with; then the rarer, the more each of them loses."""
     length, machine = AdaptiveDepth(MACHINES[costs], 8), MACHINES[costs]
@@ -361,6 +361,27 @@ def test_a_plain_round_now_and_then_says_why(costs, fewest, most):
         length.learn(choice.depth, choice.depth, round_ms(machine, choice.depth))
     assert plain[:2] == [6, 13]
     assert fewest <= len(plain) <= most
+
+
+def test_a_round_at_a_seam_has_the_time_of_another_and_costs_the_draft_what_was_idle():
+    costs, plain = MACHINES["mild"], round_ms(MACHINES["mild"], 0)
+    length, other = AdaptiveDepth(costs, 8), AdaptiveDepth(costs, 8)
+    for its in (length, other):
+        for _ in range(20):
+            its.learn(1, 0, round_ms(costs, 1))
+        for _ in range(700):
+            its.learn(0, 0, plain)
+        its.learn(1, 0, round_ms(costs, 1))
+        assert its.next().depth == 0
+    before = length.costs.at(0)
+    length.learn_seam(0.4 * plain)
+    other.learn_seam(0.0)
+    assert length.costs.at(0) == before, "whatever it took"
+    assert length._purse.left < other._purse.left - 0.35
+    rests = [sum(its.next().depth == 0 for _ in range(400)) for its in (length, other)]
+    assert rests[0] > rests[1], "the next draft comes later"
+    length.learn_seam(1e6)
+    assert length._purse.left > -1, "nor is another program's time a loss of drafts"
 
 
 def test_a_spike_is_not_a_cost():
