@@ -65,6 +65,9 @@ def filled_window(qtbot: QtBot) -> Widgets:
         made.compare.add_text(side, text)  # type: ignore[arg-type]
         made.compare.finish_side(side, STATS)  # type: ignore[arg-type]
     made.window.show()
+    with qtbot.waitSignal(made.settings.made):
+        made.window.show_page("settings")
+    made.window.show_page("chat")
     made.window.setFocus()  # a cursor blinks
     wait_for_rest(made, qtbot)
     return made

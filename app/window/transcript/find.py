@@ -127,7 +127,7 @@ class ChatSearch(QObject):
     @property
     def place(self) -> Place | None:
         """Where the current match stands, also in a message that is not made."""
-        if not self.number:
+        if not self.number or not self._views:
             return None
         view = bisect_left(self._totals, self.number)
         return Place(self._views[view], self.number - 1 - (self._totals[view - 1] if view else 0))
@@ -155,9 +155,13 @@ class ChatSearch(QObject):
             if kept <= self.total:
                 self._go_to(kept)
 
+    def let_go(self) -> None:
+        """Messages are going: no more is done with them. `find` goes on from the same match."""
+        self._views, self._totals = [], []
+
     def step(self, by: int) -> None:
         """Make the next (1) or the previous (-1) match current, around the end."""
-        if self.number:
+        if self.place is not None:
             self._count_to(self.number + by)
             self._go_to((self.number + by - 1) % self.total + 1)
 

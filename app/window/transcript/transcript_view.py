@@ -224,6 +224,7 @@ class TranscriptView(QWidget):
 
     def _find(self, query: str) -> None:
         if self.column.is_filling:
+            self._search.let_go()
             self.reader.turns.do(self._find_again)
         else:
             self._search.find(query, self.column.views)

@@ -401,7 +401,7 @@ def test_what_stock_mlx_runs_is_named_when_rows_differ() -> None:
     kernels = Kernels(EmulatorLauncher())
     kernels.served("products", Work("dense", 8, 8))
     words = rows_differ(kernels, "in a pass of 9 rows").words
-    assert words.endswith("Stock MLX runs its attention and recurrent states.")
+    assert words.endswith("Stock MLX runs its attention, recurrent states.")
     assert rows_differ(NO_KERNELS, "in a pass of 9 rows").words.endswith(
         "(Seen in a pass of 9 rows.)"
     )

@@ -37,12 +37,15 @@ def widgets(qtbot: QtBot) -> Widgets:
     made = Widgets()
     qtbot.addWidget(made.window)
     made.session.show_model(None, abilities(DESCRIPTION))
-    for group in made.window.findChildren(QToolButton):
-        if group.property("role") == "group":
-            group.setChecked(True)
     made.window.resize(1180, 780)
     made.window.show()
     qtbot.waitExposed(made.window)
+    with qtbot.waitSignal(made.settings.made):
+        made.window.show_page("settings")
+    made.window.show_page("chat")
+    for group in made.window.findChildren(QToolButton):
+        if group.property("role") == "group":
+            group.setChecked(True)
     made.window.activateWindow()
     return made
 

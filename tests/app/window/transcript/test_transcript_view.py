@@ -3,7 +3,7 @@
 from dataclasses import replace
 from itertools import pairwise
 
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QCoreApplication, QEvent, QPoint, Qt
 from PySide6.QtWidgets import QApplication, QLabel
 from shown_transcript import (
     LIVE,
@@ -323,6 +323,21 @@ def test_marked_text_may_go_while_it_is_sought(view, qtbot):
     qtbot.wait(20)
     assert view.find_bar.count.text() == "no match"
     view.close_find()
+
+
+def test_what_was_found_in_messages_that_are_gone_is_let_go(view, qtbot):
+    """Until those in their place are all there, which takes turns."""
+    many = [ShownMessage(n, "assistant", "a needle here") for n in range(200)]
+    show(view, *many)
+    view.open_find()
+    qtbot.keyClicks(view.find_bar.field, "needle")
+    qtbot.waitUntil(lambda: view.find_bar.count.text() == "1 of 200")
+    view.replace_from(0, [replace(one, id=one.id + 500) for one in many])
+    assert view.column.is_filling
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    view._search.mark()
+    view._step(1)
+    qtbot.waitUntil(lambda: view.find_bar.count.text() == "1 of 200")
 
 
 def test_another_branch(view):
