@@ -41,7 +41,7 @@ def pytest_configure() -> None:
     """Each worker stays on a core of its own.
 
     MLX computes in a thread that its caller waits for, hundreds of times a second: to wake it on
-    another core takes a sixth of the time of tests that decode.
+    another core takes up to a sixth of the time of tests that decode.
     """
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
     if worker and sys.platform == "linux":
