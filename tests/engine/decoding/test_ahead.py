@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import mlx.core as mx
 import pytest
-from plain_run import CyclingDepth, run
+from plain_run import CyclingDepth, opened, run
 from session_runs import PICKS
 from tiny_model import TinySizes, tiny_model
 
@@ -211,6 +211,18 @@ def test_where_the_host_computes_only_plain_rounds_are_followed_unread(
     read = passes_at_read(sources(model)["model"], depths, 24, follows_drafts=False)
     beyond = [passes - number - 2 for number, passes in enumerate(read)]
     assert beyond[:9] == [1, 1, 0] * 3
+
+
+def test_a_draft_waits_for_the_plain_round_before_it_where_the_host_computes(model):
+    """Queued before, it would run in the time of that round and look cheap."""
+    for follows_drafts in (False, True):
+        depths = CyclingDepth([0, 0, 2])
+        more = {"follows_drafts": follows_drafts, "looks_ahead": True, "max_tokens": 24}
+        answer, queued = opened(model, PROMPT, sources(model)["model"], depths, **more), []
+        for event in answer.events():
+            if isinstance(event, RoundFinished) and not event.stats.drafted:
+                queued += [bool(its.queued_at) for its in answer.rounds.passes[:1]]
+        assert queued[:4] == [True, follows_drafts] * 2
 
 
 def test_a_round_that_fails_ahead_hides_no_token_of_the_one_before(model):
