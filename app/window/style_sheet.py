@@ -278,7 +278,7 @@ def dress(
     the one before it set off has a turn of its own.
     former: another look that may be on its way; it ends once its windows are covered again.
     """
-    seen = {part for part in _parts(application) if _is_in_view(part)}
+    seen = {part for part in _parts(application) if part.isVisible() and meets_window(part)}
     covers = [Cover(window) for window in {part.window() for part in seen}]
     try:
         try:
@@ -318,11 +318,10 @@ def _parts(application: QApplication) -> list[QWidget]:
     return parts + [widget for widget in widgets if isinstance(widget, LaidOut)]
 
 
-def _is_in_view(part: QWidget) -> bool:
-    """Whatever covers it."""
+def meets_window(part: QWidget) -> bool:
+    """Whether a part of a window lies in it, whatever covers it there, or would if it was shown."""
     window = part.window()
-    place = part.rect().translated(part.mapTo(window, QPoint()))
-    return part.isVisible() and place.intersects(window.rect())
+    return part.rect().translated(part.mapTo(window, QPoint())).intersects(window.rect())
 
 
 def _worn(parts: Iterable[QWidget]) -> Iterator[None]:

@@ -238,6 +238,7 @@ def place_formulas(
     document: QTextDocument, found: Sequence[Formula | None], pixels: int, width: int
 ) -> None:
     """Give the images of formulas their sizes, and put them on the line; no wider than `width`.
+    Those that have them already are left alone: each change has the text laid out anew.
 
     found: by the numbers of the images. pixels: of the document's font.
     """
@@ -261,6 +262,8 @@ def place_formulas(
             scale,
             image.foreground().color().name(),
         )
+        if one.name == image.name():
+            continue
         image.setName(one.name)
         image.setWidth(one.width)
         image.setHeight(one.height)

@@ -249,8 +249,8 @@ class ProseSegment(QTextBrowser, LaidOut):
     def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
         """Wrap anew."""
         super().resizeEvent(event)
-        if event.size().width() != event.oldSize().width():
-            self.fit(self.width())
+        if event.size().width() != self.lineWrapColumnOrWidth():
+            self._reader.fit(self, self.fit)
 
     def loadResource(self, kind: int, name: QUrl | str) -> object:  # noqa: ARG002, N802
         """Formulas alone: neither pictures nor style sheets are fetched for an answer."""

@@ -1,17 +1,19 @@
 """What all parts of one transcript share: what its reader wants, the page's measures and style."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from PySide6.QtCore import QObject, QRect, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QPainter, QPen
 from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
+from shiboken6 import isValid
 
 from app.start.threads import Turns
 from app.values.app_settings import TextWidth
 from app.window.controls.icons import Colour, IconButton
 from app.window.language import tr
 from app.window.look import Look, look, mixed
+from app.window.style_sheet import meets_window
 from app.window.transcript.formulas import Formulas
 
 TEXT_WIDTHS: Mapping[TextWidth, int] = MappingProxyType(
@@ -74,6 +76,23 @@ class Reader(QObject):
         self.unsent: dict[int, str] = {}
         self.turns = Turns(self)
         self.formulas = Formulas(self.turns, self)
+        self._unfitted: dict[QWidget, Callable[[int], None]] = {}
+
+    def fit(self, text: QWidget, fit: Callable[[int], None]) -> None:
+        """Have a text wrap at its width: where it can be seen now, elsewhere in a turn to come."""
+        if meets_window(text):
+            fit(text.width())
+        else:
+            self._unfitted[text] = fit
+            self.turns.do(self._fit_next)
+
+    def _fit_next(self) -> None:
+        """What has come into view since is first."""
+        self._unfitted = {text: fit for text, fit in self._unfitted.items() if isValid(text)}
+        if self._unfitted:
+            text = next(filter(meets_window, self._unfitted), next(reversed(self._unfitted)))
+            self._unfitted.pop(text)(text.width())
+            self.turns.do(self._fit_next)
 
 
 def css(look: Look, muted: bool = False) -> str:

@@ -32,7 +32,7 @@ class UserBubble(QWidget):
     def __init__(self, reader: Reader, text: str, width: int) -> None:
         super().__init__()
         keeps_height(self)
-        self._said, self._width = said_with(text), width
+        self._reader, self._said, self._width = reader, said_with(text), width
         self._opened: AttachedText | None = None
         self._box = QRect()
         self.prose = ProseSegment(reader, parent=self)
@@ -124,8 +124,8 @@ class UserBubble(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
         """Keep to the right side."""
         super().resizeEvent(event)
-        if event.size().width() != event.oldSize().width():
-            self.fit(self.width())
+        if event.size().width() != self._width:
+            self._reader.fit(self, self.fit)
 
 
 def beginning_of(text: str) -> str:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from PySide6.QtCore import QCoreApplication, QEvent, QPoint, Qt
-from PySide6.QtWidgets import QApplication, QLabel
+from PySide6.QtWidgets import QApplication, QLabel, QWidget
 from shown_transcript import (
     LIVE,
     PARAGRAPH,
@@ -486,3 +486,42 @@ def test_narrow_and_wide(view):
         assert of(view, 2).width() <= 760
         prose = of(view, 2).texts()[0]
         assert prose.document().size().height() <= prose.height() + 1
+
+
+def test_text_out_of_view_wraps_anew_a_piece_a_turn(view):
+    def wraps(message_id: int) -> list[bool]:
+        """Of each text, whether it wraps at its width."""
+        texts = of(view, message_id).texts()
+        return [text.lineWrapColumnOrWidth() == text.width() for text in texts]
+
+    show(view, ShownMessage(1, "user", PARAGRAPH), ShownMessage(2, "assistant", PARAGRAPH * 60))
+    view.column.make(of(view, 1))
+    settle()
+    assert len(wraps(2)) > 4 and all(wraps(2))
+    view.resize(500, 500)
+    fitted = [wraps(2)]
+    assert fitted[0][-1] and sum(fitted[0]) < 4, "what is seen alone"
+    while view.reader.turns.is_busy:
+        QApplication.processEvents()
+        fitted.append(wraps(2))
+    assert all(sum(later) - sum(now) <= 1 for now, later in pairwise(fitted))
+    settle()
+    assert all(wraps(2)) and all(wraps(1)) and of(view, 1).texts()[0].width() < 400
+    assert bar(view).value() == bar(view).maximum()
+    assert of(view, 2).height() == of(view, 2).sizeHint().height()
+
+
+def test_the_reader_keeps_their_place_while_text_above_wraps_anew(view):
+    def top(text: QWidget) -> int:
+        return text.mapTo(view, QPoint(0, 0)).y()
+
+    show(view, ShownMessage(1, "assistant", PARAGRAPH * 60))
+    bar(view).setValue(bar(view).maximum() // 2)
+    settle()
+    read = next(text for text in of(view, 1).texts() if top(text) + text.height() > 0)
+    place, before = top(read), bar(view).value()
+    view.resize(500, 500)
+    while view.reader.turns.is_busy:
+        QApplication.processEvents()
+    settle()
+    assert top(read) == place < 0 and bar(view).value() > before + 500
