@@ -4408,12 +4408,40 @@
         <translation>nicht {trial}: {why}</translation>
     </message>
     <message>
+        <source>the program ended while it was tried</source>
+        <translation>das Programm endete, während er erprobt wurde</translation>
+    </message>
+    <message>
         <source>on this GPU {trial} is wrong: {why}</source>
         <translation>auf dieser GPU ist {trial} falsch: {why}</translation>
     </message>
     <message>
         <source>skipped</source>
         <translation>ausgelassen</translation>
+    </message>
+    <message>
+        <source>it cannot be timed ({error})</source>
+        <translation>er lässt sich nicht messen ({error})</translation>
+    </message>
+    <message>
+        <source>a pass failed with it in use, and no kernel fails alone ({error})</source>
+        <translation>ein Durchgang mit ihm schlug fehl, und kein Kernel schlägt allein fehl ({error})</translation>
+    </message>
+    <message>
+        <source>it does not run ({error})</source>
+        <translation>er läuft nicht ({error})</translation>
+    </message>
+    <message>
+        <source>its result is not that of its reference</source>
+        <translation>sein Ergebnis ist nicht das seiner Referenz</translation>
+    </message>
+    <message>
+        <source>it lies {apart:.1e} of the largest value off its reference</source>
+        <translation>er liegt um {apart:.1e} des größten Werts neben seiner Referenz</translation>
+    </message>
+    <message>
+        <source>a row of {rows} is another beside {more} more</source>
+        <translation>eine Zeile von {rows} ist neben {more} weiteren eine andere</translation>
     </message>
 </context>
 </TS>

@@ -12,6 +12,7 @@ from metal_kernels.trials import TRIALS, Trial, trial_of
 from mlx_engine.kernel_choice.try_kernels import FEWER, Tried, check, faster
 from mlx_engine.kernel_choice.verdict import Verdict, circumstances, typed, wrong_here
 from mlx_engine.values.options import AskedNumerics
+from mlx_engine.values.words import Words
 
 
 def launcher_here() -> Launcher | None:
@@ -94,7 +95,8 @@ class TrialsOfModel:
         try:
             timed = [faster(trial, work, launcher, self._dtype) for work in trial.timed]
         except Exception as error:
-            return Tried(trial, f"it cannot be timed ({ascii(error)[:160]})", is_lasting=False)
+            wrong = Words("it cannot be timed ({error})", error=ascii(error)[:160])
+            return Tried(trial, wrong, is_lasting=False)
         finally:
             verdict.end(None)
         verdict.note_speed(trial.kernel, [*verdict.measured.get(trial.kernel, ()), *timed])
@@ -113,7 +115,10 @@ class TrialsOfModel:
             self._verdict.tried.pop(self._name(trial), None)
         wrong = [trial for trial in used if self.run(trial).wrong]
         if not wrong:
-            why = f"a pass failed with it in use, and no kernel fails alone ({ascii(error)[:160]})"
+            why = Words(
+                "a pass failed with it in use, and no kernel fails alone ({error})",
+                error=ascii(error)[:160],
+            )
             for name in {trial.kernel for trial in used}:
                 self._kernels.switch_off(name, why)
         return bool(used)

@@ -11,6 +11,7 @@ from metal_kernels.choice import ALL_ROWS, Measured, Work
 from metal_kernels.kernel import Launcher
 from metal_kernels.trial_cases import Case
 from metal_kernels.trials import Trial
+from mlx_engine.values.words import Words
 
 FEWER = (1, 3)
 """Rows of passes that must have the bits of the longest, which is compared with the reference."""
@@ -54,7 +55,8 @@ def check(trial: Trial, launcher: Launcher, dtype: mx.Dtype, fewer: Sequence[int
     try:
         return Tried(trial, _check(trial.make(trial.checked, dtype, 1), launcher, fewer))
     except Exception as error:
-        return Tried(trial, f"it does not run ({ascii(error)[:160]})", is_lasting=False)
+        wrong = Words("it does not run ({error})", error=ascii(error)[:160])
+        return Tried(trial, wrong, is_lasting=False)
 
 
 def _check(case: Case, launcher: Launcher, fewer: Sequence[int]) -> str:
@@ -63,15 +65,16 @@ def _check(case: Case, launcher: Launcher, fewer: Sequence[int]) -> str:
     whole = whole.reshape(right.shape)
     if case.exact_reference:
         if not mx.array_equal(whole, right).item():
-            return "its result is not that of its reference"
+            return Words("its result is not that of its reference")
     else:
         apart = _apart(whole, right)
         if not apart <= TOLERANCE * ROUNDING[x.dtype]:
-            return f"it lies {apart:.1e} of the largest value off its reference"
+            return Words("it lies {apart:.1e} of the largest value off its reference", apart=apart)
     for rows in fewer:
         few = case.ours(x[:rows], launcher).reshape(rows, *right.shape[1:])
         if not mx.array_equal(few, whole[:rows]).item():
-            return f"a row of {rows} is another beside {case.most - rows} more"
+            more = case.most - rows
+            return Words("a row of {rows} is another beside {more} more", rows=rows, more=more)
     return ""
 
 

@@ -14,7 +14,7 @@ import metal_kernels
 from metal_kernels.choice import ALL_ROWS, KERNELS, KernelName, Measured, Work
 from mlx_engine.values.words import Words
 
-DIED = "the program ended while it was tried"
+DIED = Words("the program ended while it was tried")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class Verdict:
             return False
         content = {
             **asdict(self._here),
-            "tried": self.tried,
+            "tried": {name: _unfilled(why) for name, why in self.tried.items()},
             "trying": self._trying,
             "rows": self.rows,
             "measured": {
@@ -140,9 +140,10 @@ class Verdict:
             here = asdict(self._here)
             if {name: content[name] for name in here} != here:
                 return
-            tried, rows = _words(content["tried"]), _words(content["rows"])
-            trying, measured = str(content["trying"]), _measured(content["measured"])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            tried = {str(name): _filled(*why) for name, why in content["tried"].items()}
+            rows, trying = _words(content["rows"]), str(content["trying"])
+            measured = _measured(content["measured"])
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
             return
         self.tried, self.rows, self.measured = tried, rows, measured
         if trying:
@@ -152,6 +153,15 @@ class Verdict:
 def wrong_here(trial: str, why: str) -> Words:
     """That its kernel is not used."""
     return Words("on this GPU {trial} is wrong: {why}", trial=trial, why=why)
+
+
+def _unfilled(why: str) -> tuple[str, dict[str, object]]:
+    """What a translation of it needs too."""
+    return (why.template, why.fields) if isinstance(why, Words) else (why, {})
+
+
+def _filled(template: str, fields: Mapping[str, object]) -> Words:
+    return Words(template, **fields)
 
 
 def _words(stored: Mapping[Any, Any]) -> dict[str, str]:

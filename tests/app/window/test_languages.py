@@ -2,9 +2,10 @@
 
 import pickle
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import mlx.core as mx
 import pytest
 from filled_window import filled_window
 from metal_emulator import EmulatorLauncher
@@ -38,7 +39,12 @@ from app.window.language import number, said, tr
 from app.window.models.downloads import progress_in_words
 from app.window.models.model_facts import storage_table
 from metal_kernels.choice import NO_KERNELS, Kernels, Work
+from metal_kernels.kernel import Launch
+from metal_kernels.trials import TRIALS
 from mlx_engine.kernel_choice.kernel_words import kernel_states
+from mlx_engine.kernel_choice.kernels_here import remembered
+from mlx_engine.kernel_choice.try_kernels import check
+from mlx_engine.kernel_choice.verdict import Circumstances, Verdict
 from mlx_engine.loading.gguf.header import read_gguf_header
 from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.words import Words, joined, size_words
@@ -198,6 +204,31 @@ def test_kernels_and_storage_are_said_in_it_too(speaking: Speak, qtbot: QtBot) -
     qtbot.addWidget(table)
     shown = {label.text() for label in table.findChildren(QLabel)}
     assert {"Embedding", "lineare Attention", "Normen", "MTP-Kopf"} <= shown
+
+
+def test_what_was_found_of_kernels_is_said_in_it_after_it_was_remembered(
+    speaking: Speak, tmp_path: Path
+) -> None:
+    class Broken:
+        def run(self, launch: Launch, inputs: Sequence[mx.array]) -> Sequence[mx.array]:
+            raise RuntimeError("no memory")
+
+    class Off:
+        def run(self, launch: Launch, inputs: Sequence[mx.array]) -> Sequence[mx.array]:
+            return [one + 1 for one in EmulatorLauncher(check=False).run(launch, inputs)]
+
+    speaking("de")
+    noise = next(one for one in TRIALS if one.words == "noise")
+    other = check(noise, Broken(), mx.float32).wrong
+    assert said(other) == "er läuft nicht (RuntimeError('no memory'))"
+    file, here = tmp_path / "kernels.json", Circumstances("", "", "", "")
+    remembered(noise, Off(), mx.float32, Verdict(file, here))
+    assert list(map(said, Verdict(file, here).off().values())) == [
+        "auf dieser GPU ist noise falsch: sein Ergebnis ist nicht das seiner Referenz"
+    ]
+    Verdict(file, here).begin("noise float32")
+    (died,) = Verdict(file, here).off().values()
+    assert said(died).endswith("noise falsch: das Programm endete, während er erprobt wurde")
 
 
 def test_rows_of_the_hub_and_of_downloads_are_said_in_it_too(speaking: Speak) -> None:
