@@ -1,6 +1,7 @@
 """What must not happen on just any thread: slow looks at disks, and the end of Qt's objects."""
 
 import gc
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -134,18 +135,31 @@ class Collector(QObject):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._was_enabled = gc.isenabled()
-        self._has_settled = False
+        self._has_settled = self._is_importing = False
+        self._modules = len(sys.modules)
         gc.disable()
         self._timer = QTimer(self, interval=LOOK_MS)
         self._timer.timeout.connect(self.look)
         self._timer.start()
 
     def look(self) -> None:
-        """Collect the oldest generation that is due, as Python itself would."""
-        counts, limits = gc.get_count(), gc.get_threshold()
-        due = [age for age in (2, 1, 0) if counts[age] > limits[age]]
-        if due:
-            gc.collect(due[0])
+        """Collect the oldest generation that is due, as Python itself would.
+
+        What is imported on the way, as for the first formula, are tens of thousands of objects that
+        stay: they are left out too, once no more of it comes.
+        """
+        before, self._modules = self._modules, len(sys.modules)
+        if before != self._modules:
+            self._is_importing = True
+        elif self._is_importing:
+            self._is_importing = False
+            if self._has_settled:
+                gc.freeze()
+        else:
+            counts, limits = gc.get_count(), gc.get_threshold()
+            due = [age for age in (2, 1, 0) if counts[age] > limits[age]]
+            if due:
+                gc.collect(due[0])
 
     def settle(self) -> None:
         """What there is now stays: leave it out of later collections, which are quick then.

@@ -127,9 +127,9 @@ def each(**actions: Callable[[], object]) -> Actions:
 
 def streaming(app: App, _: int) -> Actions:
     def stream() -> list[Turn]:
-        app.begin_chat()
-        app.chats.send("Go on.")
-        return turns_until(lambda: app.chats.running is None)
+        turns_of(app.begin_chat)
+        begin = timed(lambda: app.chats.send("Go on."))
+        return [begin, *turns_until(lambda: app.chats.running is None), *turns_of(turn)]
 
     return {"streaming": stream}
 

@@ -3,13 +3,13 @@
 import re
 import time
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any, Literal, NamedTuple
 
 from PySide6.QtCore import QTimer
 from PySide6.QtGui import QSyntaxHighlighter, QTextDocument
 
-from app.start.threads import TURN_MS
+from app.start.threads import TURN_MS, Beside
 from app.window.look import look
 from app.window.transcript.drafted_spans import Tint, in_utf16
 
@@ -116,8 +116,9 @@ class CodeColours(QSyntaxHighlighter):
         self._finished = 0
         self._opener = ""
         self._code: str | None = None
+        self._has_lexer = not language
         self._turn = QTimer(self, singleShot=True)
-        self._turn.timeout.connect(self.read)
+        self._turn.timeout.connect(self._come_to_read)
 
     def grow(self, is_other: bool = False) -> None:
         """The code has become longer, or is another; it is read soon."""
@@ -132,6 +133,17 @@ class CodeColours(QSyntaxHighlighter):
             self._code = code
             self._whole = enumerate(coloured_lines(code, self._language))
             self._turn.start(TURN_MS)
+
+    def _come_to_read(self) -> None:
+        """Once there is a lexer: its making takes tens of milliseconds, beside the window."""
+        if self._has_lexer:
+            self.read()
+        else:
+            Beside(self).run(partial(_lexer, self._language), self._take_lexer)
+
+    def _take_lexer(self, _: object) -> None:
+        self._has_lexer = True
+        self.read()
 
     def read(self) -> None:
         """Colour what was not read yet, for a while."""

@@ -9,6 +9,39 @@ from PySide6.QtWidgets import QApplication
 from app.start.threads import Collector
 
 
+def test_what_is_imported_on_the_way_is_left_out_once_no_more_comes(
+    qapp: QApplication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    seen = SimpleNamespace(
+        isenabled=gc.isenabled,
+        enable=gc.enable,
+        disable=gc.disable,
+        collect=lambda age: told.append(f"collect {age}"),
+        freeze=lambda: told.append("freeze"),
+        unfreeze=lambda: None,
+        get_freeze_count=lambda: 0,
+        get_count=lambda: (701, 11, 0),
+        get_threshold=lambda: (700, 10, 10),
+    )
+    monkeypatch.setattr("app.start.threads.gc", seen)
+    modules = dict.fromkeys("abc")
+    monkeypatch.setattr("app.start.threads.sys", SimpleNamespace(modules=modules))
+    collector = Collector()
+    collector.settle()
+    told.clear()
+    collector.look()
+    modules["formulas"] = None
+    collector.look()
+    modules["fonts"] = None
+    collector.look()
+    assert told == ["collect 1"]
+    collector.look()
+    collector.look()
+    assert told == ["collect 1", "freeze", "collect 1"]
+    collector.close()
+
+
 @pytest.mark.parametrize(("frozen", "done"), [(0, ["freeze", "freeze", "unfreeze"]), (9, [])])
 def test_only_what_the_app_has_settled_is_let_go(
     qapp: QApplication, monkeypatch: pytest.MonkeyPatch, frozen: int, done: list[str]
