@@ -160,7 +160,7 @@ def _unfilled(why: str) -> tuple[str, dict[str, object]]:
     return (why.template, why.fields) if isinstance(why, Words) else (why, {})
 
 
-def _filled(template: str, fields: Mapping[str, object]) -> Words:
+def _filled(template: str, fields: Mapping[str, object]) -> str:
     return Words(template, **fields)
 
 
