@@ -42,10 +42,13 @@ WIDTHS = (
 
 
 class Section(QWidget):
-    """A part of the page, empty until it is made; what it is to show before is seen then."""
+    """A part of the page, hidden and empty until it is made; what it is to show before is seen
+    then.
+    """
 
-    def __init__(self, title: str) -> None:
-        super().__init__()
+    def __init__(self, title: str, page: QWidget) -> None:
+        super().__init__(page)
+        self.hide()
         self.setAccessibleName(title)
         self._is_made = False
 
@@ -67,8 +70,8 @@ class AppearanceSection(Section):
     changed = Signal(object)
     zoom_wanted = Signal(int)
 
-    def __init__(self) -> None:
-        super().__init__(tr("Appearance"))
+    def __init__(self, page: QWidget) -> None:
+        super().__init__(tr("Appearance"), page)
         self._shown = AppSettings()
 
     def make(self) -> Iterator[None]:
@@ -154,8 +157,8 @@ class ModelsSection(Section):
     seen = Signal()
     forget_wanted = Signal()
 
-    def __init__(self) -> None:
-        super().__init__(tr("Models"))
+    def __init__(self, page: QWidget) -> None:
+        super().__init__(tr("Models"), page)
         self._shown = AppSettings()
 
     def make(self) -> Iterator[None]:
@@ -242,8 +245,8 @@ class NewChatSection(Section):
 
     changed = Signal(object)
 
-    def __init__(self) -> None:
-        super().__init__(tr("New chats"))
+    def __init__(self, page: QWidget) -> None:
+        super().__init__(tr("New chats"), page)
         self._shown = ChatSettings()
 
     def make(self) -> Iterator[None]:
@@ -304,8 +307,8 @@ class SettingsView(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.setAccessibleName(tr("Settings"))
-        self.appearance, self.models = AppearanceSection(), ModelsSection()
-        self.new_chat = NewChatSection()
+        self.appearance, self.models = AppearanceSection(self), ModelsSection(self)
+        self.new_chat = NewChatSection(self)
         self.setFocusProxy(self.appearance)
         self._lines: QWidget | None = None
         self._turns, self._steps = Turns(self), self._make()
@@ -323,6 +326,7 @@ class SettingsView(QWidget):
             sections.insertWidget(place, section)
             for _ in section.make():
                 area.show()
+                section.show()
                 yield
         self.made.emit()
 

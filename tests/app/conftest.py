@@ -65,7 +65,13 @@ def pytest_runtest_teardown() -> None:
 
 @pytest.fixture(autouse=True)
 def _collection_between_tests(_no_collection_on_other_threads: None) -> Iterator[None]:
+    """And widgets that have no parent are gone: each is dressed whenever another one is."""
     yield
+    widgets = sys.modules.get("PySide6.QtWidgets")
+    if widgets is not None:
+        for widget in widgets.QApplication.topLevelWidgets():
+            if widget.parent() is None:
+                widget.deleteLater()
     if gc.get_count()[0] > MUCH:
         gc.collect()
 

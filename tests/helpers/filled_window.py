@@ -65,7 +65,7 @@ def filled_window(qtbot: QtBot) -> Widgets:
         made.compare.add_text(side, text)  # type: ignore[arg-type]
         made.compare.finish_side(side, STATS)  # type: ignore[arg-type]
     made.window.show()
-    with qtbot.waitSignal(made.settings.made):
+    with qtbot.waitSignal(made.settings.made, timeout=60_000):
         made.window.show_page("settings")
     made.window.show_page("chat")
     made.window.setFocus()  # a cursor blinks

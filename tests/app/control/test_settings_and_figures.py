@@ -57,7 +57,8 @@ def test_the_settings_page_is_made_when_it_is_opened_a_section_a_turn(
 ) -> None:
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
         app, page, view = driven.app, driven.widgets.settings_page, driven.widgets.settings
-        assert not view.findChildren(QWidget)
+        sections = [view.appearance, view.models, view.new_chat]
+        assert view.findChildren(QWidget) == sections, "all of them empty"
         app.settings.change(replace(app.settings.value, text_width="wide"))
         with qtbot.waitSignal(view.made):
             driven.widgets.actions["settings"].trigger()

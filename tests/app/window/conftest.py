@@ -4,20 +4,26 @@ import pytest
 
 
 @pytest.fixture
-def wear(qapp):
-    """Dresses the application in a scheme at a zoom, and controls that are in no part of a window
-    as well.
-    """
+def dressed(qapp):
+    """Dresses whole windows in a scheme at a zoom, as the app does."""
+    from app.window.style_sheet import dress
+
+    yield lambda scheme, zoom: list(dress(qapp, scheme, zoom))
+    list(dress(qapp, "light", 1.0))
+
+
+@pytest.fixture
+def wear(qapp, dressed):
+    """Controls that are in no part of a window as well, which takes long where there are many."""
     from app.window.look import look
-    from app.window.style_sheet import dress, style_sheet
+    from app.window.style_sheet import style_sheet
 
     def wear(scheme, zoom):
-        list(dress(qapp, scheme, zoom))
+        dressed(scheme, zoom)
         qapp.setStyleSheet("")
         qapp.setStyleSheet(style_sheet(look()))
 
     yield wear
-    list(dress(qapp, "light", 1.0))
     qapp.setStyleSheet("")
 
 

@@ -59,7 +59,7 @@ def crowded(qtbot: QtBot) -> Widgets:
 @pytest.mark.parametrize("zoom", [1.0, 1.5])
 def test_nothing_scrolls_sideways_and_no_line_is_cut(
     qtbot: QtBot,
-    wear: Callable[[Scheme, float], None],
+    dressed: Callable[[Scheme, float], None],
     speaking: Callable[[Language], None],
     language: Language,
     zoom: float,
@@ -68,7 +68,7 @@ def test_nothing_scrolls_sideways_and_no_line_is_cut(
     made = crowded(qtbot)
     window = made.window
     window.resize(800, 600)
-    wear("light", zoom)
+    dressed("light", zoom)
 
     def look_at(view: str) -> None:
         settle()
