@@ -1,5 +1,6 @@
 """A comparison comes to its end whatever happens in its middle."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from windows import running, scripted
 from app.control.compare import CHAT_IDS, CompareController
 from app.control.models import ModelController
 from app.control.open_chat import OpenChat
-from app.store.session_store import open_passing_store
+from app.store.session_store import SessionStore, open_passing_store
 from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.window.compare.compare_pane import ComparePane
 from app.window.compare.compare_view import CompareView, Side
@@ -40,7 +41,7 @@ from mlx_engine.values.stats import GenerationStats, RoundStats
 class Comparison:
     """A controller whose engine is the test."""
 
-    def __init__(self, qtbot: QtBot) -> None:
+    def __init__(self, qtbot: QtBot, store: SessionStore) -> None:
         self.asked: list[Any] = []
         self.now = 0.0
         self.view = CompareView()
@@ -48,7 +49,7 @@ class Comparison:
         models = ModelController(self.asked.append)
         sampling = SamplingChoice(seed=5)
         settings = ChatSettings(draft=DraftOptions(depth=0), sampling=sampling)
-        self.chat = OpenChat(open_passing_store(""), settings)
+        self.chat = OpenChat(store, settings)
         self.controller = CompareController(
             self.view, models, self.asked.append, lambda: self.chat, clock=lambda: self.now
         )
@@ -68,10 +69,12 @@ class Comparison:
 
 
 @pytest.fixture
-def comparison(qtbot: QtBot) -> Comparison:
-    made = Comparison(qtbot)
+def comparison(qtbot: QtBot) -> Iterator[Comparison]:
+    store = open_passing_store("")
+    made = Comparison(qtbot, store)
     made.controller.run("Count.")
-    return made
+    yield made
+    store.close()
 
 
 def test_both_sides_have_the_seed_and_their_own_drafting(comparison: Comparison) -> None:
