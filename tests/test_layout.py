@@ -7,6 +7,7 @@ import pytest
 from layout_rules import (
     project_files,
     stray_top_level,
+    unended_painters,
     without_first_sentence,
     wrong_arrows,
     wrong_libraries,
@@ -38,6 +39,10 @@ def test_top_level() -> None:
 
 def test_every_module_begins_with_one_sentence() -> None:
     assert without_first_sentence(ROOT) == []
+
+
+def test_every_painter_ends_with_its_block() -> None:
+    assert unended_painters(ROOT) == []
 
 
 def foreign_lines(root: Path) -> list[str]:
@@ -150,6 +155,18 @@ def test_a_stray_entry_is_seen(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", '"""No full stop"""', '"""Over two\nlines."""'])
 def test_a_bad_first_sentence_is_seen(tmp_path: Path, text: str) -> None:
     assert without_first_sentence(write_tree(tmp_path, {"app/a.py": text})) == ["app.a"]
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("painter = QPainter(self)", ["app.window.a"]),
+        ("paint(QPainter(picture))", ["app.window.a"]),
+        ("with QPainter(self) as painter: pass", []),
+    ],
+)
+def test_a_painter_that_does_not_end_is_seen(tmp_path: Path, line: str, found: list[str]) -> None:
+    assert unended_painters(write_tree(tmp_path, {"app/window/a.py": line})) == found
 
 
 @pytest.mark.parametrize("line", ["see /wo" + "rk/x", "index" + "-url = y", "'/ro" + "ot/v'"])

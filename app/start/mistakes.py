@@ -95,7 +95,10 @@ class Mistakes(QObject):
             kind=kind.__name__,
             error=error,
         )
-        self.report(words, "".join(traceback.format_exception(kind, error, trace)))
+        details = "".join(traceback.format_exception(kind, error, trace))
+        # else Python holds what these frames held until the next mistake, on whatever thread it is
+        traceback.clear_frames(trace)
+        self.report(words, details)
 
     def _take_of_thread(self, args: threading.ExceptHookArgs) -> None:
         if args.exc_value is not None and args.exc_type is not SystemExit:

@@ -119,9 +119,8 @@ class CardLayer(Layer):
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
         """The veil."""
         del event
-        painter = QPainter(self)
-        painter.fillRect(self.rect(), look().colour("side", 0.6))
-        painter.end()
+        with QPainter(self) as painter:
+            painter.fillRect(self.rect(), look().colour("side", 0.6))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,15 +157,14 @@ class DropOverlay(Layer):
         """Veil, dashed border, icon, title, detail."""
         del event
         now, colour = look(), self._colour()
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.fillRect(self.rect(), now.colour("page", 0.97))
-        edge = QRectF(self.rect()).adjusted(MARGIN, MARGIN, -MARGIN, -MARGIN)
-        painter.setBrush(now.colour(colour, 0.06))
-        painter.setPen(QPen(now.colour(colour), 1.5, Qt.PenStyle.DashLine))
-        painter.drawRoundedRect(edge, ROUND, ROUND)
-        self._paint_words(painter, edge)
-        painter.end()
+        with QPainter(self) as painter:
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            painter.fillRect(self.rect(), now.colour("page", 0.97))
+            edge = QRectF(self.rect()).adjusted(MARGIN, MARGIN, -MARGIN, -MARGIN)
+            painter.setBrush(now.colour(colour, 0.06))
+            painter.setPen(QPen(now.colour(colour), 1.5, Qt.PenStyle.DashLine))
+            painter.drawRoundedRect(edge, ROUND, ROUND)
+            self._paint_words(painter, edge)
 
     def _paint_words(self, painter: QPainter, edge: QRectF) -> None:
         now, middle = look(), edge.center()

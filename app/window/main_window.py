@@ -245,7 +245,6 @@ class RightSide(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002, N802
         """Painted: a style sheet would be one for all that is in it."""
-        painter = QPainter(self)
-        painter.fillRect(self.rect(), look().colour("side"))
-        painter.fillRect(0, 0, 1, self.height(), look().colour("line"))
-        painter.end()
+        with QPainter(self) as painter:
+            painter.fillRect(self.rect(), look().colour("side"))
+            painter.fillRect(0, 0, 1, self.height(), look().colour("line"))

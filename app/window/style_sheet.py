@@ -262,10 +262,9 @@ class Cover(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002, N802
         """The picture."""
-        painter = QPainter(self)
-        for number, strip in enumerate(self._strips):
-            painter.drawPixmap(0, number * self._high, strip)
-        painter.end()
+        with QPainter(self) as painter:
+            for number, strip in enumerate(self._strips):
+                painter.drawPixmap(0, number * self._high, strip)
 
 
 def dress(

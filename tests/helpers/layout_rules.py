@@ -1,6 +1,7 @@
 """The arrows between rooms and the other house rules, checked on any source tree."""
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -72,6 +73,9 @@ MAY_NOT_IMPORT: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("app.start.folders", "app.start.asset_files"), (*MLX, *QT)),
 }
 """Package prefix -> other people's packages nothing below it may import."""
+
+
+UNENDED_PAINTER = re.compile(r"(?<!with )\bQPainter\(")
 
 
 class Import(NamedTuple):
@@ -237,6 +241,13 @@ def first_sentence(module: Module) -> str | None:
 def without_first_sentence(root: Path) -> list[str]:
     """Modules whose docstring does not begin with one sentence on one line."""
     return [module.name for module in modules(root) if first_sentence(module) is None]
+
+
+def unended_painters(root: Path) -> list[str]:
+    """Modules with a painter that no `with` ends: after a mistake it is there still, and crashes
+    when it goes after what it painted on.
+    """
+    return [module.name for module in modules(root) if UNENDED_PAINTER.search(module.text)]
 
 
 def ignored_patterns(root: Path) -> list[str]:

@@ -111,16 +111,15 @@ class Chart(QWidget):
         """Paint antialiased in the small font."""
         del event
         self._worn = look()
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setFont(self._worn.small_font())
-        if self._is_empty:
-            painter.setPen(self.colour("muted"))
-            painter.drawText(self.rect(), WRAPPED, self.words())
-        else:
-            painter.setPen(Qt.PenStyle.NoPen)
-            self.draw(painter)
-        painter.end()
+        with QPainter(self) as painter:
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            painter.setFont(self._worn.small_font())
+            if self._is_empty:
+                painter.setPen(self.colour("muted"))
+                painter.drawText(self.rect(), WRAPPED, self.words())
+            else:
+                painter.setPen(Qt.PenStyle.NoPen)
+                self.draw(painter)
 
 
 class Part(NamedTuple):

@@ -77,9 +77,8 @@ class DropDown(QComboBox):
         super().paintEvent(event)
         size = look().icon_size
         place = QRect(self.width() - size - 6, (self.height() - size) // 2, size, size)
-        painter = QPainter(self)
-        paint_icon(painter, place, "chevron_down", "muted")
-        painter.end()
+        with QPainter(self) as painter:
+            paint_icon(painter, place, "chevron_down", "muted")
 
     def wheelEvent(self, event: QWheelEvent) -> None:  # noqa: N802
         """Scroll the panel, never a setting."""
@@ -234,6 +233,5 @@ class Tick(QCheckBox):
         box: QRect = self.style().subElementRect(
             QStyle.SubElement.SE_CheckBoxIndicator, option, self
         )
-        painter = QPainter(self)
-        paint_icon(painter, box.adjusted(1, 1, -1, -1), "check", "on_accent")
-        painter.end()
+        with QPainter(self) as painter:
+            paint_icon(painter, box.adjusted(1, 1, -1, -1), "check", "on_accent")

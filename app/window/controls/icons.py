@@ -1,5 +1,6 @@
 """Line icons from assets/icons in the colours of the look of now, and the widgets that show one."""
 
+from functools import cache
 from typing import Literal
 
 from PySide6.QtCore import QByteArray, QPoint, QRect, QSize, Qt
@@ -52,9 +53,8 @@ class _Drawn(QIconEngine):
             return QPixmap()
         picture = QPixmap(size)
         picture.fill(Qt.GlobalColor.transparent)
-        painter = QPainter(picture)
-        self.paint(painter, QRect(QPoint(0, 0), size), mode, state)
-        painter.end()
+        with QPainter(picture) as painter:
+            self.paint(painter, QRect(QPoint(0, 0), size), mode, state)
         return picture
 
     def clone(self) -> QIconEngine:
@@ -85,24 +85,29 @@ def paint_icon(
 def pixmap(name: str, colour: str, size: int, scale: float = 1, opacity: float = 1) -> QPixmap:
     """An icon as a picture of `size` pixels at a device pixel ratio of `scale`; drawn once.
 
-    colour: "#RRGGBB".
+    colour: "#RRGGBB". OSError where its file cannot be read: once, then the picture is empty.
     """
     key = f"headstart {name} {colour} {size} {scale} {opacity}"
     kept = QPixmap()
     if QPixmapCache.find(key, kept):
         return kept
-    source = asset_path(f"icons/{name}.svg").read_text(encoding="utf-8")
-    tinted = source.replace("currentColor", QColor(colour).name())
     picture = QPixmap(QSize(round(size * scale), round(size * scale)))
     picture.fill(Qt.GlobalColor.transparent)
-    painter = QPainter(picture)
-    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-    painter.setOpacity(opacity)
-    QSvgRenderer(QByteArray(tinted.encode())).render(painter)
-    painter.end()
+    QPixmapCache.insert(key, picture)  # raised at every painting, a mistake would be told for ever
+    tinted = _source(name).replace("currentColor", QColor(colour).name())
+    with QPainter(picture) as painter:
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setOpacity(opacity)
+        QSvgRenderer(QByteArray(tinted.encode())).render(painter)
     picture.setDevicePixelRatio(scale)
     QPixmapCache.insert(key, picture)
     return picture
+
+
+@cache
+def _source(name: str) -> str:
+    """What was shown once is shown on in other sizes and colours, should its file go."""
+    return asset_path(f"icons/{name}.svg").read_text(encoding="utf-8")
 
 
 def app_icon() -> QIcon:
@@ -169,6 +174,5 @@ class Sign(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
         """The icon."""
         del event
-        painter = QPainter(self)
-        paint_icon(painter, self.rect(), self._name, self._colour)
-        painter.end()
+        with QPainter(self) as painter:
+            paint_icon(painter, self.rect(), self._name, self._colour)

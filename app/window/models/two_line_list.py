@@ -6,7 +6,15 @@ from functools import cache, cached_property
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QSize, Qt, Signal
-from PySide6.QtGui import QFocusEvent, QFont, QFontMetrics, QKeyEvent, QPainter, QShortcut
+from PySide6.QtGui import (
+    QFocusEvent,
+    QFont,
+    QFontMetrics,
+    QKeyEvent,
+    QPainter,
+    QPainterStateGuard,
+    QShortcut,
+)
 from PySide6.QtWidgets import (
     QFrame,
     QLineEdit,
@@ -174,16 +182,15 @@ class _Rows(QStyledItemDelegate):
         rect: QRect = option.rect
         state: QStyle.StateFlag = option.state
         now = _type(look())
-        painter.save()
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        if index.data(HEADING):
-            self._paint_heading(painter, rect, index.data(), now.small)
-        else:
-            self._paint_ground(painter, rect, state)
-            lines: TwoLines = index.data(LINES)
-            inner = rect.adjusted(EDGE + lines.indent * STEP, 8, -EDGE, -8)
-            self._paint_lines(painter, inner, lines, now.big, now.small)
-        painter.restore()
+        with QPainterStateGuard(painter):
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            if index.data(HEADING):
+                self._paint_heading(painter, rect, index.data(), now.small)
+            else:
+                self._paint_ground(painter, rect, state)
+                lines: TwoLines = index.data(LINES)
+                inner = rect.adjusted(EDGE + lines.indent * STEP, 8, -EDGE, -8)
+                self._paint_lines(painter, inner, lines, now.big, now.small)
 
     def _paint_ground(self, painter: QPainter, rect: QRect, state: QStyle.StateFlag) -> None:
         is_selected = bool(state & QStyle.StateFlag.State_Selected)

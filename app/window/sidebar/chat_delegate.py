@@ -9,6 +9,7 @@ from PySide6.QtGui import (
     QFont,
     QFontMetrics,
     QPainter,
+    QPainterStateGuard,
     QTextCharFormat,
     QTextLayout,
     QTextOption,
@@ -104,20 +105,19 @@ class ChatDelegate(QStyledItemDelegate):
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         """A heading, a folder, or a chat."""
-        painter.save()
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        rect, row = QRectF(option.rect), index.data(ROW_ROLE)
-        if row.listed is not None:
-            self._paint_back(painter, rect, option.state)
-            self._paint_chat(painter, rect.adjusted(_step_in(row), 0, 0, 0), row.listed)
-            if index.data(ANSWERING_ROLE):
-                self._paint_dot(painter, rect)
-        elif row.folder is not None:
-            self._paint_back(painter, rect, option.state, index.data(TARGET_ROLE))
-            self._paint_folder(painter, rect, row)
-        else:
-            self._paint_heading(painter, rect, row.title)
-        painter.restore()
+        with QPainterStateGuard(painter):
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            rect, row = QRectF(option.rect), index.data(ROW_ROLE)
+            if row.listed is not None:
+                self._paint_back(painter, rect, option.state)
+                self._paint_chat(painter, rect.adjusted(_step_in(row), 0, 0, 0), row.listed)
+                if index.data(ANSWERING_ROLE):
+                    self._paint_dot(painter, rect)
+            elif row.folder is not None:
+                self._paint_back(painter, rect, option.state, index.data(TARGET_ROLE))
+                self._paint_folder(painter, rect, row)
+            else:
+                self._paint_heading(painter, rect, row.title)
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:  # noqa: N802
         """A heading is as high as a title, so that rows without snippets are all alike."""

@@ -107,11 +107,10 @@ class CodeText(QPlainTextEdit, LaidOut):
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
         """Tints first, the code on top of them."""
         if self._reader.shows_drafted and self._tints:
-            painter = QPainter(self.viewport())
-            area = QRectF(event.rect())
-            found = self._tint_rects.boxes(self._lines(area), self._tints)
-            paint_tints(painter, found, area)
-            painter.end()
+            with QPainter(self.viewport()) as painter:
+                area = QRectF(event.rect())
+                found = self._tint_rects.boxes(self._lines(area), self._tints)
+                paint_tints(painter, found, area)
         super().paintEvent(event)
 
     def _lines(self, area: QRectF) -> Iterator[PlacedBlock]:
@@ -169,11 +168,11 @@ class CodeSegment(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002, N802
         """The box around head and lines."""
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(QPen(look().colour("line"), 1))
-        painter.setBrush(look().colour("code"))
-        painter.drawRoundedRect(self.rect().toRectF().adjusted(0.5, 0.5, -0.5, -0.5), 8, 8)
+        with QPainter(self) as painter:
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            painter.setPen(QPen(look().colour("line"), 1))
+            painter.setBrush(look().colour("code"))
+            painter.drawRoundedRect(self.rect().toRectF().adjusted(0.5, 0.5, -0.5, -0.5), 8, 8)
 
 
 def _runs(segment: Segment) -> Iterator[Run]:

@@ -313,10 +313,9 @@ def drawn(formula: Formula, place: Placed, ratio: float) -> QImage:
     image.setDevicePixelRatio(ratio)
     image.fill(Qt.GlobalColor.transparent)
     top = place.height - place.below - formula.above * place.scale
-    painter = QPainter(image)
-    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-    high = (formula.above + formula.below) * place.scale
-    area = QRectF(0, top, formula.width * place.scale, high)
-    QSvgRenderer(QByteArray(svg.encode())).render(painter, area)
-    painter.end()
+    with QPainter(image) as painter:
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        high = (formula.above + formula.below) * place.scale
+        area = QRectF(0, top, formula.width * place.scale, high)
+        QSvgRenderer(QByteArray(svg.encode())).render(painter, area)
     return image

@@ -131,9 +131,9 @@ class MessageFooter(QuietButton):
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002, N802
         """The figures."""
-        painter = QPainter(self)
-        painter.setFont(look().small_font())
-        self.paint_words(painter, self.shown(), left=2)
+        with QPainter(self) as painter:
+            painter.setFont(look().small_font())
+            self.paint_words(painter, self.shown(), left=2)
 
 
 class MessageActions(QWidget):

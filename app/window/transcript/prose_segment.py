@@ -236,14 +236,13 @@ class ProseSegment(QTextBrowser, LaidOut):
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
         """Marks and tints first, the text on top of them."""
-        painter = QPainter(self.viewport())
-        if "<code" in self._html or "<blockquote" in self._html:
-            self._marks.paint(painter, self._blocks(), self._look.code_font().family())
-        if self._reader.shows_drafted and self._spans:
-            if self._boxes is None:
-                self._boxes = self._tint_rects.boxes(self._blocks(), self.tinted())
-            paint_tints(painter, self._boxes, QRectF(event.rect()))
-        painter.end()
+        with QPainter(self.viewport()) as painter:
+            if "<code" in self._html or "<blockquote" in self._html:
+                self._marks.paint(painter, self._blocks(), self._look.code_font().family())
+            if self._reader.shows_drafted and self._spans:
+                if self._boxes is None:
+                    self._boxes = self._tint_rects.boxes(self._blocks(), self.tinted())
+                paint_tints(painter, self._boxes, QRectF(event.rect()))
         super().paintEvent(event)
 
     def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802

@@ -36,11 +36,12 @@ class ThinkingHead(QuietButton):
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002, N802
         """The chevron and the words."""
-        painter, size = QPainter(self), look().icon_size
-        name = "chevron_down" if self.isChecked() else "chevron_right"
-        top = (self.height() - size) // 2
-        paint_icon(painter, QRect(0, top, size, size), name, self.colour())
-        self.paint_words(painter, self.text(), size + GAP, inset=2)
+        size = look().icon_size
+        with QPainter(self) as painter:
+            name = "chevron_down" if self.isChecked() else "chevron_right"
+            top = (self.height() - size) // 2
+            paint_icon(painter, QRect(0, top, size, size), name, self.colour())
+            self.paint_words(painter, self.text(), size + GAP, inset=2)
 
 
 INSET = 16
@@ -125,7 +126,6 @@ class ThinkingSegment(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002, N802
         """A line beside the thoughts."""
         if self._body is not None and self.is_open:
-            painter = QPainter(self)
-            line = look().colour("line")
-            painter.fillRect(7, self._body.y(), 2, self._body.height(), line)
-            painter.end()
+            with QPainter(self) as painter:
+                line = look().colour("line")
+                painter.fillRect(7, self._body.y(), 2, self._body.height(), line)

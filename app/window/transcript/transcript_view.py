@@ -72,27 +72,28 @@ class DraftLegend(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002, N802
         """Words, samples, words."""
-        painter, now = QPainter(self), look()
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setFont(now.small_font())
-        title, rest = self.shown()
-        step, middle = self._sample(), Qt.AlignmentFlag.AlignVCenter
-        painter.setPen(now.colour("muted"))
-        painter.translate((self.width() - self._width(title, rest)) / 2, 0)
-        painter.drawText(self.rect(), middle, title)
-        left = self._width(title) - DEEPEST_TINT * step
-        after = self.rect().adjusted(self._width(title) + SAMPLE_GAP - 4, 0, 0, 0)
-        painter.drawText(after, middle, rest)
-        high = painter.fontMetrics().height() + 2
-        box = QRectF(left, (self.height() - high) / 2, step - 4, high)
-        for depth in range(1, DEEPEST_TINT + 1):
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(now.tint(depth))
-            painter.drawRoundedRect(box, RADIUS, RADIUS)
-            painter.setPen(now.colour("text"))
-            words = str(depth) if depth < DEEPEST_TINT else f"{depth}+"
-            painter.drawText(box, Qt.AlignmentFlag.AlignCenter, words)
-            box.translate(step, 0)
+        now = look()
+        with QPainter(self) as painter:
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            painter.setFont(now.small_font())
+            title, rest = self.shown()
+            step, middle = self._sample(), Qt.AlignmentFlag.AlignVCenter
+            painter.setPen(now.colour("muted"))
+            painter.translate((self.width() - self._width(title, rest)) / 2, 0)
+            painter.drawText(self.rect(), middle, title)
+            left = self._width(title) - DEEPEST_TINT * step
+            after = self.rect().adjusted(self._width(title) + SAMPLE_GAP - 4, 0, 0, 0)
+            painter.drawText(after, middle, rest)
+            high = painter.fontMetrics().height() + 2
+            box = QRectF(left, (self.height() - high) / 2, step - 4, high)
+            for depth in range(1, DEEPEST_TINT + 1):
+                painter.setPen(Qt.PenStyle.NoPen)
+                painter.setBrush(now.tint(depth))
+                painter.drawRoundedRect(box, RADIUS, RADIUS)
+                painter.setPen(now.colour("text"))
+                words = str(depth) if depth < DEEPEST_TINT else f"{depth}+"
+                painter.drawText(box, Qt.AlignmentFlag.AlignCenter, words)
+                box.translate(step, 0)
 
 
 EDGE = 12

@@ -115,11 +115,11 @@ class UserBubble(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002, N802
         """The bubble."""
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(look().colour("bubble"))
-        painter.drawRoundedRect(self._box, 14, 14)
+        with QPainter(self) as painter:
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(look().colour("bubble"))
+            painter.drawRoundedRect(self._box, 14, 14)
 
     def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
         """Keep to the right side."""

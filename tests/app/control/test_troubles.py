@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 from chat_stores import without_rights
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QPlainTextEdit
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from windows import running, scripted
 
 from app.values.chat_settings import ChatSettings
 from app.values.errors import StoreFull
-from app.window.controls.icons import IconButton
+from app.window.controls.icons import IconButton, Sign
+from app.window.layers import CrashBox
 from app.worker.replies import ModelLoaded
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
@@ -71,11 +72,28 @@ def test_a_home_that_cannot_be_written_to_loses_chats_and_says_so(
 ) -> None:
     home = tmp_path / "home"
     home.mkdir()
-    # of translations nothing can be read without rights, where root has the program to itself
-    (home / "settings.json").write_text('{"language": "en"}')
     with without_rights(home), running(qapp, qtbot, home, scripted()) as driven:
         assert "chats are lost when you quit" in driven.widgets.notice.words()
         assert driven.ask("Hello") == "You said: Hello"
+
+
+def test_icons_that_are_gone_are_told_of_and_the_window_goes_on(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path
+) -> None:
+    with running(qapp, qtbot, tmp_path, scripted()) as driven:
+        window, log = driven.widgets.window, driven.app.mistakes.log_file
+        for name in ("gone", "gone_too", "gone_as_well"):
+            sign = Sign(name)
+            sign.setParent(window)
+            sign.show()
+        driven.until(lambda: log.exists() and "gone_as_well.svg is missing" in log.read_text())
+        box = window.findChild(CrashBox)
+        assert "gone.svg is missing" in box.findChild(QPlainTextEdit).toPlainText()
+        assert driven.ask("Still there?") == "You said: Still there?"
+        told = log.read_text()
+        window.update()
+        assert driven.ask("And now?") == "You said: And now?"
+        assert log.read_text() == told, "each once"
 
 
 def test_settings_of_a_chat_that_had_to_be_reset_are_named(

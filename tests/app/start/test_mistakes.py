@@ -5,9 +5,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
+from weakref import ref
 
 import pytest
 from chat_stores import without_rights
+from PySide6.QtCore import QObject
 
 from app.start.mistakes import LARGEST_LOG, Mistakes, watch_for_crashes
 
@@ -53,6 +55,22 @@ def test_mistakes_of_other_threads_and_what_qt_warns_of_are_logged(
         check=True,
     )
     assert said.stdout == "Qt: no timer\n"
+
+
+def test_what_failed_is_let_go_once_it_is_told(mistakes: Mistakes) -> None:
+    held = []
+
+    def fail() -> None:
+        widget = QObject()
+        held.append(ref(widget))
+        raise ValueError("lost")
+
+    try:
+        fail()
+    except ValueError as error:
+        mistakes.take(ValueError, error, error.__traceback__)
+        assert held[0]() is None, "as Python keeps the last mistake"
+    assert 'raise ValueError("lost")' in mistakes.log_file.read_text()
 
 
 def test_the_log_does_not_grow_for_ever(mistakes: Mistakes) -> None:

@@ -35,6 +35,18 @@ def test_an_icon_without_room_is_not_drawn(qapp):
     assert icon("copy").pixmap(QSize(16, -2)).isNull(), "and Qt warns of nothing"
 
 
+def test_an_icon_whose_file_is_gone_is_told_of_once(qapp):
+    with pytest.raises(FileNotFoundError, match=r"no_such\.svg is missing"):
+        pixmap("no_such", "#000000", 16)
+    assert solid_colours(pixmap("no_such", "#000000", 16)) == set()
+
+
+def test_an_icon_that_was_shown_outlives_its_file(qapp, monkeypatch):
+    pixmap("stop", "#000000", 16)
+    monkeypatch.delattr("app.window.controls.icons.asset_path")
+    assert "#123456" in solid_colours(pixmap("stop", "#123456", 17))
+
+
 def test_an_icon_wears_the_colours_of_now(qapp, wear):
     kept = QIcon(icon("stop", "accent"))
     kept.addPixmap(QPixmap(1, 1))  # makes the copy a clone
