@@ -96,9 +96,11 @@ def check_figures(said: Said) -> None:
     assert positions == [stats.prompt_tokens + sum(steps[:n]) for n in range(len(steps))]
 
 
-def tiny_folder(folder: Path, template: str | None = None) -> Path:
-    """A random model with a head; `template` instead of its ChatML."""
-    write_tiny_qwen3_5(folder)
+def tiny_folder(folder: Path, template: str | None = None, layers: int = 4) -> Path:
+    """A random model with a head, of two layers or four, of which the last attends; `template`
+    instead of its ChatML.
+    """
+    write_tiny_qwen3_5(folder, layers=layers, interval=layers)
     if template is not None:
         (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
     return folder
