@@ -8,9 +8,13 @@ an answer, or that is asked for otherwise by then, is dropped by keeping none of
 Where the answer may have all its tokens before it, the next round is written down and queued once
 it is known to be needed. Its draft is as long as could be used; what is over counts for nothing.
 
-Where a state has to know its rows, as with classes of mlx-lm or drafts by prompt lookup, the
-outcome is waited for. So it is of any draft where the host's own processor computes: a state that
-does not know its rows takes more operations than there is waiting to be saved.
+The outcome of a draft is waited for where the state behind it has to know its rows: with classes of
+mlx-lm, whose caches are told a number, and with DFlash and Gemma's assistant, which read what the
+target has computed of the rows that count. So is that of any draft where the host's own processor
+computes: a state that does not know its rows takes more operations than there is waiting to be
+saved. And of any round behind words that have stood in the conversation before, where a copy would
+be drafted: where it goes on depends on the outcome. A copy of which the first words come in a round
+that was begun ahead is drafted behind the next.
 
 Of several conversations that share passes the first whose turn comes begins what follows for all
 (together.py). So a round may be followed before its own turn: then it stands, and what was asked
@@ -258,17 +262,21 @@ class Rounds:
         if self._settings.sampling != self._sampling:
             self._sampling, self._sampler = self._settings.sampling, self._new_sampler()
         last = mx.array([self._last], dtype=mx.int32)
-        planned = self._plan(last)
+        planned = self._plan()
         state = State(sequence.model, sequence.caches, sequence.source, self._sampler, last)
         deepest = self._limits.deepest(self._generated, sequence.caches.length)
         return self._begin(state, planned, deepest)
 
-    def _plan(self, last: mx.array) -> _Plan:
+    def _plan(self) -> _Plan:
         """Once a round."""
         asked = self._asked()
-        self._drafting.share(self._together.room if self._is_shared else ALONE)
-        plan = self._drafting.plan(self._sequence, asked.draft, last)
+        self._share()
+        plan = self._drafting.plan(self._sequence, asked.draft, self._last)
         return _Plan(plan, plan.next(), asked)
+
+    def _share(self) -> None:
+        """Tell drafting what room there is for its drafts."""
+        self._drafting.share(self._together.room if self._is_shared else ALONE)
 
     def _begin(self, state: State, planned: _Plan, deepest: int) -> _Begun:
         depth = min(planned.choice.depth, deepest)
@@ -310,7 +318,8 @@ class Rounds:
             return False
         if not self._looks_beyond(begun):
             return False
-        return self._drafting.knows_ahead(its.state.source, asked.draft)
+        self._share()
+        return self._drafting.knows_ahead(its.state.source, asked.draft, self._last)
 
     def begin_next(self) -> Round | None:
         """Begin what follows, whatever the outcome; None where the answer ends before it."""
@@ -318,7 +327,7 @@ class Rounds:
         before = self._begun.round
         if self._is_full(1):
             return None
-        planned = self._plan(before.state.last)
+        planned = self._plan()
         before.follow()
         # one token more leaves room in the answer for the longest draft, all of them in the context
         read = before.position + before.draft.depth

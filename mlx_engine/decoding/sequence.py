@@ -142,6 +142,7 @@ class TokenSequence:
         if missed:
             unused = mx.zeros((1, len(missed), 0))
             self.source.observe(mx.array(missed, dtype=mx.int32), unused)
+            self.source.saw(missed)
             mx.eval(self.source.arrays())
 
     def commit(self, tokens: Sequence[int], hidden: mx.array, *, is_far: bool = False) -> None:
@@ -158,6 +159,7 @@ class TokenSequence:
     def stand(self, tokens: Sequence[int]) -> None:
         """These have been read too: caches and source stand after them."""
         self.tokens.extend(tokens)
+        self.source.saw(tokens)
         clear_by_tokens(len(self.tokens) - len(tokens), len(self.tokens))
 
     def here(self) -> Checkpoint:
@@ -228,7 +230,8 @@ class TokenSequence:
         self.caches.restore(place.caches)
         known = [kept for kept in other.checkpoints if kept.length <= place.length]
         if place.source is not None and self._drafts_like(other):
-            self.source.join(other.source, place.source, mx.array(self.tokens, dtype=mx.int32))
+            self.source.join(other.source, place.source)
+            self.source.saw(self.tokens)
             self.checkpoints = known
         else:
             self._tell_anew()
@@ -239,7 +242,8 @@ class TokenSequence:
         memories = tuple(caches.snapshot() for caches in self.source.held)
         snapshot = SourceSnapshot(len(tokens), memories, newest)
         self.tokens, self.checkpoints = list(tokens), []
-        self.source.join(self.source, snapshot, mx.array(self.tokens, dtype=mx.int32))
+        self.source.join(self.source, snapshot)
+        self.source.saw(self.tokens)
         self.mark()
 
     def can_branch(self, other: "TokenSequence") -> bool:

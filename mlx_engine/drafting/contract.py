@@ -1,6 +1,7 @@
 """What a draft source does: follow the conversation, propose tokens, go back to a checkpoint."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import NamedTuple, Self
 
 import mlx.core as mx
@@ -124,12 +125,15 @@ class DraftSource(ABC):
     """Follows one conversation and guesses how it goes on.
 
     reads_hidden: it has to be there when the target reads, because it lives on hidden states; any
-    other source can be told a conversation's tokens later. target: the model as this source wants
-    it run, None for as it is. length: tokens observed. rests: no draft is near, so it reads nothing
-    before the next one. caches: those of its own models.
+    other source can be told a conversation's tokens later. reads_words: what it offers depends on
+    the newest token, which the host has to know; offers of any other source stay the same from
+    round to round. target: the model as this source wants it run, None for as it is. length: tokens
+    observed. rests: no draft is near, so it reads nothing before the next one. caches: those of its
+    own models.
     """
 
     reads_hidden: bool = False
+    reads_words: bool = False
     target: Model | None = None
 
     def __init__(self, options: DraftOptions, *caches: LayerCaches) -> None:
@@ -142,13 +146,6 @@ class DraftSource(ABC):
     @property
     def is_lost(self) -> bool:
         """Whether it cannot draft any more in this conversation: another has to be made."""
-        return False
-
-    @property
-    def reads_words(self) -> bool:
-        """Whether offers or drafts depend on the newest tokens, which the host has to see before;
-        those of any other source stay the same from round to round.
-        """
         return False
 
     @property
@@ -207,15 +204,21 @@ class DraftSource(ABC):
         """
         self.observe(tokens, hidden)
 
+    def saw(self, tokens: Sequence[int]) -> None:
+        """Words of the same tokens, each once and in order, as soon as the host knows them: behind
+        `observe`, by a round where the next one is begun before the outcome of the last is known.
+        """
+        del tokens
+
     def flush(self) -> int:
         """Read what waits, unless no draft is near; how many rows a head has read."""
         return 0
 
     @abstractmethod
-    def offers(self, last: mx.array) -> tuple[Offer, ...]:
-        """Who could draft after the newest token `last`, int32 [1], the preferred one first.
+    def offers(self, newest: int) -> tuple[Offer, ...]:
+        """Who could draft, the preferred one first; newest: the last token that the host knows.
 
-        Asked once before every round that may draft, whether or not it then does.
+        Asked before every round that may draft, whether or not it then does.
         """
 
     @abstractmethod
@@ -263,11 +266,10 @@ class DraftSource(ABC):
         length = min([length, *(caches.length for caches in self._caches)])
         return SourceSnapshot(length, tuple(caches.at(length) for caches in self._caches))
 
-    def join(self, other: Self, snapshot: SourceSnapshot, tokens: mx.array) -> None:
-        """Stand where another of its kind made a snapshot, which goes on by itself; tokens: all up
-        to there, int32 [T].
+    def join(self, other: Self, snapshot: SourceSnapshot) -> None:
+        """Stand where another of its kind made a snapshot, which goes on by itself. It has still to
+        be told the words up to there.
         """
-        del tokens
         for mine, its in zip(self._caches, other._caches, strict=True):
             mine.take_over(its)
         self.restore(snapshot)
@@ -292,9 +294,9 @@ class NoDraft(DraftSource):
     def __init__(self) -> None:
         super().__init__(DraftOptions(source="none"))
 
-    def offers(self, last: mx.array) -> tuple[Offer, ...]:
+    def offers(self, newest: int) -> tuple[Offer, ...]:
         """Nothing."""
-        del last
+        del newest
         return ()
 
     def propose(self, wanted: Proposal, sampler: Sampler) -> Draft:

@@ -85,9 +85,9 @@ class BlockDraft(ModelDraft):
             self._read_waiting()
             mx.async_eval(self._remembered.arrays())  # type: ignore[no-untyped-call]
 
-    def offers(self, last: mx.array) -> tuple[Offer, ...]:
+    def offers(self, newest: int) -> tuple[Offer, ...]:
         """A block, at any place but the very first."""
-        del last
+        del newest
         return (Offer("model", limit=self.limit),) if self.length else ()
 
     def steps(self, wanted: Proposal, sampler: Sampler) -> Steps[Draft]:
@@ -173,9 +173,9 @@ class SharedCacheDraft(ModelDraft):
         self._caches[0].keep(wide.shape[1])
         self._waiting = ()
 
-    def offers(self, last: mx.array) -> tuple[Offer, ...]:
+    def offers(self, newest: int) -> tuple[Offer, ...]:
         """A draft, at any place but the very first."""
-        del last
+        del newest
         return () if self._newest is None else (Offer("model"),)
 
     def steps(self, wanted: Proposal, sampler: Sampler) -> Steps[Draft]:
@@ -189,9 +189,8 @@ class SharedCacheDraft(ModelDraft):
         self._rows = None  # views of buffers that the next rows are written to in place
         return draft
 
-    def join(self, other: Self, snapshot: SourceSnapshot, tokens: mx.array) -> None:
+    def join(self, other: Self, snapshot: SourceSnapshot) -> None:
         """Stand where another of its kind made a snapshot."""
-        del tokens
         self._full, self._sliding = other._full.fork(), other._sliding.fork()
         self._caches = (LayerCaches([self._full, self._sliding]),)
         self.restore(snapshot)

@@ -14,7 +14,6 @@ rows, the tokens drafted so far, each with the state it was drafted from. This i
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Self
 
 import mlx.core as mx
 
@@ -94,11 +93,6 @@ class MtpDraft(MemoryDraft):
         return max(self._memories, key=lambda memory: memory.unread).waiting
 
     @property
-    def reads_words(self) -> bool:
-        """Whether an output head does."""
-        return bool(self._learning)
-
-    @property
     def output(self) -> DraftOutput | None:
         """That of the first of the model's own heads."""
         return self._outputs[0].in_effect if self._by == "mtp" else None
@@ -133,8 +127,6 @@ class MtpDraft(MemoryDraft):
         else:
             self._wait(Rows(tokens, mx.concatenate([self._newest, hidden[:, :-1]], axis=1)))
         self._newest = hidden if count == 1 else _last_row(hidden)
-        for output in self._learning:
-            output.saw(tokens)
         self._read_or_forget(drafted=bool(self._before))
         self._before = []
 
@@ -144,6 +136,9 @@ class MtpDraft(MemoryDraft):
         self._newest, self._before = None, []
         for memory in self._memories:
             memory.leave_out(0)
+
+    def saw(self, tokens: Sequence[int]) -> None:
+        """Output heads may gather them."""
         for output in self._learning:
             output.saw(tokens)
 
@@ -169,9 +164,9 @@ class MtpDraft(MemoryDraft):
             elif memory.unread >= FLUSH_ROWS:
                 memory.flush()
 
-    def offers(self, last: mx.array) -> tuple[Offer, ...]:
+    def offers(self, newest: int) -> tuple[Offer, ...]:
         """A draft, at any place but the very first."""
-        del last
+        del newest
         return () if self._newest is None else (Offer(self._by, limit=self.limit),)
 
     def steps(self, wanted: Proposal, sampler: Sampler) -> Steps[Draft]:
@@ -230,12 +225,6 @@ class MtpDraft(MemoryDraft):
         place = min([length - 1, *(memory.caches.length + its for memory, its in both)])
         kept = (memory.caches.at(memory.within(place, its)) for memory, its in both)
         return SourceSnapshot(place, tuple(kept))
-
-    def join(self, other: Self, snapshot: SourceSnapshot, tokens: mx.array) -> None:
-        """Stand where another of the same heads made a snapshot."""
-        super().join(other, snapshot, tokens)
-        for output in self._learning:
-            output.saw(tokens)
 
     def restore(self, snapshot: SourceSnapshot) -> None:
         """Go back to a snapshot."""

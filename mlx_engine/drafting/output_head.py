@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from inspect import getsource
@@ -39,7 +39,7 @@ _SOURCES = ("argparse", "ast", "statistics", "textwrap", "json.decoder", "http.c
 class OutputHead(ABC):
     """From a head's states to logits over the whole vocabulary; in_effect: what kind it is.
 
-    reads_words: it depends on tokens that the host has to see.
+    reads_words: it learns from those of the conversation.
     """
 
     in_effect: DraftOutput
@@ -52,7 +52,7 @@ class OutputHead(ABC):
         Heads that share a matrix (`mtp_output`) may go through one object.
         """
 
-    def saw(self, tokens: mx.array) -> None:
+    def saw(self, tokens: Sequence[int]) -> None:
         """Tokens of the conversation, for those that learn from them."""
         del tokens
 
@@ -145,10 +145,9 @@ class FrequentOutput(OutputHead):
         """Rows in use."""
         return len(self._kept)
 
-    def saw(self, tokens: mx.array) -> None:
+    def saw(self, tokens: Sequence[int]) -> None:
         """Gather tokens whose rows are missing."""
-        committed: list[int] = tokens.tolist()  # type: ignore[assignment]
-        self._new.update(token for token in committed if token not in self._kept)
+        self._new.update(token for token in tokens if token not in self._kept)
 
     def logits(self, head: MtpHead, states: mx.array) -> mx.array:
         """Through the rows there are."""

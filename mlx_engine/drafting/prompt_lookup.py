@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 
 import mlx.core as mx
 
-from mlx_engine.cache.contract import LayerCaches
+from mlx_engine.cache.contract import LayerCaches, Pending
 from mlx_engine.drafting.contract import (
     DEEPEST,
     Draft,
@@ -180,21 +180,18 @@ class PromptLookupDraft(DraftSource):
         """Host bytes of the index."""
         return self._index.nbytes
 
-    def observe(self, tokens: mx.array, hidden: mx.array) -> None:
-        """Index the tokens; the hidden states are of no use."""
-        super().observe(tokens, hidden)
-        committed: list[int] = tokens.tolist()  # type: ignore[assignment]
-        self._index.extend(committed)
+    def saw(self, tokens: Sequence[int]) -> None:
+        """Index the words."""
+        self._index.extend(tokens)
 
-    def offers(self, last: mx.array) -> tuple[Offer, ...]:
+    def offers(self, newest: int) -> tuple[Offer, ...]:
         """A copy of what followed, if such copies have been right lately."""
-        newest = _number(last)
         self._judge(newest)
         match = self._index.match(newest)
         if match is None:
             return ()
         token = self._copy(match, newest, 1)[0]
-        self._guess = _Guess(self.length + 1, match.length, token)
+        self._guess = _Guess(self._known + 1, match.length, token)
         chance = self.probation.chance(match.length)
         if chance < LEAST_CHANCE:
             return ()
@@ -204,31 +201,39 @@ class PromptLookupDraft(DraftSource):
     def propose(self, wanted: Proposal, sampler: Sampler) -> Draft:
         """The tokens after the match; a copy that reaches its own end goes round."""
         del sampler
-        newest = _number(wanted.last)
+        if wanted.depth == 0:  # the newest token may be on its way
+            return empty_draft()
+        assert wanted.position == self._known + 1
+        newest: int = wanted.last.item()  # type: ignore[assignment]
         match = self._index.match(newest)
-        if match is None or wanted.depth == 0:
+        if match is None:
             return empty_draft()
         return Draft(mx.array(self._copy(match, newest, wanted.depth), dtype=mx.int32))
+
+    @property
+    def _known(self) -> int:
+        """Words before the newest."""
+        return len(self._index.tokens)
 
     def _copy(self, match: Match, last: int, count: int) -> list[int]:
         """`count` tokens from `match.place` on, as if the copy were already part of the text."""
         tokens = [*self._index.tokens[match.place : match.place + count], last]
-        period = self.length + 1 - match.place
+        period = self._known + 1 - match.place
         return [tokens[n % period] for n in range(count)]
 
     def _judge(self, last: int) -> None:
         """Compare the last guess with what came; `last` is the newest token."""
         guess, self._guess = self._guess, None
-        if guess is None or guess.position > self.length:
+        if guess is None or guess.position > self._known:
             return
-        came = last if guess.position == self.length else self._index.tokens[guess.position]
+        came = last if guess.position == self._known else self._index.tokens[guess.position]
         self.probation.learn(guess.length, came_true=guess.token == came)
 
-    def join(self, other: Self, snapshot: SourceSnapshot, tokens: mx.array) -> None:
-        """Know this text and no other."""
-        del other, snapshot
+    def join(self, other: Self, snapshot: SourceSnapshot) -> None:
+        """Know no text of its own."""
+        del other
         self.restore(SourceSnapshot(0))
-        self.observe(tokens, tokens)
+        self.length = snapshot.length
 
     def restore(self, snapshot: SourceSnapshot) -> None:
         """Forget the text after it."""
@@ -237,14 +242,10 @@ class PromptLookupDraft(DraftSource):
         self._guess = None
 
 
-def _number(token: mx.array) -> int:
-    """Of a token int32 [1] that is known."""
-    known: list[int] = token.tolist()  # type: ignore[assignment]
-    return known[0]
-
-
 class CombinedDraft(DraftSource):
-    """Both sources observe every token, whichever of them drafts; model: one with a model."""
+    """The words of every token go to both sources, the token to that with a model, whichever of
+    them drafts.
+    """
 
     reads_words = True
 
@@ -255,6 +256,12 @@ class CombinedDraft(DraftSource):
         self.reads_hidden = model.reads_hidden
         self.target = model.target
         self._first: DraftedBy | None = None
+        self._copies = False
+
+    @property
+    def can_pend(self) -> bool:
+        """As the model, which has to have made the draft."""
+        return self.model.can_pend and not self._copies
 
     @property
     def held(self) -> tuple[LayerCaches, ...]:
@@ -295,20 +302,40 @@ class CombinedDraft(DraftSource):
         self.model.follow(options)
 
     def observe(self, tokens: mx.array, hidden: mx.array) -> None:
-        """Tell both."""
+        """By the model."""
         super().observe(tokens, hidden)
-        self.lookup.observe(tokens, hidden)
         self.model.observe(tokens, hidden)
 
     def pass_over(self, tokens: mx.array, hidden: mx.array) -> None:
-        """The model may leave them out; a copy may come from anywhere."""
+        """The model may leave them out."""
         self.length += tokens.shape[0]
-        self.lookup.observe(tokens, hidden)
         self.model.pass_over(tokens, hidden)
 
-    def offers(self, last: mx.array) -> tuple[Offer, ...]:
+    def saw(self, tokens: Sequence[int]) -> None:
+        """Tell both; a copy may come from anywhere."""
+        self.lookup.saw(tokens)
+        self.model.saw(tokens)
+
+    def pend(self, picked: mx.array, hidden: mx.array, pending: Pending) -> None:
+        """As the model does."""
+        self.model.pend(picked, hidden, pending)
+
+    def settle(self, rows: int) -> None:
+        """As the model does."""
+        self.length += rows
+        self.model.settle(rows)
+
+    def recall(self) -> None:
+        """As the model does."""
+        self.model.recall()
+
+    def withdraw(self) -> None:
+        """As the model does; a copy has read nothing."""
+        self.model.withdraw()
+
+    def offers(self, newest: int) -> tuple[Offer, ...]:
         """The copy first where its match is long, else last."""
-        copies, models = self.lookup.offers(last), self.model.offers(last)
+        copies, models = self.lookup.offers(newest), self.model.offers(newest)
         is_long = any(copy.is_long for copy in copies)
         both = (*copies, *models) if is_long else (*models, *copies)
         self._first = both[0].by if both else None
@@ -323,7 +350,8 @@ class CombinedDraft(DraftSource):
         by = wanted.by or self._first
         if by is None:
             return empty_draft()
-        source = self.lookup if by == "prompt-lookup" else self.model
+        self._copies = by == "prompt-lookup"
+        source = self.lookup if self._copies else self.model
         return (yield from source.steps(wanted, sampler))
 
     def snapshot(self) -> SourceSnapshot:
@@ -338,11 +366,11 @@ class CombinedDraft(DraftSource):
         """As the model can; a text can be shortened to any length."""
         return self.model.earlier(length)
 
-    def join(self, other: Self, snapshot: SourceSnapshot, tokens: mx.array) -> None:
+    def join(self, other: Self, snapshot: SourceSnapshot) -> None:
         """Both."""
         self.length = snapshot.length
-        self.lookup.join(other.lookup, snapshot, tokens)
-        self.model.join(other.model, snapshot, tokens)
+        self.lookup.join(other.lookup, snapshot)
+        self.model.join(other.model, snapshot)
 
     def restore(self, snapshot: SourceSnapshot) -> None:
         """Both back to a snapshot."""

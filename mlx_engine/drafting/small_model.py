@@ -87,9 +87,9 @@ class SmallModelDraft(MemoryDraft):
         if self._memory.unread >= (MOST_WAITING if self.rests else FLUSH_ROWS):
             self._read_waiting()
 
-    def offers(self, last: mx.array) -> tuple[Offer, ...]:
+    def offers(self, newest: int) -> tuple[Offer, ...]:
         """A draft, anywhere."""
-        del last
+        del newest
         return (Offer("model", limit=DEEPEST),)
 
     def steps(self, wanted: Proposal, sampler: Sampler) -> Steps[Draft]:

@@ -4,8 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-import mlx.core as mx
-
 from mlx_engine.drafting.contract import DraftSource, NoDraft
 from mlx_engine.drafting.depth.choice import Learned, Room, RoundPlan
 from mlx_engine.drafting.mtp import MtpDraft
@@ -206,37 +204,40 @@ class Drafting:
     def _drafts(self, options: DraftOptions) -> bool:
         return options.depth != 0 and self.why_not(options) is None
 
-    def knows_ahead(self, source: DraftSource, options: DraftOptions) -> bool:
-        """Whether a plan and its draft can be made of a newest token that nobody has seen yet."""
-        if not source.reads_words:
+    def knows_ahead(self, source: DraftSource, options: DraftOptions, newest: int) -> bool:
+        """Whether a plan and its draft can be made before the token behind the newest is known: not
+        where the text goes on as it did before, and a copy would be drafted.
+        """
+        if not source.reads_words or not self._drafts(options):
             return True
-        return options.depth == 0 or self.why_not(options) is not None
+        if self._wants_what_reads_tokens(source, options):
+            return False
+        return not RoundPlan(source.offers(newest), self._learned, options.depth, None).copies
 
-    def plan(self, sequence: Followed, options: DraftOptions, last: mx.array) -> RoundPlan:
-        """Who drafts after the newest token `last`, int32 [1], and how deep; asked before every
-        round. Where `knows_ahead` it may be asked before the outcome of the round before is known,
-        and so learned from, one round late.
+    def plan(self, sequence: Followed, options: DraftOptions, newest: int) -> RoundPlan:
+        """Who drafts, and how deep; asked before every round. newest: the last token that is known.
+        Where it `knows_ahead` that may be the one before a token that is on its way; what became of
+        a round is then learned one round late.
 
         The last plan once more where nothing can have changed, so that a round without a draft
         costs next to nothing here.
         """
         if self._plan is None or options is not self._asked or not self._plan.stays:
-            self._plan = self._new_plan(sequence, options, last)
+            self._plan = self._new_plan(sequence, options, newest)
             self._asked = options
         plan = self._plan
         if sequence.source.reads_words:
             self._plan = None
         return plan
 
-    def _new_plan(self, sequence: Followed, options: DraftOptions, last: mx.array) -> RoundPlan:
+    def _new_plan(self, sequence: Followed, options: DraftOptions, newest: int) -> RoundPlan:
         source = sequence.source
         why = self.why_not(options)
         if why is not None or options.depth == 0:
             return self._no_draft(why)
-        offers = source.offers(last)
-        wanted = self._wanted(options)
-        if not wanted.with_model and (source.is_lost or wanted != self._made):
-            self._use(sequence, options)  # it needs nothing but the tokens
+        offers = source.offers(newest)
+        if self._wants_what_reads_tokens(source, options):
+            self._use(sequence, options)
             return RoundPlan((), self._learned, options.depth, NEXT_ROUND)
         never = self._why_never(options)
         if self._made is None or self._made.name != options.source:
@@ -271,6 +272,11 @@ class Drafting:
     def _wanted(self, options: DraftOptions) -> _Made:
         has_model = model_of(options) is not None and self._why_no_model(options) is None
         return _Made(options.source, has_model)
+
+    def _wants_what_reads_tokens(self, source: DraftSource, options: DraftOptions) -> bool:
+        """Whether another source is wanted than the present one, and needs nothing but tokens."""
+        wanted = self._wanted(options)
+        return not wanted.with_model and (source.is_lost or wanted != self._made)
 
     def _wants_another(self, source: DraftSource, options: DraftOptions) -> bool:
         """Whether an answer should begin with another source than the present one."""

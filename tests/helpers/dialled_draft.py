@@ -21,9 +21,9 @@ class DialledDraft(NoDraft):
         self._right = right
         self._vocabulary = vocabulary
 
-    def offers(self, last: mx.array) -> tuple[Offer, ...]:
+    def offers(self, newest: int) -> tuple[Offer, ...]:
         """A draft, as from a small model."""
-        del last
+        del newest
         return (Offer("model"),)
 
     def propose(self, wanted: Proposal, sampler: Sampler) -> Draft:

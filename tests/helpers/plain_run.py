@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import mlx.core as mx
 from in_step import assert_in_step
 
 from mlx_engine.decoding.answer import Answer
@@ -47,18 +46,16 @@ class Fixed:
 
     depths: "CyclingDepth"
 
-    def knows_ahead(self, source: DraftSource, options: DraftOptions) -> bool:
-        del options
+    def knows_ahead(self, source: DraftSource, options: DraftOptions, newest: int) -> bool:
+        del options, newest
         return not source.reads_words
 
     def share(self, room: Room) -> None:
         del room
 
-    def plan(
-        self, sequence: TokenSequence, options: DraftOptions, last: mx.array
-    ) -> "CyclingDepth":
+    def plan(self, sequence: TokenSequence, options: DraftOptions, newest: int) -> "CyclingDepth":
         del options
-        sequence.source.offers(last)
+        sequence.source.offers(newest)
         return self.depths
 
 

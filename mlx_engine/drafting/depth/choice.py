@@ -138,14 +138,25 @@ class RoundPlan:
             return self._depth == 0
         return self._learned.of(self._by).is_resting
 
-    def next(self) -> Choice:
-        """A depth: of a copy of a long piece if it pays, else of what promises most."""
-        if not self._offers:
-            return Choice(0, self._nothing)
+    @property
+    def copies(self) -> bool:
+        """Whether words that are there already would be drafted."""
+        is_copy = bool(self._offers) and self._preferred().by == "prompt-lookup"
+        return is_copy and self.next().depth > 0
+
+    def _preferred(self) -> Offer:
+        """A copy of a long piece if it pays, else what promises most."""
         offer = self._offers[0]
         is_open = self._depth == "auto" and len(self._offers) > 1
         if is_open and not (offer.is_long and self._best(offer)):
             offer = max(self._offers, key=self._gain)
+        return offer
+
+    def next(self) -> Choice:
+        """A depth, of what is preferred."""
+        if not self._offers:
+            return Choice(0, self._nothing)
+        offer = self._preferred()
         self._by = offer.by
         adaptive = self._learned.of(offer.by)
         if self._depth == "auto":

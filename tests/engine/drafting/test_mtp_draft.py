@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_model import TinySizes, tiny_model
 
+from mlx_engine.cache.contract import Pending
 from mlx_engine.drafting.contract import (
     FLUSH_ROWS,
     ROWS_OF_A_PROMPT,
@@ -124,7 +125,7 @@ def test_tokens_that_are_passed_over_leave_no_rows(model, hidden, kind):
     assert (kept.length, kept.caches[0].length) == (79, 19)
     assert (anew.length, anew.caches[0].length) == (39, 0)
     for one in (source, newest):
-        one.offers(mx.array(TEXT[:1]))
+        one.offers(TEXT[0])
     wanted = Proposal(3, mx.array(TEXT[:1]), 91, "mtp")
     found = [propose_again(one, wanted, greedy()).tokens.tolist() for one in (source, newest)]
     assert found[0] == found[1]
@@ -223,18 +224,27 @@ def test_beside_prompt_lookup_the_head_sees_every_token(model, hidden):
     rounds = ["mtp", "prompt-lookup", "prompt-lookup", "mtp", "prompt-lookup", "mtp"]
     for by in rounds:
         length = source.length
-        source.offers(mx.array(TEXT[length : length + 1]))
+        source.offers(TEXT[length])
         if length:
             wanted = Proposal(2, mx.array(TEXT[length : length + 1]), length + 1, by)
             found = source.propose(wanted, greedy()).tokens.tolist()
             if by == "mtp":
                 assert found == chain(model, hidden, length, 2)
         block = slice(length, length + 3)
-        source.observe(mx.array(TEXT[block]), hidden[:, block])
+        if by == "mtp" and length and source.can_pend:
+            picked = mx.array(TEXT[length + 1 : length + 4])
+            source.pend(picked, hidden[:, block], Pending(mx.array([3]), 3))
+            source.settle(3)
+        else:
+            assert not length or not source.can_pend, "a copy's rows are to be told"
+            source.observe(mx.array(TEXT[block]), hidden[:, block])
+        source.saw(TEXT[block])
     boundary = source.snapshot()
     source.observe(mx.array(TEXT[:4]), hidden[:, :4])
+    source.saw(TEXT[:4])
     source.restore(boundary)
-    assert source.length == source.lookup.length == source.model.length == 3 * len(rounds)
+    words = len(source.lookup._index.tokens)
+    assert source.length == source.model.length == words == 3 * len(rounds)
     wanted = Proposal(3, mx.array([TEXT[source.length]]), source.length + 1, "mtp")
     assert source.propose(wanted, greedy()).tokens.tolist() == chain(
         model, hidden, source.length, 3

@@ -32,8 +32,13 @@ TEXTS = st.one_of(
 
 def told(tokens):
     source = PromptLookupDraft(DraftOptions())
-    source.observe(mx.array(tokens, dtype=mx.int32), mx.zeros((1, len(tokens), 0)))
+    tell(source, tokens)
     return source
+
+
+def tell(source, tokens):
+    source.observe(mx.array(tokens, dtype=mx.int32), mx.zeros((1, len(tokens), 0)))
+    source.saw(tokens)
 
 
 def proposed(source, last, depth=4):
@@ -93,13 +98,18 @@ def test_going_back_leaves_nothing_behind(text, other, cut):
     cut = min(cut, len(text))
     source, fresh = told(text[:cut]), told([*text[:cut], *other])
     boundary = source.snapshot()
-    source.observe(mx.array(text[cut:], dtype=mx.int32), mx.zeros((1, len(text) - cut, 0)))
+    tell(source, text[cut:])
     source.restore(boundary)
     assert source.length == cut
-    source.observe(mx.array(other, dtype=mx.int32), mx.zeros((1, len(other), 0)))
+    tell(source, other)
     for last in range(4):
         assert proposed(source, last) == proposed(fresh, last)
     assert vars(source._index) == vars(fresh._index)
+
+
+def test_a_round_without_a_draft_leaves_its_newest_token_alone():
+    """It may be on its way, and whoever asks for it waits."""
+    assert told([1, 2, 3, 1, 2]).propose(Proposal(0, None, 7), SAMPLER).depth == 0
 
 
 def test_a_length_that_fails_is_paused_until_it_comes_true():
@@ -121,13 +131,13 @@ def play(text, start, plan):
     """Rows checked, and passes, for text[start:]; plan(offers) tells who drafts, and how deep."""
     source, at, rows, passes = told(text[: start - 1]), start - 1, 0, 0
     while at < len(text) - 1:
-        length = plan(source.offers(mx.array([text[at]])))
+        length = plan(source.offers(text[at]))
         choice = length.next()
         drafted = proposed(source, text[at], choice.depth)
         stood = 0
         while stood < len(drafted) and text[at + 1 : at + 2 + stood] == drafted[: stood + 1]:
             stood += 1
-        source.observe(mx.array(text[at : at + stood + 1]), mx.zeros((1, stood + 1, 0)))
+        tell(source, text[at : at + stood + 1])
         length.learn(len(drafted), stood, COSTS.verify_ms[len(drafted)])
         at += stood + 1
         rows, passes = rows + 1 + len(drafted), passes + 1

@@ -81,14 +81,15 @@ def test_each_draft_is_what_it_is_alone(tmp_path, make, hesitant):
                 hidden = model.forward(tokens[None], caches)
                 caches.keep(rows)
                 source.observe(tokens, hidden)
+                source.saw(text[place : place + rows])
                 place += rows
                 if rows != 2:  # the draft before is not the first
                     last = mx.array(text[place : place + 1], dtype=mx.int32)
-                    source.offers(last)
+                    source.offers(text[place])
                     source.propose(Proposal(2, last, place + 1), sampler)
                     source.withdraw()
             last = mx.array(text[place : place + 1], dtype=mx.int32)
-            source.offers(last)
+            source.offers(text[place])
             yield source, Proposal(1 + number % 3, last, place + 1), sampler
 
     alone = [source.propose(wanted, sampler) for source, wanted, sampler in conversations()]

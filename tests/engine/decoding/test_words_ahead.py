@@ -1,0 +1,210 @@
+"""Sources that read words beside rounds begun ahead: they wait where there is a copy to make."""
+
+from dataclasses import replace
+
+import mlx.core as mx
+import pytest
+from session_runs import PICKS, PLAIN, four_answers, listen, session_of, words_of
+from tiny_model import TinySizes, tiny_model
+from tiny_qwen3_5 import write_tiny_qwen3_5
+
+import mlx_engine
+from mlx_engine.decoding.ahead import Rounds
+from mlx_engine.decoding.sequence import TokenSequence
+from mlx_engine.drafting.depth.costs import PassCosts
+from mlx_engine.drafting.prompt_lookup import CombinedDraft, PromptLookupDraft
+from mlx_engine.values.conversation import RoundFinished
+from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
+
+NEW_WORDS = SamplingOptions(temperature=4.0, seed=5)
+"""Hardly any three tokens are met twice."""
+
+SAME_WORDS = SamplingOptions(temperature=0.8, seed=3, logit_bias={75: 60.0})
+"""The text repeats itself."""
+
+STEEP = PassCosts(tuple(10 + 5.0 * row for row in range(9)), 0.0)
+"""A row more costs half a pass."""
+
+LOOKUP = DraftOptions(source="prompt-lookup")
+BOTH = DraftOptions(source="prompt-lookup+mtp", depth=2)
+FREQUENT = DraftOptions(output="frequent", vocabulary=256, depth=2)
+
+
+@pytest.fixture
+def found(monkeypatch):
+    """Of each round what was found, in order."""
+    every, find = [], Rounds.find
+
+    def noted(its):
+        every.append(find(its))
+        return every[-1]
+
+    monkeypatch.setattr(Rounds, "find", noted)
+    return every
+
+
+@pytest.fixture(params=[False, True], ids=["plain rounds ahead", "all ahead"])
+def follows_drafts(request, engine, monkeypatch):
+    """Whether drafts are followed too, as where a GPU computes."""
+    parts = replace(engine.parts, looks_ahead=True, follows_drafts=request.param)
+    monkeypatch.setattr(engine, "_parts", parts)
+    return request.param
+
+
+def generated(engine, found, draft, sampling=NEW_WORDS, tokens=40):
+    found.clear()
+    return engine.generate([5, 3, 9, 1], tokens, sampling, draft, ignore_eos=True)
+
+
+@pytest.mark.usefixtures("follows_drafts")
+@pytest.mark.parametrize("depth", ["auto", 3])
+def test_where_nothing_matches_as_many_rounds_are_begun_ahead_as_without(engine, found, depth):
+    plain = generated(engine, found, PLAIN)
+    without = [its.was_ahead for its in found]
+    looked = generated(engine, found, replace(LOOKUP, depth=depth))
+    assert looked.tokens == plain.tokens
+    assert [its.was_ahead for its in found] == without == [False] + [True] * 39
+    assert not any(its.drafted for its in found)
+
+
+@pytest.mark.parametrize(("beside", "alone"), [(BOTH, DraftOptions(depth=2)), (FREQUENT, None)])
+def test_a_head_beside_words_drafts_ahead_as_it_does_alone(
+    engine, found, follows_drafts, beside, alone
+):
+    """The reduced vocabulary needs all its words, if a round late, but no wait for them."""
+    before = generated(engine, found, alone or DraftOptions(depth=2))
+    without = [its.was_ahead for its in found]
+    looked = generated(engine, found, beside)
+    assert looked.tokens == before.tokens
+    if alone is not None:
+        assert looked.stats.accepted_by_depth == before.stats.accepted_by_depth
+    assert [its.was_ahead for its in found][: len(without) - 3] == without[:-3]
+    assert (True in without) == follows_drafts
+
+
+@pytest.mark.usefixtures("follows_drafts")
+@pytest.mark.parametrize("depth", ["auto", 3])
+def test_a_match_is_waited_for_and_drafted_at_most_a_round_late(engine, found, monkeypatch, depth):
+    draft, plain = replace(LOOKUP, depth=depth), generated(engine, found, PLAIN, SAME_WORDS)
+    looked = generated(engine, found, draft, SAME_WORDS)
+    first = next(number for number, its in enumerate(found) if its.drafted)
+    assert [its.was_ahead for its in found[:first]] == [False] + [True] * (first - 1)
+    assert not any(its.was_ahead for its in found if its.drafted)
+    monkeypatch.setattr(engine, "_parts", replace(engine.parts, looks_ahead=False))
+    waited = generated(engine, found, draft, SAME_WORDS)
+    assert first <= 1 + next(number for number, its in enumerate(found) if its.drafted)
+    assert looked.tokens == waited.tokens == plain.tokens
+    assert looked.stats.drafted > 5
+
+
+def test_a_copy_that_does_not_pay_is_not_waited_for(folder, found, monkeypatch):
+    """And the reason is told, not that there is nothing to copy."""
+    engine = mlx_engine.load(folder)
+    monkeypatch.setattr(engine, "_parts", replace(engine.parts, looks_ahead=True))
+    engine._upkeep._meter._costs, engine._upkeep._meter._is_done = STEEP, True
+    monkeypatch.setattr(PromptLookupDraft, "__init__", _doubted)
+    generated(engine, found, LOOKUP, SAME_WORDS)
+    assert [its.was_ahead for its in found] == [False] + [True] * 39
+    whys = [its.choice.why.code for its in found]
+    assert whys[-20:] == ["parked-acceptance"] * 20
+
+
+def _doubted(its, options, begin=PromptLookupDraft.__init__):
+    begin(its, options)
+    its.probation.chance = lambda length: 0.41
+    its.probation.learn = lambda length, came_true: None
+
+
+@pytest.mark.usefixtures("follows_drafts")
+@pytest.mark.parametrize("draft", [replace(LOOKUP, depth=4), BOTH, FREQUENT], ids=["", "+", "f"])
+@pytest.mark.parametrize("sampling", [PICKS, replace(SAME_WORDS, presence_penalty=0.5)])
+def test_the_same_words(engine, draft, sampling):
+    assert words_of(four_answers(engine, sampling, draft)) == words_of(
+        four_answers(engine, sampling, PLAIN)
+    )
+
+
+def words_are_in_step(its):
+    lookup = its.source.lookup if isinstance(its.source, CombinedDraft) else its.source
+    assert lookup._index.tokens == its.tokens
+    assert its.source.length == its.caches.length == len(its.tokens)
+
+
+@pytest.mark.usefixtures("follows_drafts")
+@pytest.mark.parametrize("draft", [replace(LOOKUP, depth=4), BOTH], ids=["lookup", "both"])
+@pytest.mark.parametrize("rounds", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("walks_away", [False, True], ids=["stop", "walk away"])
+def test_a_stop_takes_effect_within_a_round_and_words_stand_where_all_else_does(
+    engine, draft, rounds, walks_away
+):
+    session, done = session_of(engine, SAME_WORDS, max_tokens=60), 0
+    session.draft = draft
+    for event in session.send("The fox, the fox, the fox"):
+        done += isinstance(event, RoundFinished)
+        if done == rounds and walks_away:
+            break
+        if done == rounds:
+            session.stop()
+    assert done == rounds
+    words_are_in_step(session._sequence)
+    session.generation = GenerationOptions(max_tokens=12)
+    history = session.messages
+    said = listen(session, session.send("And then?"))
+    fresh = session_of(engine, SAME_WORDS, depth=0)
+    fresh.load_messages(history)
+    assert said.tokens == listen(fresh, fresh.send("And then?")).tokens
+
+
+@pytest.mark.parametrize("draft", [LOOKUP, BOTH], ids=["lookup", "both"])
+def test_what_another_conversation_has_read_is_known_by_its_words(engine, draft):
+    """As is what goes on from there, and what comes from a file."""
+    for _ in range(2):
+        session = session_of(engine, NEW_WORDS)
+        session.draft = draft
+        said = listen(session, session.send("The lazy dog sleeps. " * 20))
+        words_are_in_step(session._sequence)
+    assert said.finished.stats.reused_tokens > 30
+    model = tiny_model(3, TinySizes(layers=2, vocabulary=37))
+    sequence, tokens = TokenSequence(model, PromptLookupDraft(LOOKUP)), [5, 3, 9, 1, 3]
+    model.forward(mx.array([tokens]), sequence.caches)
+    sequence.caches.keep(len(tokens))
+    sequence.begin_at(tokens, None)
+    words_are_in_step(sequence)
+
+
+@pytest.mark.usefixtures("follows_drafts")
+@pytest.mark.parametrize("source", ["mtp", "prompt-lookup+mtp"])
+def test_a_reduced_vocabulary_takes_in_all_words(engine, source):
+    sampling = replace(NEW_WORDS, logit_bias=dict.fromkeys(range(256, 290), 9.0))
+    session = session_of(engine, sampling, max_tokens=20)
+    session.draft = replace(FREQUENT, source=source)
+    listen(session, session.send("The fox"))
+    its = session._sequence.source
+    (output,) = (its.model if isinstance(its, CombinedDraft) else its)._outputs
+    known = output._kept | output._new
+    assert known.issuperset(session._sequence.tokens)
+    assert len(known) > output.size, "some were new"
+
+
+def test_heads_that_cannot_be_read_in_mid_answer_leave_words_in_step(tmp_path, monkeypatch):
+    """What looks up alone from then on is told all tokens, none of which is on its way."""
+    write_tiny_qwen3_5(tmp_path / "m", heads="beside")
+    engine = mlx_engine.load(tmp_path / "m")
+    monkeypatch.setattr(engine, "_parts", replace(engine.parts, looks_ahead=True))
+    for file in (tmp_path / "m").rglob("*.safetensors"):
+        file.write_bytes(b"")
+    said = []
+    for draft in (PLAIN, replace(BOTH, depth=0)):
+        session, done = session_of(engine, NEW_WORDS, max_tokens=12), 0
+        session.draft = draft
+
+        def switch_on(event):
+            nonlocal done
+            done += isinstance(event, RoundFinished)
+            if done == 3 and session.draft.source != "none":  # noqa: B023
+                session.draft = BOTH  # noqa: B023
+
+        said.append(listen(session, session.send("The fox"), switch_on))
+    assert said[0].tokens == said[1].tokens
+    assert isinstance(session._sequence.source, PromptLookupDraft)
+    words_are_in_step(session._sequence)
