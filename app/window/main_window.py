@@ -14,7 +14,7 @@ from PySide6.QtGui import (
     QPaintEvent,
     QResizeEvent,
 )
-from PySide6.QtWidgets import QFrame, QMainWindow, QWidget
+from PySide6.QtWidgets import QFrame, QMainWindow, QScrollArea, QWidget
 
 from app.window.controls.layouts import Wide, column, row, stacked
 from app.window.look import look
@@ -205,6 +205,16 @@ class MainWindow(QMainWindow):
             self.typed.emit(text)
         else:
             super().keyPressEvent(event)
+
+    def focusNextPrevChild(self, is_next: bool) -> bool:  # noqa: N802
+        """What Tab comes to is scrolled to; Qt does so for what was in the same area before."""
+        is_found = super().focusNextPrevChild(is_next)
+        now = around = self.focusWidget()
+        while around and not isinstance(around, QScrollArea):
+            around = around.parentWidget()
+        if isinstance(around, QScrollArea):
+            around.ensureWidgetVisible(now)
+        return is_found
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:  # noqa: N802
         """Everything with an address is let in: the plan says what will not be used, and why."""

@@ -135,7 +135,8 @@ QCheckBox::indicator {
   background: $page;
 }
 QCheckBox::indicator:checked { background: $accent; border-color: $accent; }
-QCheckBox:focus { text-decoration: underline; }
+QCheckBox::indicator:focus { border-color: $accent; }
+QCheckBox::indicator:checked:focus { border-color: $text; }
 QListWidget { background: transparent; border: none; outline: none; }
 QProgressBar { background: $line; border: none; border-radius: 2px; max-height: 4px; }
 QProgressBar::chunk { background: $accent; border-radius: 2px; }

@@ -153,6 +153,7 @@ class CompareView(QWidget):
         self._prompt.setPlaceholderText(tr("A prompt to run twice"))
         self._run = QPushButton(tr("Run"))
         self._run.setProperty("role", "primary")
+        self._run.setAutoDefault(True)  # Return presses it too
         self._depth = Segments(tr("Depth to compare"))
         self._depth_row = QWidget()
         row(label(tr("Depth"), "muted"), self._depth, STRETCH, of=self._depth_row, spacing=8)

@@ -4,12 +4,14 @@ import dataclasses
 
 import pytest
 from painted import solid_colours
-from PySide6.QtCore import QSize
+from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QColor, QIcon, QPalette, QPixmap
-from PySide6.QtWidgets import QPushButton, QWidget
+from PySide6.QtWidgets import QPushButton, QToolButton, QWidget
 
 from app.start.asset_files import asset_path
+from app.window.controls.choices import DropDown, Tick
 from app.window.controls.icons import app_icon, icon, pixmap
+from app.window.controls.layouts import column
 from app.window.look import Look, TypeSizes, load_theme, look, mixed, palette_of
 from app.window.style_sheet import STRIPS, dress, style_sheet, wear
 
@@ -201,3 +203,31 @@ def test_mixing():
     assert mixed("#000000", "#FFFFFF", 0) == "#000000"
     assert mixed("#000000", "#FFFFFF", 1) == "#FFFFFF"
     assert mixed("#102030", "#302010", 0.5) == "#202020"
+
+
+@pytest.mark.parametrize(
+    ("made", "role"),
+    [
+        *((QPushButton, role) for role in ("", "primary", "quiet", "disclosure", "row", "link")),
+        *((QToolButton, role) for role in ("", "primary", "group", "segment")),
+        *((Tick, ""), (DropDown, "")),
+    ],
+)
+@pytest.mark.parametrize("is_checked", [False, True])
+def test_what_has_the_keys_is_seen(qtbot, theme, made, role, is_checked):
+    window, other = QWidget(), QPushButton("other")
+    control = made("Words") if made in (Tick, DropDown) else made(text="Words")
+    control.setProperty("role", role)
+    if made is not DropDown:
+        control.setCheckable(True)
+        control.setChecked(is_checked)
+    column(control, other, of=window, margins=(8, 8, 8, 8))
+    qtbot.addWidget(window)
+    window.show()
+    window.activateWindow()
+    qtbot.waitUntil(window.isActiveWindow)
+    seen = []
+    for one in (control, other):
+        one.setFocus(Qt.FocusReason.TabFocusReason)
+        seen.append(control.grab().toImage())
+    assert seen[0] != seen[1]

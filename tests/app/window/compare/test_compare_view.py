@@ -52,6 +52,8 @@ def test_the_prompt_is_run_as_it_is(qtbot, view):
     assert got.args == ["Why is\nthe sky blue?"]
     with qtbot.waitSignal(view.run_wanted):
         qtbot.keyClick(view.findChild(MessageBox), Qt.Key.Key_Return)
+    with qtbot.waitSignal(view.run_wanted):
+        qtbot.keyClick(run_button(view), Qt.Key.Key_Return)
     view.show_prompt("  ")
     assert not run_button(view).isEnabled()
 

@@ -10,11 +10,13 @@ from PySide6.QtWidgets import (
     QLineEdit,
     QPlainTextEdit,
     QProgressBar,
+    QScrollArea,
     QToolButton,
     QWidget,
 )
 from pytestqt.qtbot import QtBot
 from scripted_engine import DESCRIPTION
+from shown_transcript import settle
 
 from app.control.session import abilities
 from app.window.controls.chart import Chart
@@ -159,3 +161,28 @@ def test_every_control_and_chart_has_a_name(widgets: Widgets) -> None:
 def test_pages_say_what_they_are(widgets: Widgets) -> None:
     for part in (widgets.session, widgets.drafting, widgets.compare, widgets.settings):
         assert part.accessibleName()
+
+
+def test_what_tab_comes_to_from_another_part_of_the_window_is_scrolled_to(
+    widgets: Widgets, qtbot: QtBot
+) -> None:
+    def is_in_view(widget: QWidget) -> bool:
+        seen = area.viewport()
+        return seen.rect().contains(widget.mapTo(seen, widget.rect().center()))
+
+    window = widgets.window
+    window.show_page("settings")
+    qtbot.waitUntil(window.isActiveWindow)
+    settle()
+    area, strip = widgets.settings.findChild(QScrollArea), window.findChild(StatusStrip)
+    bar = area.verticalScrollBar()
+    bar.setValue(bar.maximum())
+    strip.setFocus()
+    qtbot.keyClick(strip, Qt.Key.Key_Tab)
+    assert area.isAncestorOf(window.focusWidget()) and is_in_view(window.focusWidget())
+    while area.isAncestorOf(window.focusWidget()):
+        qtbot.keyClick(window.focusWidget(), Qt.Key.Key_Tab)
+    bar.setValue(0)
+    qtbot.keyClick(window.focusWidget(), Qt.Key.Key_Backtab, Qt.KeyboardModifier.ShiftModifier)
+    assert area.isAncestorOf(window.focusWidget()) and is_in_view(window.focusWidget())
+    assert bar.value() > 0
