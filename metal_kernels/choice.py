@@ -15,7 +15,8 @@ from typing import Literal, NamedTuple
 from metal_kernels.filtered_pick import MOST_TOKENS
 from metal_kernels.kernel import Launcher
 from metal_kernels.key_value_formats import cache_form
-from metal_kernels.stock import MLX, Stock
+from metal_kernels.stock import Stock
+from metal_kernels.stock_on_cpu import MLX
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 
 KernelName = Literal[

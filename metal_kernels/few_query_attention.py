@@ -218,10 +218,11 @@ def few_query_attention(
     """q [Hq, M, D] row-contiguous, cache as `form` says, sinks float32 [Hq] -> [Hq, M, DV] of q.
 
     q_latent [Hq, M, DV]: what the values' part of a key is multiplied by, in a form that has one.
+    All may have an axis of one in front.
     """
-    heads, rows, _ = q.shape
+    heads, rows = q.shape[-3:-1]
     half = len(form.buffers) // 2
-    key_heads, value_size = cache[0].shape[0], form.size(cache[half].shape[2])
+    key_heads, value_size = cache[0].shape[-3], form.size(cache[half].shape[-1])
     assert rows <= MOST_ROWS and heads % key_heads == 0
     span = place if isinstance(place, Span) else span_of(place, rows, heads // key_heads)
     work = _Work(key_heads, value_size, span.blocks, float(scale))
@@ -255,7 +256,7 @@ def _launches(
     form: KeyValueFormat, shape: tuple[int, ...], dtype: mx.Dtype, work: _Work
 ) -> _Launches:
     """Both passes for q of this shape; not kept for ever, because chats grow block by block."""
-    heads, rows, size = shape
+    heads, rows, size = shape[-3:]
     key_heads, value_size, blocks, scale = work
     shares = form.shares(size, value_size)
     assert shares is not None
@@ -282,7 +283,7 @@ def _launches(
     columns = -(-value_size // 32) * 32
     second = Launch(
         pipeline(MERGED, (Parameter("T", dtype), of_value)),
-        shapes=((heads, rows, value_size),),
+        shapes=((*shape[:-1], value_size),),
         dtypes=(dtype,),
         grid=(columns, heads * rows, 1),
         threadgroup=(min(columns, 32 * MOST_SIMDS), 1, 1),

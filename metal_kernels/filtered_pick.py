@@ -36,7 +36,7 @@ import numpy as np
 from metal_kernels.kernel import Launch, Launcher, Parameter, Source, pipeline
 from metal_kernels.noise import HEADER as NOISE_HEADER
 from metal_kernels.noise import reference as noise_reference
-from metal_kernels.stock import MLX
+from metal_kernels.stock_on_cpu import MLX
 from metal_kernels.vocabulary_pick import HEADER as CHOICE_HEADER
 
 MOST_TOKENS = 2**21

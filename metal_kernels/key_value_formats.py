@@ -1,8 +1,8 @@
 """Ways a cache stores keys and values, as MSL that fetches a lane's share of one row.
 
-Buffers of a cache are [heads, capacity, size]; a lane takes EACH neighbouring elements, lanes past
-the end of a row none. Rows may lie `*_strides` apart, so that a view of a longer buffer is read
-without a copy.
+Buffers of a cache are [heads, capacity, size], perhaps with an axis of one in front; a lane takes
+EACH neighbouring elements, lanes past the end of a row none. Rows may lie `*_strides` apart, so
+that a view of a longer buffer is read without a copy.
 """
 
 from collections.abc import Callable
@@ -21,6 +21,9 @@ LATENT = "latent"
 """What names of forms for latents begin with."""
 
 FETCH = """
+#define HEAD_STRIDE(buffer) buffer##_strides[buffer##_ndim - 3]
+#define ROW_STRIDE(buffer) buffer##_strides[buffer##_ndim - 2]
+
 template <int EACH, int SIZE, typename B>
 void fetch_row(B buffer, size_t row_at, int lane, thread float* values) {
   const bool any = EACH * 32 == SIZE || lane * EACH < SIZE;
@@ -34,9 +37,9 @@ DENSE = """
 #define QUERY(row, lane, values) \\
   fetch_row<KEY_EACH, KEY_SIZE>(q, size_t(row) * KEY_SIZE, lane, values)
 #define KEY(head, row, lane, values) \\
-  fetch_row<KEY_EACH, KEY_SIZE>(k, head * k_strides[0] + (row) * k_strides[1], lane, values)
+  fetch_row<KEY_EACH, KEY_SIZE>(k, head * HEAD_STRIDE(k) + (row) * ROW_STRIDE(k), lane, values)
 #define VALUE(head, row, lane, its, values) \\
-  fetch_row<VALUE_EACH, VALUE_SIZE>(v, head * v_strides[0] + (row) * v_strides[1], lane, values)
+  fetch_row<VALUE_EACH, VALUE_SIZE>(v, head * HEAD_STRIDE(v) + (row) * ROW_STRIDE(v), lane, values)
 """
 
 FETCH_PACKED = """
@@ -69,12 +72,12 @@ AFFINE = """
   fetch_row<KEY_EACH, KEY_SIZE>(q, size_t(row) * KEY_SIZE, lane, values)
 #define KEY(head, row, lane, values) \\
   fetch_packed<KEY_EACH, KEY_SIZE, BITS, GROUP>( \\
-      k, k_scales, k_biases, head * k_strides[0] + (row) * k_strides[1], \\
-      head * k_scales_strides[0] + (row) * k_scales_strides[1], lane, values)
+      k, k_scales, k_biases, head * HEAD_STRIDE(k) + (row) * ROW_STRIDE(k), \\
+      head * HEAD_STRIDE(k_scales) + (row) * ROW_STRIDE(k_scales), lane, values)
 #define VALUE(head, row, lane, its, values) \\
   fetch_packed<VALUE_EACH, VALUE_SIZE, BITS, GROUP>( \\
-      v, v_scales, v_biases, head * v_strides[0] + (row) * v_strides[1], \\
-      head * v_scales_strides[0] + (row) * v_scales_strides[1], lane, values)
+      v, v_scales, v_biases, head * HEAD_STRIDE(v) + (row) * ROW_STRIDE(v), \\
+      head * HEAD_STRIDE(v_scales) + (row) * ROW_STRIDE(v_scales), lane, values)
 """
 
 JOINED = """
@@ -90,23 +93,23 @@ JOINED = """
 
 LATENTS = """
 #define KEY(head, row, lane, values) \\
-  fetch_row<VALUE_EACH, VALUE_SIZE>(v, (row) * v_strides[1], lane, values); \\
+  fetch_row<VALUE_EACH, VALUE_SIZE>(v, (row) * ROW_STRIDE(v), lane, values); \\
   fetch_row<KEY_EACH - VALUE_EACH, KEY_SIZE>( \\
-      k, (row) * k_strides[1], lane, values + VALUE_EACH)
+      k, (row) * ROW_STRIDE(k), lane, values + VALUE_EACH)
 """
 
 PACKED_LATENTS = """
 #define KEY(head, row, lane, values) \\
   fetch_packed<KEY_EACH - VALUE_EACH, KEY_SIZE, BITS, GROUP>( \\
-      k, k_scales, k_biases, (row) * k_strides[1], (row) * k_scales_strides[1], lane, \\
+      k, k_scales, k_biases, (row) * ROW_STRIDE(k), (row) * ROW_STRIDE(k_scales), lane, \\
       values + VALUE_EACH); \\
   fetch_packed<VALUE_EACH, VALUE_SIZE, BITS, GROUP>( \\
-      v, v_scales, v_biases, (row) * v_strides[1], (row) * v_scales_strides[1], lane, values)
+      v, v_scales, v_biases, (row) * ROW_STRIDE(v), (row) * ROW_STRIDE(v_scales), lane, values)
 """
 
-# MLX passes a buffer's strides only where the body itself names them
-DENSE_STRIDES = "// k_strides v_strides"
-AFFINE_STRIDES = "// k_strides v_strides k_scales_strides v_scales_strides"
+# MLX passes a buffer's strides and axes only where the body itself names them
+DENSE_STRIDES = "// k_strides k_ndim v_strides v_ndim"
+AFFINE_STRIDES = f"{DENSE_STRIDES} k_scales_strides k_scales_ndim v_scales_strides v_scales_ndim"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

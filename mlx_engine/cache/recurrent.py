@@ -21,7 +21,8 @@ import mlx.core as mx
 from metal_kernels.choice import ALL_ROWS, Served
 from metal_kernels.gated_delta_block import Rows, Steps, gated_delta_block, replayed
 from metal_kernels.kernel import Launcher
-from metal_kernels.stock import MLX, Stock
+from metal_kernels.stock import Stock
+from metal_kernels.stock_on_cpu import MLX
 from mlx_engine.cache.contract import LayerSnapshot, Pending, Place
 
 _FEW = 16

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels.stock import MLX, Stock
+from metal_kernels.stock import Stock
+from metal_kernels.stock_on_cpu import MLX
 from mlx_engine.cache.attention import (
     Buffers,
     KeysValues,

@@ -11,7 +11,8 @@ from metal_kernels.choice import Kernels, Served, Work
 from metal_kernels.few_query_attention import few_query_attention
 from metal_kernels.key_blocks import Place, Span, span_of
 from metal_kernels.key_value_formats import cache_form, form_name
-from metal_kernels.stock import MLX, Stock, attends_in_one_launch, tiles
+from metal_kernels.stock import Stock, attends_in_one_launch, tiles
+from metal_kernels.stock_on_cpu import MLX
 from mlx_engine.cache.attention import AttentionCache, KeysValues, Mask
 from mlx_engine.cache.contract import LayerCache, Pending
 from mlx_engine.cache.joint import JointCache, each
@@ -155,18 +156,15 @@ class FewQueryAttention:
         rows, served = queries.shape[2], self.served.of(cache.row_bits)
         if served is None or rows not in served:
             return self._stock(queries, keys, values, cache, masks)
-        buffers = cache.append(keys, values)
-        # squeezed: an index would copy the whole cache
-        attended = few_query_attention(
-            self._stock.stock.contiguous(queries.squeeze(0)),
-            tuple(buffer.squeeze(0) for buffer in buffers),
+        return few_query_attention(
+            self._stock.stock.contiguous(queries),
+            cache.append(keys, values),
             cache_form(form_name(cache.row_bits), self._spec.key_dim, self._spec.value_dim),
             masks.span(cache, rows, self._spec.heads // self._spec.kv_heads),
             self._stock.scale,
             served.launcher,
             self._sinks,
         )
-        return attended[None]
 
 
 def attend_of(
@@ -246,17 +244,21 @@ class Attention:
             queries, keys, values = parts
             parts = [mx.concatenate([self._query_norm(queries), self._key_norm(keys)], -1), values]
         turned, values = parts
-        turned = turned.reshape(1, rows, spec.heads + spec.kv_heads, spec.key_dim)
         if self._norm is not None:
             turned = self._norm(turned)
+        turned = turned.reshape(1, rows, spec.heads + spec.kv_heads, spec.key_dim)
         values = values.reshape(1, rows, spec.kv_heads, spec.value_dim)
         if spec.value_scale != 1.0:
             values = values * spec.value_scale
         attended = each(cache, partial(self._of_conversation, masks), turned, values)
-        if gate is not None:
-            by_head = gate.reshape(1, rows, spec.heads, -1)
-            attended = self._stock.elementwise(_gated)(attended, by_head)
-        return attended.reshape(1, rows, spec.heads * spec.value_dim)
+        width = spec.heads * spec.value_dim
+        if gate is None:
+            return attended.reshape(1, rows, width)
+        if spec.gate == "element":
+            attended = attended.reshape(gate.shape)
+        else:
+            gate = gate[..., None]
+        return self._stock.elementwise(_gated)(attended, gate).reshape(1, rows, width)
 
     def _of_conversation(
         self, masks: Masks, cache: LayerCache, turned: mx.array, values: mx.array

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import mlx.core as mx
 
@@ -28,7 +28,6 @@ from mlx_engine.models.weights import Part
 from mlx_engine.values.options import CacheBits
 
 PROJECTIONS = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a")
-GATE = PROJECTIONS.index("in_proj_z")
 
 
 class DeltaNet:
@@ -49,10 +48,6 @@ class DeltaNet:
             value_size=spec.value_dim,
         )
         self._inputs = recurrent_inputs(part.kernels, fixed, self._projections)
-        self._gate = self._projections.places[GATE]
-        self._gates = slice(
-            self._gate.column, self._gate.column + spec.value_heads * spec.value_dim
-        )
         unscaled = unscaled_eps(eps, spec.key_dim)
         weight = part.vector("norm.weight", mx.float32)  # as what the rule makes
         self._head_norm = self._stock.norm(weight, unscaled, spec.value_heads)
@@ -86,9 +81,8 @@ class DeltaNet:
     def _recurred(self, x: mx.array, cache: LayerCache | JointCache) -> mx.array:
         """[1, T, H] -> what the output projection takes."""
         spec = self._spec
-        made = self._projections.products(x)
-        gate = made[self._gate.matrix][:, :, self._gates]
-        outputs = self._head_norm(each(cache, self._of_conversation, *made))
+        gate, rows = self._inputs.cut(self._projections.products(x))
+        outputs = self._head_norm(each(cache, self._of_conversation, *rows))
         join = self._stock.elementwise(_through_gate)
         if not spec.tiled:
             return join(outputs.reshape(gate.shape), gate)
@@ -96,44 +90,61 @@ class DeltaNet:
         outputs = outputs.reshape(grouped).swapaxes(2, 3)  # a view, which the gate walks through
         return join(outputs, gate.reshape(outputs.shape)).reshape(gate.shape)
 
-    def _of_conversation(self, cache: LayerCache, *made: mx.array) -> mx.array:
-        """What the projections make of its rows -> [1, T, value heads, Dv]."""
+    def _of_conversation(self, cache: LayerCache, *rows: mx.array) -> mx.array:
+        """What comes of the projections for its rows -> [1, T, value heads, Dv]."""
         assert isinstance(cache, RecurrentCache)
-        return cache.run(*self._inputs(made, cache.window))
+        return cache.run(*self._inputs(rows, cache.window))
+
+
+class Cut(NamedTuple):
+    """The output gate [1, T, Hv * Dv], and what inputs are made of, [1, T, ...] each."""
+
+    gate: mx.array
+    rows: Sequence[mx.array]
 
 
 class MakeInputs(Protocol):
     """Convolution, SiLU, unit norms and gates (arXiv 2412.06464)."""
 
-    def __call__(self, made: Sequence[mx.array], window: ConvolutionWindow) -> Inputs:
-        """made: [1, T, ...], of each of the projections' matrices, as what comes of them."""
+    def cut(self, made: Sequence[mx.array]) -> Cut:
+        """What each of the projections' matrices makes, [1, T, N]."""
+
+    def __call__(self, rows: Sequence[mx.array], window: ConvolutionWindow) -> Inputs:
+        """Of some of the rows."""
 
 
 class StockInputs:
     """Plain ops of MLX."""
 
-    def __init__(self, fixed: Fixed, projections: Projections, stock: Stock) -> None:
+    def __init__(self, fixed: Fixed, projections: Projections, stock: Stock, times: int) -> None:
+        """times: how often each query and key may stand in rows, for heads of values share them."""
         self._fixed, self._projections, self._stock = fixed, projections, stock
+        self._times = times
         self._convolve = stock.convolution(fixed.taps)
         # with all axes, that there is nothing to broadcast in a pass
         self._bias, self._rate = fixed.decay_bias[None, None], fixed.decay_rate[None, None]
         self._zero = mx.zeros(self._bias.shape)
 
-    def __call__(self, made: Sequence[mx.array], window: ConvolutionWindow) -> Inputs:
+    def cut(self, made: Sequence[mx.array]) -> Cut:
+        """Into channels, beta and decay."""
+        channels, gate, beta, decay = self._projections.parts(made)
+        return Cut(gate, (channels, beta, decay))
+
+    def __call__(self, rows: Sequence[mx.array], window: ConvolutionWindow) -> Inputs:
         """A dozen operations."""
         fixed, stock = self._fixed, self._stock
-        channels, _, beta, decay = self._projections.parts(made)
-        rows, size = channels.shape[1], fixed.key_size
+        channels, beta, decay = rows
+        count, size = channels.shape[1], fixed.key_size
         before = window.alone(fixed.taps.shape[1] - 1)
         convolved = mx.concatenate([before, channels], axis=1)
         activated = stock.elementwise(_activated)(self._convolve(convolved))
         both, values = mx.split(activated, [2 * fixed.key_heads * size], axis=-1)
-        units = stock.unit(both.reshape(1, rows, 2 * fixed.key_heads, size), L2_EPS)
+        units = stock.units(both, 2 * fixed.key_heads, L2_EPS, self._times)
         queries, keys = mx.split(units, 2, axis=2)
         its = Rows(
             queries=queries,
             keys=keys,
-            values=values.reshape(1, rows, -1, fixed.value_size),
+            values=values.reshape(1, count, -1, fixed.value_size),
             decay=stock.elementwise(_decay)(decay, self._bias, self._rate, self._zero),
             beta=stock.elementwise(_beta)(beta),
         )
@@ -144,21 +155,28 @@ class StockInputs:
 class FewRowInputs:
     """Our kernel for few rows, in one launch; plain ops for the long blocks of a prompt.
 
-    beta, decay: where they lie in what the projections make.
+    gate, beta, decay: where they lie in what the projections make.
     """
 
     fixed: Fixed
+    gate: Place
     beta: Place
     decay: Place
     served: Served
     stock: StockInputs
 
-    def __call__(self, made: Sequence[mx.array], window: ConvolutionWindow) -> Inputs:
+    def cut(self, made: Sequence[mx.array]) -> Cut:
+        """Only the gate: the kernel reads the others where they are."""
+        start = self.gate.column
+        width = self.fixed.value_size * len(self.fixed.decay_bias)
+        return Cut(made[self.gate.matrix][:, :, start : start + width], made)
+
+    def __call__(self, rows: Sequence[mx.array], window: ConvolutionWindow) -> Inputs:
         """One launch."""
-        channels, decay, beta = made[0], self.decay, self.beta
+        channels, decay, beta = rows[0], self.decay, self.beta
         if channels.shape[1] not in self.served:
-            return self.stock(made, window)
-        a, b = made[decay.matrix], made[beta.matrix]
+            return self.stock(self.stock.cut(rows).rows, window)
+        a, b = rows[decay.matrix], rows[beta.matrix]
         return gated_delta_inputs(
             Projected(channels, a, b, decay.column, beta.column),
             Window(window.rows.astype(channels.dtype), window.kept),
@@ -170,12 +188,13 @@ class FewRowInputs:
 def recurrent_inputs(kernels: Kernels, fixed: Fixed, projections: Projections) -> MakeInputs:
     """By the kernel where there is one."""
     work = Work("", fixed.value_size, fixed.key_size)
-    stock = StockInputs(fixed, projections, kernels.stock)
+    times = 1 if kernels.launcher else len(fixed.decay_bias) // fixed.key_heads
+    stock = StockInputs(fixed, projections, kernels.stock, times)
     served = kernels.served("delta-inputs", work, whole=True)
     if served is None:
         return stock
-    _, _, beta, decay = projections.places
-    return FewRowInputs(fixed, beta, decay, served, stock)
+    _, gate, beta, decay = projections.places
+    return FewRowInputs(fixed, gate, beta, decay, served, stock)
 
 
 def _activated(sums: mx.array) -> mx.array:

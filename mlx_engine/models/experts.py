@@ -6,7 +6,8 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from metal_kernels.choice import Kernels
-from metal_kernels.stock import MLX, Stock
+from metal_kernels.stock import Stock
+from metal_kernels.stock_on_cpu import MLX
 from mlx_engine.models import layer_specs
 from mlx_engine.models.few_rows import FewRows
 from mlx_engine.models.layers import Gate, GatedFeedForward, Linear, gate_of

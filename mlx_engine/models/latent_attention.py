@@ -16,7 +16,8 @@ import mlx.core as mx
 from metal_kernels.choice import Work
 from metal_kernels.few_query_attention import few_query_attention
 from metal_kernels.key_value_formats import cache_form, form_name
-from metal_kernels.stock import MLX, Position, Stock, tiles
+from metal_kernels.stock import Position, Stock, tiles
+from metal_kernels.stock_on_cpu import MLX
 from mlx_engine.cache.attention import AttentionCache, positions
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.joint import JointCache, each
@@ -149,19 +150,18 @@ class LatentAttention:
         served = self._served.of(cache.row_bits)
         if served is not None and rows in served:
             absorbed = self._of_rows(self._unpack_keys.back, straight)
-            # squeezed: an index would copy the whole cache
-            buffers = tuple(one.squeeze(0) for one in cache.append(latent, key))
+            buffers = cache.append(latent, key)
             half, form = len(buffers) // 2, form_name(cache.row_bits, of_latents=True)
             attended = few_query_attention(
-                self._stock.contiguous(rotated.squeeze(0)),
+                self._stock.contiguous(rotated),
                 (*buffers[half:], *buffers[:half]),
                 cache_form(form, spec.rope.width, spec.kv_rank),
                 masks.span(cache, rows, spec.heads),
                 spec.scale,
                 served.launcher,
-                q_latent=self._stock.contiguous(absorbed.squeeze(0)),
+                q_latent=self._stock.contiguous(absorbed),
             )
-            heads = self._of_rows(self._unpack_values, attended[None])
+            heads = self._of_rows(self._unpack_values, attended)
         else:
             seen = cache.write(latent, key)
             heads = self._by_stock(straight, rotated * spec.scale, *seen, position)

@@ -10,12 +10,13 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from metal_kernels.choice import Kernels, Served, Work
-from metal_kernels.stock import MLX, ByRows, Position, Stock, Turning
+from metal_kernels.stock import ByRows, Position, Stock, Turning
+from metal_kernels.stock_on_cpu import MLX
 from metal_kernels.wide_norm import wide_norm
 from mlx_engine.models.few_rows import FewRows
 from mlx_engine.models.layer_specs import Activation, FeedForward, Rope
 from mlx_engine.models.many_rows import ManyRows
-from mlx_engine.models.matrix import Matrix, rows_of, tiles_of, values_of
+from mlx_engine.models.matrix import ColumnProduct, Matrix, rows_of, tiles_of, values_of
 from mlx_engine.models.weights import Part
 
 
@@ -27,7 +28,7 @@ class Linear:
     routers and gates so) does not make all that follows float32.
     few_rows: the kernel for passes of few rows, None for none. adding: the one for product and bias
     together. many_rows: the one for all other passes. Stock MLX does what none of them does.
-    columns: [1, K, N] of a dense matrix, a view that is made once.
+    columns: [1, K, N] of a dense matrix, a view that is made once. by_columns: of one in that mode.
     """
 
     matrix: Matrix
@@ -37,10 +38,13 @@ class Linear:
     many_rows: ManyRows | None = None
     stock: Stock = MLX
     columns: mx.array | None = field(init=False, default=None)
+    by_columns: ColumnProduct | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         if self.matrix.mode == "dense":
             self.columns = self.matrix.weight.T[None]
+        if self.matrix.mode == "columns":
+            self.by_columns = ColumnProduct(self.matrix)
 
     @staticmethod
     def of(matrix: Matrix, kernels: Kernels, bias: mx.array | None = None) -> "Linear":
@@ -58,6 +62,15 @@ class Linear:
         bias = f"{name}.bias"
         its = part.vector(bias, matrix.dtype) if bias in part else None
         return Linear.of(matrix, part.kernels, its)
+
+    @property
+    def padding(self) -> int:
+        """Columns that are left behind those of a padded product."""
+        return self.matrix.padding if self.bias is None else 0
+
+    def padded(self, x: mx.array) -> mx.array:
+        """The product for those who cut it anyway."""
+        return self.by_columns(x) if self.by_columns and self.padding else self(x)
 
     def __call__(self, x: mx.array) -> mx.array:
         """Multiply."""
@@ -84,8 +97,9 @@ class Linear:
 
     def _stock_product(self, x: mx.array) -> mx.array:
         matrix = self.matrix
-        if matrix.mode == "columns":
-            return self._product_by_columns(x)
+        if self.by_columns is not None:
+            made = self.by_columns(x)
+            return made[..., : matrix.outputs] if matrix.padding else made
         if self.columns is not None:
             # MLX flattens rows [1, T, K] beside a matrix, but not beside a batch of one
             return x @ (self.columns if x.ndim == 3 else matrix.weight.T)
@@ -102,34 +116,6 @@ class Linear:
             bits=matrix.bits,
             mode=matrix.mode,
         )
-
-    def _product_by_columns(self, x: mx.array) -> mx.array:
-        """Codes first, group by group; then scales, and biases times what a group's inputs sum to.
-
-        MLX's loop over codes side by side takes half as long as the reference BLAS of its wheels
-        over floats, at any number of rows, and reads a quarter of the bytes.
-        """
-        matrix = self.matrix
-        assert matrix.scales is not None
-        assert matrix.biases is not None
-        count, size = len(matrix.weight), matrix.group_size
-        rows, most = x.size // matrix.inputs, max(1, _SUMS_AT_ONCE // matrix.scales.size)
-        if rows > most:
-            parts = mx.split(x, range(most, rows, most), axis=-2)
-            return mx.concatenate([self._product_by_columns(part) for part in parts], axis=-2)
-        is_one = rows == 1
-        groups = (
-            x.reshape(count, 1, size) if is_one else x.reshape(rows, count, size).swapaxes(0, 1)
-        )
-        sums = self.stock.times_codes(groups, matrix.weight)[..., : matrix.outputs]
-        of_inputs = mx.sum(groups, axis=-1, keepdims=True)
-        whole = mx.addmm(sums * matrix.scales, of_inputs, matrix.biases)
-        made = mx.sum(whole, axis=0, keepdims=True)
-        return made if x.ndim == 3 else made.reshape(*x.shape[:-1], -1)
-
-
-_SUMS_AT_ONCE = 2**22
-"""Sums over groups that a product by columns holds at a time: 16 MB."""
 
 
 class Place(NamedTuple):
@@ -179,14 +165,17 @@ class Projections:
         return self.parts(self.products(x))
 
     def products(self, x: mx.array) -> list[mx.array]:
-        """[..., K] -> what each matrix gives, [..., N]."""
-        return [linear(x) for linear in self.linears]
+        """[..., K] -> what each matrix gives, [..., N], and its padding."""
+        return [linear.padded(x) for linear in self.linears]
 
     def parts(self, made: Sequence[mx.array]) -> list[mx.array]:
         """Of the products."""
         pieces: list[mx.array] = []
-        for one, cuts in zip(made, self.cuts, strict=True):
-            pieces += mx.split(one, cuts, axis=-1) if cuts else [one]
+        for linear, one, cuts in zip(self.linears, made, self.cuts, strict=True):
+            if linear.padding:
+                pieces += mx.split(one, (*cuts, linear.matrix.outputs), axis=-1)[:-1]
+            else:
+                pieces += mx.split(one, cuts, axis=-1) if cuts else [one]
         left = iter(pieces)
         return [
             next(left) if count == 1 else mx.concatenate(list(islice(left, count)), axis=-1)
@@ -250,8 +239,8 @@ class Embedding:
 class Norm:
     """RMS norm (arXiv 1910.07467) over the last axis; the weight as used, 1 + w in float32.
 
-    run: by stock MLX. wide: the kernel for rows of 16 bits where the weight is float32, for any
-    number of them.
+    A weight [R, N] is for the rows [1, T, R, N] in turn. run: by stock MLX. wide: the kernel for
+    rows of 16 bits where the weight is float32, for any number of them.
     """
 
     weight: mx.array
@@ -260,14 +249,14 @@ class Norm:
     wide: Served | None = None
 
     @staticmethod
-    def read(part: Part, name: str, eps: float, heads: int = 0) -> "Norm":
-        """`name`.weight of a part; heads: its rows are [1, T, heads, N]."""
-        return Norm.of(part.vector(f"{name}.weight"), part, eps, heads)
+    def read(part: Part, name: str, eps: float) -> "Norm":
+        """`name`.weight of a part."""
+        return Norm.of(part.vector(f"{name}.weight"), part, eps)
 
     @staticmethod
     def read_rows(part: Part, names: Mapping[str, int], eps: float) -> "Norm":
-        """Of rows [1, T, R, N], each normed by the weight that is its turn's; names: for how many
-        rows each is. A type that all have is kept, else they become float32.
+        """Of rows that take turns; names: for how many in a turn each weight is. A type that all
+        have is kept, else they become float32.
         """
         weights = [part.vector(f"{name}.weight") for name in names]
         rows = zip(weights, names.values(), strict=True)
@@ -275,18 +264,21 @@ class Norm:
         return Norm.of(mx.concatenate(every), part, eps)
 
     @staticmethod
-    def of(weight: mx.array, part: Part, eps: float, heads: int = 0) -> "Norm":
+    def of(weight: mx.array, part: Part, eps: float) -> "Norm":
         """By the kernel where there is one."""
         kernels, size = part.kernels, weight.shape[-1]
         work = Work("", size, size)
         is_wide = part.table.has_halves and weight.dtype == mx.float32
         wide = kernels.served("norms", work, whole=True) if is_wide else None
-        return Norm(weight, eps, kernels.stock.norm(weight, eps, heads), wide)
+        return Norm(weight, eps, kernels.stock.norm(weight, eps), wide)
 
     def __call__(self, x: mx.array) -> mx.array:
-        """Normalise rows [1, T, ...]; the result has x's element type."""
+        """Normalise [1, T, ...]; the result has x's element type. Rows that take turns come out as
+        [1, T, R, N], and may lie in x in any shape.
+        """
         if self.wide is not None and x.dtype != mx.float32 and 1 in self.wide:
-            return wide_norm(x, self.weight, self.eps, self.wide.launcher)
+            rows = x if self.weight.ndim == 1 else x.reshape(*x.shape[:2], *self.weight.shape)
+            return wide_norm(rows, self.weight, self.eps, self.wide.launcher)
         return self.run(x).astype(x.dtype)
 
 

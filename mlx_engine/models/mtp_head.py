@@ -77,5 +77,4 @@ class DecoderHead:
             return self._joining.join(embedded, hidden, self._norms)
         ordered = [embedded, hidden] if self._heads.embedding_first else [hidden, embedded]
         both = mx.concatenate(ordered, axis=-1)
-        apart = both.reshape(*hidden.shape[:-1], 2, hidden.shape[-1])
-        return self._join(self._both_norms(apart).reshape(both.shape))
+        return self._join(self._both_norms(both).reshape(both.shape))

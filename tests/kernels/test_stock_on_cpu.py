@@ -4,7 +4,8 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from metal_kernels.stock import Stock, StockOnCpu, Turning
+from metal_kernels.stock import Stock, Turning
+from metal_kernels.stock_on_cpu import StockOnCpu
 
 Array = np.ndarray
 
@@ -33,12 +34,36 @@ def test_norms(shape: tuple[int, ...], heads: int) -> None:
     made = stock.norm(weight, 0.01)(x)
     near(made, scaled * wide(weight))
     near(Stock().norm(weight, 0.01)(x), scaled * wide(weight))
-    near(stock.unit(x, 0.01), rows / np.sqrt((rows**2).sum(-1, keepdims=True) + 0.01))
-    near(Stock().unit(x, 0.01), wide(stock.unit(x, 0.01)))
     alone = stock.norm(weight, 0.01)(x[:, 3:4])
     assert mx.array_equal(alone, made[:, 3:4]).item()
-    if x.ndim == 4 and not heads:  # the same where it is known how many rows share the weight
-        assert mx.array_equal(stock.norm(weight, 0.01, x.shape[2])(x), made).item()
+    if heads:  # in whatever shape the rows come
+        assert mx.array_equal(stock.norm(weight, 0.01)(x.flatten(2)), made).item()
+    elif x.ndim == 4:  # the same where it is known how many rows share the weight
+        side_by_side = stock.norm(weight, 0.01, x.shape[2])(x)
+        assert mx.array_equal(side_by_side, made.flatten(2)).item()
+        near(Stock().norm(weight, 0.01, x.shape[2])(x), wide(side_by_side))
+
+
+def test_unit_heads() -> None:
+    x, stock = 3 * normal(1, 5, 3 * 64), StockOnCpu()
+    rows = wide(x).reshape(1, 5, 3, 64)
+    right = rows / np.sqrt((rows**2).sum(-1, keepdims=True) + 0.01)
+    made = stock.units(x, 3, 0.01)
+    near(made, right)
+    near(Stock().units(x, 3, 0.01, times=2), right)
+    assert mx.array_equal(stock.units(x[:, 3:4], 3, 0.01), made[:, 3:4]).item()
+    assert mx.array_equal(stock.units(x, 3, 0.01, times=2), mx.repeat(made, 2, axis=2)).item()
+
+
+@pytest.mark.parametrize("heads", [2, 6])
+def test_a_row_attends_as_among_others(heads: int) -> None:
+    """The bits of MLX's own, whose several rows are read by it."""
+    queries, keys = normal(1, heads, 3, 64), normal(1, 2, 40, 64, seed=2)
+    values, stock = normal(1, 2, 40, 32, seed=3), StockOnCpu()
+    every = stock.attention(queries, keys, values, scale=0.125, mask="causal")
+    seen = (part[:, :, :39] for part in (keys, values))
+    alone = stock.attention(queries[:, :, 1:2], *seen, scale=0.125, mask=None)
+    assert mx.array_equal(alone, every[:, :, 1:2]).item()
 
 
 @pytest.mark.parametrize("interleaved", [False, True])

@@ -31,6 +31,6 @@ def test_a_pass_has_few_nodes_and_a_row_adds_only_its_recurrent_steps() -> None:
         counts.append(nodes(mx.argmax(logits, axis=-1), *caches.arrays()))
     if mx.default_device() == mx.cpu:
         # of 8 layers; MLX's own operations make 1,196. A product of packed weights is six here
-        # instead of one, and takes less time all the same (layers.py)
-        assert counts[0] <= 785
+        # instead of one, and takes less time all the same (matrix.py)
+        assert counts[0] <= 700
         assert counts[3] - counts[2] == counts[2] - counts[1] == 6 * 5  # layers that recur

@@ -41,12 +41,12 @@ def test_it_multiplies_as_the_stored_matrix(bits, outputs):
     assert (laid_out.matrix.outputs, laid_out.matrix.inputs) == (outputs, INPUTS)
     held = sum(array.nbytes for array in table.handed_out)
     padded = 32 * -(-outputs // 32)
-    of_codes = (padded + 8 / 32 * outputs) * INPUTS
+    of_codes = (padded + 8 / 32 * padded) * INPUTS
     assert held == (4 * outputs * INPUTS if bits is None else of_codes)
 
 
 def test_rows_of_a_long_prompt_are_those_of_one(monkeypatch):
-    monkeypatch.setattr("mlx_engine.models.layers._SUMS_AT_ONCE", 7 * 2 * 96)
+    monkeypatch.setattr("mlx_engine.models.matrix.SUMS_AT_ONCE", 7 * 2 * 96)
     laid_out = taken(WeightTable(arrays(8, 96), "here", for_cpu=True), 96)
     x = mx.random.normal((1, 30, INPUTS), key=mx.random.key(4))
     alone = mx.concatenate([laid_out(x[:, row : row + 1]) for row in range(30)], axis=1)

