@@ -199,7 +199,7 @@ class Attention:
             names.append("g_proj")
             sizes.append(spec.heads)
         self._inputs = Projections.read(part, names, sizes, order)
-        self._out = ResidualLinear.read(part, "o_proj")
+        self.out = ResidualLinear.read(part, "o_proj")
         self._norm = self._query_norm = self._key_norm = None
         if spec.qk_norm == "head":
             turns = {"q_norm": spec.heads, "k_norm": spec.kv_heads}
@@ -222,17 +222,7 @@ class Attention:
         window = self._spec.window
         return AttentionCache(bits) if window is None else WindowCache(window, self._stock, bits)
 
-    def __call__(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
-        """Normed hidden states [1, T, H] -> [1, T, H]."""
-        return self._out.linear(self._attended(x, cache, masks))
-
-    def onto(
-        self, residual: mx.array, x: mx.array, cache: LayerCache | JointCache, masks: Masks
-    ) -> mx.array:
-        """residual + what comes of x."""
-        return self._out(residual, self._attended(x, cache, masks))
-
-    def _attended(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
+    def mixed(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
         """[1, T, H] -> what the output projection takes."""
         spec, rows = self._spec, x.shape[1]
         parts, gate = self._inputs(x), None

@@ -11,7 +11,7 @@ from mlx_engine.models.attention import Attention, Masks
 from mlx_engine.models.delta_net import DeltaNet
 from mlx_engine.models.experts import ExpertFeedForward
 from mlx_engine.models.latent_attention import LatentAttention
-from mlx_engine.models.layers import GatedFeedForward, Norm
+from mlx_engine.models.layers import GatedFeedForward, Norm, ResidualLinear
 from mlx_engine.models.weights import Part
 from mlx_engine.values.options import CacheBits
 
@@ -26,13 +26,12 @@ class Mixer(Protocol):
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
         """An empty one of the kind it reads; bits: of keys and values, where it has any."""
 
-    def __call__(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
-        """[1, T, H] -> [1, T, H]."""
+    @property
+    def out(self) -> ResidualLinear:
+        """The output projection."""
 
-    def onto(
-        self, residual: mx.array, x: mx.array, cache: LayerCache | JointCache, masks: Masks
-    ) -> mx.array:
-        """residual + what comes of x."""
+    def mixed(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
+        """Normed hidden states [1, T, H] -> what the output projection takes, [1, T, N]."""
 
 
 def mixer_of(block: specs.Block, part: Part, eps: float) -> Mixer:
@@ -75,10 +74,11 @@ class DecoderBlock:
     def __call__(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
         """[1, T, H] -> [1, T, H]."""
         read = x if self._norm is None else self._norm(x)
+        mixed = self._mixer.mixed(read, cache, masks)
         if self._out_norm is None and self._scale == 1.0:
-            x = self._mixer.onto(x, read, cache, masks)
+            x = self._mixer.out(x, mixed)
         else:
-            x = self._joined(x, self._mixer(read, cache, masks), self._out_norm)
+            x = self._joined(x, self._mixer.out.linear(mixed), self._out_norm)
         read = x if self._second_norm is None else self._second_norm(x)
         if self._second_out_norm is None and self._scale == 1.0:
             return self._feed.onto(x, read)

@@ -51,7 +51,7 @@ class DeltaNet:
         unscaled = unscaled_eps(eps, spec.key_dim)
         weight = part.vector("norm.weight", mx.float32)  # as what the rule makes
         self._head_norm = self._stock.norm(weight, unscaled, spec.value_heads)
-        self._out = ResidualLinear.read(part, "out_proj")
+        self.out = ResidualLinear.read(part, "out_proj")
 
     @property
     def dtype(self) -> mx.Dtype:
@@ -66,20 +66,9 @@ class DeltaNet:
         state = mx.zeros((1, spec.value_heads, spec.value_dim, spec.key_dim))
         return RecurrentCache(window, state, self._rule, self._stock)
 
-    def __call__(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
-        """Normed hidden states [1, T, H] -> [1, T, H]."""
-        del masks
-        return self._out.linear(self._recurred(x, cache))
-
-    def onto(
-        self, residual: mx.array, x: mx.array, cache: LayerCache | JointCache, masks: Masks
-    ) -> mx.array:
-        """residual + what comes of x."""
-        del masks
-        return self._out(residual, self._recurred(x, cache))
-
-    def _recurred(self, x: mx.array, cache: LayerCache | JointCache) -> mx.array:
+    def mixed(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
         """[1, T, H] -> what the output projection takes."""
+        del masks
         spec = self._spec
         gate, rows = self._inputs.cut(self._projections.products(x))
         outputs = self._head_norm(each(cache, self._of_conversation, *rows))

@@ -97,7 +97,7 @@ class LatentAttention:
         self._rotate = Rotation(spec.rope, part.kernels.stock)
         self._to_latent = Linear.read(part, "kv_a_proj_with_mqa")
         self._latent_norm = Norm.read(part, "kv_a_layernorm", spec.eps)
-        self._out = ResidualLinear.read(part, "o_proj")
+        self.out = ResidualLinear.read(part, "o_proj")
         is_direct = spec.q_rank is None
         self._to_query_latent = None if is_direct else Linear.read(part, "q_a_proj")
         self._query_norm = None if is_direct else Norm.read(part, "q_a_layernorm", spec.eps)
@@ -121,17 +121,7 @@ class LatentAttention:
         """An empty one; bits: of latents and of rotated keys."""
         return AttentionCache(bits)
 
-    def __call__(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
-        """Normed hidden states [1, T, H] -> [1, T, H]."""
-        return self._out.linear(self._attended(x, cache, masks))
-
-    def onto(
-        self, residual: mx.array, x: mx.array, cache: LayerCache | JointCache, masks: Masks
-    ) -> mx.array:
-        """residual + what comes of x."""
-        return self._out(residual, self._attended(x, cache, masks))
-
-    def _attended(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
+    def mixed(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
         """[1, T, H] -> what the output projection takes."""
         latent, key = mx.split(self._to_latent(x), [self._spec.kv_rank], axis=-1)
         queries, latent = self._projected_queries(x), self._latent_norm(latent)

@@ -143,7 +143,7 @@ class _Layer:
         normed = self._state_norm(state)
         residual = normed if self._is_normed else state
         joined = mx.concatenate([self._embedding_norm(embedded), normed], axis=-1)
-        x = self._attention.onto(residual, joined, cache, Masks())
+        x = self._attention.out(residual, self._attention.mixed(joined, cache, Masks()))
         return self._feed_forward.onto(x, self._second_norm(x))
 
 

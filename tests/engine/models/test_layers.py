@@ -124,7 +124,7 @@ def run(mixer: Mixer, x: np.ndarray, cuts: list[int]) -> np.ndarray:
     cache, made, start = mixer.make_cache(), [], 0
     for rows in [*cuts, len(x) - sum(cuts)]:
         block = mx.array(x[None, start : start + rows])
-        made.append(np.array(mixer(block, cache, Masks(is_long=True)))[0])
+        made.append(np.array(mixer.out.linear(mixer.mixed(block, cache, Masks(is_long=True))))[0])
         cache.keep(rows)
         start += rows
     return np.concatenate(made)
