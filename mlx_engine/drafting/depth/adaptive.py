@@ -1,7 +1,6 @@
 """How deep a source should draft: from what its rounds cost here and what was accepted."""
 
 from collections.abc import Sequence
-from math import ceil
 from typing import NamedTuple
 
 from mlx_engine.drafting.contract import DEEPEST, ROWS_OF_A_REST
@@ -86,6 +85,12 @@ class Purse:
     def __init__(self) -> None:
         self.left = AT_FIRST
 
+    def of_another_text(self) -> "Purse":
+        """Of the text after this one: what is left, at most as much as there is at first."""
+        other = Purse()
+        other.left = min(AT_FIRST, max(0.0, self.left))
+        return other
+
     def ran(self, cost: float, tokens: int) -> None:
         """A round took as long as `cost` plain ones, for so many tokens."""
         gained = tokens - cost if tokens > 1 or cost > 1 else 0.0
@@ -103,11 +108,13 @@ class Purse:
 class Findings:
     """What conversations of an engine have found of drafts that are made in one way.
 
-    acceptance: in all their texts. costs: of rounds of the latest, by how many others share them.
+    acceptance: in all their texts. costs, purse: of the latest, costs by how many others share
+    its rounds.
     """
 
     def __init__(self) -> None:
         self.acceptance = Acceptance(OF_ALL)
+        self.purse = Purse()
         self.costs: dict[int, RoundCosts] = {}
 
 
@@ -130,11 +137,10 @@ class AdaptiveDepth:
         self._costs_by_others: dict[int, RoundCosts] = {}
         self.costs = self._costs_beside(0)
         self._most = limit
-        self._purse = Purse()
+        self._purse = self._known.purse = self._known.purse.of_another_text()
         self.acceptance = self._known.acceptance.of_another_text()
-        self._rest = _rest_after(self._lost(self.costs.at(min(1, self._limit)), 0), 0)
+        self._rest = PROBE_EVERY
         self._rested = 0
-        self._lost_unmeasured = 0.0
         self._parked: Choice | None = None
         self._settle()
 
@@ -235,8 +241,8 @@ class AdaptiveDepth:
     def learn(
         self, drafted: int, accepted: int, milliseconds: float, others: Others = NOBODY
     ) -> None:
-        """A round was run, in a pass with those of others; a parked chat rests after a draft that
-        lost something.
+        """A round was run, in a pass with those of others; a parked chat rests after a draft of
+        which nothing was accepted, and for as long as the purse cannot pay for another.
         """
         if self._others or others.rounds:
             milliseconds = self.costs.if_all_alike(drafted, milliseconds, others)
@@ -246,6 +252,9 @@ class AdaptiveDepth:
             self._purse.saved()
             if self._rested <= LONG_REST or self._rested % SAMPLED_EVERY == 0:
                 self.costs.add(0, milliseconds)
+            if not self._can_pay and self._rested % PROBE_EVERY == 0 and self._pays_at_best():
+                self._rest = PROBE_EVERY  # plain rounds had become slower, too
+                self._settle()
             return
         depth = min(drafted, self.costs.deepest)
         rested, self._rested = self._rested, 0
@@ -260,12 +269,8 @@ class AdaptiveDepth:
         is_new = depth > self.costs.deepest_run
         if not was_rested or milliseconds < self.costs.at(depth):
             self.costs.add(depth, milliseconds)  # else the source had much to read first
-        lost = self._lost(milliseconds if was_rested else self.costs.at(1), accepted)
-        if was_rested and is_new and self._may_lose(1):
-            self._rest, self._lost_unmeasured = 0, lost  # another, to know what it costs
-        else:
-            self._rest = _rest_after(self._lost_unmeasured + lost, accepted)
-            self._lost_unmeasured = 0.0
+        # another at once where it may go on so, and where this one could not tell what drafts cost
+        self._rest = 0 if accepted or (was_rested and is_new) else PROBE_EVERY
         self._settle()
 
     def learn_seam(self, lost_ms: float) -> None:
@@ -275,8 +280,6 @@ class AdaptiveDepth:
         """
         lost = min(SPIKE - 1, lost_ms / self.costs.at(0))
         self._purse.ran(1 + lost, 1)
-        if self._parked is not None and not self._rested:
-            self._rest += ceil(lost / LOSS)
         self._rested += 1
 
     def why_never(self) -> Reason | None:
@@ -287,7 +290,7 @@ class AdaptiveDepth:
         """Whether a parked chat goes on trying."""
         self._parked = None
         self._can_pay = self._pays_at_best()
-        if not self._can_pay and not self._lost_unmeasured:
+        if not self._can_pay:
             is_proven = self.costs.drafts_run >= PROOFS
             self._rest = max(self._rest, PROBE_PROVEN if is_proven else PROBE_AT_LAST)
 
@@ -295,24 +298,22 @@ class AdaptiveDepth:
         """Whether drafts that are always accepted would pay."""
         return self._limit > 0 and max(self._gains(range(1, DEEPEST + 2))) >= WORTH_IT
 
-    def _lost(self, milliseconds: float, accepted: int) -> float:
-        """Plain rounds that a draft took too long."""
-        return max(0.0, milliseconds / self.costs.at(0) - accepted - 1)
-
     def _may(self, depth: int) -> bool:
         """Whether it is known what such drafts do, or can be found out."""
         return depth <= self.costs.deepest_run or self._may_lose(depth)
 
     def _may_lose(self, depth: int) -> bool:
-        return self.costs.at(depth) / self.costs.at(0) - 1 <= self._purse.left
+        """The first draft of a text half of what is left, for another to follow if it falls."""
+        is_first = not self._others and not self.acceptance.is_measured
+        share = 0.5 if is_first else 1.0
+        return self.costs.at(depth) / self.costs.at(0) - 1 <= share * self._purse.left
 
     def _may_probe(self) -> bool:
-        """Whether a draft can be paid whose source reads rows first that have waited for long; with
-        a full purse whatever that takes, as one measurement may have been wrong.
+        """Whether a draft can be paid, and the rows that its source reads first where they have
+        waited for long; with a full purse whatever that takes, as one measurement may have been
+        wrong.
         """
-        if self._rested < LONG_REST:
-            return True
-        rows = min(self._rested, ROWS_OF_A_REST)
+        rows = min(self._rested, ROWS_OF_A_REST) if self._rested >= LONG_REST else 0
         lost = self.costs.reading(rows) + self.costs.at(1) / self.costs.at(0) - 1
         return min(lost, MOST_SAVED) <= self._purse.left
 
@@ -358,11 +359,6 @@ class AdaptiveDepth:
             )
         )
         return Reason("parked-acceptance", words)
-
-
-def _rest_after(lost: float, accepted: int) -> int:
-    """Plain rounds after such a draft, for it to lose no more than LOSS of the time."""
-    return max(0 if accepted else PROBE_EVERY, ceil(lost / LOSS))
 
 
 def _best(gains: Sequence[float], worth: float = WORTH_IT) -> int:

@@ -16,6 +16,9 @@ FADING = 0.97
 slower or faster since, and a depth that seems dear for that alone would never be run again.
 """
 
+FADING_AT_REST = 0.995
+"""The same after a plain round: drafts that were dear then may be so again."""
+
 SPIKE = 1.5
 """A round counts as at most this many times dearer than expected, unless the last of its depth was
 as long: another program's time does not come twice in a row.
@@ -179,7 +182,8 @@ class RoundCosts:
         rounds = min(self._rounds[depth], RECENT - 1)
         counted = self.without_spike(depth, milliseconds)
         self._mean[depth] = (rounds * self._mean[depth] + counted) / (rounds + 1)
-        self._rounds[1:] = [FADING * known for known in self._rounds[1:]]
+        faded = FADING if depth else FADING_AT_REST
+        self._rounds[1:] = [faded * known for known in self._rounds[1:]]
         self._rounds[depth], self._latest[depth] = rounds + 1, milliseconds
         self._deepest_run = max(depth, self._deepest_run)
         self._drafts_run += depth > 0
