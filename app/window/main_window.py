@@ -209,11 +209,11 @@ class MainWindow(QMainWindow):
     def focusNextPrevChild(self, is_next: bool) -> bool:  # noqa: N802
         """What Tab comes to is scrolled to; Qt does so for what was in the same area before."""
         is_found = super().focusNextPrevChild(is_next)
-        now = around = self.focusWidget()
+        around: QWidget | None = self.focusWidget()
         while around and not isinstance(around, QScrollArea):
             around = around.parentWidget()
         if isinstance(around, QScrollArea):
-            around.ensureWidgetVisible(now)
+            around.ensureWidgetVisible(self.focusWidget())
         return is_found
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:  # noqa: N802
