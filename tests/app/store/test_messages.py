@@ -147,7 +147,7 @@ class Tree(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.clock = Clock()
-        database = open_in_memory("")
+        self.database = database = open_in_memory("")
         self.chats, self.messages = Chats(database, self.clock), Messages(database, self.clock)
         self.search = Search(database)
         self.chat = self.chats.create(ChatSettings())
@@ -155,6 +155,9 @@ class Tree(RuleBasedStateMachine):
         self.texts: dict[int, str] = {}
         self.partial: set[int] = set()
         self.leaf: int | None = None
+
+    def teardown(self) -> None:
+        self.database.close()
 
     def _add(self, message_id: int, parent: int | None, text: str) -> None:
         self.parents[message_id], self.texts[message_id] = parent, text
