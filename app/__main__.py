@@ -1,13 +1,12 @@
 """`headstart`: the window with paths, or a command of the terminal."""
 
+import gc
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.start.folders import has_display, this_users_folders
 from app.start.qt_libraries import why_no_window
-from mlx_engine.command_line.outside import real_outside
-from mlx_engine.command_line.run import run
 
 COMMANDS = frozenset(("chat", "generate", "inspect", "bench", "doctor"))
 
@@ -48,12 +47,17 @@ def main() -> int:
     if why_not:
         print(f"headstart: {why_not}\nSo here is the chat in the terminal.", file=sys.stderr)
         return _in_the_terminal(("chat", *meant.paths[:1]))
+    gc.disable()  # what is imported stays; the app's own Collector takes over from here
     from app.run import run_window
 
     return run_window(meant.paths)
 
 
 def _in_the_terminal(arguments: Sequence[str]) -> int:
+    """Imported here: for the window they would be a fifth of all that is imported."""
+    from mlx_engine.command_line.outside import real_outside
+    from mlx_engine.command_line.run import run
+
     folders = this_users_folders()
     return run(arguments, real_outside(folders.logs, folders.kernels_file, folders.prompts))
 

@@ -4,11 +4,13 @@ An installed package carries them as app/assets; in a checkout they are the asse
 app/.
 """
 
+from functools import cache
 from pathlib import Path
 
 APP_FOLDER = Path(__file__).parents[1]
 
 
+@cache
 def asset_folder(app_folder: Path = APP_FOLDER) -> Path:
     """The folder of all assets; FileNotFoundError when the installation lost it."""
     for folder in (app_folder / "assets", app_folder.parent / "assets"):

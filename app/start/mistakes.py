@@ -8,7 +8,6 @@ import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from types import TracebackType
 
@@ -23,20 +22,27 @@ from PySide6.QtCore import (
 from mlx_engine.values.words import Words
 
 LARGEST_LOG = 1_000_000
+"""Bytes; what was written before is in a second file of that size."""
 LOG = "headstart.log"
 CRASHES = "crash.log"
 """What Python can still write when the process itself is brought down, such as by a bad pointer."""
 
 
-class _LogFile(RotatingFileHandler):
-    """A log that cannot be written is no reason to stop."""
+class _LogFile(logging.FileHandler):
+    """A log that cannot be written is no reason to stop.
+
+    Not logging's own rotating one, with which a start imports sockets, queues and pickle.
+    """
 
     def emit(self, record: logging.LogRecord) -> None:
-        try:
-            Path(self.baseFilename).parent.mkdir(parents=True, exist_ok=True)
-        except OSError:
-            return
-        super().emit(record)
+        file = Path(self.baseFilename)
+        with suppress(OSError):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            is_there = file.is_file()
+            if is_there and file.stat().st_size + len(record.getMessage()) > LARGEST_LOG:
+                self.close()
+                file.replace(f"{file}.1")
+            super().emit(record)
 
     def close(self) -> None:
         with suppress(OSError):  # what a full disk did not take is written once more
@@ -57,13 +63,7 @@ class Mistakes(QObject):
         """logs: the folder of logs, which need not be there."""
         super().__init__(parent)
         self.log_file = logs / LOG
-        self._file = _LogFile(
-            self.log_file,
-            maxBytes=LARGEST_LOG,
-            backupCount=1,
-            encoding="utf-8",
-            delay=True,
-        )
+        self._file = _LogFile(self.log_file, encoding="utf-8", delay=True)
         self._file.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
         self._log = logging.getLogger("headstart")
         self._log.addHandler(self._file)

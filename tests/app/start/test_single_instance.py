@@ -134,9 +134,10 @@ def test_what_arguments_mean(
     assert meant_by(arguments, display=display) == meant
 
 
-def test_deciding_loads_no_qt() -> None:
+def test_deciding_loads_neither_qt_nor_the_terminal() -> None:
     import subprocess
 
-    code = "import sys, app.__main__; sys.exit(any('PySide6' in m for m in sys.modules))"
+    parts = "{name.split('.')[0] for name in sys.modules}"
+    code = f"import sys, app.__main__; sys.exit(bool({parts} & {{'PySide6', 'mlx_engine'}}))"
     root = Path(__file__).parents[3]
     assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False).returncode == 0
