@@ -18,7 +18,9 @@ from app.window.controls.layouts import STRETCH, Wide, centred, column, named, r
 from app.window.language import percent, tr
 from app.window.look import look
 from app.window.session_panel.chat_fields import ChatFields
-from app.window.style_sheet import wear
+from app.window.session_panel.draft_group import DraftGroup
+from app.window.session_panel.sampling_group import SamplingGroup
+from app.window.style_sheet import SCROLL_BARS, wear
 from mlx_engine.values.words import Words, size_words
 
 COLOURS = (
@@ -250,12 +252,15 @@ class NewChatSection(Section):
         self._shown = ChatSettings()
 
     def make(self) -> Iterator[None]:
-        """The controls, and then one group of them after another comes to its place."""
+        """One group of controls after another, and then one after another comes to its place."""
+        draft = DraftGroup(of_chat=False)
+        yield
+        sampling = SamplingGroup()
+        yield
         system = TextField(
             tr("System prompt of new chats"), 4, tr("How to answer in every new chat")
         )
-        self._fields = fields = ChatFields(system, of_chat=False)
-        yield
+        self._fields = fields = ChatFields(system, draft, sampling)
         fields.changed.connect(self._take)
         self._reset = ShortButton()
         self._reset.show_text(tr("Back to Headstart's own defaults"))
@@ -321,7 +326,7 @@ class SettingsView(QWidget):
         area = scrolled(body)
         self._fit()
         column(Wide(area), of=self)
-        wear(area.verticalScrollBar())
+        wear(area.verticalScrollBar(), SCROLL_BARS)
         for place, section in enumerate((self.appearance, self.models, self.new_chat)):
             sections.insertWidget(place, section)
             for _ in section.make():

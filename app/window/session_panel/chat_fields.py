@@ -142,19 +142,18 @@ class TemplateFields(QWidget):
 
 
 class ChatFields(QObject):
-    """`system`, `thinking`, `template`, `draft` and `sampling` are there to be laid out; what the
-    cache is like is among the advanced settings of drafting.
+    """`system`, `draft` and `sampling`, which are given, `thinking` and `template` are there to be
+    laid out; what the cache is like is among the advanced settings of drafting.
 
     Signal `changed`(dict): fields of ChatSettings and the values the user gave them.
     """
 
     changed = Signal(object)
 
-    def __init__(self, system: TextField, *, of_chat: bool) -> None:
-        """of_chat: False for settings of no chat that could draft."""
+    def __init__(self, system: TextField, draft: DraftGroup, sampling: SamplingGroup) -> None:
         super().__init__()
-        self.system, self.thinking, self.template = system, ThinkingField(), TemplateFields()
-        self.draft, self.sampling = DraftGroup(of_chat), SamplingGroup()
+        self.system, self.draft, self.sampling = system, draft, sampling
+        self.thinking, self.template = ThinkingField(), TemplateFields()
         self._cache, self._why_16_bits = CacheFields(Words("Model's")), ""
         self.draft.advanced.add(self._cache)
         self.system.changed.connect(lambda text: self.changed.emit({"system": text}))

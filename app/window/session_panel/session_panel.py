@@ -17,7 +17,9 @@ from app.window.look import look
 from app.window.models.model_facts import ModelFacts
 from app.window.session_panel.abilities import ModelAbilities
 from app.window.session_panel.chat_fields import ChatFields
-from app.window.style_sheet import wear
+from app.window.session_panel.draft_group import DraftGroup
+from app.window.session_panel.sampling_group import SamplingGroup
+from app.window.style_sheet import SCROLL_BARS, wear
 from mlx_engine.values.words import Words
 
 WIDTH = 288
@@ -119,12 +121,12 @@ class SessionPanel(QWidget):
         fold = IconButton("panel", tr("Hide this panel"))
         fold.clicked.connect(self.fold_wanted)
         system = TextField(tr("System prompt"), 5, tr("How to answer in this chat"), False)
-        self.fields, self.presets = ChatFields(system, of_chat=True), PresetsGroup()
+        draft, sampling = DraftGroup(), SamplingGroup()
+        self.fields, self.presets = ChatFields(system, draft, sampling), PresetsGroup()
         self._facts = ModelFacts()
         model, prompt = Group(Words("Model")), Group(Words("System prompt"))
         model.add(self._facts, self.fields.thinking, self.fields.template)
         prompt.add(system)
-        draft, sampling = self.fields.draft, self.fields.sampling
         groups = (model, draft, sampling, prompt, self.presets)
         self._groups = (*groups, draft.advanced, sampling.advanced)
         for group in self._groups:
@@ -138,8 +140,10 @@ class SessionPanel(QWidget):
         for ground in (area.viewport(), body):
             ground.setAutoFillBackground(False)
         column(top, Wide(area), of=self, spacing=0)
-        for part in (top, *groups, area.verticalScrollBar(), area.horizontalScrollBar()):
+        for part in (top, *groups):
             wear(part)
+        for bar in (area.verticalScrollBar(), area.horizontalScrollBar()):
+            wear(bar, SCROLL_BARS)
 
     def folded_groups(self) -> tuple[str, ...]:
         """Names of the groups that are folded away."""

@@ -9,7 +9,7 @@ import pytest
 def in_plain_dress() -> Iterator[None]:
     """Style sheets are half the work of making a window; those who look at it put them on again."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("app.window.style_sheet.style_sheet", lambda look: "")
+        patch.setattr("app.window.style_sheet.style_sheet", lambda look, rules: "")
         yield
 
 

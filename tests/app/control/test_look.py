@@ -21,7 +21,7 @@ from windows import Driven, running, scripted
 
 from app.control.settings import scheme_for
 from app.window.look import Look, Scheme, TypeSizes, load_theme
-from app.window.style_sheet import PART, Cover, style_sheet
+from app.window.style_sheet import ALL_RULES, PART, SCROLL_BARS, Cover, style_sheet
 from app.window.transcript.reader import MARGIN
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
@@ -102,18 +102,23 @@ def test_text_grows_and_shrinks(driven: Driven, qapp: QApplication) -> None:
 
 def test_all_that_is_on_show_wears_the_look_of_now(driven: Driven, qapp: QApplication) -> None:
     driven.ask("A message to be dressed")
-    widgets, sheets = driven.widgets, set()
+    widgets, rules = driven.widgets, set()
     for page in ("chat", "library", "compare", "settings"):
         widgets.window.show_page(page)  # type: ignore[arg-type]
         scheme: Scheme = "dark" if page in ("chat", "compare") else "light"
         driven.app.look.choose(scheme)
-        wanted = style_sheet(Look(load_theme(scheme), TypeSizes()))
-        sheets.add(wanted)
-        driven.until(lambda sheet=wanted: {part.styleSheet() for part in parts(qapp)} == {sheet})
+        wanted = Look(load_theme(scheme), TypeSizes())
+        driven.until(
+            lambda wanted=wanted: all(
+                part.styleSheet() == style_sheet(wanted, part.property(PART))
+                for part in parts(qapp)
+            )
+        )
+        rules |= {part.property(PART) for part in parts(qapp)}
         buttons = widgets.window.findChildren(QAbstractButton)
         bare = [b.accessibleName() for b in buttons if b.isVisible() and not is_in_a_part(b)]
         assert bare == [], page
-    assert len(sheets) == 2
+    assert rules == {ALL_RULES, SCROLL_BARS}
 
 
 def test_keys_and_clicks_between_the_steps_of_another_look(
