@@ -109,11 +109,12 @@ class LiveFigures(QObject):
     def _show(self) -> None:
         history = self.history
         self._strip.show_figures(history, self._figures())
-        if self._drafting.isVisible():
-            self.show_drafting()
+        self.show_drafting()
 
     def show_drafting(self) -> None:
-        """Bring the Drafting view up to date; it is left alone while nobody sees it."""
+        """Bring the Drafting view up to date; it is left alone while it is folded away."""
+        if not self._drafting.isVisibleTo(self._drafting.window()):
+            return
         self._drafting.show_history(self.history, _declined(self._model))
         self._drafting.show_kernels(self._model.kernels if self._model else ())
         self._drafting.show_costs(self.costs, self.history.depth_in_use)

@@ -154,10 +154,16 @@ class ChatPage(QWidget):
         self._start, self._transcript = start, transcript
         self._middle = stacked(start, transcript)
         composer.setMaximumWidth(WIDEST)
-        foot = centred(composer)
+        foot = QWidget()
+        foot.setLayout(centred(composer))
         foot.setContentsMargins(SIDE, 0, SIDE, 16)
         column(head, notice, Wide(self._middle), foot, of=self, spacing=0)
-        for part in (head, notice, start, composer):
+        for part in (
+            head,
+            notice,
+            start,
+            foot,
+        ):  # not the composer: its frame changes with the keys
             wear(part)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._composer = composer

@@ -256,5 +256,6 @@ class RightSide(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002, N802
         """Painted: a style sheet would be one for all that is in it."""
         with QPainter(self) as painter:
-            painter.fillRect(self.rect(), look().colour("side"))
-            painter.fillRect(0, 0, 1, self.height(), look().colour("line"))
+            for colour, width in (("side", self.width()), ("line", 1)):
+                painter.setBackground(look().colour(colour))
+                painter.eraseRect(0, 0, width, self.height())  # fillRect has Qt make all gradients

@@ -15,6 +15,7 @@ from PySide6.QtGui import (
     QWheelEvent,
 )
 from PySide6.QtWidgets import (
+    QAbstractButton,
     QButtonGroup,
     QCheckBox,
     QComboBox,
@@ -48,6 +49,7 @@ class DropDown(QComboBox):
 
     def __init__(self, name: str) -> None:
         super().__init__()
+        self._options: tuple[Option, ...] = ()
         self.setAccessibleName(name)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
@@ -57,14 +59,19 @@ class DropDown(QComboBox):
 
     def show_options(self, options: Sequence[Option], value: str | None = None) -> None:
         """Show these, with `value` chosen; None or an unknown one leaves it empty."""
+        if self._options != tuple(options):
+            self._options = tuple(options)
+            self._have_items()
+        self.select(value)
+
+    def _have_items(self) -> None:
         self.clear()
         model = self.model()
         assert isinstance(model, QStandardItemModel)
-        for place, option in enumerate(options):
+        for place, option in enumerate(self._options):
             self.addItem(said(option.words), option.value)
             model.item(place).setEnabled(not option.why_not)
             model.item(place).setToolTip(said(option.why_not))
-        self.select(value)
 
     def select(self, value: str | None) -> None:
         """Show this value; the user did not choose it, so nothing is emitted."""
@@ -120,27 +127,32 @@ class Segments(QWidget):
         self._name = name
         self._group = QButtonGroup(self)
         self._row = row(of=self, spacing=0)
-        self._values: tuple[str, ...] = ()
+        self._options: tuple[Option, ...] = ()
         self._have_buttons(1)  # what Tab comes by before and after it is settled now
-        self._group.idClicked.connect(lambda row: self.chosen.emit(self._values[row]))
+        self._group.idClicked.connect(lambda row: self.chosen.emit(self._options[row].value))
 
     def show_options(self, options: Sequence[Option], value: str | None = None) -> None:
         """Show these, with `value` chosen."""
-        self._values = tuple(option.value for option in options)
-        self._have_buttons(len(options))
-        for place, (button, option) in enumerate(zip(self._group.buttons(), options, strict=True)):
-            button.setText(said(option.words))
-            button.setAccessibleName(f"{self._name}: {said(option.words)}")
-            button.setEnabled(not option.why_not)
-            button.setToolTip(said(option.why_not))
-            restyle(button, "edge", {0: "first", len(options) - 1: "last"}.get(place, ""))
+        if self._options != tuple(options):
+            self._options = tuple(options)
+            self._have_buttons(len(options))
+            for place, button in enumerate(self._group.buttons()):
+                self._show_option(button, place)
         self.select(value)
+
+    def _show_option(self, button: QAbstractButton, place: int) -> None:
+        option, last = self._options[place], len(self._options) - 1
+        button.setText(said(option.words))
+        button.setAccessibleName(f"{self._name}: {said(option.words)}")
+        button.setEnabled(not option.why_not)
+        button.setToolTip(said(option.why_not))
+        restyle(button, "edge", {0: "first", last: "last"}.get(place, ""))
 
     def select(self, value: str | None) -> None:
         """Show this value, or none of them; nothing is emitted."""
         self._group.setExclusive(False)
-        for button, known in zip(self._group.buttons(), self._values, strict=True):
-            button.setChecked(known == value)
+        for button, option in zip(self._group.buttons(), self._options, strict=True):
+            button.setChecked(option.value == value)
         self._group.setExclusive(True)
         self._take_tab()
 
@@ -155,7 +167,7 @@ class Segments(QWidget):
     def selected(self) -> str | None:
         """The value on show."""
         row = self._group.checkedId()
-        return self._values[row] if row >= 0 else None
+        return self._options[row].value if row >= 0 else None
 
     def _have_buttons(self, count: int) -> None:
         """Add or take away at the end: the one that was clicked or has the focus stays."""

@@ -3,9 +3,8 @@
 from functools import cache
 from typing import Literal
 
-from PySide6.QtCore import QByteArray, QPoint, QRect, QSize, Qt
+from PySide6.QtCore import QByteArray, QRect, QSize, Qt
 from PySide6.QtGui import (
-    QColor,
     QIcon,
     QIconEngine,
     QPainter,
@@ -34,33 +33,38 @@ class _Drawn(QIconEngine):
         self._name, self._colour = name, colour
         self._clones: list[_Drawn] = []
 
+    def _colour_in(self, mode: QIcon.Mode) -> Colour:
+        """What stands on the accent colour is off on another ground."""
+        is_off = mode == QIcon.Mode.Disabled
+        return "text" if is_off and self._colour == "on_accent" else self._colour
+
     # Qt
 
     def paint(self, painter: QPainter, rect: QRect, mode: QIcon.Mode, state: QIcon.State) -> None:
-        """Paler where it is off; what stands on the accent colour is off on another ground."""
+        """In the middle of `rect`."""
         del state
-        if mode != QIcon.Mode.Disabled:
-            paint_icon(painter, rect, self._name, self._colour)
-        else:
-            colour: Colour = "text" if self._colour == "on_accent" else self._colour
-            paint_icon(painter, rect, self._name, colour, FAINT)
+        paint_icon(painter, rect, self._name, self._colour_in(mode), opacity_in(mode))
 
     def pixmap(self, size: QSize, mode: QIcon.Mode, state: QIcon.State) -> QPixmap:
         """Where Qt wants a picture; its size is in device pixels, and none for a button that is
         squeezed while it is laid out.
         """
+        del state
         if size.isEmpty():
             return QPixmap()
-        picture = QPixmap(size)
-        picture.fill(Qt.GlobalColor.transparent)
-        with QPainter(picture) as painter:
-            self.paint(painter, QRect(QPoint(0, 0), size), mode, state)
-        return picture
+        colour = look().theme.named(self._colour_in(mode))
+        side = min(size.width(), size.height())
+        return pixmap(self._name, colour, side, opacity=opacity_in(mode))
 
     def clone(self) -> QIconEngine:
         """A second one, kept here too: Qt does not own what Python makes for it."""
         self._clones.append(_Drawn(self._name, self._colour))
         return self._clones[-1]
+
+
+def opacity_in(mode: QIcon.Mode) -> float:
+    """Paler where it is off."""
+    return FAINT if mode == QIcon.Mode.Disabled else 1.0
 
 
 def icon(name: str, colour: Colour = "text") -> QIcon:
@@ -76,7 +80,7 @@ def paint_icon(
     painter: QPainter, rect: QRect, name: str, colour: Colour, opacity: float = 1.0
 ) -> None:
     """Draw an icon into the middle of `rect`, as large as that allows."""
-    size, scale = min(rect.width(), rect.height()), painter.device().devicePixelRatioF()
+    size, scale = min(rect.width(), rect.height()), painter.deviceTransform().m11()
     place = QRect(0, 0, size, size)
     place.moveCenter(rect.center())
     painter.drawPixmap(place, pixmap(name, look().theme.named(colour), size, scale, opacity))
@@ -94,7 +98,7 @@ def pixmap(name: str, colour: str, size: int, scale: float = 1, opacity: float =
     picture = QPixmap(QSize(round(size * scale), round(size * scale)))
     picture.fill(Qt.GlobalColor.transparent)
     QPixmapCache.insert(key, picture)  # raised at every painting, a mistake would be told for ever
-    tinted = _source(name).replace("currentColor", QColor(colour).name())
+    tinted = _source(name).replace("currentColor", colour)
     with QPainter(picture) as painter:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setOpacity(opacity)

@@ -16,11 +16,17 @@ def label(text: str = "", role: str = "") -> QLabel:
     return result
 
 
-def paragraph(text: str = "", role: str = "") -> QLabel:
-    """Text that wraps and can be selected; its longest word keeps nothing else from its place."""
+def wrapped(text: str, role: str = "") -> QLabel:
+    """Text that wraps; its longest word keeps nothing else from its place."""
     result = label(text, role)
     result.setWordWrap(True)
     result.setMinimumWidth(1)
+    return result
+
+
+def paragraph(text: str = "", role: str = "") -> QLabel:
+    """The same to be selected; Qt makes a document of it, which takes three times as long."""
+    result = wrapped(text, role)
     result.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
     return result
 

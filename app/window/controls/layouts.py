@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QSize, Qt
 from PySide6.QtWidgets import (
     QBoxLayout,
     QFrame,
@@ -14,7 +14,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.window.controls.labels import paragraph
+from app.window.controls.labels import wrapped
 
 
 class Wide(NamedTuple):
@@ -91,9 +91,29 @@ def centred(widget: QWidget) -> QHBoxLayout:
     return row(STRETCH, Wide(widget, 100), STRETCH)
 
 
+class _Stack(QStackedWidget):
+    """Qt's own lays out all pages, those that nobody sees too, to be as large as the largest."""
+
+    # Qt
+
+    def sizeHint(self) -> QSize:  # noqa: N802
+        """That of the page on show."""
+        page = self.currentWidget()
+        return page.sizeHint() if page else super().sizeHint()
+
+    def minimumSizeHint(self) -> QSize:  # noqa: N802
+        """That of the page on show."""
+        page = self.currentWidget()
+        return page.minimumSizeHint() if page else super().minimumSizeHint()
+
+    def hasHeightForWidth(self) -> bool:  # noqa: N802
+        """Pages take the height that there is."""
+        return False
+
+
 def stacked(*pages: QWidget) -> QStackedWidget:
     """One of them at a time."""
-    stack = QStackedWidget()
+    stack = _Stack()
     for page in pages:
         stack.addWidget(page)
     return stack
@@ -102,7 +122,7 @@ def stacked(*pages: QWidget) -> QStackedWidget:
 def named(name: str, *widgets: QWidget) -> QWidget:
     """Controls under a small heading."""
     block = QWidget()
-    column(paragraph(name, "muted"), *widgets, of=block, spacing=4)
+    column(wrapped(name, "muted"), *widgets, of=block, spacing=4)
     return block
 
 

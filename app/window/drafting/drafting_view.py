@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
 
-from app.window.controls.labels import paragraph
+from app.window.controls.labels import paragraph, wrapped
 from app.window.controls.layouts import add, column
 from app.window.drafting.charts import AnswerLine, CostCurve, DepthBars, PassBars, StageBar
 from app.window.drafting.round_history import RoundHistory, state_in_words
@@ -39,7 +39,7 @@ class DraftingView(QScrollArea):
         lines = column(self._summary, of=body, margins=(16, 16, 16, 16), spacing=8)
         for title, part in parts.items():
             part.setAccessibleName(title)
-            for item in (8, paragraph(title, "heading"), part):
+            for item in (8, wrapped(title, "heading"), part):
                 add(lines, item)
         lines.addStretch(1)
         for part in (self, body):

@@ -219,7 +219,7 @@ class DraftGroup(Group):
     def show_output(self, output: DraftOutput | None) -> None:
         """Show the output head that drafts go through now, None where that is not known."""
         self._output_in_effect = output
-        self._refresh()
+        self._say_output()
 
     def show_speeds(self, by_probability: SpeedBySetting, by_output: SpeedBySetting) -> None:
         """Show what was measured here with values of two settings: number_text and OUTPUTS."""

@@ -4,13 +4,13 @@ import dataclasses
 
 import pytest
 from painted import solid_colours
-from PySide6.QtCore import QSize, Qt
-from PySide6.QtGui import QColor, QIcon, QPalette, QPixmap
+from PySide6.QtCore import QRect, QSize, Qt
+from PySide6.QtGui import QColor, QIcon, QPainter, QPalette, QPixmap
 from PySide6.QtWidgets import QPushButton, QToolButton, QWidget
 
 from app.start.asset_files import asset_path
 from app.window.controls.choices import DropDown, Tick
-from app.window.controls.icons import app_icon, icon, pixmap
+from app.window.controls.icons import app_icon, icon, paint_icon, pixmap
 from app.window.controls.layouts import column
 from app.window.look import Look, TypeSizes, load_theme, look, mixed, palette_of
 from app.window.style_sheet import STRIPS, dress, style_sheet, wear
@@ -31,6 +31,19 @@ def test_icons_are_drawn_in_one_colour(qapp, theme, name):
 def test_an_icon_that_is_off_is_paler(qapp, theme):
     assert solid_colours(icon("stop").pixmap(16)) != set()
     assert solid_colours(icon("stop").pixmap(16, QIcon.Mode.Disabled)) == set()
+
+
+@pytest.mark.parametrize("ratio", [1, 1.5, 2])
+def test_an_icon_is_as_sharp_as_what_it_is_drawn_on(qapp, ratio):
+    canvas = QPixmap(round(16 * ratio), round(16 * ratio))
+    canvas.setDevicePixelRatio(ratio)
+    canvas.fill(Qt.GlobalColor.transparent)
+    painter = QPainter(canvas)
+    paint_icon(painter, QRect(0, 0, 16, 16), "stop", "text")
+    painter.end()
+    drawn = pixmap("stop", look().theme.text, 16, ratio)
+    assert drawn.size() == canvas.size()
+    assert drawn.toImage() == canvas.toImage()
 
 
 def test_an_icon_without_room_is_not_drawn(qapp):

@@ -102,6 +102,19 @@ def test_it_grows_to_ten_lines(qtbot, box):
     assert box.height() == heights[0]
 
 
+def test_it_is_as_high_before_it_is_shown_as_then(qtbot):
+    box = MessageBox()
+    qtbot.addWidget(box)
+    for size in (20, 24, 28):
+        font = box.font()
+        font.setPixelSize(size)
+        box.setFont(font)
+        wanted = box.fontMetrics().lineSpacing() + 2 * box.document().documentMargin()
+        assert box.height() == round(wanted)
+    box.show()
+    assert box.height() == round(wanted)
+
+
 def test_wrapped_lines_count(qtbot, composer, box):
     one = box.height()
     box.setPlainText("word " * 60)

@@ -19,11 +19,13 @@ from shown_transcript import settle
 
 from app.window.actions import COMMANDS, Actions
 from app.window.controls import notice_bar
-from app.window.controls.labels import ShortButton
+from app.window.controls.choices import DropDown, Option
+from app.window.controls.labels import ShortButton, paragraph
+from app.window.controls.layouts import stacked
 from app.window.controls.notice_bar import NoticeBar
 from app.window.layers import CrashBox
-from app.window.look import Scheme
-from app.window.main_window import MainWindow, dragged_texts
+from app.window.look import Scheme, look
+from app.window.main_window import MainWindow, RightSide, dragged_texts
 from app.window.widgets import Widgets
 
 Wear = Callable[[Scheme, float], None]
@@ -310,6 +312,37 @@ def test_details_of_a_mistake_can_be_copied(qtbot: QtBot) -> None:
     qtbot.addWidget(box)
     box.copy_button.click()
     assert QGuiApplication.clipboard().text() == "Traceback: line 1"
+
+
+def test_the_right_side_is_painted_with_its_line(qapp: QApplication) -> None:
+    side = RightSide()
+    side.resize(20, 10)
+    picture = side.grab().toImage()
+    assert picture.pixelColor(0, 5) == look().colour("line")
+    assert [picture.pixelColor(x, 9) for x in (1, 19)] == [look().colour("side")] * 2
+
+
+def test_pages_that_nobody_sees_are_not_laid_out(qtbot: QtBot) -> None:
+    seen, unseen = paragraph("Words"), paragraph("Many more words " * 50)
+    stack = stacked(seen, unseen)
+    qtbot.addWidget(stack)
+    assert (stack.sizeHint(), stack.minimumSizeHint()) == (seen.sizeHint(), seen.minimumSizeHint())
+    assert not stack.hasHeightForWidth()
+    stack.setCurrentWidget(unseen)
+    assert stack.sizeHint() == unseen.sizeHint()
+
+
+def test_choices_that_did_not_change_are_not_made_again(qtbot: QtBot) -> None:
+    options = [Option("a", "A"), Option("b", "B", "not now")]
+    listed = DropDown("Letter")
+    qtbot.addWidget(listed)
+    listed.show_options(options, "a")
+    made: list[object] = []
+    listed.model().rowsInserted.connect(lambda *_: made.append(1))
+    listed.show_options(tuple(options), "b")
+    assert listed.currentData() == "b" and not made
+    listed.show_options(options[:1], "a")
+    assert listed.count() == 1 and made
 
 
 def test_full_screen_and_back(window: MainWindow) -> None:
