@@ -7,7 +7,6 @@ from filled_window import filled_window, wait_for_rest
 from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QMenu, QWidget
 from pytestqt.qtbot import QtBot
-from shown_transcript import settle
 
 from app.window.layers import DropPlan
 from app.window.look import Scheme
@@ -24,19 +23,19 @@ def pictures(made: Widgets, qtbot: QtBot) -> dict[str, QImage]:
     shown: dict[str, QWidget] = {"chat": made.window, "menu": menu}
     taken = {name: widget.grab().toImage() for name, widget in shown.items()}
     made.chat_page.show_start(True)
-    settle()
+    wait_for_rest(made, qtbot)
     taken["start"] = made.window.grab().toImage()
     made.window.show_panel("drafting")
     taken["drafting"] = made.window.grab().toImage()
     for page in ("library", "compare", "settings"):
         made.window.show_page(page)  # type: ignore[arg-type]
-        settle()
+        wait_for_rest(made, qtbot)
         taken[page] = made.window.grab().toImage()
     made.layer.open()
-    settle()
+    wait_for_rest(made, qtbot)
     taken["card"] = made.window.grab().toImage()
     made.overlay.show_plan(DropPlan("load", "Load Qwen", "18 GB"))
-    settle()
+    wait_for_rest(made, qtbot)
     taken["drop"] = made.window.grab().toImage()
     return taken
 
