@@ -5,8 +5,9 @@ Texts may be any str: what SQLite cannot keep is replaced (app.store.words.stora
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from threading import Thread
 from typing import Any, Literal
 
 from app.store.words import index_column, storable
@@ -21,6 +22,7 @@ from app.values.errors import (
 from mlx_engine.values.words import Words
 
 Access = Literal["rwc", "ro", "immutable"]
+IN_MEMORY = Path(":memory:")
 BUSY_TIMEOUT_MS = 500
 PAGES_BEFORE_CHECKPOINT = 4000
 
@@ -96,7 +98,7 @@ def connect(path: Path, access: Access) -> sqlite3.Connection:
 
 def connect_memory() -> sqlite3.Connection:
     """A connection to a new database that is gone with it."""
-    return _prepared(sqlite3.connect(":memory:", isolation_level=None))
+    return _prepared(sqlite3.connect(IN_MEMORY, isolation_level=None))
 
 
 def _prepared(connection: sqlite3.Connection) -> sqlite3.Connection:
@@ -189,6 +191,8 @@ class Database:
         self.read_only = read_only
         self.notices = (read_only,) if read_only else notices
         self._connection = connection
+        self._saving: Thread | None = None
+        self._not_saved: sqlite3.Error | None = None
 
     def rows(self, sql: str, *values: Any) -> list[sqlite3.Row]:
         """All rows of a question; raises StoreError."""
@@ -230,12 +234,36 @@ class Database:
             yield
 
     def checkpoint(self) -> None:
-        """Bring what was committed safely onto the disk, as far as no reader is in the way."""
-        with self._errors():
-            self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        """Have what was committed brought safely onto the disk, as far as no reader is in the way.
+
+        A disk may take a quarter of a second, for which a thread waits. What that has met is raised
+        the next time; what was committed stays in the log beside the file.
+        """
+        if self.path == IN_MEMORY:
+            return
+        failed, self._not_saved = self._not_saved, None
+        self._saving = Thread(target=self._save, args=(self._saving,), name="checkpoint")
+        self._saving.start()
+        if failed is not None:
+            with self._errors():
+                raise failed
+
+    def _save(self, before: Thread | None) -> None:
+        """On a thread of its own, after the one before."""
+        if before is not None:
+            before.join()
+        uri = f"{self.path.absolute().as_uri()}?mode=rw"
+        try:
+            with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
+                connection.execute("PRAGMA checkpoint_fullfsync = ON")
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        except sqlite3.Error as error:
+            self._not_saved = error
 
     def close(self) -> None:
         """No use after this."""
+        if self._saving is not None:
+            self._saving.join()
         with self._errors():
             self._connection.close()
 

@@ -15,6 +15,7 @@ from datetime import datetime
 from pathlib import Path
 
 from app.store.database import (
+    IN_MEMORY,
     Access,
     Database,
     begin_to_read,
@@ -60,7 +61,7 @@ def open_database(path: Path, steps: Sequence[Migration] = MIGRATIONS) -> Databa
 
 def open_in_memory(notice: str) -> Database:
     """A database that is gone when closed, for when open_database cannot; `notice` says so."""
-    return Database(new_in_memory(), Path(":memory:"), notices=(notice,))
+    return Database(new_in_memory(), IN_MEMORY, notices=(notice,))
 
 
 def _open(path: Path, steps: Sequence[Migration]) -> Database:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from app.store.database import connect_memory, pragma, primary_code, transaction
+from app.store.database import IN_MEMORY, connect_memory, pragma, primary_code, transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {"INTEGER": (int,), "REAL": (int, float
 def new_in_memory() -> sqlite3.Connection:
     """A new database that is gone with its connection."""
     connection = connect_memory()
-    migrate(connection, Path(":memory:"), MIGRATIONS)
+    migrate(connection, IN_MEMORY, MIGRATIONS)
     return connection
 
 

@@ -158,12 +158,8 @@ class ChatPage(QWidget):
         foot.setLayout(centred(composer))
         foot.setContentsMargins(SIDE, 0, SIDE, 16)
         column(head, notice, Wide(self._middle), foot, of=self, spacing=0)
-        for part in (
-            head,
-            notice,
-            start,
-            foot,
-        ):  # not the composer: its frame changes with the keys
+        # the foot in place of the composer, whose frame changes with the keys
+        for part in (head, notice, start, foot):
             wear(part)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._composer = composer

@@ -1,0 +1,68 @@
+"""What an answer has written comes onto the disk by itself, and what goes wrong there is told."""
+
+import sqlite3
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+from chat_stores import finished, talk, texts
+
+from app.store import database
+from app.store.open_database import open_in_memory
+from app.store.session_store import SessionStore
+from app.values.errors import StoreReadOnly
+
+
+def answer(store: SessionStore, chat: int, text: str) -> None:
+    question = store.messages.path(chat)[0].message
+    begun = store.messages.begin_answer(chat, question.id, "Tiny")
+    store.messages.finish_answer(begun, finished(text))
+
+
+def test_nobody_waits_for_a_slow_disk(store: SessionStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    chat, disk, connect, opened = talk(store, "hello"), Event(), sqlite3.connect, []
+
+    def slow(*args: Any, **options: Any) -> sqlite3.Connection:
+        assert disk.wait(60)
+        opened.append(args)
+        return connect(*args, **options)
+
+    monkeypatch.setattr(database.sqlite3, "connect", slow)
+    for text in ("one", "two", "three"):
+        answer(store, chat, text)
+    assert texts(store, chat) == ["hello", "three"] and not opened
+    disk.set()
+    store.close()
+    assert len(opened) == 3, "each of them, before the file is closed"
+
+
+def test_what_was_written_is_in_the_file_itself(store: SessionStore) -> None:
+    chat, file = talk(store, "hello"), store.database.path
+    text = "words that are on the disk"
+    assert text.encode() not in file.read_bytes()
+    answer(store, chat, text)
+    saving = store.database._saving
+    assert saving is not None
+    saving.join()
+    assert text.encode() in file.read_bytes()
+
+
+def test_a_file_that_is_gone_is_told_at_the_next_answer(store: SessionStore) -> None:
+    chat, file = talk(store, "hello"), store.database.path
+    file.rename(file.with_name("elsewhere.db"))
+    answer(store, chat, "one")
+    assert store.database._saving is not None
+    store.database._saving.join()
+    with pytest.raises(StoreReadOnly, match=r"chats\.db cannot be opened"):
+        answer(store, chat, "two")
+    assert texts(store, chat) == ["hello", "two"]
+    assert not file.exists(), "and no empty one takes its place"
+
+
+def test_a_database_in_memory_has_no_disk() -> None:
+    kept = open_in_memory("gone with it")
+    kept.checkpoint()
+    assert kept._saving is None
+    kept.close()
+    assert not Path(":memory:").exists()
