@@ -93,7 +93,7 @@ class Mistakes(QObject):
         words = Words(
             "{kind}: {error}. Your chats are kept; the window goes on.",
             kind=kind.__name__,
-            error=error,
+            error=str(error).removesuffix("."),
         )
         details = "".join(traceback.format_exception(kind, error, trace))
         # else Python holds what these frames held until the next mistake, on whatever thread it is
