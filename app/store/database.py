@@ -21,7 +21,7 @@ from app.values.errors import (
 )
 from mlx_engine.values.words import Words
 
-Access = Literal["rwc", "ro", "immutable"]
+Access = Literal["rwc", "rw", "ro", "immutable"]
 IN_MEMORY = Path(":memory:")
 BUSY_TIMEOUT_MS = 500
 PAGES_BEFORE_CHECKPOINT = 4000
@@ -252,10 +252,8 @@ class Database:
         """On a thread of its own, after the one before."""
         if before is not None:
             before.join()
-        uri = f"{self.path.absolute().as_uri()}?mode=rw"
         try:
-            with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
-                connection.execute("PRAGMA checkpoint_fullfsync = ON")
+            with closing(connect(self.path, "rw")) as connection:
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         except sqlite3.Error as error:
             self._not_saved = error

@@ -24,7 +24,7 @@ def test_nobody_waits_for_a_slow_disk(store: SessionStore, monkeypatch: pytest.M
     chat, disk, connect, opened = talk(store, "hello"), Event(), sqlite3.connect, []
 
     def slow(*args: Any, **options: Any) -> sqlite3.Connection:
-        assert disk.wait(60)
+        assert disk.wait(20)
         opened.append(args)
         return connect(*args, **options)
 
