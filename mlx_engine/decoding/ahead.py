@@ -165,13 +165,13 @@ class Rounds:
         its = begun.round.its_pass
         was_ahead = its is not None and its.queued_at > 0
         if its is None:
-            its = self._together.begin(begun.round, draft_at_once=self._follows_drafts)
+            its = self._together.begin(begun.round, draft_at_once=self._looks_ahead)
         if self._looks_beyond(begun):
             its.queue()
             if not its.read_at:
                 self._together.look_ahead(its)
         asked_at = perf_counter()
-        queued_at = max(self._read_at, its.queued_at) if its.queued_at else asked_at
+        queued_at = max(self._read_at, its.drafting_at or its.queued_at or asked_at)
         self._together.read(its, draft_first=not its.queued_at)
         useful = self._limits.deepest(self._generated, begun.round.position - 1)
         tokens = begun.round.read()[: useful + 1]

@@ -92,9 +92,9 @@ class Round:
 class Pass:
     """One pass of the target over the rows of one round or several, of one conversation each.
 
-    rows: of all `rounds`. queued_at, read_at: when the device could begin, and when the outcome was
-    there, by the clock; 0 before that. draft_ms: what of the wait was one for drafts, where that is
-    told apart.
+    rows: of all `rounds`. drafting_at, queued_at, read_at: when the device could begin with drafts
+    and with everything, and when the outcome was there, by the clock; 0 before that. draft_ms: what
+    drafts took, where that is told apart.
     """
 
     def __init__(self, rounds: Sequence[Round], *, draft_at_once: bool = False) -> None:
@@ -109,13 +109,14 @@ class Pass:
         self._failed: Exception | None = None
         self._drafts: list[mx.array] = []
         self._outcomes: list[mx.array] = []
-        self.queued_at = self.read_at = self.draft_ms = 0.0
+        self.drafting_at = self.queued_at = self.read_at = self.draft_ms = 0.0
         for one in rounds:
             one.its_pass = self
         with self._told_to_all():
             drafts = take([one.state.source.steps(one.wanted, one.state.sampler) for one in rounds])
             self._drafts = [draft.tokens for draft in drafts if draft.depth]
             if draft_at_once and self._drafts:
+                self.drafting_at = perf_counter()
                 mx.async_eval(self._drafts)  # type: ignore[no-untyped-call]
             every = list(zip(rounds, drafts, strict=True))
             asked = [Asked(one.state, draft.tokens, one.wanted.position) for one, draft in every]
@@ -146,7 +147,7 @@ class Pass:
         with self._told_to_all():
             if draft_first and self._drafts:
                 mx.eval(self._drafts)
-                self.draft_ms = 1000 * (perf_counter() - began)
+                self.draft_ms = 1000 * (perf_counter() - (self.drafting_at or began))
             mx.eval(self._outcomes)
         self.read_at = perf_counter()
 
