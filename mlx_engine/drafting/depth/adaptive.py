@@ -259,16 +259,15 @@ class AdaptiveDepth:
         depth = min(drafted, self.costs.deepest)
         rested, self._rested = self._rested, 0
         was_rested = rested >= LONG_REST
-        if was_rested:
-            rows = min(rested, ROWS_OF_A_REST)
-            self.costs.add_reading(rows, milliseconds - self.costs.at(depth))
         took = milliseconds if was_rested else self.costs.without_spike(depth, milliseconds)
         self._purse.ran(took / self.costs.at(0), accepted + 1)
         self.acceptance.add(drafted, accepted)
         self._known.acceptance.add(drafted, accepted)
         is_new = depth > self.costs.deepest_run
-        if not was_rested or milliseconds < self.costs.at(depth):
-            self.costs.add(depth, milliseconds)  # else the source had much to read first
+        if was_rested:
+            self.costs.add_rested(depth, milliseconds, min(rested, ROWS_OF_A_REST))
+        else:
+            self.costs.add(depth, milliseconds)
         # another at once where it may go on so, and where this one could not tell what drafts cost
         self._rest = 0 if accepted or (was_rested and is_new) else PROBE_EVERY
         self._settle()

@@ -190,6 +190,17 @@ class RoundCosts:
         self._since_plain = 0 if depth == 0 else self._since_plain + 1
         self._expected = None
 
+    def add_rested(self, depth: int, milliseconds: float, rows: int) -> None:
+        """The same of a draft before which its source had to read so many rows that had waited: a
+        round that was no cheaper for it tells what reading costs, and that drafts are dear.
+        """
+        longer = milliseconds - self.at(depth)
+        self._row_read = max(0.0, longer / self.at(0)) / rows
+        if longer < 0:
+            self.add(depth, milliseconds)
+        else:
+            self._drafts_run += 1
+
     def reading(self, rows: int) -> float:
         """Plain rounds that it takes a source to read so many rows which have waited for it.
 
@@ -201,10 +212,6 @@ class RoundCosts:
             further = self._costs.a_row_ms / verify[0]
             return rows * further * self._costs.draft_ms / self._passes[0]
         return rows * self._row_read
-
-    def add_reading(self, rows: int, milliseconds: float) -> None:
-        """The latest draft took so much longer than others because of so many rows."""
-        self._row_read = max(0.0, milliseconds / self.at(0)) / rows
 
     def wants_plain(self, gain: float) -> bool:
         """Whether a plain round is due, so that its cost stays known.

@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from time import perf_counter
 
 import mlx.core as mx
 import pytest
@@ -148,7 +149,7 @@ class Counting:
         return getattr(self._model, name)
 
     def forward(self, tokens, caches):
-        self.passes += 1
+        self.passes, self.latest = self.passes + 1, perf_counter()
         if self.passes == self._fault:
             raise RuntimeError("a pass that failed")
         return self._model.forward(tokens, caches)
@@ -211,6 +212,26 @@ def test_where_the_host_computes_only_plain_rounds_are_followed_unread(
     read = passes_at_read(sources(model)["model"], depths, 24, follows_drafts=False)
     beyond = [passes - number - 2 for number, passes in enumerate(read)]
     assert beyond[:9] == [1, 1, 0] * 3
+
+
+def test_where_the_host_computes_drafts_run_while_the_pass_behind_them_is_written_down(
+    model, monkeypatch
+):
+    counting, begun, whole = Counting(model), [], ahead.Round.read
+
+    def noted(round):
+        begun.append((round.its_pass.drafting_at, counting.latest, round.its_pass.read_at))
+        return whole(round)
+
+    monkeypatch.setattr(ahead.Round, "read", noted)
+    more = {"follows_drafts": False, "looks_ahead": True}
+    ran = run(counting, PROMPT, sources(model)["model"], 2, max_tokens=12, chunk=64, **more)
+    assert len(begun) == ran.stats.passes > 3
+    for drafting, written, ended in begun:
+        assert 0 < drafting < written < ended
+    device = ran.stats.draft_ms + ran.stats.verify_ms
+    assert device >= 999 * sum(ended - drafting for drafting, _, ended in begun)
+    assert ran.stats.draft_ms > 0
 
 
 def test_a_draft_waits_for_the_plain_round_before_it_where_the_host_computes(model):

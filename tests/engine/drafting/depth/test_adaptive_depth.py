@@ -346,6 +346,18 @@ def test_parked_for_its_cost_it_comes_back_when_plain_rounds_are_as_slow():
     assert rounds[1] > 1000
 
 
+def test_where_drafts_stay_dear_after_rests_it_hardly_looks_any_more():
+    length, rests = AdaptiveDepth(NEVER_PAYS, 8), []
+    for number in range(4):
+        rests.append(0)
+        while not length.next().depth:
+            length.learn(0, 0, 10.0)
+            rests[number] += 1
+        length.learn(1, 1, round_ms(NEVER_PAYS, 1) + 6)
+    assert rests[:3] == [256] * 3
+    assert rests[3] == 1500
+
+
 @dataclass(frozen=True)
 class Phase:
     chances: list[float]
