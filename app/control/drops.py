@@ -57,6 +57,7 @@ class DropController(QObject):
         self._overlay, self._notice, self._models = widgets.overlay, widgets.notice, models
         self._cards, self._library, self._composer = cards, library, composer
         self._disk = Beside(self)
+        self._refusal = ""
         self._slow = QTimer(self, singleShot=True, interval=PATIENCE_MS)
         self._slow.timeout.connect(lambda: self._overlay.show_plan(LOOKING))
 
@@ -99,8 +100,10 @@ class DropController(QObject):
 
     def _carry_out(self, things: Sequence[Dropped]) -> None:
         plan = drop_plan(things, self._models.description)
+        self._notice.withdraw(self._refusal)
         if plan.kind == "refused":
-            self._notice.mention(f"{plan.title}: {plan.detail}")
+            self._refusal = f"{plan.title}. {said(plan.detail)}"
+            self._notice.mention(self._refusal)
             return
         for thing in things:
             self._offer(thing)
@@ -149,7 +152,7 @@ def _plan(thing: Dropped, model: ModelDescription | None) -> DropPlan:
         case DroppedModel():
             return DropPlan(
                 "load",
-                tr("Load {name}", name=thing.path.name),
+                tr("Load {name}", name=thing.name),
                 tr("Opened where it lies, not copied"),
             )
         case DroppedModels():

@@ -18,6 +18,7 @@ from mlx_engine.hub.weight_files import (
     SAFETENSORS,
     UNSAFE,
     damage,
+    folder_name,
     holds_only_heads,
     shard_of,
 )
@@ -32,6 +33,11 @@ class DroppedModel:
     """A model to load: a folder or a GGUF file, opened where it is."""
 
     path: Path
+
+    @property
+    def name(self) -> str:
+        """What is read to the user: a file's whole name, a folder's as the card has it."""
+        return folder_name(self.path) if self.path.is_dir() else self.path.name
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,8 @@ class MessageBox(QPlainTextEdit):
     def fit(self) -> None:
         """As high as the text, up to ten lines."""
         lines = min(MOST_LINES, max(1, round(self.document().size().height())))
-        margins = 2 * self.document().documentMargin()  # it has no others, and no frame
+        frame = self.contentsMargins()
+        margins = 2 * self.document().documentMargin() + frame.top() + frame.bottom()
         height = round(lines * self.fontMetrics().lineSpacing() + margins)
         if height != self.height():
             self.setFixedHeight(height)

@@ -98,8 +98,7 @@ class ChatList(QListView):
         self._model.folder_renamed.connect(self.folder_renamed, once_typed)
         self.selectionModel().selectionChanged.connect(self._keep_mark)
         self.clicked.connect(self._click)
-        self.activated.connect(self._choose)
-        self.doubleClicked.connect(self._edit_chat)
+        self.doubleClicked.connect(self._click_again)
 
     def show_groups(
         self,
@@ -204,10 +203,12 @@ class ChatList(QListView):
         elif row.listed is not None and not self._shows_bin:
             self.chosen.emit(row.listed.chat.id, row.listed.message_id)
 
-    def _edit_chat(self, index: QModelIndex) -> None:
-        """Two clicks on a folder open and close it."""
+    def _click_again(self, index: QModelIndex) -> None:
+        """Two clicks rename a chat, and open and close a folder."""
         if self._model.row_at(index).listed is not None:
             self._edit(index)
+        else:
+            self._choose(index)
 
     def _edit(self, index: QModelIndex) -> None:
         if index.isValid() and not self._shows_bin:
@@ -376,10 +377,11 @@ class ChatList(QListView):
     def closeEditor(  # noqa: N802
         self, editor: QWidget, hint: QAbstractItemDelegate.EndEditHint
     ) -> None:
-        """Nothing else is typed after it."""
+        """Nothing else is typed after it, and the chat that is open is marked."""
         had_keys = editor.hasFocus()
         super().closeEditor(editor, hint)
         if had_keys:
+            self.show_current(self._current)
             self.named.emit()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802

@@ -80,6 +80,28 @@ def test_a_model_folder_or_a_file_of_it(driven: Driven, tmp_path: Path) -> None:
     driven.until(lambda: driven.app.models.model_name == "Small-4bit")
 
 
+def test_a_folder_that_says_only_its_form_is_called_as_its_card_is(
+    driven: Driven, tmp_path: Path
+) -> None:
+    model_folder(tmp_path / "Qwen3.5-4B" / "mlx")
+    said = drag(driven, mime_of(tmp_path / "Qwen3.5-4B" / "mlx"))
+    assert said.startswith("Load Qwen3.5-4B Opened")
+
+
+def test_a_refusal_goes_when_something_else_is_let_go(driven: Driven, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("words")
+    text, note = mime_of("a piece of text"), mime_of(tmp_path / "notes.txt")
+    drag(driven, text)
+    drop(driven, text)
+    driven.until(lambda: bool(driven.widgets.notice.words()))
+    said = driven.widgets.notice.words()
+    assert said.startswith("This cannot be used. This is neither a file here nor")
+    drag(driven, note)
+    drop(driven, note)
+    driven.until(lambda: bool(driven.widgets.composer.attachments()))
+    assert driven.widgets.notice.words() == ""
+
+
 def test_files_of_one_model_at_once_and_one_shard_for_all(driven: Driven, tmp_path: Path) -> None:
     second = [gguf(tmp_path / f"m-0000{number}-of-00002.gguf") for number in (1, 2)][1]
     assert drag(driven, mime_of(second)).startswith("Load m-00001-of-00002.gguf")

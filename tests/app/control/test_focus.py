@@ -100,12 +100,17 @@ def load_from_a_card(driven: Driven) -> None:
     driven.until(driven.widgets.layer.isHidden)
 
 
-def open_from_the_list(driven: Driven) -> None:
+def click_in_the_list(
+    driven: Driven, row: int, press: Callable[..., None] = QTest.mouseClick
+) -> None:
     chats = driven.widgets.sidebar.list
-    chats.setFocus()
-    index = chats.model().index(1, 0)
-    place = chats.visualRect(index).center()
-    QTest.mouseClick(chats.viewport(), Qt.MouseButton.LeftButton, pos=place)
+    place = chats.visualRect(chats.model().index(row, 0)).center()
+    press(chats.viewport(), Qt.MouseButton.LeftButton, pos=place)
+
+
+def open_from_the_list(driven: Driven) -> None:
+    driven.widgets.sidebar.list.setFocus()
+    click_in_the_list(driven, 1)
 
 
 def open_the_first_hit(driven: Driven) -> None:
@@ -144,6 +149,13 @@ def rename(driven: Driven) -> None:
     driven.until(lambda: driven.app.chats.chat.title == "Named")
 
 
+def rename_by_double_click(driven: Driven) -> None:
+    click_in_the_list(driven, 1)
+    click_in_the_list(driven, 1, QTest.mouseDClick)
+    type_a_name(driven, Qt.Key.Key_Return)
+    driven.until(lambda: driven.app.chats.chat.title == "Named")
+
+
 def give_up_a_rename(driven: Driven) -> None:
     driven.widgets.actions["rename-chat"].trigger()
     type_a_name(driven, Qt.Key.Key_Escape)
@@ -152,6 +164,7 @@ def give_up_a_rename(driven: Driven) -> None:
 def name_a_folder(driven: Driven) -> None:
     driven.widgets.actions["new-folder"].trigger()
     type_a_name(driven, Qt.Key.Key_Return)
+    assert driven.widgets.sidebar.list.selected() == (driven.app.chats.chat.chat_id,)
 
 
 def remove_an_attachment(driven: Driven, press: Callable[[QWidget], object]) -> None:
@@ -184,6 +197,7 @@ ACTIONS: dict[str, Callable[[Driven], object]] = {
     "find bar": close_the_find_bar,
     "panel": fold_the_panel,
     "chat renamed": rename,
+    "chat renamed by double click": rename_by_double_click,
     "rename given up": give_up_a_rename,
     "folder named": name_a_folder,
     "attachment clicked away": lambda driven: remove_an_attachment(driven, click),

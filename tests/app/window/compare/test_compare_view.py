@@ -236,3 +236,13 @@ def test_in_a_small_window_the_newest_words_are_seen_and_then_those_that_differ(
         view.finish_side(side, stats)
     qtbot.waitUntil(lambda: is_seen("Drafting on") and is_seen("Drafting off"))
     assert not view.findChild(MessageBox).visibleRegion().contains(QPoint(5, 5))
+
+
+def test_a_prompt_of_any_height_is_whole(view, theme):
+    """Its box has a frame and a padding, which the composer's has not."""
+    view.show()
+    box = view.findChild(MessageBox)
+    for lines in (1, 2, 5):
+        view.show_prompt("\n".join(["def read_all(path):"] * lines))
+        needed = lines * box.fontMetrics().lineSpacing() + 2 * box.document().documentMargin()
+        assert box.viewport().height() >= round(needed), lines
