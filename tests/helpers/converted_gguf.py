@@ -13,12 +13,11 @@ from typing import Literal, NamedTuple
 import gguf
 import numpy as np
 from converted_metadata import converted_metadata
-from gguf.quants import dequantize, quantize
-from gguf_blocks import put_halves
+from gguf_blocks import tensor
 from gguf_files import RawTensor, gguf_bytes
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
-from tiny_gguf import vocabulary_metadata
+from tiny_gguf import joined_experts, vocabulary_metadata
 
 Floats = NDArray[np.float32]
 Types = gguf.GGMLQuantizationType
@@ -71,6 +70,11 @@ class Storage(NamedTuple):
     type_of: Callable[[str], Types | None] = lambda name: None
     unpacked: bool = False
 
+    def tensor(self, name: str, value: Floats) -> RawTensor:
+        """A vector or a bias is stored in float32."""
+        kind = self.type_of(name) if value.ndim > 1 and not name.endswith(".bias") else None
+        return tensor(name, value, kind, unpacked=self.unpacked)
+
 
 def convert(
     folder: Path,
@@ -109,7 +113,7 @@ def convert(
         metadata["tokenizer.ggml.pre"] = "glm4"
     metadata |= dict(changes or {})
     kept = {name: value for name, value in named.items() if not without or without not in name}
-    stored = [_stored(name, value, storage or Storage()) for name, value in kept.items()]
+    stored = [(storage or Storage()).tensor(name, value) for name, value in kept.items()]
     present = {key: value for key, value in metadata.items() if value is not None}
     file.write_bytes(gguf_bytes(present, stored))
     return file
@@ -222,11 +226,7 @@ def _joined(named: Mapping[str, Floats]) -> dict[str, Floats]:
         if base != name and base.format("attn_k") in made:
             parts = [made.pop(base.format(f"attn_{part}")) for part in "qkv"]
             made[base.format("attn_qkv")] = np.concatenate(parts)
-        base = name.replace("ffn_gate_exps.weight", "{}.weight")
-        if base != name:
-            parts = [made.pop(base.format(f"ffn_{part}_exps")) for part in ("gate", "up")]
-            made[base.format("ffn_gate_up_exps")] = np.concatenate(parts, axis=1)
-    return made
+    return joined_experts(made)
 
 
 def _renamed(name: str, first: int) -> str:
@@ -254,26 +254,3 @@ def _mapped(name: str, names: gguf.TensorNameMap) -> str:
 
 def _enum(architecture: str) -> gguf.MODEL_ARCH:
     return next(key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
-
-
-def _stored(name: str, value: Floats, storage: Storage) -> RawTensor:
-    value = np.ascontiguousarray(value, np.float32)
-    kind = storage.type_of(name) if value.ndim > 1 and not name.endswith(".bias") else None
-    if kind is None:
-        return RawTensor(name, 0, value.shape, value.tobytes())
-    blocks = packed(value, kind)
-    if storage.unpacked:
-        return RawTensor(name, 0, value.shape, dequantize(blocks, kind).tobytes())
-    return RawTensor(name, kind.value, value.shape, blocks.tobytes())
-
-
-def packed(value: Floats, kind: Types) -> NDArray[np.uint8]:
-    """Packed values; types that the gguf package cannot pack get random bits, with a small d."""
-    try:
-        return quantize(value, kind)
-    except NotImplementedError:
-        elements, nbytes = gguf.GGML_QUANT_SIZES[kind]
-        shape = (*value.shape[:-1], value.shape[-1] // elements, nbytes)
-        blocks = np.random.default_rng(value.size).integers(0, 256, shape, np.uint8)
-        put_halves(blocks, kind.name, 2e-4)
-        return blocks.reshape(*value.shape[:-1], -1)

@@ -146,7 +146,27 @@ def _step35(config: Config) -> dict[str, object]:
     }
 
 
+def _qwen35(config: Config) -> dict[str, object]:
+    """Of an attention layer's head a share is rotated, told where the family has it."""
+    rope = config.get("rope_parameters", config)
+    heads = config["linear_num_value_heads"]
+    own = {
+        "rope.dimension_count": int(config["head_dim"] * rope["partial_rotary_factor"]),
+        "ssm.conv_kernel": config["linear_conv_kernel_dim"],
+        "ssm.state_size": config["linear_key_head_dim"],
+        "ssm.group_count": config["linear_num_key_heads"],
+        "ssm.time_step_rank": heads,
+        "ssm.inner_size": heads * config["linear_value_head_dim"],
+        "full_attention_interval": config["full_attention_interval"],
+        "expert_shared_feed_forward_length": config.get("shared_expert_intermediate_size"),
+    }
+    return own | _inner(config) if "num_experts" in config else own
+
+
 _OWN = {
+    "qwen35": _qwen35,
+    "qwen35moe": _qwen35,
+    "qwen3next": _qwen35,
     "llama": _llama,
     "gemma3": _gemma3,
     "gpt-oss": _gpt_oss,

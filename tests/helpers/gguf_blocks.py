@@ -1,10 +1,11 @@
-"""Blocks of every GGUF type, random or at the edges, and their values by the gguf package."""
+"""Blocks of every GGUF type, random, at the edges or of values, and what the gguf package reads."""
 
 from collections.abc import Mapping
 
 import numpy as np
-from gguf import GGMLQuantizationType
-from gguf.quants import dequantize
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+from gguf.quants import dequantize, quantize
+from gguf_files import RawTensor
 from numpy.typing import NDArray
 
 from mlx_engine.loading.gguf.header import block_types
@@ -91,3 +92,35 @@ def values_of(blocks: Blocks, name: str) -> NDArray[np.float32]:
     with np.errstate(all="ignore"):
         found: NDArray[np.float32] = dequantize(blocks, GGMLQuantizationType[name])
         return found
+
+
+def packed(value: NDArray[np.float32], kind: GGMLQuantizationType) -> Blocks:
+    """Packed values; types that the gguf package cannot pack get random bits, with a small d."""
+    try:
+        return quantize(value, kind)
+    except NotImplementedError:
+        elements, nbytes = GGML_QUANT_SIZES[kind]
+        shape = (*value.shape[:-1], value.shape[-1] // elements, nbytes)
+        blocks = np.random.default_rng(value.size).integers(0, 256, shape, np.uint8)
+        put_halves(blocks, kind.name, 2e-4)
+        return blocks.reshape(*value.shape[:-1], -1)
+
+
+def tensor(
+    name: str,
+    value: NDArray[np.float32],
+    kind: GGMLQuantizationType | None = None,
+    *,
+    blocks: Blocks | None = None,
+    unpacked: bool = False,
+) -> RawTensor:
+    """In float32, or in blocks of a type: these, else those of the values. unpacked: in float32,
+    with the values that such blocks have.
+    """
+    value = np.ascontiguousarray(value, np.float32)
+    if kind is not None:
+        made = packed(value, kind) if blocks is None else blocks
+        if not unpacked:
+            return RawTensor(name, kind.value, value.shape, made.tobytes())
+        value = dequantize(made, kind)
+    return RawTensor(name, 0, value.shape, value.tobytes())

@@ -5,12 +5,11 @@ from pathlib import Path
 import numpy as np
 from gguf import GGML_QUANT_SIZES
 from gguf import GGMLQuantizationType as Types
-from gguf.quants import dequantize
-from gguf_blocks import put_halves
+from gguf_blocks import put_halves, tensor
 from gguf_files import RawTensor
 from numpy.typing import NDArray
-from tiny_gguf import Floats, sizes_metadata, write_model
-from tiny_qwen3_5 import tiny_config, tiny_values
+from tiny_gguf import Floats, write_model
+from tiny_qwen3_5 import tiny_config
 
 HIDDEN = 256
 
@@ -48,26 +47,19 @@ def write_kept_gguf(path: Path, *, blocks: bool, bad_scale: bool = False) -> Pat
     text = config["text_config"]
     assert isinstance(text, dict)
     text |= {"intermediate_size": HIDDEN, "linear_value_head_dim": HIDDEN // 4}
-    names = ("embedding_length", "feed_forward_length", "ssm.inner_size")
-    sizes = {f"qwen35.{name}": HIDDEN for name in names}
     return write_model(
-        path,
-        tiny_values(config, 1),
-        sizes_metadata("qwen35", 1) | sizes,
-        lambda name, value: _kept(name, value, blocks, bad_scale),
+        path, config, lambda name, value: _kept(name, value, blocks, bad_scale), seed=1
     )
 
 
 def _kept(name: str, value: Floats, blocks: bool, bad_scale: bool) -> RawTensor:
     if value.ndim != 2 or "conv1d" in name or value.shape[1] % 256:
-        return RawTensor(name, 0, value.shape, value.tobytes())
+        return tensor(name, value)
     kind = next((kind for part, kind in _STORED.items() if part in name), Types.Q3_K)
     made = blocks_of(kind, value.shape, len(name) + value.shape[0])
     if bad_scale and "ffn_down" in name:
         made.reshape(-1, 18)[3, :2] = 0x7E
-    if blocks:
-        return RawTensor(name, kind.value, value.shape, made.tobytes())
-    return RawTensor(name, 0, value.shape, dequantize(made, kind).tobytes())
+    return tensor(name, value, kind, blocks=made, unpacked=not blocks)
 
 
 def blocks_of(kind: Types, shape: tuple[int, ...], seed: int) -> NDArray[np.uint8]:

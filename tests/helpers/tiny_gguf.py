@@ -1,4 +1,4 @@
-"""The tiny Qwen3.5 of tiny_qwen3_5.py as llama.cpp's converter would write it into a GGUF."""
+"""The tiny Qwens, plain or with experts, as llama.cpp's converter would write them into a GGUF."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -7,45 +7,31 @@ from typing import Literal
 
 import gguf
 import numpy as np
-from gguf.quants import dequantize, quantize
+from converted_metadata import converted_metadata
+from gguf_blocks import tensor
 from gguf_files import RawTensor, gguf_bytes
 from numpy.typing import NDArray
-from tiny_qwen3_5 import TinyValues, is_shifted_norm, tiny_config, tiny_values
+from tiny_qwen3_5 import is_shifted_norm, tiny_config, tiny_values
+from tiny_qwen_experts import Kind, experts_config, joined_projections
 from tiny_tokenizer import CHATML, make_tiny_tokenizer
 
 Floats = NDArray[np.float32]
 Form = Literal["dense", "packed", "as packed"]
+Heads = Literal["inside", "none", "only"]
 Q8_0 = gguf.GGMLQuantizationType.Q8_0
-TensorsOf = Callable[[Mapping[str, Floats], int], dict[str, Floats]]
 GROUPS, HEADS_PER_GROUP, HEAD = 2, 2, 16
 KEYS = 2 * GROUPS * HEAD
-
-NAMES = {
-    "input_layernorm": "attn_norm",
-    "post_attention_layernorm": "post_attention_norm",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "self_attn.q_norm": "attn_q_norm",
-    "self_attn.k_norm": "attn_k_norm",
-    "linear_attn.in_proj_qkv": "attn_qkv",
-    "linear_attn.in_proj_z": "attn_gate",
-    "linear_attn.in_proj_b": "ssm_beta",
-    "linear_attn.in_proj_a": "ssm_alpha",
-    "linear_attn.out_proj": "ssm_out",
-    "linear_attn.conv1d": "ssm_conv1d",
-    "linear_attn.norm": "ssm_norm",
-    "embed_tokens": "token_embd",
-    "norm": "output_norm",
-    "lm_head": "output",
+ARCHITECTURES = {"qwen3_5": "qwen35", "qwen3_5_moe": "qwen35moe", "qwen3_next": "qwen3next"}
+HEAD_NAMES = {
     "fc": "nextn.eh_proj",
     "pre_fc_norm_embedding": "nextn.enorm",
     "pre_fc_norm_hidden": "nextn.hnorm",
 }
+RENAMED = {
+    "mlp.switch_mlp.": "mlp.experts.",
+    "linear_attn.dt_bias": "linear_attn.dt_proj.bias",
+}
+"""Names of ours that the gguf package's map does not know, in its words."""
 
 
 def tiled(values: Floats) -> Floats:
@@ -58,14 +44,14 @@ def last_rows_tiled(values: Floats) -> Floats:
     return np.concatenate([values[:KEYS], tiled(values[KEYS:])])
 
 
-CONVERTED: dict[str, Callable[[Floats], Floats]] = {
+TILED: dict[str, Callable[[Floats], Floats]] = {
     "linear_attn.in_proj_qkv.weight": last_rows_tiled,
-    "linear_attn.conv1d.weight": lambda values: last_rows_tiled(values[..., 0]),
+    "linear_attn.conv1d.weight": last_rows_tiled,
     "linear_attn.in_proj_z.weight": tiled,
     "linear_attn.in_proj_b.weight": tiled,
     "linear_attn.in_proj_a.weight": tiled,
     "linear_attn.dt_bias": tiled,
-    "linear_attn.A_log": lambda values: tiled(-np.exp(values)),
+    "linear_attn.A_log": tiled,
     "linear_attn.out_proj.weight": lambda values: tiled(values.T).T,
 }
 
@@ -74,7 +60,7 @@ def write_tiny_gguf(
     path: Path,
     *,
     seed: int = 0,
-    heads: Literal["inside", "none", "only"] = "inside",
+    heads: Heads = "inside",
     claimed_heads: int = 1,
     form: Form = "dense",
     changes: Mapping[str, object] | None = None,
@@ -85,81 +71,151 @@ def write_tiny_gguf(
     form: matrices in float32, in Q8_0, or in float32 as Q8_0 would make them. changes: metadata;
     without: a tensor to leave out.
     """
-    metadata = sizes_metadata("qwen35", claimed_heads) | {"qwen35.feed_forward_length": 96}
+
+    def stored(name: str, value: Floats) -> RawTensor:
+        is_matrix = value.ndim == 2 and "conv1d" not in name and "ssm_out" not in name
+        kind = Q8_0 if is_matrix and form != "dense" else None
+        return tensor(name, value, kind, unpacked=form == "as packed")
+
     return write_model(
         path,
-        tiny_values(tiny_config(), seed),
-        metadata | dict(changes or {}),
-        lambda name, value: _raw(name, value, form),
+        tiny_config(),
+        stored,
+        seed=seed,
         heads=heads,
+        claimed_heads=claimed_heads,
+        changes=changes,
         without=without,
+    )
+
+
+def write_tiny_gguf_experts(
+    path: Path,
+    kind: Kind,
+    *,
+    seed: int = 0,
+    heads: Heads = "inside",
+    joined_experts: bool = False,
+    joined_projection: bool = False,
+    quantised: gguf.GGMLQuantizationType | None = None,
+    unpacked: bool = False,
+    sizes: Mapping[str, int] | None = None,
+    changes: Mapping[str, object] | None = None,
+    without: str = "",
+) -> Path:
+    """Writes the file; one seed gives one model, the same as write_tiny_experts's.
+
+    joined_experts: gate and up in one tensor. joined_projection: Qwen3-Next's queries, keys, values
+    and gates in one, as older converters left them. quantised: the type of the experts; unpacked:
+    in float32 as that type would make them. sizes: hidden_size and moe_intermediate_size, if not
+    the usual ones.
+    """
+    return write_model(
+        path,
+        experts_config(kind, **dict(sizes or {})),
+        lambda name, value: tensor(
+            name, value, quantised if "exps" in name else None, unpacked=unpacked
+        ),
+        seed=seed,
+        heads=heads,
+        changes=changes,
+        without=without,
+        with_joined_experts=joined_experts,
+        with_joined_projection=joined_projection,
     )
 
 
 def write_model(
     path: Path,
-    values: TinyValues,
-    metadata: Mapping[str, object],
-    raw: Callable[[str, Floats], RawTensor],
+    config: Mapping[str, object],
+    stored: Callable[[str, Floats], RawTensor],
     *,
-    tensors_of: TensorsOf | None = None,
-    heads: Literal["inside", "none", "only"] = "inside",
+    seed: int = 0,
+    heads: Heads = "inside",
+    claimed_heads: int = 1,
+    changes: Mapping[str, object] | None = None,
     without: str = "",
+    with_joined_experts: bool = False,
+    with_joined_projection: bool = False,
 ) -> Path:
-    """metadata: beside the vocabulary's. raw: how a tensor of the file is stored.
+    """stored: a tensor of the file from its name and values; the rest as in the functions above."""
+    kind = config.get("model_type")
+    text = config.get("text_config", config)
+    architecture = ARCHITECTURES[kind]
 
-    tensors_of: from canonical names and values, and the first block, those of the file.
-    """
-    tensors_of = tensors_of or _tensors
-    named: dict[str, Floats] = {}
+    def named(values: Mapping[str, Floats], first: int) -> dict[str, Floats]:
+        if kind == "qwen3_next":
+            values = _projections(values, with_joined_projection)
+        found = {
+            file_name(name, architecture, first): _converted(name, value, kind)
+            for name, value in values.items()
+        }
+        return joined_experts(found) if with_joined_experts else found
+
+    values, tensors = tiny_values(config, seed), dict[str, Floats]()
     if heads != "none":
-        named |= tensors_of(values.head, 4)
-        named["blk.4.nextn.shared_head_norm.weight"] = named.pop("output_norm.weight")
+        tensors |= named(values.head, 4)
+        tensors["blk.4.nextn.shared_head_norm.weight"] = tensors.pop("output_norm.weight")
     if heads == "only":
-        named["token_embd.weight"] = values.trunk["embed_tokens.weight"]
+        tensors["token_embd.weight"] = values.trunk["embed_tokens.weight"]
     else:
-        named |= tensors_of(values.trunk, 0)
-    named.pop(without, None)
-    vocabulary = vocabulary_metadata(path.parent / f"{path.stem}-tokenizer")
-    tensors = [raw(name, value) for name, value in named.items()]
-    path.write_bytes(gguf_bytes({**vocabulary, **metadata}, tensors))
+        tensors |= named(values.trunk, 0)
+    tensors.pop(without, None)
+    metadata = converted_metadata(architecture, text, 4 + claimed_heads)
+    metadata |= vocabulary_metadata(path.parent / f"{path.stem}-tokenizer") | dict(changes or {})
+    path.write_bytes(gguf_bytes(metadata, [stored(*one) for one in tensors.items()]))
     return path
 
 
-def _tensors(values: Mapping[str, Floats], first_block: int) -> dict[str, Floats]:
-    return {file_name(name, first_block): converted(name, value) for name, value in values.items()}
-
-
-def file_name(canonical: str, first_block: int) -> str:
-    base, _, kind = canonical.rpartition(".")
-    layer = ""
+def file_name(canonical: str, architecture: str, first_block: int) -> str:
+    """By the gguf package's map."""
+    kind = next(key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
+    names = gguf.get_tensor_name_map(kind, 5)
+    for ours, published in RENAMED.items():
+        canonical = canonical.replace(ours, published)
     if canonical.startswith("layers."):
         _, number, rest = canonical.split(".", 2)
-        layer, base = f"blk.{int(number) + first_block}.", rest.rpartition(".")[0]
+        canonical = f"model.layers.{int(number) + first_block}.{rest}"
+    base, _, ending = canonical.rpartition(".")
+    if base in HEAD_NAMES:
+        return f"blk.{first_block}.{HEAD_NAMES[base]}.{ending}"
+    tails = (".weight", ".bias")
+    found = names.get_name(canonical, tails) or names.get_name(f"model.{canonical}", tails)
+    assert found is not None, canonical
+    return found
+
+
+def _projections(values: Mapping[str, Floats], joined: bool) -> dict[str, Floats]:
+    """Of Qwen3-Next: beta and decay in one, and all the rest in one or as it was."""
+    gone = ("in_proj_qkv.weight", "in_proj_z.weight") if joined else ("in_proj_qkvz.weight",)
+    gone += ("in_proj_b.weight", "in_proj_a.weight")
+    both = {**values, **joined_projections(values)}
+    return {name: value for name, value in both.items() if not name.endswith(gone)}
+
+
+def _converted(canonical: str, value: Floats, kind: str) -> Floats:
+    """Qwen3-Next keeps the order of value heads; a vector has one dimension in the file."""
+    if is_shifted_norm(canonical):
+        return value + np.float32(1)
+    if canonical.endswith("shared_expert_gate.weight"):
+        return value[0]
+    if canonical.endswith("conv1d.weight"):
+        value = value[..., 0]
     if canonical.endswith("A_log"):
-        return f"{layer}ssm_a"
-    if canonical.endswith("dt_bias"):
-        return f"{layer}ssm_dt.bias"
-    name = NAMES[base]
-    block = f"blk.{first_block}." if name.startswith("nextn") else layer
-    return f"{block}{name}.{kind}"
+        value = -np.exp(value)
+    change = next((f for end, f in TILED.items() if canonical.endswith(end)), None)
+    return value if change is None or kind == "qwen3_next" else change(value)
 
 
-def converted(canonical: str, value: Floats) -> Floats:
-    change = next((f for end, f in CONVERTED.items() if canonical.endswith(end)), None)
-    if change is not None:
-        return np.ascontiguousarray(change(value), np.float32)
-    return value + np.float32(1) if is_shifted_norm(canonical) else value
-
-
-def _raw(name: str, value: Floats, form: Form) -> RawTensor:
-    is_matrix = value.ndim == 2 and "conv1d" not in name and "ssm_out" not in name
-    if form == "dense" or not is_matrix:
-        return RawTensor(name, 0, value.shape, value.tobytes())
-    blocks = quantize(value, Q8_0)
-    if form == "packed":
-        return RawTensor(name, Q8_0.value, value.shape, blocks.tobytes())
-    return RawTensor(name, 0, value.shape, dequantize(blocks, Q8_0).tobytes())
+def joined_experts(named: Mapping[str, Floats]) -> dict[str, Floats]:
+    """Gate and up of experts in one tensor."""
+    made = dict(named)
+    for name in named:
+        base = name.replace("ffn_gate_exps.weight", "{}.weight")
+        if base != name:
+            parts = [made.pop(base.format(f"ffn_{part}_exps")) for part in ("gate", "up")]
+            made[base.format("ffn_gate_up_exps")] = np.concatenate(parts, axis=1)
+    return made
 
 
 def vocabulary_metadata(folder: Path) -> dict[str, object]:
@@ -180,27 +236,3 @@ def vocabulary_metadata(folder: Path) -> dict[str, object]:
         ),
         "tokenizer.chat_template": CHATML,
     }
-
-
-def sizes_metadata(architecture: str, claimed_heads: int) -> dict[str, object]:
-    """What the tiny models of all architectures have in common."""
-    own = {
-        "block_count": 4 + claimed_heads,
-        "context_length": 512,
-        "embedding_length": 64,
-        "attention.head_count": 4,
-        "attention.head_count_kv": 2,
-        "attention.key_length": 32,
-        "attention.layer_norm_rms_epsilon": 1e-6,
-        "rope.freq_base": 10000.0,
-        "rope.dimension_count": 8,
-        "nextn_predict_layers": claimed_heads,
-        "ssm.conv_kernel": 4,
-        "ssm.state_size": HEAD,
-        "ssm.group_count": GROUPS,
-        "ssm.time_step_rank": GROUPS * HEADS_PER_GROUP,
-        "ssm.inner_size": GROUPS * HEADS_PER_GROUP * HEAD,
-        "full_attention_interval": 4,
-    }
-    named = {f"{architecture}.{key}": value for key, value in own.items()}
-    return named | {"general.architecture": architecture}

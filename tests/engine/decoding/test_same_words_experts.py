@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from dialled_draft import DialledDraft
 from plain_run import run
-from tiny_gguf_experts import write_tiny_gguf_experts
+from tiny_gguf import write_tiny_gguf_experts
 from tiny_qwen_experts import KINDS, write_tiny_experts
 
 import mlx_engine

@@ -15,7 +15,7 @@ from gguf import GGMLQuantizationType
 from kept_gguf import HIDDEN, write_kept_gguf
 from kernel_models import Kind, all_faster, kernel_model
 from metal_emulator import EmulatorLauncher
-from tiny_gguf_experts import write_tiny_gguf_experts
+from tiny_gguf import write_tiny_gguf_experts
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
 from metal_kernels.choice import KERNELS, NO_KERNELS, KernelName, Kernels

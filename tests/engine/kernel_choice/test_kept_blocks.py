@@ -11,7 +11,7 @@ from gguf import GGMLQuantizationType as Types
 from kept_gguf import HIDDEN, blocks_of, write_kept_gguf
 from kernel_models import every_kernel
 from metal_emulator import EmulatorLauncher
-from tiny_gguf_experts import write_tiny_gguf_experts
+from tiny_gguf import write_tiny_gguf_experts
 from tiny_published import publish
 
 import mlx_engine
@@ -179,7 +179,11 @@ def test_stacks_of_experts_stay(
     sizes = {"hidden_size": HIDDEN, "moe_intermediate_size": HIDDEN}
     made = {
         form: write_tiny_gguf_experts(
-            tmp_path / f"{form}.gguf", "qwen3_5_moe", quantised=kind, form=form, sizes=sizes
+            tmp_path / f"{form}.gguf",
+            "qwen3_5_moe",
+            quantised=kind,
+            sizes=sizes,
+            unpacked=form == "as packed",
         )
         for form in ("packed", "as packed")
     }

@@ -8,7 +8,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tiny_gguf_experts import ARCHITECTURES, write_tiny_gguf_experts
+from tiny_gguf import ARCHITECTURES, write_tiny_gguf_experts
 from tiny_qwen_experts import CHOSEN, COUNT, INNER, KINDS, Kind, write_tiny_experts
 
 import mlx_engine
@@ -58,7 +58,7 @@ def test_packed_experts(
     packed, plain = tmp_path / "packed.gguf", tmp_path / "plain.gguf"
     joined = quantised is TYPES.Q8_0
     write_tiny_gguf_experts(packed, kind, quantised=quantised, joined_experts=joined)
-    write_tiny_gguf_experts(plain, kind, quantised=quantised, form="as packed")
+    write_tiny_gguf_experts(plain, kind, quantised=quantised, unpacked=True)
     np.testing.assert_allclose(numbers(packed), numbers(plain), atol=1e-5)
 
 
@@ -73,7 +73,7 @@ def test_stacks_of_k_quants(
         tmp_path / "m.gguf", kind, quantised=quantised, joined_experts=joined, sizes=size
     )
     plain = write_tiny_gguf_experts(
-        tmp_path / "p.gguf", kind, quantised=quantised, form="as packed", joined_experts=joined,
+        tmp_path / "p.gguf", kind, quantised=quantised, unpacked=True, joined_experts=joined,
         sizes=size,
     )  # fmt: skip
     for part in ("gate", "up", "down"):

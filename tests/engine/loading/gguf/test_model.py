@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from converted_metadata import converted_metadata
 from gguf_files import RawTensor, gguf_bytes
 from numpy.typing import NDArray
-from tiny_gguf import sizes_metadata, write_tiny_gguf
-from tiny_qwen3_5 import write_tiny_qwen3_5
+from tiny_gguf import write_tiny_gguf
+from tiny_qwen3_5 import tiny_config, write_tiny_qwen3_5
 
 import mlx_engine
 from mlx_engine import DraftOptions, LoadOptions, SamplingOptions
@@ -162,7 +163,7 @@ def test_a_packed_vector_is_refused(tmp_path: Path) -> None:
 def test_one_tensor_under_two_names_is_refused(tmp_path: Path) -> None:
     vector = np.zeros(64, np.float32).tobytes()
     names = ("token_embd.weight", "blk.0.ffn_norm.weight", "blk.0.post_attention_norm.weight")
-    metadata = sizes_metadata("qwen35", 0) | {"qwen35.block_count": 1}
+    metadata = converted_metadata("qwen35", tiny_config(layers=1)["text_config"], 1)
     file = tmp_path / "m.gguf"
     file.write_bytes(gguf_bytes(metadata, [RawTensor(name, 0, (64,), vector) for name in names]))
     with pytest.raises(BadModelFile, match=r"m\.gguf: .*ffn_norm\.weight are the same tensor"):
