@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import mlx.core as mx
+from compared import halves
 from metal_emulator import Counted, EmulatorLauncher, RegisterLauncher, Report
 from metal_emulator import stock_kernels as stock
 
@@ -15,10 +16,6 @@ from metal_kernels.weight_formats.dense import DENSE
 
 OUTPUTS, INPUTS = 96, 1024
 """A whole number of threadgroups for every count of rows, ours and stock."""
-
-
-def normal(shape: tuple[int, ...], seed: int) -> mx.array:
-    return mx.random.normal(shape, key=mx.random.key(seed)).astype(mx.float16)
 
 
 class PerWeight(NamedTuple):
@@ -48,22 +45,22 @@ def per_weight(report: Report) -> PerWeight:
 def ours(rows: int, bits: int) -> PerWeight:
     launcher = EmulatorLauncher(arithmetic=True)
     few_row_matvec.few_row_matvec(
-        normal((rows, INPUTS), 1), _packed(bits), affine(bits, 64), launcher
+        halves((rows, INPUTS), 1), _packed(bits), affine(bits, 64), launcher
     )
     return per_weight(launcher.last)
 
 
 def ours_dense(rows: int) -> PerWeight:
     launcher = EmulatorLauncher(arithmetic=True)
-    weights = (normal((OUTPUTS, INPUTS), 2),)
-    few_row_matvec.few_row_matvec(normal((rows, INPUTS), 1), weights, DENSE, launcher)
+    weights = (halves((OUTPUTS, INPUTS), 2),)
+    few_row_matvec.few_row_matvec(halves((rows, INPUTS), 1), weights, DENSE, launcher)
     return per_weight(launcher.last)
 
 
 def stock_narrow(rows: int, bits: int) -> PerWeight:
     """qmv: one row on any chip, every count on M1 and M2."""
     done = stock.qmv(
-        normal((rows, INPUTS), 1), *_packed(bits), group_size=64, bits=bits, arithmetic=True
+        halves((rows, INPUTS), 1), *_packed(bits), group_size=64, bits=bits, arithmetic=True
     )
     return per_weight(done.report)
 
@@ -73,13 +70,13 @@ def stock_wide(rows: int, bits: int) -> PerWeight:
     if rows == 1:
         return stock_narrow(rows, bits)
     done = stock.qmv_wide(
-        normal((rows, INPUTS), 1), *_packed(bits), group_size=64, bits=bits, arithmetic=True
+        halves((rows, INPUTS), 1), *_packed(bits), group_size=64, bits=bits, arithmetic=True
     )
     return per_weight(done.report)
 
 
 def _packed(bits: int) -> tuple[mx.array, ...]:
-    return tuple(mx.quantize(normal((OUTPUTS, INPUTS), 2), 64, bits))
+    return tuple(mx.quantize(halves((OUTPUTS, INPUTS), 2), 64, bits))
 
 
 class PerKey(NamedTuple):
@@ -103,9 +100,9 @@ KEYS, SIZE = 512, 128
 
 def our_attention(rows: int, heads: int) -> PerKey:
     launcher = EmulatorLauncher()
-    cache = (normal((1, KEYS, SIZE), 3), normal((1, KEYS, SIZE), 4))
+    cache = (halves((1, KEYS, SIZE), 3), halves((1, KEYS, SIZE), 4))
     place = Place(KEYS)
-    q = normal((heads, rows, SIZE), 5)
+    q = halves((heads, rows, SIZE), 5)
     few_query_attention.few_query_attention(q, cache, dense_cache(), place, 0.1, launcher)
     return per_key(launcher.reports[0], "k")
 
@@ -114,8 +111,8 @@ def stock_attention(rows: int, heads: int, two_pass: bool) -> PerKey | None:
     """None where heads * rows > 32: MLX then writes all scores with unfused operations."""
     if heads * rows > 32:
         return None
-    keys, values = (normal((1, 1, KEYS, SIZE), seed) for seed in (3, 4))
-    q = normal((1, heads, rows, SIZE), 5)
+    keys, values = (halves((1, 1, KEYS, SIZE), seed) for seed in (3, 4))
+    q = halves((1, heads, rows, SIZE), 5)
     if two_pass:
         done = stock.sdpa_vector_two_pass(q, keys, values, scale=0.1, causal=True, blocks=64)[0]
     else:

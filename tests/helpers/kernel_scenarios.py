@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import mlx.core as mx
 import numpy as np
+from compared import normal
 from gguf_blocks import random_blocks
 from metal_emulator import EmulatorError, EmulatorLauncher
 
@@ -94,10 +95,6 @@ def caught_by(scenario: "Scenario", launcher: Breaking) -> str:
 
 
 Scenario = Callable[[Breaking], None]
-
-
-def normal(shape: tuple[int, ...], seed: int) -> mx.array:
-    return mx.random.normal(shape, key=mx.random.key(seed))
 
 
 def near(mine: mx.array, its: mx.array) -> None:

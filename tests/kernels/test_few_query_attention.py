@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import mlx.core as mx
 import numpy as np
 import pytest
+from compared import halves, normal, wide
 from kernel_launchers import kernel_launcher
 from metal_emulator import EmulatorLauncher
 
@@ -21,14 +22,6 @@ from metal_kernels.key_value_formats import (
 )
 
 Array = np.ndarray
-
-
-def normal(shape: tuple[int, ...], seed: int, dtype: mx.Dtype = mx.float16) -> mx.array:
-    return mx.random.normal(shape, key=mx.random.key(seed)).astype(dtype)
-
-
-def wide(array: mx.array) -> Array:
-    return np.array(array.astype(mx.float32)).astype(np.float64)
 
 
 def truth(
@@ -111,8 +104,8 @@ def check(
     ],
 )
 def test_shapes(heads: int, key_heads: int, size: int, value_size: int, rows: int) -> None:
-    cache = (normal((key_heads, 290, size), 1), normal((key_heads, 290, value_size), 2))
-    check(normal((heads, rows, size), 3), cache, dense_cache(), Place(261))
+    cache = (halves((key_heads, 290, size), 1), halves((key_heads, 290, value_size), 2))
+    check(halves((heads, rows, size), 3), cache, dense_cache(), Place(261))
 
 
 @pytest.mark.parametrize(
@@ -120,8 +113,8 @@ def test_shapes(heads: int, key_heads: int, size: int, value_size: int, rows: in
 )
 def test_latents(heads: int, rank: int, turned: int, rows: int) -> None:
     """GLM-4.7-Flash's and DeepSeek's sizes, and those of small tests."""
-    cache = (normal((1, 150, turned), 26), normal((1, 150, rank), 27))
-    q, q_latent = normal((heads, rows, turned), 28), normal((heads, rows, rank), 29) / 8
+    cache = (halves((1, 150, turned), 26), halves((1, 150, rank), 27))
+    q, q_latent = halves((heads, rows, turned), 28), halves((heads, rows, rank), 29) / 8
     check(q, cache, latent_cache(), Place(141), None, q_latent)
 
 
@@ -129,22 +122,22 @@ def test_latents(heads: int, rank: int, turned: int, rows: int) -> None:
 @pytest.mark.parametrize(("rank", "turned", "rows"), [(512, 64, 2), (96, 32, 9)])
 def test_packed_latents(bits: int, rank: int, turned: int, rows: int) -> None:
     form = cache_form(form_name(bits, of_latents=True), turned, rank)
-    sides = (normal((1, 150, turned), 26), normal((1, 150, rank), 27))
+    sides = (halves((1, 150, turned), 26), halves((1, 150, rank), 27))
     cache = tuple(part for side in sides for part in form.store(side))
-    q, q_latent = normal((3, rows, turned), 28), normal((3, rows, rank), 29) / 8
+    q, q_latent = halves((3, rows, turned), 28), halves((3, rows, rank), 29) / 8
     check(q, cache, form, Place(141), None, q_latent)
 
 
 @pytest.mark.parametrize("end", [1, 3, 8, 127, 128, 129, 256 + 4])
 def test_where_blocks_end(end: int) -> None:
-    cache = (normal((1, 300, 64), 4), normal((1, 300, 64), 5))
+    cache = (halves((1, 300, 64), 4), halves((1, 300, 64), 5))
     check(normal((4, min(8, end), 64), 6, mx.float32), cache, dense_cache(), Place(end))
 
 
 def test_where_blocks_grow() -> None:
     start = CHANGE - 100
-    cache = (normal((1, 140, 64), 7), normal((1, 140, 64), 8))
-    check(normal((2, 4, 64), 9), cache, dense_cache(), Place(CHANGE + 2, start, 90))
+    cache = (halves((1, 140, 64), 7), halves((1, 140, 64), 8))
+    check(halves((2, 4, 64), 9), cache, dense_cache(), Place(CHANGE + 2, start, 90))
     keys = (0, 127, 128, CHANGE - 1, CHANGE, CHANGE + LONG - 1, CHANGE + LONG)
     assert [block_of(key) for key in keys] == [0, 0, 1, 31, 32, 32, 33]
     assert all(block_of(block_start(block)) == block for block in range(80))
@@ -152,17 +145,17 @@ def test_where_blocks_grow() -> None:
 
 @pytest.mark.parametrize("window", [1, 64, 150])
 def test_window_and_sinks(window: int) -> None:
-    cache = (normal((2, 400, 64), 10), normal((2, 400, 64), 11))
+    cache = (halves((2, 400, 64), 10), halves((2, 400, 64), 11))
     sinks = normal((4,), 12, mx.float32)
-    check(normal((4, 4, 64), 13), cache, dense_cache(), Place(390, 0, window), sinks)
+    check(halves((4, 4, 64), 13), cache, dense_cache(), Place(390, 0, window), sinks)
 
 
 @pytest.mark.parametrize("end", [253, 256, 258])
 @pytest.mark.parametrize("window", [0, 64])
 def test_an_end_that_only_the_device_knows_changes_no_bit(end: int, window: int) -> None:
     """At most 259, on either side of a border between blocks."""
-    cache = (normal((2, 300, 64), 40), normal((2, 300, 64), 41))
-    q, launcher = normal((4, 3, 64), 42), kernel_launcher()
+    cache = (halves((2, 300, 64), 40), halves((2, 300, 64), 41))
+    q, launcher = halves((4, 3, 64), 42), kernel_launcher()
     known = few_query_attention(q, cache, dense_cache(), Place(end, 0, window), 0.1, launcher)
     span = span_of(Place(259, 0, window, spare=9), 3, 2).ending(mx.array([end], dtype=mx.int32))
     assert mx.array_equal(
@@ -173,14 +166,14 @@ def test_an_end_that_only_the_device_knows_changes_no_bit(end: int, window: int)
 def test_a_long_chat() -> None:
     """40,961 keys, the blocks of which the lanes weigh in six turns."""
     keys = 40961
-    cache = (normal((1, keys + 7, 64), 30), normal((1, keys + 7, 64), 31))
-    check(normal((1, 2, 64), 32), cache, dense_cache(), Place(keys))
+    cache = (halves((1, keys + 7, 64), 30), halves((1, keys + 7, 64), 31))
+    check(halves((1, 2, 64), 32), cache, dense_cache(), Place(keys))
 
 
 def test_what_a_row_does_not_see_cannot_reach_it() -> None:
     """Not even a value that is no number, drafted for the position after it."""
-    cache = (normal((1, 300, 64), 33), normal((1, 300, 64), 34))
-    q, place = normal((2, 4, 64), 35), Place(138)
+    cache = (halves((1, 300, 64), 33), halves((1, 300, 64), 34))
+    q, place = halves((2, 4, 64), 35), Place(138)
     sound = few_query_attention(q, cache, dense_cache(), place, 0.1, kernel_launcher())
     cache[1][:, 137] = mx.inf
     spoilt = few_query_attention(q, cache, dense_cache(), place, 0.1, kernel_launcher())
@@ -192,7 +185,7 @@ def test_what_a_row_does_not_see_cannot_reach_it() -> None:
 @pytest.mark.parametrize("size", [64, 96, 128, 192, 256])
 def test_quantised_caches(bits: int, size: int) -> None:
     group = 64 if size % 64 == 0 else 32
-    sides = [mx.quantize(normal((1, 150, size), seed), group, bits) for seed in (14, 15)]
+    sides = [mx.quantize(halves((1, 150, size), seed), group, bits) for seed in (14, 15)]
     cache = tuple(array for side in sides for array in side)
     dtype = mx.bfloat16 if size == 128 else mx.float16
     check(normal((3, 3, size), 16, dtype), cache, affine_cache(bits, group), Place(149))
@@ -232,8 +225,8 @@ def test_no_chip_is_asked_for_too_many_threads(
 @pytest.mark.parametrize("rows", [1, 2, 4, 8])
 def test_the_cache_is_read_once(rows: int) -> None:
     launcher = EmulatorLauncher()
-    cache = (normal((2, 256, 128), 17), normal((2, 256, 128), 18))
-    q = normal((12, rows, 128), 19)
+    cache = (halves((2, 256, 128), 17), halves((2, 256, 128), 18))
+    q = halves((12, rows, 128), 19)
     few_query_attention(q, cache, dense_cache(), Place(256), 0.1, launcher)
     buffers = launcher.reports[0].buffers
     threadgroups = -(-6 * rows // (4 * MOST_SIMDS))
@@ -242,8 +235,8 @@ def test_the_cache_is_read_once(rows: int) -> None:
 
 
 def test_another_order_of_lanes_changes_nothing() -> None:
-    cache = (normal((2, 256, 64), 20), normal((2, 256, 64), 21))
-    q = normal((4, 4, 64), 22)
+    cache = (halves((2, 256, 64), 20), halves((2, 256, 64), 21))
+    q = halves((4, 4, 64), 22)
     results = [
         few_query_attention(q, cache, dense_cache(), Place(256), 0.1, kernel_launcher(shuffle=seed))
         for seed in (0, 1, 2)
@@ -259,6 +252,6 @@ def test_sizes_that_lanes_cannot_share_are_refused() -> None:
     assert latent.shares(64, 512) == (18, 16)
     assert not dense.shares(640, 64) and not dense.shares(64, 37 * 8)
     assert not latent.shares(128, 512) and not four.shares(33, 33)
-    cache = (normal((1, 9, 640), 23), normal((1, 9, 64), 24))
+    cache = (halves((1, 9, 640), 23), halves((1, 9, 64), 24))
     with pytest.raises(AssertionError):
-        few_query_attention(normal((1, 1, 640), 25), cache, dense, Place(9), 1.0, kernel_launcher())
+        few_query_attention(halves((1, 1, 640), 25), cache, dense, Place(9), 1.0, kernel_launcher())

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import mlx.core as mx
 import numpy as np
 import pytest
+from compared import normal
 from kernel_launchers import kernel_launcher
 from metal_emulator import EmulatorLauncher
 
@@ -18,10 +19,6 @@ from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 Arrays = tuple[mx.array, ...]
 ALL, SOME = range(1, 8), (3,)
 """Counts of rows compared with eight. A row's order does not know the format: a few do for most."""
-
-
-def normal(shape: tuple[int, ...], seed: int, dtype: mx.Dtype) -> mx.array:
-    return mx.random.normal(shape, key=mx.random.key(seed)).astype(dtype)
 
 
 def check(

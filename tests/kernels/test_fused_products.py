@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import mlx.core as mx
 import numpy as np
 import pytest
+from compared import halves, normal, wide
 from kernel_launchers import kernel_launcher
 from metal_emulator import EmulatorLauncher
 
@@ -29,26 +30,18 @@ def fewer(form: WeightFormat) -> Sequence[int]:
     return range(1, 8) if form.name == "affine4" else (3,)
 
 
-def normal(shape: tuple[int, ...], seed: int, dtype: mx.Dtype = mx.float16) -> mx.array:
-    return mx.random.normal(shape, key=mx.random.key(seed)).astype(dtype)
-
-
 def rows_for(form: WeightFormat, shape: tuple[int, ...], seed: int) -> mx.array:
     return normal(shape, seed, DTYPES.get(form.name, mx.float16))
 
 
 def stored(shape: tuple[int, ...], seed: int, form: WeightFormat) -> tuple[mx.array, ...]:
-    weights = normal(shape, seed) / shape[-1] ** 0.5
+    weights = halves(shape, seed) / shape[-1] ** 0.5
     if form.name == "dense":
         return (weights,)
     if form.name == "mxfp4":
         return tuple(mx.quantize(weights, group_size=32, bits=4, mode="mxfp4"))
     sizes = {parameter.name: int(parameter.value) for parameter in form.parameters}
     return tuple(mx.quantize(weights, group_size=sizes["GROUP"], bits=sizes["BITS"]))
-
-
-def wide(array: mx.array) -> np.ndarray:
-    return np.array(array.astype(mx.float32)).astype(np.float64)
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
@@ -77,8 +70,8 @@ def test_gate_and_up(form: WeightFormat) -> None:
 def test_what_is_added(form: WeightFormat, residual: bool) -> None:
     """As if the product had been written and c added, for every count of rows."""
     launcher = kernel_launcher()
-    weights, x = stored((27, WIDTH), 1, form), normal((8, WIDTH), 2)
-    c = normal((8, 27) if residual else (27,), 3)
+    weights, x = stored((27, WIDTH), 1, form), halves((8, WIDTH), 2)
+    c = halves((8, 27) if residual else (27,), 3)
     product = few_row_matvec.few_row_matvec(x, weights, form, launcher)
     separate = (product.astype(mx.float32) + c.astype(mx.float32)).astype(mx.float16)
     for rows in (8, 3):
@@ -92,7 +85,7 @@ def test_what_is_added(form: WeightFormat, residual: bool) -> None:
 def test_gate_and_up_read_weights_once() -> None:
     launcher = EmulatorLauncher()
     form = affine(4, 64)
-    few_row_matvec.few_row_gate_up(normal((4, 512), 3), stored((128, 512), 4, form), form, launcher)
+    few_row_matvec.few_row_gate_up(halves((4, 512), 3), stored((128, 512), 4, form), form, launcher)
     assert launcher.last.buffers["w"].times_read == 1
 
 
@@ -122,7 +115,7 @@ def test_mtp_input(form: WeightFormat) -> None:
 def test_a_head_norms_its_rows_once() -> None:
     """Twice read, for the mean and the values, however many weights they meet."""
     launcher, form = EmulatorLauncher(), affine(4, 64)
-    e, h = normal((4, 256), 5), normal((4, 256), 6)
+    e, h = halves((4, 256), 5), halves((4, 256), 6)
     norms = mtp_input.Norms(mx.ones((256,)), mx.ones((256,)), 1e-6)
     mtp_input.mtp_input(e, h, norms, stored((96, 512), 9, form), form, launcher)
     normed, multiplied = launcher.reports
@@ -163,7 +156,7 @@ def test_each_distinct_expert_is_read_once(rows: int) -> None:
     experts = mx.array([[0, 2, 5]] * (rows - 1) + [[2, 7, 1]], dtype=mx.int32)
     weights = stored((8, 24, 512), 12, form)
     expert_union_matvec.expert_union_matvec(
-        normal((rows, 512), 13), experts, weights, form, launcher
+        halves((rows, 512), 13), experts, weights, form, launcher
     )
     distinct = len(set(np.array(experts).reshape(-1).tolist()))
     assert launcher.last.buffers["w"].times_read == distinct / 8

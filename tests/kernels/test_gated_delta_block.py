@@ -3,16 +3,13 @@
 import mlx.core as mx
 import numpy as np
 import pytest
+from compared import normal
 from kernel_launchers import kernel_launcher
 from metal_emulator import EmulatorLauncher
 
 from metal_kernels.gated_delta_block import Result, Rows, Steps, gated_delta_block, reference
 
 NONE = mx.array([0], dtype=mx.int32)
-
-
-def normal(shape: tuple[int, ...], seed: int) -> mx.array:
-    return mx.random.normal(shape, key=mx.random.key(seed))
 
 
 def unit(x: mx.array) -> mx.array:

@@ -3,6 +3,7 @@
 import mlx.core as mx
 import numpy as np
 import pytest
+from compared import normal, wide
 from kernel_launchers import kernel_launcher
 from metal_emulator import EmulatorLauncher
 
@@ -20,10 +21,6 @@ Array = np.ndarray
 SIZES = [(1, 2, 128, 128), (2, 4, 48, 40), (2, 2, 16, 33)]
 
 
-def normal(shape: tuple[int, ...], seed: int, dtype: mx.Dtype = mx.float32) -> mx.array:
-    return mx.random.normal(shape, key=mx.random.key(seed)).astype(dtype)
-
-
 def layer(sizes: tuple[int, int, int, int], dtype: mx.Dtype, kernel: int = 4) -> Fixed:
     key_heads, heads, size, value_size = sizes
     channels = 2 * key_heads * size + heads * value_size
@@ -38,10 +35,6 @@ def new_rows(count: int, fixed: Fixed, dtype: mx.Dtype) -> Projected:
         8 * normal((count, heads), 5, dtype),
         normal((count, heads), 6, dtype),
     )
-
-
-def wide(array: mx.array) -> Array:
-    return np.array(array.astype(mx.float32)).astype(np.float64)
 
 
 def truth(projected: Projected, before: Array, fixed: Fixed) -> list[Array]:

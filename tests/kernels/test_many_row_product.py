@@ -3,6 +3,7 @@
 import mlx.core as mx
 import numpy as np
 import pytest
+from compared import normal, wide
 from gguf_blocks import random_blocks
 from kernel_launchers import kernel_launcher
 from metal_emulator import EmulatorLauncher, RegisterLauncher
@@ -20,19 +21,11 @@ from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 ROUNDING = {mx.float32: 2e-6, mx.float16: 1e-3, mx.bfloat16: 8e-3}
 
 
-def normal(shape: tuple[int, ...], seed: int, dtype: mx.Dtype = mx.float32) -> mx.array:
-    return mx.random.normal(shape, key=mx.random.key(seed)).astype(dtype)
-
-
 def blocks(form: str, rows: int, width: int) -> mx.array:
     """[rows, bytes] of values of all sizes, both signs."""
     elements = 32 if form == "iq4_nl" else 256
     data = random_blocks(form.upper(), rows, width // elements, rows + width)
     return mx.array(data)
-
-
-def wide(array: mx.array) -> NDArray[np.float64]:
-    return np.array(array.astype(mx.float32)).astype(np.float64)
 
 
 def apart(mine: mx.array, truth: NDArray[np.float64]) -> float:

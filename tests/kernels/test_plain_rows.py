@@ -1,6 +1,7 @@
 """The plain-ops versions have exact rows, too: a row's bits are the same for 1 to 8 rows."""
 
 import mlx.core as mx
+from compared import normal
 
 from metal_kernels import (
     few_query_attention,
@@ -14,10 +15,6 @@ from metal_kernels.key_value_formats import dense_cache
 from metal_kernels.weight_formats.affine import affine
 
 FOUR, ROWS = affine(4, 64), range(1, 8)
-
-
-def normal(shape: tuple[int, ...], seed: int) -> mx.array:
-    return mx.random.normal(shape, key=mx.random.key(seed))
 
 
 def test_products() -> None:

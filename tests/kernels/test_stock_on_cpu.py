@@ -3,6 +3,7 @@
 import mlx.core as mx
 import numpy as np
 import pytest
+from compared import wide
 
 from metal_kernels.stock import Stock, Turning
 from metal_kernels.stock_on_cpu import StockOnCpu
@@ -12,10 +13,6 @@ Array = np.ndarray
 
 def normal(*shape: int, seed: int = 1) -> mx.array:
     return mx.random.normal(shape, key=mx.random.key(seed))
-
-
-def wide(x: mx.array) -> Array:
-    return np.array(x.astype(mx.float32), np.float64)
 
 
 def near(made: mx.array, right: Array, most: float = 2e-6) -> None:

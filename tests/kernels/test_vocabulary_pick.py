@@ -3,6 +3,7 @@
 import mlx.core as mx
 import numpy as np
 import pytest
+from compared import halves
 from kernel_launchers import kernel_launcher
 from metal_emulator import EmulatorLauncher
 
@@ -15,10 +16,6 @@ from metal_kernels.weight_formats.dense import DENSE
 WIDTH = 128
 
 
-def normal(shape: tuple[int, ...], seed: int, dtype: mx.Dtype = mx.float16) -> mx.array:
-    return mx.random.normal(shape, key=mx.random.key(seed)).astype(dtype)
-
-
 def keys(rows: int) -> mx.array:
     bits = np.random.default_rng(rows).integers(0, 2**32, (rows, 2), dtype=np.uint32)
     return mx.array(bits)
@@ -28,8 +25,8 @@ def keys(rows: int) -> mx.array:
 @pytest.mark.parametrize("noisy", [False, True])
 def test_what_the_written_logits_say(outputs: int, noisy: bool) -> None:
     launcher = kernel_launcher()
-    form, weights = DENSE, (normal((outputs, WIDTH), outputs),)
-    x = normal((8, WIDTH), 3)
+    form, weights = DENSE, (halves((outputs, WIDTH), outputs),)
+    x = halves((8, WIDTH), 3)
     how = Choosing(keys=keys(8) if noisy else None, temperature=0.7)
     picked = vocabulary_pick(x, weights, form, how, launcher)
     logits = few_row_matvec(x, weights, form, launcher).astype(mx.float32)
@@ -45,8 +42,8 @@ def test_what_the_written_logits_say(outputs: int, noisy: bool) -> None:
 
 @pytest.mark.parametrize("shuffle", [0, 1, 3])
 def test_the_reference_says_the_same(shuffle: int) -> None:
-    weights = tuple(mx.quantize(normal((300, WIDTH), 6), bits=4))
-    arguments = (normal((3, WIDTH), 7), weights, affine(4, 64), Choosing(keys(3), 1.3))
+    weights = tuple(mx.quantize(halves((300, WIDTH), 6), bits=4))
+    arguments = (halves((3, WIDTH), 7), weights, affine(4, 64), Choosing(keys(3), 1.3))
     picked = vocabulary_pick(*arguments, kernel_launcher(shuffle=shuffle))
     assert mx.array_equal(picked, reference(*arguments)).item()
 
@@ -62,9 +59,9 @@ def test_equal_values_go_by_token_id(lowest: int) -> None:
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 def test_logits_that_are_no_numbers_are_told(bad: float) -> None:
-    weights = normal((200, WIDTH), 10)
+    weights = halves((200, WIDTH), 10)
     weights[133, 5] = bad
-    x = normal((2, WIDTH), 11)
+    x = halves((2, WIDTH), 11)
     picked = vocabulary_pick(x, (weights,), DENSE, Choosing(), kernel_launcher())
     assert picked.tolist() == [-1, -1]
 
@@ -72,8 +69,8 @@ def test_logits_that_are_no_numbers_are_told(bad: float) -> None:
 @pytest.mark.parametrize("rows", [1, 3, 8])
 def test_weights_are_read_once_and_logits_never_written(rows: int) -> None:
     launcher = EmulatorLauncher()
-    weights = (normal((960, WIDTH), 12),)
-    vocabulary_pick(normal((rows, WIDTH), 13), weights, DENSE, Choosing(), launcher)
+    weights = (halves((960, WIDTH), 12),)
+    vocabulary_pick(halves((rows, WIDTH), 13), weights, DENSE, Choosing(), launcher)
     assert launcher.reports[0].buffers["w"].times_read == 1
     written = sum(
         report.buffers[name].bytes_stored

@@ -3,16 +3,13 @@
 import mlx.core as mx
 import numpy as np
 import pytest
+from compared import normal
 from kernel_launchers import kernel_launcher
 
 from metal_kernels.gated_delta_block import Rows
 from mlx_engine.cache.recurrent import KernelDelta, RecurrentCache, delta_rule
 
 KEY_HEADS, HEADS, SIZE, VALUE_SIZE = 1, 2, 16, 8
-
-
-def normal(shape: tuple[int, ...], seed: int) -> mx.array:
-    return mx.random.normal(shape, key=mx.random.key(seed))
 
 
 def block(rows: int, seed: int) -> tuple[Rows, mx.array]:

@@ -6,6 +6,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 import torch
+from compared import relative
 from drafts_again import propose_again
 from looked_into import Target, hidden_of, opened
 from tiny_dflash import BLOCK, TinyDFlash, reference, tensors_of, write_tiny_dflash
@@ -52,10 +53,6 @@ def wanted(tiny, target):
     residuals = [target.residuals[layer + 1][:-1] for layer in tiny.layers]
     newest = target.tokens[-1]
     return reference(tiny, residuals, newest, target.embedding, target.output).numpy()
-
-
-def relative(one, other):
-    return float(np.abs(one - other).max() / np.abs(other).max())
 
 
 @pytest.mark.parametrize("form", FORMS)

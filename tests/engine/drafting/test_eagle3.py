@@ -1,6 +1,7 @@
 """EAGLE-3 drafts equal a reference in plain PyTorch; what does not fit is told in words."""
 
 from dataclasses import replace
+from functools import cache
 
 import mlx.core as mx
 import numpy as np
@@ -28,14 +29,8 @@ FORMS = {
 
 @pytest.fixture(scope="module")
 def targets(tmp_path_factory):
-    made = {}
-
-    def get(name):
-        if name not in made:
-            made[name] = Target(name, tmp_path_factory.mktemp("target") / name)
-        return made[name]
-
-    return get
+    place = tmp_path_factory.mktemp("target")
+    return cache(lambda name: Target(name, place / name))
 
 
 def found(drafter, tokens):

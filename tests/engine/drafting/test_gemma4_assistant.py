@@ -1,5 +1,7 @@
 """Gemma 4's assistant drafts what transformers' does; what does not fit is told in words."""
 
+from functools import cache
+
 import mlx.core as mx
 import numpy as np
 import pytest
@@ -50,13 +52,10 @@ def relative(one, other):
 
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory):
-    made = {}
-
+    @cache
     def get(form):
-        if form not in made:
-            pair = write_pair(tmp_path_factory.mktemp("pair"), **FORMS[form])
-            made[form] = pair, mlx_engine.load(pair.target)
-        return made[form]
+        pair = write_pair(tmp_path_factory.mktemp("pair"), **FORMS[form])
+        return pair, mlx_engine.load(pair.target)
 
     return get
 

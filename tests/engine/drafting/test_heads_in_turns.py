@@ -1,6 +1,7 @@
 """Heads in turns: every draft equals one made without memory; words stay; depth ends with heads."""
 
 import itertools
+from functools import cache
 
 import mlx.core as mx
 import numpy as np
@@ -31,17 +32,13 @@ WAYS = {
 
 @pytest.fixture(scope="module")
 def engines(tmp_path_factory):
-    made = {}
-
+    @cache
     def get(kind):
-        if kind not in made:
-            made[kind] = mlx_engine.load(write_stack(tmp_path_factory.mktemp("tiny") / kind, kind))
-            made[kind].draft_logits(TEXT[:4])  # the heads are read
-        return made[kind]
+        engine = mlx_engine.load(write_stack(tmp_path_factory.mktemp("tiny") / kind, kind))
+        engine.draft_logits(TEXT[:4])  # the heads are read
+        return engine
 
-    yield get
-    for engine in made.values():
-        engine.close()
+    return get
 
 
 @pytest.fixture(scope="module")
@@ -51,13 +48,10 @@ def models(engines):
 
 @pytest.fixture(scope="module")
 def hidden(models):
-    made = {}
-
+    @cache
     def get(kind):
-        if kind not in made:
-            model = models(kind)
-            made[kind] = model.forward(mx.array([TEXT]), model.make_caches())
-        return made[kind]
+        model = models(kind)
+        return model.forward(mx.array([TEXT]), model.make_caches())
 
     return get
 
@@ -151,13 +145,10 @@ def test_heads_that_rest_wait_for_a_bounded_number_of_rows(models, hidden, kind)
 
 @pytest.fixture(scope="module")
 def plain(models):
-    made = {}
-
+    @cache
     def get(kind, way):
-        if (kind, way) not in made:
-            ran = run(models(kind), PROMPT, NoDraft(), 0, options=WAYS[way], max_tokens=LENGTH)
-            made[kind, way] = ran.tokens
-        return made[kind, way]
+        options = WAYS[way]
+        return run(models(kind), PROMPT, NoDraft(), 0, options=options, max_tokens=LENGTH).tokens
 
     return get
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import cache
 
 import mlx.core as mx
 import pytest
@@ -19,14 +20,8 @@ HEAD = f"model.layers.{LAYER}."
 
 @pytest.fixture(scope="module")
 def originals(tmp_path_factory):
-    made = {}
-
-    def get(name):
-        if name not in made:
-            made[name] = publish(name, tmp_path_factory.mktemp("heads") / name, own=True)
-        return made[name]
-
-    return get
+    place = tmp_path_factory.mktemp("heads")
+    return cache(lambda name: publish(name, place / name, own=True))
 
 
 @pytest.fixture

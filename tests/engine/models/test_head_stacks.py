@@ -1,5 +1,7 @@
 """MiMo-7B, MiMo-V2-Flash and Step-3.5-Flash: trunk and heads against plain PyTorch and mlx-lm."""
 
+from functools import cache
+
 import mlx.core as mx
 import numpy as np
 import pytest
@@ -31,30 +33,14 @@ FAULTS = [(kind, fault) for kind in KINDS for fault in ("trunk", "order", "norm"
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory):
-    """Each kind once, opened on first need: folder and engine."""
-    made = {}
-
-    def get(kind):
-        if kind not in made:
-            folder = write_stack(tmp_path_factory.mktemp("tiny") / kind, kind)
-            made[kind] = folder, mlx_engine.load(folder)
-        return made[kind]
-
-    yield get
-    for _, engine in made.values():
-        engine.close()
+    """The engine of each kind, loaded once, on first need."""
+    place = tmp_path_factory.mktemp("tiny")
+    return cache(lambda kind: mlx_engine.load(write_stack(place / kind, kind)))
 
 
 @pytest.fixture(scope="module")
 def drafted(opened):
-    made = {}
-
-    def get(kind):
-        if kind not in made:
-            made[kind] = opened(kind)[1].draft_logits(TOKENS)
-        return made[kind]
-
-    return get
+    return cache(lambda kind: opened(kind).draft_logits(TOKENS))
 
 
 def relative(found, wanted):
@@ -70,7 +56,7 @@ def found_in(folder):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_logits_equal_the_reference_and_mlx_lm(opened, tmp_path, kind):
-    _, engine = opened(kind)
+    engine = opened(kind)
     found = engine.logits(TOKENS)
     assert relative(found, StackReference(kind, values_of(kind)).logits(TOKENS)) < 1e-4
     as_mlx_counts = {"sliding_window_size": WINDOW}
@@ -98,7 +84,7 @@ def test_another_wiring_is_noticed(drafted, kind, fault):
 
 @pytest.mark.parametrize("fault", ["", "chain"])
 def test_mimo_hands_on_its_normed_state(opened, fault):
-    model = opened("mimo")[1].parts.model
+    model = opened("mimo").parts.model
     hidden = model.forward(mx.array([TOKENS]), model.make_caches())[:, :-1]
     caches = model.make_head_caches()
     states = model.mtp_forward(mx.array([TOKENS[1:]]), hidden, caches)
@@ -111,7 +97,7 @@ def test_mimo_hands_on_its_normed_state(opened, fault):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_description_counts_what_the_caches_really_hold(opened, kind):
-    engine = opened(kind)[1]
+    engine = opened(kind)
     told, model = engine.description, engine.parts.model
     assert (told.mtp, told.mtp_heads) == (None, HEADS[kind])
     caches = [model.make_caches()]
@@ -128,7 +114,7 @@ def test_fused_projections_are_taken_apart(opened, drafted, tmp_path):
     kind = "mimo_v2_flash"
     folder = write_stack(tmp_path / "fused", kind, fuse_projections(values_of(kind)))
     logits, drafts = found_in(folder)
-    assert np.array_equal(logits, opened(kind)[1].logits(TOKENS))
+    assert np.array_equal(logits, opened(kind).logits(TOKENS))
     assert np.array_equal(drafts, drafted(kind), equal_nan=True)
 
 
@@ -187,7 +173,7 @@ def test_step_with_its_rotation_listed_as_in_gguf(opened, drafted, tmp_path):
     folder = write_stack(tmp_path / "m", "step3p5", None, {"rope_scaling": listed})
     logits, drafts = found_in(folder)
     assert max(listed["factors"]) > 1.5
-    assert relative(logits, opened("step3p5")[1].logits(TOKENS)) < 1e-5
+    assert relative(logits, opened("step3p5").logits(TOKENS)) < 1e-5
     assert relative(drafts, drafted("step3p5")) < 1e-5
 
 
@@ -206,7 +192,7 @@ def as_mlx_stores_it(values):
 def test_step_in_the_form_of_mlx(opened, drafted, tmp_path):
     folder = write_stack(tmp_path / "mlx", "step3p5", as_mlx_stores_it(values_of("step3p5")))
     logits, drafts = found_in(folder)
-    assert relative(logits, opened("step3p5")[1].logits(TOKENS)) < 1e-5
+    assert relative(logits, opened("step3p5").logits(TOKENS)) < 1e-5
     assert relative(drafts, drafted("step3p5")) < 1e-5
 
 

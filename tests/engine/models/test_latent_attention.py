@@ -1,5 +1,7 @@
 """Latent attention, and many chosen experts: a row is the same whatever lies beside it."""
 
+from functools import cache
+
 import mlx.core as mx
 import numpy as np
 import pytest
@@ -16,20 +18,16 @@ BLOCK = 9
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory):
     """Each type once, with eight experts of sixteen for a token."""
-    made = {}
 
+    @cache
     def get(name, bits=None):
-        if (name, bits) not in made:
-            folder = tmp_path_factory.mktemp("tiny") / name
-            tiny = publish(name, folder, changes=CHOSEN)
-            if bits is not None:
-                pack(folder / "model.safetensors", bits)
-            made[name, bits] = tiny, mlx_engine.load(folder)
-        return made[name, bits]
+        folder = tmp_path_factory.mktemp("tiny") / name
+        tiny = publish(name, folder, changes=CHOSEN)
+        if bits is not None:
+            pack(folder / "model.safetensors", bits)
+        return tiny, mlx_engine.load(folder)
 
-    yield get
-    for _, engine in made.values():
-        engine.close()
+    return get
 
 
 def pack(file, bits):

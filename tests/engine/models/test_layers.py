@@ -6,6 +6,7 @@ import layer_reference as reference
 import mlx.core as mx
 import numpy as np
 import pytest
+from compared import relative
 from kernel_models import every_kernel
 from metal_emulator import EmulatorLauncher
 
@@ -128,10 +129,6 @@ def run(mixer: Mixer, x: np.ndarray, cuts: list[int]) -> np.ndarray:
         cache.keep(rows)
         start += rows
     return np.concatenate(made)
-
-
-def relative(found: np.ndarray, wanted: np.ndarray) -> float:
-    return float(np.abs(found - wanted).max() / np.abs(wanted).max())
 
 
 @pytest.mark.parametrize("name", ATTENTIONS)

@@ -1,10 +1,12 @@
 """NextN heads against transformers: logits, drafts, and what flips of the definition do."""
 
 from dataclasses import replace
+from functools import cache
 
 import mlx.core as mx
 import numpy as np
 import pytest
+from compared import relative
 from tiny_nextn import LAYER, TYPES, publish, rewrite
 
 import mlx_engine
@@ -21,19 +23,8 @@ FORMS = [(name, own) for name in TYPES for own in (True, False)]
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory):
-    made = {}
-
-    def get(name, own=True):
-        if (name, own) not in made:
-            folder = tmp_path_factory.mktemp("nextn") / name
-            made[name, own] = publish(name, folder, own=own)
-        return made[name, own]
-
-    return get
-
-
-def relative(found, wanted):
-    return float(np.abs(found - wanted).max() / np.abs(wanted).max())
+    place = tmp_path_factory.mktemp("nextn")
+    return cache(lambda name, own=True: publish(name, place / f"{name}-{own}", own=own))
 
 
 def model_of(folder, name, **changes):

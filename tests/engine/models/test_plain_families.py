@@ -4,11 +4,13 @@ import itertools
 import json
 import shutil
 from collections.abc import Mapping
+from functools import cache
 from typing import NamedTuple
 
 import mlx.core as mx
 import numpy as np
 import pytest
+from compared import relative
 from dialled_draft import DialledDraft
 from in_step import assert_layers_in_step
 from kernel_models import every_kernel
@@ -287,17 +289,13 @@ def published(name, folder, **more):
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """Each case once, opened on first need: the folder and its engine."""
-    known = {}
 
+    @cache
     def get(name):
-        if name not in known:
-            tiny = published(name, tmp_path_factory.mktemp("tiny") / "m")
-            known[name] = tiny, mlx_engine.load(tiny.folder)
-        return known[name]
+        tiny = published(name, tmp_path_factory.mktemp("tiny") / "m")
+        return tiny, mlx_engine.load(tiny.folder)
 
-    yield get
-    for _, engine in known.values():
-        engine.close()
+    return get
 
 
 def logits(folder, tokens):
@@ -315,10 +313,6 @@ def row_by_row(model, tokens):
         caches.keep(1)
         rows.append(np.array(model.logits(hidden)[0]))
     return np.concatenate(rows)
-
-
-def relative(found, wanted):
-    return float(np.abs(found - wanted).max() / np.abs(wanted).max())
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -457,14 +451,10 @@ def test_gemma3_with_eyes(tmp_path, form):
 
 @pytest.fixture(scope="module")
 def plain(made):
-    known = {}
-
+    @cache
     def get(name, way):
-        if (name, way) not in known:
-            model = made(name)[1].parts.model
-            ran = run(model, PROMPT, NoDraft(), 0, options=WAYS[way], max_tokens=3 * WINDOW)
-            known[name, way] = ran.tokens
-        return known[name, way]
+        model, options = made(name)[1].parts.model, WAYS[way]
+        return run(model, PROMPT, NoDraft(), 0, options=options, max_tokens=3 * WINDOW).tokens
 
     return get
 

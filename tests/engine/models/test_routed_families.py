@@ -5,6 +5,7 @@ import json
 import mlx.core as mx
 import numpy as np
 import pytest
+from compared import relative
 from mlx_lm.utils import load_model, quantize_model, save_model
 from tiny_nextn import rewrite
 from tiny_published import WINDOW, edit_config, publish, published_logits
@@ -58,10 +59,6 @@ CASES = {
 
 
 NAMES = ("glm4_moe", "glm4_moe_lite", "deepseek_v2", "deepseek_v3", "mimo_v2_flash")
-
-
-def relative(found, wanted):
-    return float(np.abs(found - wanted).max() / np.abs(wanted).max())
 
 
 def logits_of(folder, tokens):

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ import gguf
 import mlx.core as mx
 import numpy as np
 import pytest
+from compared import relative
 from converted_gguf import Storage, convert
 from dialled_draft import DialledDraft
 from plain_run import run
@@ -84,14 +86,8 @@ class Made(NamedTuple):
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Made]:
     """Each kind once."""
-    place, known = tmp_path_factory.mktemp("tiny"), {}
-
-    def get(kind: str) -> Made:
-        if kind not in known:
-            known[kind] = _publish(kind, place / kind.replace(", ", "-").replace(" ", "-"))
-        return known[kind]
-
-    return get
+    place = tmp_path_factory.mktemp("tiny")
+    return cache(lambda kind: _publish(kind, place / kind.replace(", ", "-").replace(" ", "-")))
 
 
 def _publish(kind: str, folder: Path) -> Made:
@@ -113,10 +109,6 @@ def logits(path: Path, tokens: list[int]) -> np.ndarray:
     found = engine.logits(tokens)
     engine.close()
     return found
-
-
-def relative(found: np.ndarray, wanted: np.ndarray) -> float:
-    return float(np.abs(found - wanted).max() / np.abs(wanted).max())
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *STACKED])

@@ -1,6 +1,7 @@
 """GGUFs for mlx-lm's classes that cannot be right: an EngineError that names file and key."""
 
 import shutil
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -29,16 +30,14 @@ GEMMA = {
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     """Each family once."""
-    place, made = tmp_path_factory.mktemp("tiny"), {}
+    place = tmp_path_factory.mktemp("tiny")
 
+    @cache
     def get(family: str) -> Path:
-        if family not in made:
-            folder = made[family] = place / family
-            if family in HEADS:
-                write_stack(folder, family, heads=False)
-            else:
-                publish(family, folder, changes=GEMMA if family == "gemma3_text" else None)
-        return made[family]
+        if family in HEADS:
+            return write_stack(place / family, family, heads=False)
+        changes = GEMMA if family == "gemma3_text" else None
+        return publish(family, place / family, changes=changes).folder
 
     return get
 

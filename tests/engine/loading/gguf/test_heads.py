@@ -1,5 +1,6 @@
 """MTP heads in GGUFs of other families than Qwen's: inside, in sidecars, dropped, grafted."""
 
+from functools import cache
 from pathlib import Path
 
 import gguf
@@ -21,16 +22,13 @@ Q8_0 = Storage(lambda name: None if "gate_inp" in name or "attn_k_b" in name
 @pytest.fixture(scope="module")
 def published(tmp_path_factory):
     """Each family once, heads with embedding and output of their own where it can have them."""
-    place, made = tmp_path_factory.mktemp("tiny"), {}
+    place = tmp_path_factory.mktemp("tiny")
 
+    @cache
     def get(family: str) -> Path:
-        if family not in made:
-            folder = made[family] = place / family
-            if family in STACKS:
-                write_stack(folder, family)
-            else:
-                tiny_nextn.publish(family, folder, own=family != "deepseek_v3")
-        return made[family]
+        if family in STACKS:
+            return write_stack(place / family, family)
+        return tiny_nextn.publish(family, place / family, own=family != "deepseek_v3").folder
 
     return get
 
