@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 import mlx_engine
-from mlx_engine.hub.weight_files import INDEX, is_gguf_head, is_heads_name
+from mlx_engine.hub.weight_files import INDEX, is_gguf_head, is_heads_name, may_be_heads
 from mlx_engine.values.errors import EngineError, HeadsOnly
 
 LOOK, LOOKS = 2**20, 64
@@ -89,8 +89,10 @@ def folder_has_heads(folder: Path, known: set[str], weights: list[Path]) -> bool
         return True
     try:
         indexes = [folder / name for name in known if name.endswith(INDEX)]
-        return any(_names_heads(file, LOOKS * LOOK) for file in indexes) or (
-            not indexes and any(_names_heads(file, _header_bytes(file)) for file in weights)
+        return any(_names_heads(file, LOOKS * LOOK) for file in indexes) or any(
+            _names_heads(file, _header_bytes(file))
+            for file in weights
+            if not indexes or may_be_heads(file.name)
         )
     except OSError:
         return None

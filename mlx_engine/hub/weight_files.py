@@ -13,6 +13,7 @@ GGUF = ".gguf"
 UNSAFE = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
 PARTIAL = (".incomplete", ".part", ".partial", ".download", ".crdownload", ".downloading")
 _SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})(\.gguf|\.safetensors)", re.IGNORECASE)
+_OF_HEADS = re.compile("(?<![a-z])(mtp|nextn)(?![a-z])", re.IGNORECASE)
 _LAYOUTS = frozenset(("hf", "mlx", "gguf", "safetensors", "model"))
 """What folders of a model are called by the form it has in them."""
 
@@ -42,6 +43,14 @@ def shard_of(name: str) -> Shard | None:
 def is_heads_name(name: str) -> bool:
     """Whether a file by its name holds only MTP heads, as the engine looks for beside a model."""
     return name.startswith("mtp") and name.endswith(SAFETENSORS)
+
+
+def may_be_heads(name: str) -> bool:
+    """Whether a file that is none of a model's shards may by its name hold its MTP heads.
+
+    As tools call them that leave the index of shards as it was: model-mtp.safetensors and the like.
+    """
+    return name.endswith(SAFETENSORS) and (is_heads_name(name) or bool(_OF_HEADS.search(name)))
 
 
 def is_gguf_head(name: str) -> bool:

@@ -17,6 +17,8 @@ from mlx_engine.hub.weight_files import (
     UNSAFE,
     is_gguf_head,
     is_gguf_model,
+    is_heads_name,
+    may_be_heads,
     shard_of,
 )
 from mlx_engine.values.errors import (
@@ -37,7 +39,8 @@ class ModelFiles:
     """Where a model's parts lie.
 
     root: the folder, or the file for kind "gguf", which is its own config. heads: files beside the
-    shards that by their name hold MTP heads (mtp*.safetensors, mtp/*.safetensors, mtp*.gguf).
+    shards that by their name hold MTP heads (mtp*.safetensors, *-mtp.safetensors,
+    mtp/*.safetensors, mtp*.gguf).
     """
 
     root: Path
@@ -55,12 +58,13 @@ def read_folder(root: Path) -> ModelFiles:
     """
     names = _names(root)
     safe = [name for name in names if name.endswith(".safetensors")]
-    heads = tuple(root / name for name in safe if name.startswith("mtp"))
-    own = [name for name in safe if not name.startswith("mtp")]
+    own = [name for name in safe if not is_heads_name(name)]
     own = [name for name in own if name.startswith("model")] or own
     shards = _indexed_shards(root, names) or _complete(root, own)
-    if (root / "mtp").is_dir():
-        heads += safetensors_in(root / "mtp")
+    heads = [root / name for name in safe if may_be_heads(name)]
+    for name in names:
+        if name.lower() == "mtp" and (root / name).is_dir():
+            heads += safetensors_in(root / name)
     if not shards:
         return _without_safetensors(root, names, bool(heads))
     beside = tuple(path for path in heads if path not in shards)

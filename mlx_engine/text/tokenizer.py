@@ -71,9 +71,18 @@ class Tokenizer:
         named = ends if end is None else ends | {end}
         return cls(core, named, file.bos_id if bos is None else bos, str(file.path))
 
-    def check_fits(self, model_vocabulary: int) -> None:
-        """BadTokenizer when a token has no row in a model of `model_vocabulary` tokens."""
-        if self.vocabulary > model_vocabulary:
+    def fitted(self, model_vocabulary: int) -> "Tokenizer":
+        """The same without special tokens that have no row in a model of `model_vocabulary` tokens.
+
+        Gemma 3 1B has one for pictures, older fine-tunes one for padding. BadTokenizer when a token
+        of texts, or the one they begin with, has no row.
+        """
+        if self.vocabulary <= model_vocabulary:
+            return self
+        vocabulary = self._core.get_vocab(with_added_tokens=True)
+        beyond = {text: i for text, i in vocabulary.items() if i >= model_vocabulary}
+        kept = self.special_ids - {self.bos_id, *self.opening_ids}
+        if not kept.issuperset(beyond.values()):
             raise BadTokenizer(
                 "{origin} has token ids up to {vocabulary}, but the model knows"
                 " {model_vocabulary} tokens: the tokenizer belongs to another model. Use the"
@@ -82,6 +91,8 @@ class Tokenizer:
                 vocabulary=self.vocabulary - 1,
                 model_vocabulary=model_vocabulary,
             )
+        core = _without(self._core, beyond)
+        return Tokenizer(core, self.end_ids - {*beyond.values()}, self.bos_id, self._origin)
 
     def encode(self, text: str, add_special: bool = False) -> list[int]:
         """The ids of `text`; the text of a special token becomes that token.
@@ -281,6 +292,16 @@ def _add_listed_tokens(core: tokenizers.Tokenizer, config: Path) -> None:
                 key=key,
                 token_to_id=core.token_to_id(text),
             )
+
+
+def _without(core: tokenizers.Tokenizer, texts: Collection[str]) -> tokenizers.Tokenizer:
+    """The same without these added tokens, which are ordinary text then."""
+    described = json.loads(core.to_str())
+    added, model = described["added_tokens"], described["model"]
+    described["added_tokens"] = [token for token in added if token["content"] not in texts]
+    if isinstance(model.get("vocab"), dict):
+        model["vocab"] = {text: i for text, i in model["vocab"].items() if text not in texts}
+    return tokenizers.Tokenizer.from_str(json.dumps(described))
 
 
 def _mark_special(core: tokenizers.Tokenizer, texts: Iterable[str]) -> None:

@@ -1,10 +1,10 @@
 """Qwen3.5 / 3.6, dense and with experts, and Qwen3-Next: Gated DeltaNet and gated attention.
 
-Every full_attention_interval-th layer attends, and its output is gated by sigmoid; the others
-recur. The one MTP head (`mtp.*`) has an attention layer and a feed-forward like the trunk's; it
-reads states after the final norm and hands on its own after its norm. Norms are stored as w by
-Hugging Face and as 1 + w by MLX, who also write the convolution [C, 1, K] and [C, K, 1]
-(mlx-lm #1442).
+Every full_attention_interval-th layer attends unless `layer_types` says otherwise, and its output
+is gated by sigmoid; the others recur. The one MTP head (`mtp.*`) has an attention layer and a
+feed-forward like the trunk's; it reads states after the final norm and hands on its own after its
+norm. Norms are stored as w by Hugging Face and as 1 + w by MLX, who also write the convolution
+[C, 1, K] and [C, K, 1] (mlx-lm #1442).
 """
 
 from __future__ import annotations
@@ -95,18 +95,20 @@ class Qwen35(SpecFamily):
         return None
 
 
-def _kinds(fields: ConfigFields, layers: int) -> list[str]:
-    interval = fields.count("full_attention_interval", 4)
-    expected = [
-        "linear_attention" if (layer + 1) % interval else "full_attention"
-        for layer in range(layers)
-    ]
+def _kinds(fields: ConfigFields, layers: int) -> tuple[str, ...]:
+    """Of each layer; transformers 5 writes `layer_types` alone, MLX the interval alone."""
     listed = fields.words("layer_types")
-    if listed and list(listed) != expected:
-        raise fields.wrong(
-            "layer_types", list(listed), Words("the order that full_attention_interval gives")
+    if not listed:
+        interval = fields.count("full_attention_interval", 4)
+        return tuple(
+            "linear_attention" if (layer + 1) % interval else "full_attention"
+            for layer in range(layers)
         )
-    return expected
+    if len(listed) < layers or not set(listed) <= {"linear_attention", "full_attention"}:
+        raise fields.wrong(
+            "layer_types", list(listed), Words("full or linear attention for each layer")
+        )
+    return listed[:layers]
 
 
 def _attention(fields: ConfigFields) -> Attention:

@@ -114,6 +114,8 @@ def test_heads_inside_and_beside_are_told(tmp_path: Path) -> None:
     }
     index.write_text('{"weight_map": {"model.norm.weight": "model-00002-of-00002.safetensors"}}')
     assert found_in(tmp_path)["many"].note == none
+    safetensors(many / "model-mtp.safetensors", ("mtp.fc.weight",))
+    assert found_in(tmp_path)["many"].note == heads
 
 
 def test_headers_are_listed_only_where_they_may_be_of_heads_and_once(

@@ -95,6 +95,24 @@ def test_heads_beside_are_not_shards(tmp_path: Path) -> None:
     assert names(files.heads) == ["mtp-4bit.safetensors", "mtp.safetensors", "weights.safetensors"]
 
 
+@pytest.mark.parametrize(
+    "name", ["model-mtp.safetensors", "Qwen_MTP-4bit.safetensors", "MTP/a.safetensors"]
+)
+def test_heads_that_the_index_leaves_out(tmp_path: Path, name: str) -> None:
+    root = fill(tmp_path, "config.json", "model.safetensors", "smtpd.safetensors", name)
+    index = {"weight_map": {"x": "model.safetensors"}}
+    (root / "model.safetensors.index.json").write_text(json.dumps(index))
+    files = locate_model(root, tmp_path, no_download)
+    assert names(files.shards) == ["model.safetensors"]
+    assert files.heads == (root / name,)
+
+
+def test_a_whole_model_may_be_named_after_its_heads(tmp_path: Path) -> None:
+    root = fill(tmp_path, "config.json", "Qwen3.5-4B-MTP.safetensors")
+    files = locate_model(root, tmp_path, no_download)
+    assert names(files.shards) == ["Qwen3.5-4B-MTP.safetensors"] and files.heads == ()
+
+
 def test_heads_that_the_index_lists_are_shards(tmp_path: Path) -> None:
     root = fill(tmp_path, "config.json", "model.safetensors", "mtp.safetensors")
     table = {"x": "model.safetensors", "mtp.y": "mtp.safetensors"}

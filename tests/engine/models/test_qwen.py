@@ -10,8 +10,9 @@ import pytest
 import torch
 from compared import relative
 from qwen_reference import QwenReference, qwen_reference
-from tiny_qwen3_5 import write_tiny_qwen3_5
+from tiny_qwen3_5 import tiny_config, write_tiny_qwen3_5
 from tiny_qwen_experts import KINDS, experts_values, write_tiny_experts
+from tiny_tokenizer import make_tiny_tokenizer
 from transformers import (
     Qwen3_5ForCausalLM,
     Qwen3_5MoeForCausalLM,
@@ -98,6 +99,22 @@ def test_the_comparison_notices(engine, reference, fault):
         wrong = reference.draft_logits(fault(reference))
         head.load_state_dict(before)
     assert relative(engine.draft_logits(TOKENS)[0], wrong) > 1e-2
+
+
+def test_layers_by_their_kinds_alone(tmp_path):
+    """As transformers 5 writes them; in an order that no interval gives."""
+    kinds = ["full_attention", "linear_attention", "full_attention", "full_attention"]
+    sizes = tiny_config()["text_config"] | {"layer_types": kinds}
+    del sizes["full_attention_interval"]
+    torch.manual_seed(0)
+    model = Qwen3_5ForCausalLM(Qwen3_5TextConfig(**sizes)).eval()
+    model.save_pretrained(tmp_path)
+    make_tiny_tokenizer(tmp_path)
+    with torch.no_grad():
+        wanted = model(torch.tensor([TOKENS])).logits[0].numpy()
+    engine = mlx_engine.load(tmp_path)
+    assert relative(engine.logits(TOKENS), wanted) < 1e-5
+    engine.close()
 
 
 def says_the_same(folder, engine):

@@ -140,9 +140,23 @@ def test_lone_surrogate_is_refused_with_its_place(tokenizer: Tokenizer) -> None:
 
 
 def test_tokenizer_of_another_model(tokenizer: Tokenizer) -> None:
-    tokenizer.check_fits(300)
+    assert tokenizer.fitted(300) is tokenizer
     with pytest.raises(BadTokenizer, match=r"tokenizer\.json.*299.*299 tokens"):
-        tokenizer.check_fits(299)
+        tokenizer.fitted(299)
+
+
+def test_a_special_token_without_a_row_is_ordinary_text(tmp_path: Path) -> None:
+    make_tiny_tokenizer(tmp_path)
+    listed = {"300": {"content": "<image>", "special": True}}
+    edit(tmp_path / "tokenizer_config.json", lambda c: c.update(added_tokens_decoder=listed))
+    edit(tmp_path / "tokenizer_config.json", lambda c: c.update(eos_token="<image>"))
+    whole = Tokenizer.from_folder(tmp_path)
+    fitted = whole.fitted(300)
+    assert whole.encode("<image>") == [300] and whole.end_ids == {300}
+    assert max(fitted.encode("a <image>")) < 300 and fitted.end_ids == set()
+    assert fitted.decode(fitted.encode("a <image>")) == "a <image>"
+    assert fitted.encode("<|im_end|>") == whole.encode("<|im_end|>")
+    assert (fitted.vocabulary, fitted.special_ids) == (300, whole.special_ids - {300})
 
 
 @pytest.mark.parametrize(
