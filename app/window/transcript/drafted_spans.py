@@ -1,7 +1,7 @@
 """Finds where drafted text stands after markdown has been rendered, also while it grows."""
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -138,16 +138,12 @@ def within(
     Sorted spans in, sorted out.
     """
     first = bisect_right(spans, start, key=lambda span: span.end)
-    found = []
-    for index in range(first, len(spans)):
-        span = spans[index]
-        if span.start >= end:
-            break
-        first_inside = max(span.start, start)
-        found.append(
-            span._replace(start=first_inside - start + before, end=span.end - start + before)
-        )
-    return found
+    last = bisect_left(spans, end, first, key=lambda span: span.start)
+    shift = before - start
+    return [
+        DraftedSpan(max(span.start, start) + shift, span.end + shift, span.depth, span.source)
+        for span in spans[first:last]
+    ]
 
 
 def in_utf16(text: str, ranges: Sequence[Tint]) -> list[Tint]:

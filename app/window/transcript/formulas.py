@@ -1,12 +1,14 @@
 """Formulas as pictures: LaTeX set once, beside the window, then drawn in any colour and size.
 
-A formula in rich text is an image whose name says which one it is and how it is drawn. What cannot
-be set stays in the letters and signs of `latex`.
+Rich text has formulas in the letters and signs of `latex`, each with its source as a title. Once
+they are set, images take their places, whose names say which formula it is and how it is drawn.
 """
 
 import re
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from html import unescape
 from math import ceil
 from typing import NamedTuple
 
@@ -25,7 +27,7 @@ from PySide6.QtGui import (
 from PySide6.QtSvg import QSvgRenderer
 
 from app.start.threads import Beside, Turns
-from app.window.transcript.latex import latex_html
+from app.window.transcript.latex import FormulaKey, latex_html
 from app.window.transcript.markdown_text import html_words
 
 INK, EM = "#010203", 32
@@ -44,21 +46,10 @@ NUMBERED = re.compile(r"\{(equation|align|gather|multline)\}")
 """Environments that would count through all formulas."""
 VIEW_BOX = re.compile(r'viewBox="([-\d.]+) ([-\d.]+) ([\d.]+) ([\d.]+)"')
 SCHEME = "formula"
-NAME = re.compile(SCHEME + r":(\d+),(\d+),(\d+),(\d+),([\d.e-]+),(#\w{6})")
+NAME = re.compile(SCHEME + r":(\w+),(\d+),(\d+),(\d+),([\d.e-]+),(#\w{6})")
+TITLE = re.compile('title="([^"]*)"')
 OBJECT = "\ufffc"
 """In Qt's texts, where an image stands."""
-
-
-class FormulaKey(NamedTuple):
-    """LaTeX without its dollars. is_display: it stands on a line of its own."""
-
-    latex: str
-    is_display: bool
-
-    @property
-    def source(self) -> str:
-        """As it is typed."""
-        return f"$${self.latex}$$" if self.is_display else f"${self.latex}$"
 
 
 class Searched(NamedTuple):
@@ -113,14 +104,19 @@ def set_formula(key: FormulaKey) -> Formula | None:
     return Formula(svg, width, -top, height + top)
 
 
+class Waiting(NamedTuple):
+    """A text, and those of its formulas that have not been tried."""
+
+    missing: dict[FormulaKey, None]
+    show: Callable[[], object]
+
+
 class Formulas(QObject):
-    """All formulas of one transcript. Signals `known`(FormulaKey): one more was set, or cannot be;
-    `shown`: a text has become another that waited for some.
+    """All formulas of one transcript. Signal `shown`: some of a text have become pictures.
 
     Several are set one after the other.
     """
 
-    known = Signal(object)
     shown = Signal()
 
     def __init__(self, turns: Turns, parent: QObject | None = None) -> None:
@@ -130,21 +126,13 @@ class Formulas(QObject):
         self._known: OrderedDict[FormulaKey, Formula | None] = OrderedDict()
         self._wanted: OrderedDict[FormulaKey, None] = OrderedDict()
         self._is_setting = False
+        self._waiting: list[Waiting] = []
         self._shows: deque[Callable[[], object]] = deque()
 
     @property
     def is_busy(self) -> bool:
         """Whether one is being set, or a text waits to show those that were."""
         return self._is_setting or bool(self._shows)
-
-    def is_known(self, key: FormulaKey) -> bool:
-        """Whether it has been tried; if not it will be."""
-        if key in self._known:
-            self._known.move_to_end(key)
-            return True
-        self._wanted.setdefault(key)
-        self._set_next()
-        return False
 
     def get(self, key: FormulaKey) -> Formula | None:
         """As it was set; None if it was not or cannot be."""
@@ -153,11 +141,33 @@ class Formulas(QObject):
     def forget_wanted(self) -> None:
         """Nobody waits any more for those that have not been tried."""
         self._wanted.clear()
+        self._waiting.clear()
 
-    def show_later(self, show: Callable[[], object]) -> None:
-        """One text whose formulas are known now after the other: each takes milliseconds."""
-        self._shows.append(show)
-        self._turns.do(self._show_one)
+    def once_set(
+        self, keys: Iterable[FormulaKey], show: Callable[[], object], is_seen: bool = True
+    ) -> None:
+        """Show a text once each of its formulas has been tried, in a turn of its own: it takes
+        milliseconds. What is not seen yet is shown at once where they have been.
+        """
+        missing = dict.fromkeys(keys)
+        for key in missing.keys() & self._known.keys():
+            del missing[key]
+            self._known.move_to_end(key)
+        if not missing and not is_seen:
+            show()
+            return
+        self._wanted.update(missing)
+        self._waiting.append(Waiting(missing, show))
+        self._show_set()
+        self._set_next()
+
+    def _show_set(self) -> None:
+        """Those that wait for nothing any more."""
+        done = [text for text in self._waiting if not text.missing]
+        for text in done:
+            self._waiting.remove(text)
+            self._shows.append(text.show)
+            self._turns.do(self._show_one)
 
     def _show_one(self) -> None:
         self._shows.popleft()()
@@ -177,37 +187,20 @@ class Formulas(QObject):
             self._known.popitem(last=False)
         self._is_setting = False
         self._set_next()
-        self.known.emit(key)
+        for text in self._waiting:
+            text.missing.pop(key, None)
+        self._show_set()
 
 
-class Wanted:
-    """Writes formulas into rich text, on lines of `room` times the font's size; `missing` are those
-    that have yet to be set. One that would be too small to be read stays in letters, which wrap.
-    """
-
-    def __init__(self, formulas: Formulas, room: float) -> None:
-        self._formulas = formulas
-        self._widest = room * EM / AS_HIGH / SMALLEST
-        self.missing: set[FormulaKey] = set()
-        self.pictured: list[FormulaKey] = []
-
-    def html(self, latex: str, is_display: bool) -> str:
-        """An image, "" where there is none."""
-        key = FormulaKey(latex.strip(), is_display)
-        if not self._formulas.is_known(key):
-            self.missing.add(key)
-            return ""
-        formula = self._formulas.get(key)
-        if formula is None or formula.width > self._widest:
-            return ""
-        self.pictured.append(key)
-        return f'<img src="{SCHEME}:{len(self.pictured) - 1}">'
+def formulas_in(html: str) -> list[FormulaKey]:
+    """Those that `markdown_html` wrote."""
+    return [FormulaKey.of(unescape(title)) for title in TITLE.findall(html)]
 
 
 class Placed(NamedTuple):
     """How a formula is drawn: pixels of its image, and of them below the line, scale and colour."""
 
-    number: int
+    key: FormulaKey
     width: int
     height: int
     below: int
@@ -217,7 +210,8 @@ class Placed(NamedTuple):
     @property
     def name(self) -> str:
         """Of the image."""
-        return f"{SCHEME}:{','.join(map(str, self))}"
+        source, *how = self.key.source.encode().hex(), *self[1:]
+        return f"{SCHEME}:{','.join(map(str, [source, *how]))}"
 
 
 def read_name(name: str) -> Placed | None:
@@ -225,9 +219,9 @@ def read_name(name: str) -> Placed | None:
     found = NAME.fullmatch(name)
     if found is None:
         return None
-    *sizes, scale, ink = found.groups()
-    number, width, height, below = map(int, sizes)
-    return Placed(number, width, height, below, float(scale), ink)
+    digits, width, height, below, scale, ink = found.groups()
+    key = FormulaKey.of(bytes.fromhex(digits).decode())
+    return Placed(key, int(width), int(height), int(below), float(scale), ink)
 
 
 SIZE = QTextFormat.Property.UserProperty
@@ -235,27 +229,36 @@ SIZE = QTextFormat.Property.UserProperty
 
 
 def place_formulas(
-    document: QTextDocument, found: Sequence[Formula | None], pixels: int, width: int
-) -> None:
-    """Give the images of formulas their sizes, and put them on the line; no wider than `width`.
-    Those that have them already are left alone: each change has the text laid out anew.
+    document: QTextDocument, formulas: Formulas, pixels: int, width: int
+) -> list[FormulaKey]:
+    """Make pictures of the formulas that were set, no wider than `width`, and give those there are
+    the sizes and colours of now; all pictures, from the top.
 
-    found: by the numbers of the images. pixels: of the document's font.
+    One that would be too small to be read stays in letters, which wrap. What is right already is
+    left alone: each change has the text laid out anew. pixels: of the document's font.
     """
-    cursor = QTextCursor(document)
+    placed, cursor = [], QTextCursor(document)
     cursor.beginEditBlock()
-    for position, image in list(_images(document)):
-        number = int(re.split("[:,]", image.name())[1])
-        formula, font = found[number], image.font()
+    for title, start, end, form in reversed(_found(document)):
+        key = FormulaKey.of(title)
+        formula, font, image = formulas.get(key), form.font(), form.toImageFormat()
+        is_placed = image.isValid()
         if formula is None:
+            placed += [key] * is_placed
             continue
-        if not image.hasProperty(SIZE):
-            is_sized = image.hasProperty(QTextFormat.Property.FontPixelSize)
+        if not is_placed:
+            is_sized = form.hasProperty(QTextFormat.Property.FontPixelSize)
+            image = QTextImageFormat()
+            image.merge(form)
             image.setProperty(SIZE, font.pixelSize() if is_sized else pixels)
-        scale = min(image.intProperty(SIZE) * AS_HIGH / EM, width / formula.width)
+        natural = image.intProperty(SIZE) * AS_HIGH / EM
+        scale = min(natural, width / formula.width)
+        if not is_placed and scale < natural * SMALLEST:
+            continue
+        placed.append(key)
         below = ceil(formula.below * scale - HARDLY)
         one = Placed(
-            number,
+            key,
             ceil(formula.width * scale),
             ceil(formula.above * scale) + below,
             below,
@@ -268,10 +271,14 @@ def place_formulas(
         image.setWidth(one.width)
         image.setHeight(one.height)
         _put_below(image, font, below)
-        cursor.setPosition(position)
-        cursor.setPosition(position + 1, QTextCursor.MoveMode.KeepAnchor)
-        cursor.setCharFormat(image)
+        cursor.setPosition(start)
+        cursor.setPosition(end, QTextCursor.MoveMode.KeepAnchor)
+        if is_placed:
+            cursor.setCharFormat(image)
+        else:
+            cursor.insertImage(image)
     cursor.endEditBlock()
+    return placed[::-1]
 
 
 HARDLY = 0.6
@@ -284,7 +291,7 @@ def _put_below(image: QTextImageFormat, font: QFont, below: int) -> None:
     """
     way = QTextCharFormat.VerticalAlignment
     image.setVerticalAlignment(way.AlignBaseline if below > 0 else way.AlignNormal)
-    size = 1
+    size = max(1, 2 * below)
     font.setPixelSize(size)
     while QFontMetrics(font).descent() < below:
         size += max(1, below - QFontMetrics(font).descent())
@@ -292,19 +299,31 @@ def _put_below(image: QTextImageFormat, font: QFont, below: int) -> None:
     image.setFont(font)
 
 
-def _images(document: QTextDocument) -> Iterator[tuple[int, QTextImageFormat]]:
+class Found(NamedTuple):
+    """A formula in a document; form: of its picture or of its first letters."""
+
+    title: str
+    start: int
+    end: int
+    form: QTextCharFormat
+
+
+def _found(document: QTextDocument) -> list[Found]:
+    found: list[Found] = []
     block = document.begin()
     while block.isValid():
-        pieces = block.begin()
-        while not pieces.atEnd():
-            piece = pieces.fragment()
-            if piece.charFormat().isImageFormat():
-                for position in range(piece.position(), piece.position() + piece.length()):
-                    yield position, piece.charFormat().toImageFormat()
-            pieces += 1
+        for piece in block.textFormats():
+            title, start = piece.format.toolTip(), block.position() + piece.start
+            end = start + piece.length
+            if title and found and (found[-1].title, found[-1].end) == (title, start):
+                found[-1] = found[-1]._replace(end=end)
+            elif title:
+                found.append(Found(title, start, end, QTextCharFormat(piece.format)))
         block = block.next()
+    return found
 
 
+@lru_cache(maxsize=MOST)
 def drawn(formula: Formula, place: Placed, ratio: float) -> QImage:
     """The image of a formula, for a screen with this many pixels in each of ours."""
     svg = formula.svg.replace(INK, place.ink)

@@ -5,7 +5,27 @@ from collections.abc import Mapping
 from functools import lru_cache
 from html import escape
 from html.entities import html5
+from typing import NamedTuple
 from unicodedata import category, normalize
+
+
+class FormulaKey(NamedTuple):
+    """LaTeX without its dollars. is_display: it stands on a line of its own."""
+
+    latex: str
+    is_display: bool
+
+    @property
+    def source(self) -> str:
+        """As it is typed."""
+        return f"$${self.latex}$$" if self.is_display else f"${self.latex}$"
+
+    @classmethod
+    def of(cls, source: str) -> "FormulaKey":
+        """What is typed so."""
+        latex = source.strip()
+        is_display = latex[:2] == latex[-2:] == "$$"
+        return cls(latex[2:-2] if is_display else latex[1:-1], is_display)
 
 
 def _table_of(pairs: str) -> dict[str, str]:

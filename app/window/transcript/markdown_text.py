@@ -1,7 +1,7 @@
 """Renders markdown as rich text for Qt, which can fetch nothing, and as plain text to copy."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from html import escape, unescape
 from itertools import count, repeat
@@ -14,7 +14,7 @@ from markdown_it.token import Token
 from mdit_py_plugins.footnote import footnote_plugin
 
 from app.window.language import tr
-from app.window.transcript.latex import latex_html
+from app.window.transcript.latex import FormulaKey, latex_html
 from app.window.transcript.streaming_markdown import MATHS
 
 INLINE_MATHS = re.compile(
@@ -98,34 +98,28 @@ def parser() -> MarkdownIt:
     return markdown
 
 
-Picture = Callable[[str, bool], str]
-"""LaTeX, and whether it has a line of its own -> an image of it, or ""."""
+def markdown_html(source: str, definitions: str = "") -> str:
+    """The body of a rich text document; `definitions` are link references from other segments.
 
-
-def no_picture(latex: str, is_display: bool) -> str:  # noqa: ARG001
-    """Letters and signs only."""
-    return ""
-
-
-def markdown_html(source: str, definitions: str = "", picture: Picture = no_picture) -> str:
-    """The body of a rich text document; `definitions` are link references from other segments."""
+    A formula is letters and signs, of which the title tells its LaTeX.
+    """
     env: dict[str, Any] = {}
     if definitions:
         parser().parse(definitions, env)
     tokens = parser().parse(source, env)
     _mark_tasks(tokens)
-    return _HtmlWriter(picture).all(tokens)
+    return _HtmlWriter().all(tokens)
 
 
 class _HtmlWriter:
-    """Writes tokens as HTML; remembers whether it is in a link or in a cell, and the number of a
-    footnote that has yet to be written.
+    """Writes tokens as HTML; remembers whether it is in a link or in a cell, what tells a formula
+    from an equal one before it, and the number of a footnote that has yet to be written.
     """
 
-    def __init__(self, picture: Picture) -> None:
-        self._picture = picture
+    def __init__(self) -> None:
         self._in_link = False
         self._in_cell = False
+        self._space = ""
         self._number = ""
 
     def all(self, tokens: Sequence[Token]) -> str:
@@ -139,6 +133,7 @@ class _HtmlWriter:
     def _one(self, token: Token) -> str:
         kind = token.type
         if kind == "inline":
+            self._space = ""
             return self.all(token.children or [])
         if kind == "text":
             return self._text(token.content)
@@ -166,14 +161,16 @@ class _HtmlWriter:
         return f"{start} " if is_text else f"{start}</p>{self._one(token)}"
 
     def _formula(self, token: Token) -> str:
-        """A picture; else letters and signs, on a line of its own one line for each of its rows."""
-        shown = self._picture(token.content, token.type != "math_inline")
-        if token.type == "math_inline":
-            return shown or f'<span class="maths">{latex_html(token.content)}</span>'
-        if not shown:
-            rows = [token.content] if "matrix" in token.content else ROW_END.split(token.content)
-            shown = "<br>".join(row for row in map(latex_html, rows) if row)
-        return f'<p class="display">{shown}</p>' if token.block else f"<br>{shown}<br>"
+        """On a line of its own it has one for each of its rows."""
+        latex, is_display = token.content, token.type != "math_inline"
+        rows = ROW_END.split(latex) if is_display and "matrix" not in latex else [latex]
+        letters = "<br>".join(filter(None, map(latex_html, rows)))
+        title = escape(FormulaKey(latex.strip(), is_display).source)
+        if token.block:
+            return f'<p class="display"><span title="{title}">{letters}</span></p>'
+        shown = f'<span title="{title}{self._space}">{letters}</span>'
+        self._space = "" if self._space else " "
+        return f"<br>{shown}<br>" if is_display else shown
 
     def _text(self, content: str) -> str:
         """Escaped text; bare web addresses become links, <sub> and <sup> what they say, <br> in a

@@ -17,6 +17,7 @@ from PySide6.QtGui import (
     QWheelEvent,
 )
 from PySide6.QtWidgets import QFrame, QTextBrowser, QTextEdit, QToolTip, QWidget
+from shiboken6 import isValid
 
 from app.values.chats import DraftedSpan
 from app.window.look import look
@@ -31,13 +32,14 @@ from app.window.transcript.drafted_spans import (
 )
 from app.window.transcript.formulas import (
     OBJECT,
-    FormulaKey,
     Searched,
     drawn,
+    formulas_in,
     in_letters,
     place_formulas,
     read_name,
 )
+from app.window.transcript.latex import FormulaKey
 from app.window.transcript.page_boxes import (
     PageMarks,
     PlacedBlock,
@@ -73,6 +75,7 @@ class ProseSegment(QTextBrowser, LaidOut):
         self._html = self._source = ""
         self._settled = Settled()
         self._spans: Sequence[DraftedSpan] = ()
+        self._has_pictures = False
         self._pictured: Sequence[FormulaKey] = ()
         self._alignment = GrowingAlignment()
         self._tints: list[Tint] | None = None
@@ -93,22 +96,15 @@ class ProseSegment(QTextBrowser, LaidOut):
         self._dress()
 
     def show_html(
-        self,
-        html: str,
-        source: str,
-        spans: Sequence[DraftedSpan],
-        pictured: Sequence[FormulaKey] = (),
-        settled: str = "",
+        self, html: str, source: str, spans: Sequence[DraftedSpan], settled: str = ""
     ) -> None:
         """Show rendered markdown; spans count in `source`. A selection stays where it was.
 
-        pictured: the formulas that are images in `html`, from the top. settled: the paragraphs at
-        the beginning of `html` that will not change: they are set once.
+        settled: the paragraphs at the beginning of `html` that will not change: they are set once.
         """
-        is_same = html == self._html and pictured == self._pictured
-        self._source, self._spans, self._pictured = source, spans, pictured
+        self._source, self._spans = source, spans
         self._tints = self._boxes = None
-        if is_same:
+        if html == self._html:
             self.viewport().update()
             return
         self._html = html
@@ -120,6 +116,18 @@ class ProseSegment(QTextBrowser, LaidOut):
         has_links = "<a href" in html
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus if has_links else Qt.FocusPolicy.ClickFocus)
         self._set_height(kept)
+
+    def show_pictures(self) -> None:
+        """Its formulas become pictures: where it is seen, in a turn of their own."""
+        if keys := formulas_in(self._html):
+            self._reader.formulas.once_set(keys, self._take_pictures, self.isVisible())
+
+    def _take_pictures(self) -> None:
+        if isValid(self):
+            self._has_pictures = True
+            self._place_formulas()
+            self._tints = None
+            self._set_height()
 
     def take_look(self) -> None:
         """Wear the look of now; no effect when it is worn already."""
@@ -180,10 +188,13 @@ class ProseSegment(QTextBrowser, LaidOut):
 
     def _set_html(self, settled: str = "") -> int:
         """How many blocks at the beginning stayed as they were."""
-        document, kept = self.document(), self._settled.blocks
-        if not settled or settled != self._settled.html:
+        document, known, kept = self.document(), self._settled.html, self._settled.blocks
+        if not known or not settled.startswith(known):
             kept = 0
             document.setHtml(settled or self._html)
+        elif settled != known:
+            self._set_rest(settled[len(known) :])
+        if settled != known:
             last = document.lastBlock()
             self._settled = Settled(settled, last.blockNumber(), last.blockFormat())
         if settled:
@@ -208,10 +219,9 @@ class ProseSegment(QTextBrowser, LaidOut):
         cursor.endEditBlock()
 
     def _place_formulas(self) -> None:
-        if self._pictured:
-            known = [self._reader.formulas.get(key) for key in self._pictured]
-            room = self.lineWrapColumnOrWidth() - DISPLAY_STEP
-            place_formulas(self.document(), known, self._look.sizes.transcript, room)
+        if self._has_pictures:
+            pixels, room = self._look.sizes.transcript, self.lineWrapColumnOrWidth() - DISPLAY_STEP
+            self._pictured = place_formulas(self.document(), self._reader.formulas, pixels, room)
 
     def _set_height(self, kept: int = 0) -> None:
         """kept: blocks at the beginning that are where they were."""
@@ -254,10 +264,8 @@ class ProseSegment(QTextBrowser, LaidOut):
     def loadResource(self, kind: int, name: QUrl | str) -> object:  # noqa: ARG002, N802
         """Formulas alone: neither pictures nor style sheets are fetched for an answer."""
         place = read_name(name if isinstance(name, str) else name.toString())
-        if place is None or place.number >= len(self._pictured):
-            return None
-        formula = self._reader.formulas.get(self._pictured[place.number])
-        return formula and drawn(formula, place, self.devicePixelRatioF())
+        formula = place and self._reader.formulas.get(place.key)
+        return place and formula and drawn(formula, place, self.devicePixelRatioF())
 
     def createMimeDataFromSelection(self) -> QMimeData:  # noqa: N802
         """The words alone: colours and fonts of this window do not belong into a letter. Formulas

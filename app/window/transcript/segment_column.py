@@ -2,20 +2,17 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from functools import partial
 from typing import NamedTuple
 
 from PySide6.QtGui import QColor, QResizeEvent, QTextCursor
 from PySide6.QtWidgets import QTextEdit, QWidget
-from shiboken6 import isValid
 
 from app.values.chats import DraftedSpan
 from app.window.controls.layouts import column
 from app.window.language import tr
-from app.window.look import look
 from app.window.transcript.code_segment import CodeSegment, CodeText
 from app.window.transcript.drafted_spans import within
-from app.window.transcript.formulas import FormulaKey, Searched, Wanted, in_letters
+from app.window.transcript.formulas import Searched, in_letters
 from app.window.transcript.markdown_text import markdown_html
 from app.window.transcript.prose_segment import ProseSegment
 from app.window.transcript.reader import GAP, PARAGRAPH_GAP, Reader, keeps_height
@@ -54,8 +51,6 @@ class SegmentColumn(QWidget):
         self._beginning = Rendered()
         self._widgets: list[ProseSegment | CodeSegment] = []
         self._definitions = ""
-        self._missing: dict[int, set[FormulaKey]] = {}
-        reader.formulas.known.connect(self._take_formula)
         self._column = column(of=self, spacing=0)
 
     def append(self, text: str, spans: Iterable[DraftedSpan] = ()) -> None:
@@ -142,34 +137,23 @@ class SegmentColumn(QWidget):
             widget.show_segment(segment, spans)
             return
         if segment.closed:
-            room = self._width / look().sizes.transcript
-            source, wanted = segment.markdown, Wanted(self._reader.formulas, room)
-            html = markdown_html(source, self._definitions, wanted.html)
-            self._missing[index] = wanted.missing
-            widget.show_html(html, source, spans, wanted.pictured)
+            source = segment.markdown
+            widget.show_html(markdown_html(source, self._definitions), source, spans)
+            widget.show_pictures()
         else:
             source = settled(segment.markdown)
             html = self._growing_html(source, len(segment.head))
             widget.show_html(html, source, spans, settled=self._beginning.html)
         widget.setVisible(bool(source.strip()))
 
-    def _take_formula(self, key: FormulaKey) -> None:
-        """Show a segment anew once the last of its formulas was set."""
-        for index, missing in self._missing.items():
-            if key in missing:
-                missing.discard(key)
-                if not missing:
-                    self._reader.formulas.show_later(partial(self._show_again, index))
-
-    def _show_again(self, index: int) -> None:
-        if isValid(self) and index < len(self._widgets):
-            self._show(index)
-
     def _growing_html(self, source: str, head: int) -> str:
         """Of the last segment; what of it stays as it is is rendered once. head: its length."""
         beginning = source[: self._stream.settled and self._stream.settled + head]
-        if beginning != self._beginning.source:
-            self._beginning = Rendered(beginning, markdown_html(beginning))
+        known = self._beginning if beginning.startswith(self._beginning.source) else Rendered()
+        if beginning != known.source:
+            more = markdown_html(beginning[len(known.source) :])
+            known = Rendered(beginning, known.html + more)
+        self._beginning = known
         return self._beginning.html + markdown_html(source[len(beginning) :])
 
     def _add(self, segment: Segment) -> None:

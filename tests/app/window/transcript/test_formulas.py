@@ -2,7 +2,7 @@
 
 import pytest
 from PySide6.QtGui import QColor, QFontMetrics, QGuiApplication, QImage
-from shown_transcript import of, settle, show, stream
+from shown_transcript import of, settle, show, stream, until_filled
 
 from app.start.threads import Turns
 from app.values.chats import DraftedSpan
@@ -16,6 +16,7 @@ from app.window.transcript.formulas import (
 )
 from app.window.transcript.prose_segment import ProseSegment
 from app.window.transcript.shown_message import ShownMessage
+from mlx_engine.values.conversation import TextPiece
 
 
 def until_set(qtbot, view, source, **how):
@@ -27,6 +28,13 @@ def until_set(qtbot, view, source, **how):
 def wait(qtbot, view):
     qtbot.waitUntil(lambda: not view.reader.formulas.is_busy, timeout=20_000)
     settle()
+
+
+def select(prose: ProseSegment, start: int, end: int) -> None:
+    cursor = prose.textCursor()
+    cursor.setPosition(start)
+    cursor.setPosition(end, cursor.MoveMode.KeepAnchor)
+    prose.setTextCursor(cursor)
 
 
 def places(prose: ProseSegment) -> list[Placed]:
@@ -167,10 +175,7 @@ def test_latex_is_what_is_copied(view, qtbot):
     prose.selectAll()
     prose.copy()
     assert QGuiApplication.clipboard().text() == "So $a_1$, $b_2$ and\n$$c^3$$\nend $d$"
-    cursor = prose.textCursor()
-    cursor.setPosition(4)
-    cursor.setPosition(7, cursor.MoveMode.KeepAnchor)
-    prose.setTextCursor(cursor)
+    select(prose, 4, 7)
     prose.copy()
     assert QGuiApplication.clipboard().text() == ", $b_2$"
 
@@ -183,12 +188,42 @@ def test_a_drafted_formula_is_tinted_whole_and_nothing_beside_it(view, qtbot):
 
 
 def test_another_chat_does_not_wait_for_the_formulas_of_this_one(qtbot):
-    formulas, known = Formulas(Turns()), []
-    formulas.known.connect(known.append)
-    for number in range(20):
-        formulas.is_known(FormulaKey(f"x_{{{number}}}", False))
+    formulas, shown = Formulas(Turns()), []
+    keys = [FormulaKey(f"x_{{{number}}}", False) for number in range(20)]
+    formulas.once_set(keys, lambda: shown.append("of the other chat"))
     formulas.forget_wanted()
-    last = FormulaKey("y", False)
-    formulas.is_known(last)
-    qtbot.waitUntil(lambda: last in known, timeout=20_000)
-    assert len(known) == 2, "one was being set already"
+    formulas.once_set([FormulaKey("y", False)], lambda: shown.append("of this one"))
+    qtbot.waitUntil(lambda: bool(shown), timeout=20_000)
+    assert shown == ["of this one"]
+    assert sum(formulas.get(key) is not None for key in keys) == 1, "it was being set already"
+
+
+def test_pictures_come_in_a_turn_after_the_words_that_end_a_segment(view, qtbot, monkeypatch):
+    until_set(qtbot, view, "$x^2$")
+    view.add_message(ShownMessage(2, "assistant", "", state="live"))
+    view.append_pieces(2, [TextPiece("# Known\n\nSo $x^2$ is\n")])
+    settle()
+    prose = of(view, 2).texts()[0]
+    select(prose, 6, 8)
+    document, changes = prose.document(), []
+    document.contentsChange.connect(lambda *change: changes.append(change))
+    view.append_pieces(2, [TextPiece("```\n")])
+    assert prose.text() == "Known\nSo x² is" and not changes, "nothing is set anew"
+    wait(qtbot, view)
+    assert prose.text() == f"Known\nSo {OBJECT} is"
+    assert prose.textCursor().selectedText() == "So"
+    assert all(start + removed < document.characterCount() for start, removed, _ in changes)
+
+
+def test_a_stored_answer_is_shown_with_the_pictures_that_are_known(view, qtbot):
+    until_set(qtbot, view, "$x^2$")
+    seen = []
+    view.reader.formulas.shown.connect(lambda: seen.append("in another turn"))
+    view.show_messages([ShownMessage(2, "assistant", "So $x^2$ is")])
+    until_filled(view)
+    assert of(view, 2).texts()[0].text() == f"So {OBJECT} is" and not seen
+
+
+def test_equal_formulas_beside_each_other_are_as_many_pictures(view, qtbot):
+    prose = until_set(qtbot, view, "$x$$x$ and $$y$$\n\n$$z$$\n\n$$z$$")
+    assert prose.text().count(OBJECT) == 5

@@ -21,6 +21,7 @@ from shown_transcript import (
 from app.window.controls.layouts import column
 from app.window.look import look
 from app.window.style_sheet import dress
+from app.window.transcript import segment_column
 from app.window.transcript.message_column import PinnedScroll
 from app.window.transcript.message_view import MessageView
 from app.window.transcript.prose_segment import ProseSegment
@@ -67,6 +68,20 @@ def test_what_grows_stands_on_the_page_like_what_is_set_at_once(view, monkeypatc
     for at in range(0, len(GROWING), 5):
         view.append_pieces(1, [TextPiece(GROWING[at : at + 5])])
     assert shown.count(True) > 20
+
+
+def test_a_paragraph_is_rendered_no_more_once_others_stand_below_it(view, monkeypatch):
+    rendered, markdown_html = [], segment_column.markdown_html
+    monkeypatch.setattr(
+        segment_column,
+        "markdown_html",
+        lambda source, *more: rendered.append(source) or markdown_html(source, *more),
+    )
+    view.add_message(LIVE)
+    for paragraph in range(5):
+        stream(view, f"Paragraph {paragraph}.\n\n")
+        stream(view, f"It has words, {paragraph}.\n\n")
+    assert sum("Paragraph 0" in source for source in rendered) == 2
 
 
 def test_a_stored_answer_is_rendered_once(view, monkeypatch):
