@@ -36,7 +36,7 @@ class Upkeep:
         self._loaded = loaded
         self.is_awaited: Callable[[], bool] = lambda: False
         self._meter = CostMeter(
-            loaded.model, loaded.read_heads, self.deepest, plain_ahead=not computes_beside()
+            loaded.model, loaded.read_heads, self.deepest, on_host=not computes_beside()
         )
         self._chores = Chores(loaded, options.numerics, verdict)
         self.description = self._chores.told(loaded.description)

@@ -12,9 +12,11 @@ The outcome of a draft is waited for where the state behind it has to know its r
 mlx-lm, whose caches are told a number, and with DFlash and Gemma's assistant, which read what the
 target has computed of the rows that count. So is that of any draft where the host's own processor
 computes: a state that does not know its rows takes more operations than there is waiting to be
-saved. And of any round behind words that have stood in the conversation before, where a copy would
-be drafted: where it goes on depends on the outcome. A copy of which the first words come in a round
-that was begun ahead is drafted behind the next.
+saved. (There a pass is begun layer by layer, while the rest is written down: MLX's CPU backend has
+`async_eval` wait until a hundred operations are left, so of what is queued whole hardly anything
+runs beside the host.) And of any round behind words that have stood in the conversation before,
+where a copy would be drafted: where it goes on depends on the outcome. A copy of which the first
+words come in a round that was begun ahead is drafted behind the next.
 
 Of several conversations that share passes the first whose turn comes begins what follows for all
 (together.py). So a round may be followed before its own turn: then it stands, and what was asked
@@ -28,7 +30,7 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from mlx_engine.decoding.opening import Settings
-from mlx_engine.decoding.round import Pass, Round
+from mlx_engine.decoding.round import Begins, Pass, Round
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.decoding.tally import Limits
 from mlx_engine.decoding.together import Together
@@ -137,6 +139,9 @@ class Rounds:
         self._is_shared = False
         self._looks_ahead = looks_ahead
         self._follows_drafts = looks_ahead and follows_drafts
+        self._begins: Begins = "drafts" if follows_drafts else "everything"
+        if not looks_ahead:
+            self._begins = "nothing"
         self._sampling = settings.sampling
         self._sampler = new_sampler()
         self._begun: _Begun | None = None
@@ -165,14 +170,14 @@ class Rounds:
         its = begun.round.its_pass
         was_ahead = its is not None and its.queued_at > 0
         if its is None:
-            its = self._together.begin(begun.round, draft_at_once=self._looks_ahead)
+            its = self._together.begin(begun.round, self._begins)
         if self._looks_beyond(begun):
             its.queue()
             if not its.read_at:
-                self._together.look_ahead(its)
+                self._together.look_ahead(its, self._begins)
         asked_at = perf_counter()
-        queued_at = max(self._read_at, its.drafting_at or its.queued_at or asked_at)
-        self._together.read(its, draft_first=not its.queued_at)
+        queued_at = max(self._read_at, its.began_at or asked_at)
+        self._together.read(its)
         useful = self._limits.deepest(self._generated, begun.round.position - 1)
         tokens = begun.round.read()[: useful + 1]
         read_at = self._read_at = perf_counter()

@@ -16,13 +16,16 @@ are read once for all (verify.py).
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from time import perf_counter
+from typing import Literal
 
 import mlx.core as mx
 
 from mlx_engine.decoding.verify import Asked, State, Verified, verify
 from mlx_engine.drafting.contract import Draft, Proposal
 from mlx_engine.drafting.steps import take
+from mlx_engine.models.contract import lazily
 from mlx_engine.values.errors import NumericsError
 
 
@@ -89,17 +92,21 @@ class Round:
         self.state.source.withdraw()
 
 
+Begins = Literal["nothing", "drafts", "everything"]
+"""What of a pass is begun as soon as it is written down."""
+
+
 class Pass:
     """One pass of the target over the rows of one round or several, of one conversation each.
 
-    rows: of all `rounds`. drafting_at, queued_at, read_at: when the device could begin with drafts
-    and with everything, and when the outcome was there, by the clock; 0 before that. draft_ms: what
-    drafts took, where that is told apart.
+    rows: of all `rounds`. began_at, queued_at, read_at: when the device could begin, when it had
+    everything, and when the outcome was there, by the clock; 0 before that. draft_ms: what drafts
+    took, where that is told apart.
     """
 
-    def __init__(self, rounds: Sequence[Round], *, draft_at_once: bool = False) -> None:
-        """Writes it down, drafts first, of all in the same passes of what drafts. Nothing is
-        computed but, where they are drafted at once, those, while the rest is written down.
+    def __init__(self, rounds: Sequence[Round], begins: Begins = "nothing") -> None:
+        """Writes it down, drafts first, of all in the same passes of what drafts. begins: what the
+        device computes while the rest is written down.
 
         It does not hold the rounds, which hold it: what is dropped has to be gone at once, for keys
         and values to be written in place.
@@ -107,21 +114,21 @@ class Pass:
         self.rounds = len(rounds)
         self.rows = 0
         self._failed: Exception | None = None
-        self._drafts: list[mx.array] = []
         self._outcomes: list[mx.array] = []
-        self.drafting_at = self.queued_at = self.read_at = self.draft_ms = 0.0
+        self.began_at = self.queued_at = self.read_at = self.draft_ms = 0.0
         for one in rounds:
             one.its_pass = self
         with self._told_to_all():
-            drafts = take([one.state.source.steps(one.wanted, one.state.sampler) for one in rounds])
-            self._drafts = [draft.tokens for draft in drafts if draft.depth]
-            if draft_at_once and self._drafts:
-                self.drafting_at = perf_counter()
-                mx.async_eval(self._drafts)  # type: ignore[no-untyped-call]
+            steps = [one.state.source.steps(one.wanted, one.state.sampler) for one in rounds]
+            drafts = take(steps, self._begin if begins == "everything" else lazily)
+            if begins == "drafts":
+                self._begin(*(draft.tokens for draft in drafts if draft.depth))
             every = list(zip(rounds, drafts, strict=True))
             asked = [Asked(one.state, draft.tokens, one.wanted.position) for one, draft in every]
             self.rows = sum(its.rows for its in asked)
-            for (one, draft), found in zip(every, verify(asked), strict=True):
+            rows_begin = partial(self._begin_rows, self.began_at)
+            begin = rows_begin if begins == "everything" else lazily
+            for (one, draft), found in zip(every, verify(asked, begin), strict=True):
                 one.take(draft, found)
         self._outcomes = [one.outcome for one in rounds]
 
@@ -133,23 +140,27 @@ class Pass:
         if not self.queued_at:
             self.queued_at = perf_counter()
             with self._told_to_all():
-                mx.async_eval(self._outcomes)  # type: ignore[no-untyped-call]
+                self._begin(*self._outcomes)
 
-    def wait(self, *, draft_first: bool = False) -> None:
-        """Until the outcome is there; draft_first: with a look at the clock in between.
-
-        Raises what a conversation before this one has met with here.
-        """
+    def wait(self) -> None:
+        """Until the outcome is there. Raises what a conversation before this one has met with."""
         if self._failed is not None:
             raise self._failed
-        began = perf_counter()
-        self.queued_at = self.queued_at or began
+        self.queue()
         with self._told_to_all():
-            if draft_first and self._drafts:
-                mx.eval(self._drafts)
-                self.draft_ms = 1000 * (perf_counter() - (self.drafting_at or began))
             mx.eval(self._outcomes)
         self.read_at = perf_counter()
+
+    def _begin(self, *arrays: mx.array) -> None:
+        if arrays:
+            self.began_at = self.began_at or perf_counter()
+            mx.async_eval(arrays)  # type: ignore[no-untyped-call]
+
+    def _begin_rows(self, drafting_at: float, states: mx.array) -> None:
+        """MLX returns when the CPU has begun with most of them: by the first, drafts have ended."""
+        self._begin(states)
+        if drafting_at and not self.draft_ms:
+            self.draft_ms = 1000 * (perf_counter() - drafting_at)
 
     @contextmanager
     def _told_to_all(self) -> Iterator[None]:

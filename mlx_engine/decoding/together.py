@@ -20,7 +20,7 @@ from weakref import ref
 
 import mlx.core as mx
 
-from mlx_engine.decoding.round import Pass, Round
+from mlx_engine.decoding.round import Begins, Pass, Round
 from mlx_engine.drafting.contract import DEEPEST
 from mlx_engine.drafting.depth.choice import Room
 
@@ -108,7 +108,7 @@ class Together:
         """Not to be run any more."""
         self._waiting = [other for other in self._waiting if other is not one]
 
-    def begin(self, one: Round, *, draft_at_once: bool) -> Pass:
+    def begin(self, one: Round, begins: Begins) -> Pass:
         """A pass of a round, and of those that wait, are of the same model and fit."""
         self.leave(one)
         model, rounds, rows = one.state.model, [one], one.most_rows
@@ -119,16 +119,16 @@ class Together:
         for other in rounds:
             self.leave(other)
         self.shared += len(rounds) - 1
-        return Pass(rounds, draft_at_once=draft_at_once)
+        return Pass(rounds, begins)
 
-    def read(self, its: Pass, *, draft_first: bool) -> None:
+    def read(self, its: Pass) -> None:
         """Wait for its outcome; the device was free for it when it had the one before."""
         if not its.read_at:
-            its.wait(draft_first=draft_first)
+            its.wait()
             its.queued_at = max(its.queued_at, self._read.read_at if self._read else 0.0)
             self._read = its
 
-    def look_ahead(self, its: Pass) -> None:
+    def look_ahead(self, its: Pass, begins: Begins) -> None:
         """Begin what follows a pass that nobody has read yet, if all are there, and queue it if it
         is sure to be needed; who could not begin it is told.
         """
@@ -145,7 +145,7 @@ class Together:
                 self._waiting = [*begun, *self._waiting]
                 for following in begun:
                     if following.its_pass is None:
-                        made = self.begin(following, draft_at_once=is_needed)
+                        made = self.begin(following, begins if is_needed else "nothing")
                         if is_needed:
                             made.queue()
         except Exception as error:

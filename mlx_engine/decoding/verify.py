@@ -13,7 +13,7 @@ import mlx.core as mx
 from mlx_engine.cache.contract import LayerCaches, Pending
 from mlx_engine.cache.joint import apart, joint_caches
 from mlx_engine.drafting.contract import DraftSource
-from mlx_engine.models.contract import Model
+from mlx_engine.models.contract import Begin, Model, lazily
 from mlx_engine.sampling.sampler import Sampler
 
 
@@ -112,7 +112,7 @@ class Verified(NamedTuple):
         return Verified(self.tokens[:rows], self.picked[:rows], self.finite, self.hidden[:, :rows])
 
 
-def verify(asked: Sequence[Asked]) -> list[Verified]:
+def verify(asked: Sequence[Asked], begin: Begin = lazily) -> list[Verified]:
     """Run the rows as one block; the caller decides how many of each the caches keep.
 
     Where there are several conversations, their states have one model, which has joint passes.
@@ -120,11 +120,12 @@ def verify(asked: Sequence[Asked]) -> list[Verified]:
     tokens, counts = [one.tokens for one in asked], [one.rows for one in asked]
     model = asked[0].state.model
     if len(asked) == 1:
-        hidden = [model.forward(tokens[0][None], asked[0].state.caches)]
+        hidden = [model.forward(tokens[0][None], asked[0].state.caches, begin=begin)]
     else:
         assert model.joint is not None
         caches = joint_caches([one.state.caches for one in asked], counts)
-        hidden = apart(model.joint(mx.concatenate(tokens)[None], caches), counts, axis=1)
+        states = model.joint(mx.concatenate(tokens)[None], caches, begin=begin)
+        hidden = apart(states, counts, axis=1)
     picked: dict[int, _Picked] = {}
     ways = [_way(one, its) for one, its in zip(asked, hidden, strict=True)]
     for way in dict.fromkeys(ways):

@@ -14,6 +14,7 @@ import mlx.core as mx
 
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.joint import apart, joint_caches
+from mlx_engine.models.contract import Begin, lazily
 
 
 class Step(NamedTuple):
@@ -35,7 +36,7 @@ Steps = Generator[Step, mx.array, Made]
 """Yields passes, is sent their rows, and ends with what it makes."""
 
 
-def take(every: Sequence[Steps[Made]]) -> list[Made]:
+def take(every: Sequence[Steps[Made]], begin: Begin = lazily) -> list[Made]:
     """All to their ends."""
     ended: dict[int, Made] = {}
     ready: dict[int, Callable[[], Step]] = {n: its.__next__ for n, its in enumerate(every)}
@@ -50,6 +51,7 @@ def take(every: Sequence[Steps[Made]]) -> list[Made]:
         for numbers in _alike(asked):
             found = _made([asked[number] for number in numbers])
             for number, rows in zip(numbers, found, strict=True):
+                begin(rows)
                 ready[number] = partial(every[number].send, rows)
     return [ended[number] for number in range(len(every))]
 

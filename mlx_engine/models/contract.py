@@ -13,8 +13,24 @@ from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import CacheBits
 from mlx_engine.values.words import Words
 
-JointForward = Callable[[mx.array, JointCaches], mx.array]
-"""Like `forward`, of the rows of several conversations, one after the other."""
+Begin = Callable[[mx.array], None]
+"""Is told what is written down of a pass, layer by layer, and may have the device begin with it."""
+
+
+def lazily(states: mx.array) -> None:
+    """The device begins when all is written down."""
+
+
+def at_once(states: mx.array) -> None:
+    """The device begins with it, as soon as it is free."""
+    mx.async_eval(states)  # type: ignore[no-untyped-call]
+
+
+class JointForward(Protocol):
+    """Like `forward`, of the rows of several conversations, one after the other."""
+
+    def __call__(self, tokens: mx.array, caches: JointCaches, *, begin: Begin = lazily) -> mx.array:
+        """Int tokens [1, T] -> hidden states [1, T, H]."""
 
 
 PASSES_OF_ONE = Reason(
@@ -96,7 +112,7 @@ class Model(MtpHead, Protocol):
     def make_caches(self, bits: CacheBits = 16) -> LayerCaches:
         """Empty caches for the trunk; bits: of keys and values, where `packed_cache` is None."""
 
-    def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
+    def forward(self, tokens: mx.array, caches: LayerCaches, *, begin: Begin = lazily) -> mx.array:
         """Int tokens [1, T] -> hidden states [1, T, H] as output head and MTP head read them."""
 
     @property

@@ -13,7 +13,7 @@ from mlx_engine.cache.joint import JointCache, JointCaches
 from mlx_engine.models import specs
 from mlx_engine.models.attention import Masks
 from mlx_engine.models.blocks import DecoderBlock
-from mlx_engine.models.contract import JointForward, MtpHead
+from mlx_engine.models.contract import Begin, JointForward, MtpHead, lazily
 from mlx_engine.models.few_rows import FewRows
 from mlx_engine.models.layers import Embedding, Linear, Norm
 from mlx_engine.models.mtp_head import DecoderHead
@@ -120,9 +120,11 @@ class Decoder:
         """Int tokens [..., T] -> [..., T, H], unscaled."""
         return self._rows(tokens)
 
-    def forward(self, tokens: mx.array, caches: LayerCaches | JointCaches) -> mx.array:
+    def forward(
+        self, tokens: mx.array, caches: LayerCaches | JointCaches, *, begin: Begin = lazily
+    ) -> mx.array:
         """Int tokens [1, T] -> the hidden states [1, T, H] that output head and heads read."""
-        return self.forward_with(tokens, caches, ())
+        return self.forward_with(tokens, caches, (), begin=begin)
 
     @property
     def joint(self) -> JointForward | None:
@@ -130,13 +132,18 @@ class Decoder:
         return self.forward if self._spec.long_beyond is None else None
 
     def forward_with(
-        self, tokens: mx.array, caches: LayerCaches | JointCaches, after: Sequence[int]
+        self,
+        tokens: mx.array,
+        caches: LayerCaches | JointCaches,
+        after: Sequence[int],
+        *,
+        begin: Begin = lazily,
     ) -> mx.array:
         """The same and, behind them, the residuals after these layers (-1: the embedding)."""
         first = caches.layers[0]
         if isinstance(first, CacheByLength):
-            return first.read(tokens, partial(self._read, after=after))
-        return self._read(tokens, caches, after=after)
+            return first.read(tokens, partial(self._read, after=after, begin=begin))
+        return self._read(tokens, caches, after=after, begin=begin)
 
     def _read(
         self,
@@ -144,6 +151,7 @@ class Decoder:
         caches: LayerCaches | JointCaches,
         *,
         after: Sequence[int],
+        begin: Begin,
         is_long: bool = False,
     ) -> mx.array:
         x, masks = self._embedding(tokens), Masks(is_long=is_long)
@@ -151,6 +159,7 @@ class Decoder:
         heard = {-1: x} if after else {}
         for number, (block, cache) in enumerate(zip(self._blocks, layers, strict=True)):
             x = block(x, cache, masks)
+            begin(x)
             if number in after:
                 heard[number] = x
         hidden = x if self._residual_out else self._norm(x)

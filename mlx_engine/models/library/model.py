@@ -18,7 +18,7 @@ from mlx.utils import tree_flatten
 from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.cache.contract import LayerCache, LayerCaches
 from mlx_engine.cache.window import WindowCache
-from mlx_engine.models.contract import Headless, Model
+from mlx_engine.models.contract import Begin, Headless, Model, lazily
 from mlx_engine.models.library.kernels import use_kernels
 from mlx_engine.models.library.whole_block import LibraryCache, WholeBlockCache
 from mlx_engine.models.weights import WeightTable
@@ -97,8 +97,9 @@ class WholeModel(Headless):
         """Empty caches for all layers."""
         return self._make_caches(bits)
 
-    def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
-        """Int tokens [1, T] -> logits [1, T, V]."""
+    def forward(self, tokens: mx.array, caches: LayerCaches, *, begin: Begin = lazily) -> mx.array:
+        """Int tokens [1, T] -> logits [1, T, V]; a class's layers are written down together."""
+        del begin
         handed = handed_to_class(caches, tokens.shape[1])
         logits: mx.array = self._model(tokens, cache=handed)
         return logits

@@ -2,7 +2,6 @@
 
 import itertools
 from dataclasses import replace
-from time import perf_counter
 
 import mlx.core as mx
 import pytest
@@ -10,6 +9,7 @@ from plain_run import CyclingDepth, opened, run
 from session_runs import PICKS
 from tiny_model import TinySizes, tiny_model
 
+from mlx_engine.cache.joint import joint_caches
 from mlx_engine.decoding import ahead
 from mlx_engine.decoding.opening import Settings
 from mlx_engine.decoding.raw_generation import raw_answer
@@ -20,6 +20,7 @@ from mlx_engine.drafting.depth.choice import Learned
 from mlx_engine.drafting.depth.costs import PRESUMED
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.drafting.small_model import SmallModelDraft
+from mlx_engine.models.contract import lazily
 from mlx_engine.values.conversation import RoundFinished
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 
@@ -144,15 +145,17 @@ class Counting:
 
     def __init__(self, model, fault=None):
         self._model, self._fault, self.passes = model, fault, 0
+        self.began = []
 
     def __getattr__(self, name):
         return getattr(self._model, name)
 
-    def forward(self, tokens, caches):
-        self.passes, self.latest = self.passes + 1, perf_counter()
+    def forward(self, tokens, caches, *, begin=lazily):
+        self.passes += 1
+        self.began.append(begin is not lazily)
         if self.passes == self._fault:
             raise RuntimeError("a pass that failed")
-        return self._model.forward(tokens, caches)
+        return self._model.forward(tokens, caches, begin=begin)
 
 
 @pytest.fixture
@@ -214,24 +217,35 @@ def test_where_the_host_computes_only_plain_rounds_are_followed_unread(
     assert beyond[:9] == [1, 1, 0] * 3
 
 
-def test_where_the_host_computes_drafts_run_while_the_pass_behind_them_is_written_down(
-    model, monkeypatch
+@pytest.mark.parametrize("depth", [0, 2])
+def test_where_the_host_computes_what_is_written_down_of_a_pass_begins_at_once(
+    model, monkeypatch, depth
 ):
     counting, begun, whole = Counting(model), [], ahead.Round.read
 
     def noted(round):
-        begun.append((round.its_pass.drafting_at, counting.latest, round.its_pass.read_at))
+        begun.append((round.its_pass.began_at, round.its_pass.queued_at, round.its_pass.read_at))
         return whole(round)
 
     monkeypatch.setattr(ahead.Round, "read", noted)
     more = {"follows_drafts": False, "looks_ahead": True}
-    ran = run(counting, PROMPT, sources(model)["model"], 2, max_tokens=12, chunk=64, **more)
+    source = sources(model)["model"] if depth else NoDraft()
+    ran = run(counting, PROMPT, source, depth, max_tokens=12, chunk=64, **more)
     assert len(begun) == ran.stats.passes > 3
-    for drafting, written, ended in begun:
-        assert 0 < drafting < written < ended
-    device = ran.stats.draft_ms + ran.stats.verify_ms
-    assert device >= 999 * sum(ended - drafting for drafting, _, ended in begun)
-    assert ran.stats.draft_ms > 0
+    for began, queued, ended in begun:
+        assert 0 < began < queued < ended
+    assert counting.began == [False] + [True] * ran.stats.passes, "the first is the prompt's"
+    if depth:
+        on_device = ran.stats.draft_ms + ran.stats.verify_ms
+        assert on_device >= 999 * sum(ended - began for began, _, ended in begun)
+        assert ran.stats.draft_ms > 0
+
+
+def test_where_a_gpu_computes_only_drafts_begin_before_the_rest_is_written_down(model):
+    counting = Counting(model)
+    ran = run(counting, PROMPT, sources(model)["model"], 2, max_tokens=12, looks_ahead=True)
+    assert ran.stats.passes > 3
+    assert not any(counting.began)
 
 
 def test_a_draft_waits_for_the_plain_round_before_it_where_the_host_computes(model):
@@ -303,3 +317,13 @@ def test_settings_that_change_take_effect_at_the_next_round(engine):
         found.append((depths, answer.tokens, answer.sequence.tokens))
     assert found[0] == found[1]
     assert {depth for depth, *_ in depths} == {0, 1, 2, 3}
+
+
+def test_a_pass_tells_of_every_layer_once_it_is_written_down(model):
+    told, joint = [], []
+    model.forward(mx.array([PROMPT]), model.make_caches(), begin=told.append)
+    caches = joint_caches([model.make_caches(), model.make_caches()], [4, 5])
+    model.joint(mx.array([PROMPT]), caches, begin=joint.append)
+    for found in (told, joint):
+        assert [its.shape for its in found] == [(1, len(PROMPT), model.hidden_size)] * model.layers
+    assert not mx.array_equal(*told)

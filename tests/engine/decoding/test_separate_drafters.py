@@ -79,7 +79,12 @@ def test_conversations_keep_their_words(engine, way):
 def test_a_parked_target_computes_nothing_for_drafts(engine, monkeypatch, source):
     """It is read as it is, and again for them when drafts pay; the words stay the same."""
     made, forward = [], FeatureModel.forward
-    monkeypatch.setattr(FeatureModel, "forward", lambda *of: made.append(1) or forward(*of))
+
+    def noted(*of, **begin):
+        made.append(1)
+        return forward(*of, **begin)
+
+    monkeypatch.setattr(FeatureModel, "forward", noted)
     monkeypatch.setattr(AdaptiveDepth, "learn", lambda *of: None)  # whatever this machine does
     engine._known.clear()
     session, plain = (session_of(engine, GREEDY, depth=0, max_tokens=LENGTH) for _ in range(2))

@@ -6,6 +6,7 @@ from tiny_model import TinySizes, tiny_model
 
 from mlx_engine.drafting.depth import cost_meter
 from mlx_engine.drafting.depth.cost_meter import CostMeter
+from mlx_engine.models.contract import at_once, lazily
 from mlx_engine.values.options import MAX_DEPTH
 
 
@@ -71,15 +72,17 @@ def test_but_as_long_as_that_where_the_host_is_slower(device):
     assert cost_meter._behind_another_ms(device.write) == pytest.approx(25)
 
 
-@pytest.mark.parametrize("plain_ahead", [False, True])
+@pytest.mark.parametrize("on_host", [False, True])
 def test_passes_of_one_row_are_timed_so_where_plain_rounds_are_begun_ahead(
-    device, monkeypatch, plain_ahead
+    device, monkeypatch, on_host
 ):
-    monkeypatch.setattr(
-        cost_meter, "_one_pass", lambda model, tokens, caches: device.write(tokens.shape[1])
-    )
+    def one_pass(model, tokens, caches, begin):
+        assert begin is (at_once if on_host else lazily)
+        return device.write(tokens.shape[1])
+
+    monkeypatch.setattr(cost_meter, "_one_pass", one_pass)
     model = tiny_model(3, TinySizes(layers=1, vocabulary=37), with_head=False)
-    meter = CostMeter(model, lambda: None, plain_ahead=plain_ahead)
+    meter = CostMeter(model, lambda: None, on_host=on_host)
     found = meter.measure().verify_ms
     several = [3 + 8 + 2 * rows for rows in range(2, MAX_DEPTH + 2)]
-    assert found == pytest.approx([10 if plain_ahead else 3 + 10, *several])
+    assert found == pytest.approx([10 if on_host else 3 + 10, *several])
