@@ -52,7 +52,7 @@ def _command(name: str) -> Command:
         case "inspect":
             from mlx_engine.command_line.commands import inspect as command
         case "bench":
-            from mlx_engine.command_line.bench import bench as command
+            from mlx_engine.command_line.commands import bench as command
         case "doctor":
             from mlx_engine.command_line.commands import doctor as command
         case _:

@@ -1,6 +1,6 @@
 """Typed look-ups in a config.json, with errors that name the key."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from mlx_engine.values.errors import BadModelFile
@@ -149,11 +149,17 @@ class ConfigFields:
         name = "tie_word_embeddings"
         return self.flag(name, default=False) if self.has(name) else None
 
-    def windows(self, window: int | None) -> tuple[int | None, ...]:
-        """For each layer the window or None; all have it where `layer_types` does not say."""
+    def windows(
+        self, window: int | None, otherwise: Callable[[int], bool] | None = None
+    ) -> tuple[int | None, ...]:
+        """For each layer the window or None; otherwise: which have it where `layer_types` does not
+        say, None for all.
+        """
         kinds, layers = self.words("layer_types"), self.layers()
         if not kinds:
-            return (window,) * layers
+            return tuple(
+                window if otherwise is None or otherwise(layer) else None for layer in range(layers)
+            )
         known = {"sliding_attention", "full_attention"}
         if len(kinds) < layers or not set(kinds) <= known:
             raise self.wrong(

@@ -54,16 +54,7 @@ class HeadMatrices:
     def _product(self, x: mx.array, *, transpose: bool) -> mx.array:
         stack = self.matrices
         if stack.scales is not None:
-            return mx.quantized_matmul(
-                x,
-                stack.weight,
-                stack.scales,
-                stack.biases,
-                transpose=transpose,
-                group_size=stack.group_size,
-                bits=stack.bits,
-                mode=stack.mode,
-            )
+            return stack.times(x, transpose=transpose)
         values = stack.weight if stack.mode == "dense" else values_of(stack, x.dtype, self.stock)
         return x @ (values.swapaxes(-1, -2) if transpose else values)
 

@@ -106,16 +106,7 @@ class Linear:
         if matrix.scales is None:
             tiles = tiles_of(matrix, x.dtype, self.stock)
             return mx.concatenate([x @ tile.T for tile in tiles], axis=-1)
-        return mx.quantized_matmul(
-            x,
-            matrix.weight,
-            matrix.scales,
-            matrix.biases,
-            transpose=True,
-            group_size=matrix.group_size,
-            bits=matrix.bits,
-            mode=matrix.mode,
-        )
+        return matrix.times(x)
 
 
 class Place(NamedTuple):

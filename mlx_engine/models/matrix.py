@@ -73,6 +73,20 @@ class Matrix(NamedTuple):
             return self.weight.shape[0] * self.group_size
         return width if self.scales is None else width * 32 // self.bits
 
+    def times(self, x: mx.array, *, transpose: bool = True) -> mx.array:
+        """x W^T [..., N], or x W [..., K], of one in a packing of MLX, by stock MLX."""
+        assert self.scales is not None
+        return mx.quantized_matmul(
+            x,
+            self.weight,
+            self.scales,
+            self.biases,
+            transpose=transpose,
+            group_size=self.group_size,
+            bits=self.bits,
+            mode=self.mode,
+        )
+
 
 def values_of(matrix: Matrix, dtype: mx.Dtype, stock: Stock = MLX) -> mx.array:
     """The numbers of a matrix, or of some of its rows, that is not dense."""

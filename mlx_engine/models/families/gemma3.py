@@ -62,13 +62,17 @@ class Gemma3(SpecFamily):
         )
         local = _local_rope(fields, attention.key_dim)
         feed = FeedForward(fields.count("intermediate_size"), "gelu_tanh")
+        windows = fields.windows(
+            fields.count("sliding_window"),
+            lambda layer: (layer + 1) % fields.count("sliding_window_pattern", 6) != 0,
+        )
         blocks = (
             Block(
                 attention if window is None else replace(attention, window=window, rope=local),
                 feed,
                 norms="both",
             )
-            for window in _windows(fields)
+            for window in windows
         )
         model = plain_model(fields, blocks)
         return replace(model, embed_scale=math.sqrt(model.hidden))
@@ -80,12 +84,3 @@ def _local_rope(fields: ConfigFields, head: int) -> Rope:
     if kinds is not None and kinds.has("sliding_attention"):
         return rope_of(fields, head, kind="sliding_attention")
     return Rope(head, fields.number("rope_local_base_freq", 10000.0))
-
-
-def _windows(fields: ConfigFields) -> tuple[int | None, ...]:
-    """Every sliding_window_pattern-th layer has none, unless `layer_types` says otherwise."""
-    window, layers = fields.count("sliding_window"), fields.layers()
-    if fields.words("layer_types"):
-        return fields.windows(window)
-    interval = fields.count("sliding_window_pattern", 6)
-    return tuple(window if (layer + 1) % interval else None for layer in range(layers))

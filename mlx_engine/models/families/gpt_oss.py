@@ -61,7 +61,8 @@ class GptOss(SpecFamily):
             FeedForward(fields.count("intermediate_size"), "oai", limit, bias=True),
             router_bias=True,
         )
-        blocks = (Block(replace(attention, window=w), experts) for w in _windows(fields))
+        windows = fields.windows(fields.count("sliding_window", 128), lambda layer: layer % 2 == 0)
+        blocks = (Block(replace(attention, window=w), experts) for w in windows)
         return plain_model(fields, blocks)
 
     def recipes(self, names: Iterable[str], spec: ModelSpec) -> Recipes:
@@ -76,11 +77,3 @@ class GptOss(SpecFamily):
                 made = f"{found[1]}.{part}_proj.{_ENDINGS[ending]}"
                 recipes[made] = Recipe((piece,), form=_FORMS.get(ending, "stored"))
         return recipes
-
-
-def _windows(fields: ConfigFields) -> tuple[int | None, ...]:
-    """Of every other layer from the first on, unless `layer_types` says otherwise."""
-    window = fields.count("sliding_window", 128)
-    if fields.words("layer_types"):
-        return fields.windows(window)
-    return tuple(None if layer % 2 else window for layer in range(fields.layers()))

@@ -80,12 +80,9 @@ def _dense(fields: ConfigFields, attention: Attention) -> ModelSpec:
 
 def _late_windows(fields: ConfigFields, first: int) -> tuple[int | None, ...]:
     """For each layer the window or None; where `layer_types` is silent, those from `first` on."""
-    window, layers = None, fields.layers()
-    if fields.flag("use_sliding_window", default=False) and fields.has("sliding_window"):
-        window = fields.count("sliding_window")
-    if window is None or fields.words("layer_types"):
-        return fields.windows(window)
-    return tuple(window if layer >= first else None for layer in range(layers))
+    is_used = fields.flag("use_sliding_window", default=False) and fields.has("sliding_window")
+    window = fields.count("sliding_window") if is_used else None
+    return fields.windows(window, lambda layer: layer >= first)
 
 
 def _normed(fields: ConfigFields) -> Attention:
