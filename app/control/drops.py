@@ -17,10 +17,10 @@ from app.library.dropped import (
     DroppedModel,
     DroppedModels,
     DroppedText,
-    Refused,
     all_of,
 )
 from app.start.threads import Beside
+from app.values.attached_text import Refused
 from app.window.language import said, tr
 from app.window.layers import DropPlan
 from app.window.widgets import Widgets

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from app.values.attached_text import AttachedText, RefusedFile
+from app.values.attached_text import AttachedText, Refused
 from mlx_engine.values.words import Words, size_words
 
 Kind = Literal["PDF", "Word"]
@@ -40,12 +40,11 @@ def document_kind(path: Path, beginning: bytes) -> Kind | None:
     return "Word" if is_packed and path.suffix.lower() == ".docx" else None
 
 
-def read_document(path: Path, most: int) -> AttachedText | RefusedFile:
+def read_document(path: Path, most: int) -> AttachedText | Refused:
     """Its text, the first `most` characters of it; takes at most LONGEST_S and PATIENCE_S."""
     name, nbytes = path.name, path.stat().st_size
     if nbytes > LARGEST_DOCUMENT:
-        return RefusedFile(
-            name,
+        return Refused(
             Words(
                 "{name} is too large to attach ({size}; {most} at most): take out what matters.",
                 name=name,
@@ -64,8 +63,7 @@ def read_document(path: Path, most: int) -> AttachedText | RefusedFile:
         )
         said = json.loads(done.stdout)
     except subprocess.TimeoutExpired:
-        return RefusedFile(
-            name,
+        return Refused(
             Words(
                 "{name} could not be read in {seconds:.0f} s: paste its text.",
                 name=name,
@@ -73,12 +71,12 @@ def read_document(path: Path, most: int) -> AttachedText | RefusedFile:
             ),
         )
     except ValueError:  # it was killed, or had no memory left
-        return RefusedFile(
-            name, Words("{name} could not be read: paste the part that matters instead.", name=name)
+        return Refused(
+            Words("{name} could not be read: paste the part that matters instead.", name=name)
         )
     if "text" not in said:
         problem = Words(said["problem"], **said["of"])
-        return RefusedFile(name, Words("{name} {problem}", name=name, problem=problem))
+        return Refused(Words("{name} {problem}", name=name, problem=problem))
     return AttachedText(name, said["text"], nbytes)
 
 

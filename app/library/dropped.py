@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from app.library.find_models import Place, find_models
 from app.library.heads_inside import gguf_of_heads
 from app.library.text_file import is_document, read_text_file
-from app.values.attached_text import RefusedFile
+from app.values.attached_text import Refused
 from mlx_engine.hub.repository import HubModel, read_hub_link
 from mlx_engine.hub.weight_files import (
     GGUF,
@@ -76,13 +76,6 @@ class DroppedChat:
 
     path: Path
     nbytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """Nothing we can use; `words` say why and what would do."""
-
-    words: str
 
 
 Dropped = (
@@ -278,4 +271,4 @@ def _text(file: Path) -> Dropped:
     if is_document(file):
         return DroppedText(file, file.stat().st_size)
     text = read_text_file(file)
-    return Refused(text.words) if isinstance(text, RefusedFile) else DroppedText(file, text.nbytes)
+    return text if isinstance(text, Refused) else DroppedText(file, text.nbytes)

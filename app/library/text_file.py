@@ -5,7 +5,7 @@ import stat
 from pathlib import Path
 
 from app.library.documents import document_kind, read_document
-from app.values.attached_text import AttachedText, RefusedFile
+from app.values.attached_text import AttachedText, Refused
 from mlx_engine.values.words import Words, size_words
 
 LARGEST = 2_000_000
@@ -36,29 +36,26 @@ def is_document(path: Path) -> bool:
         return document_kind(path, opened.read(4)) is not None
 
 
-def read_text_file(path: Path) -> AttachedText | RefusedFile:
+def read_text_file(path: Path) -> AttachedText | Refused:
     """Read one file; never raises, never reads more than the size limit."""
     name = path.name
     try:
         facts = path.stat()
         if stat.S_ISDIR(facts.st_mode):
-            return RefusedFile(
-                name, Words("{name} is a folder: attach the files in it.", name=name)
-            )
+            return Refused(Words("{name} is a folder: attach the files in it.", name=name))
         if not stat.S_ISREG(facts.st_mode):
-            return RefusedFile(name, Words("{name} is not a file that can be read.", name=name))
+            return Refused(Words("{name} is not a file that can be read.", name=name))
         if is_document(path):
             return read_document(path, LARGEST)
         with path.open("rb") as opened:
             content = opened.read(LARGEST + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
-        return RefusedFile(
-            name, Words("{name} cannot be opened ({reason}).", name=name, reason=reason or error)
+        return Refused(
+            Words("{name} cannot be opened ({reason}).", name=name, reason=reason or error)
         )
     if len(content) > LARGEST:
-        return RefusedFile(
-            name,
+        return Refused(
             Words(
                 "{name} is too large to attach ({size}; {most} at most): paste the part that "
                 "matters instead.",
@@ -70,21 +67,19 @@ def read_text_file(path: Path) -> AttachedText | RefusedFile:
     return _decoded(name, content)
 
 
-def _decoded(name: str, content: bytes) -> AttachedText | RefusedFile:
+def _decoded(name: str, content: bytes) -> AttachedText | Refused:
     """UTF-8, or UTF-16 with its mark; anything else is not text."""
     for start, words in _KNOWN_BINARY:
         if content.startswith(start):
-            return RefusedFile(name, Words("{name} is {words}.", name=name, words=words))
+            return Refused(Words("{name} is {words}.", name=name, words=words))
     encoding = next((code for mark, code in _MARKS if content.startswith(mark)), "utf-8")
     try:
         text = content.decode(encoding)
     except UnicodeDecodeError:
-        return RefusedFile(
-            name, Words("{name} is not text in UTF-8 or UTF-16: save it as UTF-8.", name=name)
-        )
+        return Refused(Words("{name} is not text in UTF-8 or UTF-16: save it as UTF-8.", name=name))
     if not text.strip():
-        return RefusedFile(name, Words("{name} is empty.", name=name))
+        return Refused(Words("{name} is empty.", name=name))
     if any(c < " " and c not in _CONTROLS_ALLOWED for c in text):
-        return RefusedFile(name, Words("{name} is not text: it holds binary data.", name=name))
+        return Refused(Words("{name} is not text: it holds binary data.", name=name))
     lines = text.replace("\r\n", "\n").replace("\r", "\n")
     return AttachedText(name, lines, len(content))

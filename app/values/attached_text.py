@@ -23,10 +23,9 @@ class AttachedText:
 
 
 @dataclass(frozen=True, slots=True)
-class RefusedFile:
-    """A file that cannot be attached; `words` name it and say why."""
+class Refused:
+    """Nothing we can use, such as a file that is no text; `words` name it and say why."""
 
-    name: str
     words: str
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QSizePolicy, QWidget
 
-from app.values.attached_text import AttachedText, RefusedFile, tokens_about
+from app.values.attached_text import AttachedText, Refused, tokens_about
 from app.window.controls.chips import WIDEST, ChipFlow
 from app.window.controls.icons import IconButton, Sign
 from app.window.controls.labels import ShortLabel, label, paragraph, restyle, say, tabular
@@ -93,11 +93,13 @@ class AttachmentRow(QWidget):
             self._add(attachment)
         self._refresh("")
 
-    def attach(self, outcomes: Sequence[AttachedText | RefusedFile]) -> None:
+    def attach(self, outcomes: Sequence[AttachedText | Refused]) -> None:
         """Add texts; what cannot be attached is named with its reason."""
         problems = []
         for outcome in outcomes:
-            if len(self._chips) >= MOST:
+            if isinstance(outcome, Refused):
+                problems.append(outcome.words)
+            elif len(self._chips) >= MOST:
                 problems.append(
                     tr(
                         "{name}: a message takes {most} attachments at most.",
@@ -106,8 +108,6 @@ class AttachmentRow(QWidget):
                     )
                 )
                 break
-            if isinstance(outcome, RefusedFile):
-                problems.append(outcome.words)
             else:
                 self._add(outcome)
         self._refresh("\n".join(problems[:3]))

@@ -6,7 +6,7 @@ from PySide6.QtCore import QElapsedTimer, Signal
 from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QFrame
 
-from app.values.attached_text import AttachedText, RefusedFile, pasted_text
+from app.values.attached_text import AttachedText, Refused, pasted_text
 from app.window.composer.attachments import AttachmentRow
 from app.window.composer.message_box import LONGEST, MessageBox
 from app.window.controls.icons import IconButton
@@ -82,7 +82,7 @@ class Composer(QFrame):
         self._box.moveCursor(self._box.textCursor().MoveOperation.End)
         self._row.show_attachments(attachments)
 
-    def attach(self, outcomes: Sequence[AttachedText | RefusedFile]) -> None:
+    def attach(self, outcomes: Sequence[AttachedText | Refused]) -> None:
         """Attach texts; what cannot be is named with its reason."""
         self._row.attach(outcomes)
 

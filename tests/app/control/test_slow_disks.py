@@ -12,11 +12,12 @@ from pytestqt.qtbot import QtBot
 from windows import Driven
 
 from app.control.offers import CardController
-from app.library.dropped import Dropped, Refused
+from app.library.dropped import Dropped
 from app.library.machine import Machine, this_machine
 from app.library.model_card import read_card
 from app.start.threads import Beside
 from app.values.app_settings import ModelSettings
+from app.values.attached_text import Refused
 from app.values.models import ModelCard
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")

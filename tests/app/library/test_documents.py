@@ -15,7 +15,7 @@ from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 from app.library import documents
 from app.library.dropped import DroppedText, what_is
 from app.library.text_file import read_text_file
-from app.values.attached_text import AttachedText, RefusedFile
+from app.values.attached_text import AttachedText, Refused
 from mlx_engine.values.words import Words
 
 
@@ -150,13 +150,13 @@ def test_a_reader_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(documents, "LONGEST_S", 0.1)
     monkeypatch.setattr(documents, "PATIENCE_S", 0.1)
     refused = read_text_file(pdf(tmp_path / "x.pdf", "text"))
-    assert isinstance(refused, RefusedFile) and "could not be read in" in refused.words
+    assert isinstance(refused, Refused) and "could not be read in" in refused.words
 
 
 def test_a_reader_that_dies_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(documents, "START", "import os; os.abort()")
     refused = read_text_file(pdf(tmp_path / "x.pdf", "text"))
-    assert isinstance(refused, RefusedFile) and refused.words.startswith("x.pdf could not be read")
+    assert isinstance(refused, Refused) and refused.words.startswith("x.pdf could not be read")
 
 
 def test_a_document_larger_than_any_is_not_opened(
@@ -164,7 +164,7 @@ def test_a_document_larger_than_any_is_not_opened(
 ) -> None:
     monkeypatch.setattr(documents, "LARGEST_DOCUMENT", 100)
     refused = read_text_file(pdf(tmp_path / "x.pdf", "text"))
-    assert isinstance(refused, RefusedFile) and "too large to attach" in refused.words
+    assert isinstance(refused, Refused) and "too large to attach" in refused.words
 
 
 @settings(max_examples=30, deadline=None)

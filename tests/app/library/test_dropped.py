@@ -14,11 +14,11 @@ from app.library.dropped import (
     DroppedModel,
     DroppedModels,
     DroppedText,
-    Refused,
     all_of,
     what_is,
 )
 from app.library.text_file import LARGEST
+from app.values.attached_text import Refused
 from mlx_engine.hub.repository import HubModel
 
 

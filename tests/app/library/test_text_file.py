@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.library.text_file import LARGEST, read_text_file
-from app.values.attached_text import AttachedText, RefusedFile
+from app.values.attached_text import AttachedText, Refused
 
 
 def written(folder, name, content):
@@ -46,7 +46,7 @@ def test_utf_16_of_the_other_order(tmp_path):
 )
 def test_what_is_refused_and_why(tmp_path, name, content, words):
     refused = read_text_file(written(tmp_path, name, content))
-    assert isinstance(refused, RefusedFile)
+    assert isinstance(refused, Refused)
     assert words in refused.words
     assert refused.words.startswith(name)
 
@@ -56,11 +56,11 @@ def test_folders_missing_files_and_pipes(tmp_path):
     assert "is a folder" in read_text_file(tmp_path).words
     assert "cannot be opened" in read_text_file(tmp_path / "gone.txt").words
     assert "not a file" in read_text_file(tmp_path / "pipe").words
-    assert isinstance(read_text_file(tmp_path / "a\0b"), RefusedFile)
+    assert isinstance(read_text_file(tmp_path / "a\0b"), Refused)
 
 
 @settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_answered(tmp_path_factory, content):
     path = written(tmp_path_factory.getbasetemp(), "any", content)
-    assert isinstance(read_text_file(path), AttachedText | RefusedFile)
+    assert isinstance(read_text_file(path), AttachedText | Refused)

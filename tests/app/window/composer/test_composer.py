@@ -7,7 +7,7 @@ from PySide6.QtCore import QMimeData, Qt, QUrl
 from PySide6.QtGui import QInputMethodEvent
 from PySide6.QtWidgets import QApplication, QLabel, QToolButton
 
-from app.values.attached_text import AttachedText, RefusedFile
+from app.values.attached_text import AttachedText, Refused
 from app.window.composer.attachments import MOST, AttachmentChip
 from app.window.composer.composer import Composer
 from app.window.composer.message_box import LONGEST, MOST_LINES, MessageBox
@@ -152,7 +152,7 @@ def test_files_are_pasted_as_chips_and_sent(qtbot, tmp_path, composer, box, hear
         paste(box, paths=paths)
     assert got.args == [paths]
     assert composer.text() == ""
-    composer.attach([AttachedText("a.py", "x = 1", 5), RefusedFile("b.bin", "b.bin is not text.")])
+    composer.attach([AttachedText("a.py", "x = 1", 5), Refused("b.bin is not text.")])
     assert [a.name for a in composer.attachments()] == ["a.py"]
     assert any("b.bin is not text" in label.text() for label in composer.findChildren(QLabel))
     qtbot.keyClick(box, Qt.Key.Key_Return)
