@@ -50,9 +50,18 @@ def test_markdown() -> None:
         st.builds(Message, st.sampled_from(["user", "assistant"]), TEXT, THINKING), max_size=4
     ),
 )
-def test_both_come_back(system: str | None, messages: list[Message]) -> None:
+def test_markdown_comes_back(system: str | None, messages: list[Message]) -> None:
     chat = SavedChat("Tiny", system, tuple(messages))
     assert chat_from_markdown(chat_as_markdown(chat)) == chat
+
+
+ANY = st.text(st.characters(codec="utf-8"))
+ROLES = st.sampled_from(["system", "user", "assistant"])
+
+
+@given(ANY, st.none() | ANY, st.lists(st.builds(Message, ROLES, ANY, ANY)))
+def test_content_comes_back(model: str, system: str | None, messages: list[Message]) -> None:
+    chat = SavedChat(model, system, tuple(messages))
     assert chat_from_content(json.loads(json.dumps(chat_as_content(chat)))) == chat
 
 
@@ -89,6 +98,10 @@ GOOD: dict[str, Any] = {"format": FORMAT, "model": "m", "system": None, "message
         (GOOD | {"messages": [{"role": "king", "text": "x"}]}, "message 1 has no role"),
         (GOOD | {"messages": [{"role": "user", "text": 1}]}, "message 1 has no text"),
         (GOOD | {"messages": [{"role": ["user"], "text": ""}]}, "message 1 has no role"),
+        (
+            GOOD | {"messages": [{"role": "user", "text": "", "thinking": 1}]},
+            "message 1 has no text",
+        ),
     ],
 )
 def test_other_content_is_refused(content: Any, words: str) -> None:
