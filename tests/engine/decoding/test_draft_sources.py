@@ -14,11 +14,9 @@ from session_runs import (
     words_of,
 )
 from tiny_qwen3_5 import write_tiny_qwen3_5
-from tiny_tokenizer import make_tiny_tokenizer
 
 import mlx_engine
 from mlx_engine.drafting.contract import FLUSH_ROWS
-from mlx_engine.values.errors import BadOption, EngineError
 from mlx_engine.values.options import DraftOptions, LoadOptions
 
 LENGTH = 10
@@ -145,25 +143,6 @@ def test_without_heads_the_combination_looks_up_alone(tmp_path):
     assert session.why_not_drafting is None
     assert {r.source for r in rounds} <= {None, "prompt-lookup"}
     assert {r.why.code for r in rounds if r.why} <= {"heads-dropped", "no-heads"}
-
-
-def test_a_draft_model_with_other_tokens(folder, tmp_path):
-    other = tiny_folder(tmp_path / "other")
-    make_tiny_tokenizer(other, vocabulary=290)
-    with pytest.raises(BadOption, match="its tokens are others: token"):
-        mlx_engine.load(folder, options=LoadOptions(draft_model=other))
-    options = LoadOptions(draft_model=other, draft_misfit="plain")
-    session = session_of(mlx_engine.load(folder, options=options), depth=0, max_tokens=4)
-    session.draft = DraftOptions(source="model", depth=2)
-    assert session.why_not_drafting.code == "draft-model-misfit"
-    assert {r.why.code for r in listen(session, session.send("hi")).rounds} == {
-        "draft-model-misfit"
-    }
-
-
-def test_a_draft_model_that_is_not_there(folder, tmp_path):
-    with pytest.raises(EngineError, match="nowhere"):
-        mlx_engine.load(folder, options=LoadOptions(draft_model=tmp_path / "nowhere"))
 
 
 def test_heads_that_cannot_be_read_any_more(tmp_path, plain):
