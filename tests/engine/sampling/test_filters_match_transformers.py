@@ -39,21 +39,16 @@ def test_repetition_penalty(size: int, penalty: float) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("top_k", [1, 4, 100])
-def test_top_k(size: int, top_k: int) -> None:
-    ours = filter_tempered(temper(mx.array(logits_of(size)), 1.0), Filters(1.0, top_k=top_k))
-    assert same_kept(ours, theirs(processors.TopKLogitsWarper(top_k), logits_of(size), [0]))
-
-
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("top_p", [0.05, 0.5, 0.93])
-def test_top_p(size: int, top_p: float) -> None:
-    ours = filter_tempered(temper(mx.array(logits_of(size)), 1.0), Filters(1.0, top_p=top_p))
-    assert same_kept(ours, theirs(processors.TopPLogitsWarper(top_p), logits_of(size), [0]))
-
-
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("min_p", [0.02, 0.3, 0.9])
-def test_min_p(size: int, min_p: float) -> None:
-    ours = filter_tempered(temper(mx.array(logits_of(size)), 1.0), Filters(1.0, min_p=min_p))
-    assert same_kept(ours, theirs(processors.MinPLogitsWarper(min_p), logits_of(size), [0]))
+@pytest.mark.parametrize(
+    ("name", "processor", "values"),
+    [
+        ("top_k", processors.TopKLogitsWarper, (1, 4, 100)),
+        ("top_p", processors.TopPLogitsWarper, (0.05, 0.5, 0.93)),
+        ("min_p", processors.MinPLogitsWarper, (0.02, 0.3, 0.9)),
+    ],
+)
+def test_filters(size: int, name: str, processor: type, values: tuple[float, ...]) -> None:
+    for value in values:
+        tempered = temper(mx.array(logits_of(size)), 1.0)
+        ours = filter_tempered(tempered, Filters(1.0, **{name: value}))
+        assert same_kept(ours, theirs(processor(value), logits_of(size), [0])), value
