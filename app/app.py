@@ -272,6 +272,7 @@ class App(QObject):
         in_use = self.models.in_use
         self._collector.settle()
         self.figures.show_model(model)
+        self.session.show_now()
         self.library.remember(model, in_use.path if in_use else None)
 
     def _describe_model(self, news: tuple[Reason, ...]) -> None:
@@ -282,6 +283,7 @@ class App(QObject):
 
     def _lose_model(self, words: str) -> None:
         self.figures.show_model(None)
+        self.session.show_now()
         if words:
             self.widgets.notice.say(words)
 

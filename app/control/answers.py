@@ -137,7 +137,7 @@ class RunningAnswer:
     @property
     def stats(self) -> GenerationStats | None:
         """Figures of the whole answer once it is finished."""
-        return None if self.finished is None else self.finished.stats
+        return None if self.finished is None else worth_telling(self.finished.stats)
 
     @property
     def so_far(self) -> AnswerSoFar:
@@ -175,6 +175,11 @@ class RunningAnswer:
             return None
         seconds = self._last_round_at - self._first_round_at
         return self._tokens / seconds if seconds > 0 else None
+
+
+def worth_telling(stats: GenerationStats | None) -> GenerationStats | None:
+    """An answer that was stopped before its first token has no figures."""
+    return stats if stats is not None and stats.generated_tokens else None
 
 
 TICK_MS = 500

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from PySide6.QtCore import QObject, Signal
 
-from app.control.answers import CLOSED, WITHDRAWN, Answers, Growth, RunningAnswer
+from app.control.answers import CLOSED, WITHDRAWN, Answers, Growth, RunningAnswer, worth_telling
 from app.control.models import ModelController
 from app.control.open_chat import OpenChat
 from app.values.chat_settings import ChatSettings
@@ -45,7 +45,7 @@ def shown_turn(turn: Turn, *, is_last: bool = False, can_drop: bool = False) -> 
         thinking=message.thinking,
         thinking_seconds=message.thinking_seconds,
         spans=message.spans,
-        stats=message.stats,
+        stats=worth_telling(message.stats),
         state=_state(message),
         branch_index=turn.number - 1,
         branch_count=len(turn.siblings),
@@ -154,8 +154,8 @@ class ChatController(QObject):
     @property
     def last_stats(self) -> GenerationStats | None:
         """Figures of the newest finished answer on show."""
-        found = (t.message.stats for t in reversed(self.chat.turns) if t.message.stats)
-        return next(found, None)
+        found = (worth_telling(turn.message.stats) for turn in reversed(self.chat.turns))
+        return next(filter(None, found), None)
 
     # what the user does
 

@@ -2,7 +2,7 @@
 
 from PySide6.QtCore import QObject
 
-from app.control.answers import Growth, RunningAnswer
+from app.control.answers import Growth, RunningAnswer, worth_telling
 from app.store.messages import Messages
 from app.values.errors import StoreError
 from app.window.drafting.drafting_view import DraftingView
@@ -57,7 +57,8 @@ class LiveFigures(QObject):
         except StoreError:
             return []
         model = self._model.name if self._model else past[-1].model if past else ""
-        return [figures.stats for figures in past if figures.model == model]
+        stats = (worth_telling(figures.stats) for figures in past if figures.model == model)
+        return list(filter(None, stats))
 
     def show_chat(
         self,

@@ -3101,11 +3101,11 @@
     </message>
     <message>
         <source>a round with one drafted token costs {ratio:.2f} of a plain one here</source>
-        <translation>eine Runde mit einem entworfenen Token kostet hier das {ratio:.2f}-fache einer ohne</translation>
+        <translation>eine Runde mit einem entworfenen Token kostet hier das {ratio:.2f}-Fache</translation>
     </message>
     <message>
-        <source>Drafting parked: {cost}, so no draft can pay and the source reads nothing.</source>
-        <translation>Entwürfe ausgesetzt: {cost}; kein Entwurf kann sich lohnen, und die Quelle liest nichts mit.</translation>
+        <source>Drafting parked: {cost}, so no draft can pay.</source>
+        <translation>Entwürfe ausgesetzt: {cost}, also kann sich keiner lohnen.</translation>
     </message>
     <message>
         <source>Drafting parked: {percent:.0f} % of first drafts are accepted, and {cost}.</source>
@@ -3113,7 +3113,7 @@
     </message>
     <message>
         <source>Drafting parked: {percent:.0f} % of first drafts are expected to be accepted, and {cost}.</source>
-        <translation>Entwürfe ausgesetzt: Voraussichtlich werden {percent:.0f} % der ersten Entwürfe angenommen, und {cost}.</translation>
+        <translation>Entwürfe ausgesetzt: Erwartet werden {percent:.0f} % angenommene erste Entwürfe, und {cost}.</translation>
     </message>
     <message numerus="yes">
         <source>{n} tokens at a time is the most that can be drafted here.</source>
@@ -3640,16 +3640,16 @@
         <translation>{path}: lässt sich nicht öffnen ({error}).</translation>
     </message>
     <message>
-        <source>{file}: not a model file. Give a model folder or a .safetensors file in one.</source>
-        <translation>{file}: keine Modelldatei. Einen Modellordner oder eine .safetensors-Datei darin angeben.</translation>
+        <source>{file}: not a model file. Give a .gguf file, a model folder, or a .safetensors file in one.</source>
+        <translation>{file}: keine Modelldatei. Eine .gguf-Datei, einen Modellordner oder eine .safetensors-Datei darin angeben.</translation>
     </message>
     <message>
         <source>{file}: {tensor} is stored as {what}. Take another quantisation of the model.</source>
         <translation>{file}: {tensor} ist als {what} gespeichert. Eine andere Quantisierung des Modells nehmen.</translation>
     </message>
     <message>
-        <source>{path}: cannot be read ({error}). Download it again.</source>
-        <translation>{path}: nicht lesbar ({error}). Noch einmal herunterladen.</translation>
+        <source>{path}: the file is empty. Download it again.</source>
+        <translation>{path}: Die Datei ist leer. Noch einmal herunterladen.</translation>
     </message>
     <message>
         <source>{path}: damaged at byte {offset}, {why}. Download the file again.</source>

@@ -156,11 +156,12 @@ class RoundHistory:
     """Figures of one chat. past: its finished answers from before, oldest first.
 
     `begin_answer`, then `add` its rounds as they come, then `end_answer`. state: what is in effect
-    in the answer of now, or was in the last one. stages: milliseconds by stage.
+    in the answer of now, or was in the last one that has a word. stages: milliseconds by stage.
     """
 
     def __init__(self, past: Sequence[GenerationStats] = ()) -> None:
         self.state: DraftingState = None
+        self._before: DraftingState = None
         self.stages = Stages()
         self._emitted: deque[int] = deque(maxlen=POINTS)
         self._acceptance: deque[float | None] = deque(maxlen=POINTS)  # None where none was drafted
@@ -176,7 +177,7 @@ class RoundHistory:
     def begin_answer(self) -> None:
         """An answer is being written from now on."""
         self._answer = []
-        self.state = DraftingNow(None)
+        self._before, self.state = self.state, DraftingNow(None)
 
     def add(self, rounds: Iterable[RoundStats]) -> None:
         """Take rounds in their order."""
@@ -198,14 +199,16 @@ class RoundHistory:
     def end_answer(self) -> None:
         """It is over."""
         rounds, self._answer = self._answer, []
-        if rounds:
-            self._answers.append(sum(r.emitted for r in rounds) / len(rounds))
+        if not rounds:
+            self.state = self._before
+            return
+        self._answers.append(sum(r.emitted for r in rounds) / len(rounds))
         drafted = sum(r.drafted for r in rounds)
         self.state = LastAnswer(
-            max((r.drafted for r in rounds), default=0),
+            max(r.drafted for r in rounds),
             drafted,
             sum(r.accepted for r in rounds),
-            rounds[-1].why if rounds and not drafted else None,
+            rounds[-1].why if not drafted else None,
             plain_is_faster(rounds),
         )
 

@@ -92,7 +92,8 @@ def _next(draft: DraftOptions, abilities: ModelAbilities, state: DraftingState) 
     """What comes, where it is not what is."""
     is_answering = isinstance(state, DraftingNow)
     if draft.depth == "auto":
-        return "" if is_answering else tr("Auto: the next answer drafts as much as pays.")
+        is_told = is_answering or (state is not None and state.why is not None)
+        return "" if is_told else tr("Auto: the next answer drafts as much as pays.")
     deepest = abilities.source(draft.source).max_depth
     depth = min(draft.depth, deepest)
     limit = tr(", the most this model can") if depth < draft.depth else ""

@@ -335,10 +335,7 @@ class AdaptiveDepth:
             "a round with one drafted token costs {ratio:.2f} of a plain one here", ratio=ratio
         )
         if not self._can_pay:
-            words = Words(
-                "Drafting parked: {cost}, so no draft can pay and the source reads nothing.",
-                cost=cost,
-            )
+            words = Words("Drafting parked: {cost}, so no draft can pay.", cost=cost)
             return Reason("parked-cost", words)
         if self._others and max(self._gains(self.acceptance.expected(), 0)) >= WORTH_IT:
             return BESIDE

@@ -111,7 +111,7 @@ class GgufHeader:
 
 
 def map_file(path: Path) -> mmap:
-    """The whole file as memory to be read; BadModelFile when there is nothing to map."""
+    """The whole file as memory to be read. Raises BadModelFile, also for an empty one."""
     try:
         with path.open("rb") as file:
             return mmap(file.fileno(), 0, access=ACCESS_READ)
@@ -119,7 +119,7 @@ def map_file(path: Path) -> mmap:
         raise BadModelFile(why_not_read(path, error)) from error
     except ValueError as error:
         raise BadModelFile(
-            "{path}: cannot be read ({error}). Download it again.", path=path, error=str(error)
+            "{path}: the file is empty. Download it again.", path=path
         ) from error
 
 

@@ -581,3 +581,16 @@ def test_the_next_start_has_the_chat_that_was_open_and_what_was_typed(
         assert again.shown == ["Hello", "You said: Hello"], "also when it was left at once"
         again.widgets.sidebar.list.choose_neighbour(-1)
         assert again.widgets.composer.text() == "Half a question"
+
+
+def test_an_answer_without_a_token_has_no_figures(driven: Driven, source: ScriptedModels) -> None:
+    driven.ask("Hello")
+    figures = driven.app.chats.last_stats
+    source.engines["None"].answers.append(Answer(""))
+    driven.ask("Nothing to say")
+    assert [view.message.stats is None for view in driven.widgets.transcript.column.views] == [
+        *(True, False),
+        *(True, True),
+    ]
+    assert driven.app.chats.last_stats == figures
+    assert "0.0 tok/s" not in driven.widgets.strip.accessibleDescription()

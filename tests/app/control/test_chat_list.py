@@ -10,7 +10,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QFileDialog, QLabel, QLineEdit, QToolButton
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
-from scripted_models import ScriptedModels
+from scripted_models import ScriptedModels, WorkerEngine, described
 from windows import Driven
 
 from app.window.sidebar.chat_list_model import ROW_ROLE
@@ -55,6 +55,17 @@ def test_what_is_in_effect_is_said_of_the_chat_on_show(driven: Driven) -> None:
     assert "Pinned: 2." in in_effect(driven)
     driven.app.begin_chat()
     assert "Pinned" not in in_effect(driven)
+
+
+def test_what_is_in_effect_with_another_model_is_not_said_any_more(
+    driven: Driven, source: ScriptedModels
+) -> None:
+    source.engines["/other"] = WorkerEngine(description=described("Other", 10**6))
+    chat(driven, "Drafted")
+    assert "The last answer drafted" in in_effect(driven)
+    driven.app.models.load_path("/other")
+    driven.until(lambda: driven.app.models.model_name == "Other")
+    assert "The last answer" not in in_effect(driven)
 
 
 def in_effect(driven: Driven) -> str:

@@ -34,19 +34,25 @@ from app.values.app_settings import AppSettings, Language
 from app.values.chats import ListedChat
 from app.values.models import DownloadFigures
 from app.window.controls.group import Group
+from app.window.controls.labels import SteadyWords
 from app.window.drafting.drafting_view import kernels_in_words
+from app.window.drafting.round_history import LastAnswer
 from app.window.language import number, said, tr
 from app.window.models.downloads import progress_in_words
 from app.window.models.model_facts import storage_table
+from app.window.session_panel.abilities import ModelAbilities, SourceAbility, in_effect
 from metal_kernels.choice import NO_KERNELS, Kernels, Work
 from metal_kernels.kernel import Launch
 from metal_kernels.trials import TRIALS
+from mlx_engine.drafting.depth.adaptive import AdaptiveDepth
+from mlx_engine.drafting.depth.costs import PassCosts
 from mlx_engine.kernel_choice.kernel_words import kernel_states
 from mlx_engine.kernel_choice.kernels_here import remembered
 from mlx_engine.kernel_choice.try_kernels import check
 from mlx_engine.kernel_choice.verdict import Circumstances, Verdict
 from mlx_engine.loading.gguf.header import read_gguf_header
 from mlx_engine.values.errors import BadModelFile
+from mlx_engine.values.options import DraftOptions
 from mlx_engine.values.words import Words, joined, size_words
 
 Speak = Callable[[Language], None]
@@ -264,3 +270,25 @@ def test_the_window_begins_in_the_language_of_the_settings(
     menus = [action.text() for action in app.widgets.window.menuBar().actions()]
     assert menus == ["Ablage", "Bearbeiten", "Chat", "Darstellung", "Fenster", "Hilfe"]
     close(app)
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_why_the_last_answer_was_not_drafted_is_read_whole(
+    speaking: Speak, qtbot: QtBot, wear: Callable[[str, float], None], language: Language
+) -> None:
+    """In the width that the session panel leaves it."""
+    speaking(language)
+    never, falls = (PassCosts(tuple([1.0] + [1 + gain] * 8), 0.1) for gain in (11.2, 0.15))
+    unlucky = AdaptiveDepth(falls, 8)
+    for _ in range(200):
+        unlucky.learn(min(unlucky.next().depth, 1), 0, 1.2)
+    words = SteadyWords("In effect")
+    qtbot.addWidget(words)
+    words.resize(249, 100)
+    words.show()
+    wear("light", 1.0)
+    able = ModelAbilities((SourceAbility("mtp", 8),))
+    for why in (AdaptiveDepth(never, 8).next().why, unlucky.next().why):
+        assert why is not None and why.code.startswith("parked")
+        words.show_words(in_effect(DraftOptions(), able, LastAnswer(0, 0, 0, why)))
+        assert words.toolTip() == "" and words.text()

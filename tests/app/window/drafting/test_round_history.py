@@ -80,6 +80,17 @@ def test_the_newest_reason_is_in_effect_and_all_are_listed():
     assert reasons_in_words(history.reasons) == "Too dear.\nSwitched off."
 
 
+def test_an_answer_without_a_word_says_nothing_new():
+    history = RoundHistory()
+    history.begin_answer()
+    history.add([a_round(3, 2)])
+    history.end_answer()
+    history.begin_answer()
+    history.end_answer()
+    assert state_in_short(history.state) == "drafted up to 3"
+    assert history.tokens_per_pass_by_answer == (3.0,)
+
+
 def test_stages_add_up():
     history = RoundHistory()
     history.add([a_round(1, 1, ms=20)] * 3)

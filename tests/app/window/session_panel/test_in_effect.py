@@ -35,7 +35,7 @@ SAID = [
     (DraftOptions(), CAN, now(3), "Drafting 3 now."),
     (DraftOptions(), CAN, now(0, PARKED), PARKED.words),
     (DraftOptions(), CAN, now(None), "The prompt is being read."),
-    (DraftOptions(), CAN, last(0, PARKED), f"Last answer: {PARKED.words} {AUTO}"),
+    (DraftOptions(), CAN, last(0, PARKED), f"Last answer: {PARKED.words}"),
     (DraftOptions(), CAN, last(3), f"The last answer drafted up to 3 tokens a round. {AUTO}"),
     (DraftOptions(), CAN, last(1), f"The last answer drafted 1 token a round. {AUTO}"),
     (DraftOptions(), CAN, last(0), f"The last answer was decoded plainly. {AUTO}"),

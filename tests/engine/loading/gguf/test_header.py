@@ -209,3 +209,9 @@ def test_a_file_that_may_not_be_read_is_not_to_be_downloaded_again(
     monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(BadModelFile, match="Allow reading it"):
         map_file(file)
+
+
+def test_an_empty_file_is_called_that(tmp_path: Path) -> None:
+    (tmp_path / "empty.gguf").touch()
+    with pytest.raises(BadModelFile, match=r"empty\.gguf: the file is empty\. Download it again"):
+        map_file(tmp_path / "empty.gguf")
