@@ -2,7 +2,8 @@
 
 import mlx.core as mx
 import pytest
-from tiny_nextn import LAYER, TYPES, publish, rewrite
+from model_edits import edit_tensors
+from tiny_nextn import LAYER, TYPES, publish
 
 from mlx_engine.check_model import TEXT, measure_fit, with_head_check
 from mlx_engine.loading.load import load_model
@@ -45,10 +46,10 @@ def join_negated(arrays):
 @pytest.mark.parametrize("name", TYPES)
 def test_heads_that_fit_and_heads_that_do_not(tmp_path, name):
     tiny = publish(name, tmp_path / "m", own=True)
-    rewrite(tiny.folder, sure)
+    edit_tensors(tiny.folder, sure)
     for spoil, fits in ((None, True), (other_output, False), (join_negated, False)):
         if spoil is not None:
-            rewrite(tiny.folder, lambda arrays, spoil=spoil: spoil(sure(arrays)))
+            edit_tensors(tiny.folder, lambda arrays, spoil=spoil: spoil(sure(arrays)))
         loaded = load_model(tiny.folder, LoadOptions(), tiny.folder)
         fit = measure_fit(loaded.model, loaded.tokenizer.encode(TEXT))
         assert fit.judged > 20

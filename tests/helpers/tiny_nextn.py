@@ -1,6 +1,5 @@
 """Tiny random models with a NextN head as Hugging Face publishes them, and transformers' own."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,6 +7,7 @@ import mlx.core as mx
 import numpy as np
 import torch
 import transformers as hf
+from model_edits import edit_tensors
 from numpy.typing import NDArray
 from tiny_published import ARCHITECTURES, VOCABULARY, draw, sizes_of
 from tiny_tokenizer import make_tiny_tokenizer
@@ -61,7 +61,7 @@ def publish(
             head.shared_head = torch.nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         model.save_pretrained(folder)
         make_tiny_tokenizer(folder, VOCABULARY)
-        rewrite(folder, lambda arrays: arrays | stored_head(head, own=own))
+        edit_tensors(folder, lambda arrays: arrays | stored_head(head, own=own))
         return _figures(folder, model, head, seed)
 
 
@@ -88,14 +88,6 @@ def stored_head(head: MtpModel, *, own: bool) -> dict[str, mx.array]:
         f"model.layers.{LAYER}.{name}": mx.array(value.detach().contiguous().numpy())
         for name, value in stored.items()
     }
-
-
-def rewrite(folder: Path, change: Callable[[dict[str, mx.array]], dict[str, mx.array]]) -> None:
-    """Changes the tensors of a folder."""
-    file = folder / "model.safetensors"
-    arrays = dict(mx.load(str(file)))
-    mx.eval(arrays)
-    mx.save_safetensors(str(file), change(arrays))
 
 
 def _figures(folder: Path, model: Any, head: MtpModel, seed: int) -> Published:

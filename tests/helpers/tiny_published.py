@@ -1,6 +1,5 @@
 """Tiny random models of many architectures, as transformers publishes them, with their logits."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -8,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 import transformers as hf
+from model_edits import edit_config
 from numpy.typing import NDArray
 from tiny_tokenizer import make_tiny_tokenizer
 
@@ -229,14 +229,6 @@ def _logits(model: hf.PreTrainedModel, tokens: list[int]) -> NDArray[np.float32]
 def sizes_of(model_type: str) -> dict[str, object]:
     """What the config of a tiny model gets."""
     return {**_SIZES, **ARCHITECTURES[model_type][1]}
-
-
-def edit_config(folder: Path, **changes: object) -> None:
-    """Sets keys of config.json; None takes one out."""
-    path = folder / "config.json"
-    config = json.loads(path.read_text()) | changes
-    gone = {key for key, value in changes.items() if value is None}
-    path.write_text(json.dumps({key: config[key] for key in config if key not in gone}))
 
 
 def draw(part: str, value: torch.Tensor, sharpness: float) -> None:

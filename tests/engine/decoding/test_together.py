@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import mlx.core as mx
 import pytest
+from model_edits import edit_config
 from session_runs import PICKS, failing_engine, goes_on_as_a_fresh_one, listen, session_of
-from tiny_published import edit_config, publish
+from tiny_published import publish
 
 import mlx_engine
 from mlx_engine.cache.recurrent import RecurrentCache

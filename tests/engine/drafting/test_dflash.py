@@ -9,8 +9,9 @@ import torch
 from compared import relative
 from drafts_again import propose_again
 from looked_into import Target, hidden_of, opened
+from model_edits import edit_config
 from tiny_dflash import BLOCK, TinyDFlash, reference, tensors_of, write_tiny_dflash
-from tiny_published import VOCABULARY, edit_config
+from tiny_published import VOCABULARY
 
 from mlx_engine.drafting.contract import Proposal
 from mlx_engine.drafting.drafters import BlockDraft

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 from looked_into import Target, opened
+from model_edits import edit_config
 from tiny_eagle3 import Reference, TinyEagle, tensors_of, write_tiny_eagle
-from tiny_published import VOCABULARY, edit_config
+from tiny_published import VOCABULARY
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
 import mlx_engine

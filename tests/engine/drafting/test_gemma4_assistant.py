@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 from looked_into import opened
+from model_edits import edit_config
 from tiny_gemma4 import CLUSTERS, VOCABULARY, WINDOW, change_tensors, drafted, write_pair
-from tiny_published import edit_config, publish
+from tiny_published import publish
 
 import mlx_engine
 from mlx_engine.drafting.drafters import SharedCacheDraft

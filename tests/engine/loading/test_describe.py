@@ -6,6 +6,7 @@ from pathlib import Path
 
 import mlx.core as mx
 import pytest
+from model_edits import drop_tensors, edit_config, edit_tensors
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
 import mlx_engine
@@ -98,24 +99,18 @@ def test_packed_weights_are_counted_unpacked(tmp_path: Path, bits: int) -> None:
 def test_mixed_packings_are_listed_largest_first(tmp_path: Path) -> None:
     """4 bits in groups of 64 and 8 bits in groups of 32 have equal widths but for the inputs."""
     folder = write_tiny_qwen3_5(tmp_path / "m")
-    file = folder / "model.safetensors"
-    arrays = dict(mx.load(str(file)))
-    mx.eval(arrays)
     name = "model.language_model.embed_tokens"
-    parts = mx.quantize(arrays[f"{name}.weight"], 64, 4)
-    arrays |= dict(zip((f"{name}.weight", f"{name}.scales", f"{name}.biases"), parts, strict=True))
-    mx.save_safetensors(str(file), arrays)
+    names = (f"{name}.weight", f"{name}.scales", f"{name}.biases")
+    edit_tensors(
+        folder, lambda a: a | dict(zip(names, mx.quantize(a[names[0]], 64, 4), strict=True))
+    )
     assert inspect_model(folder, tmp_path).quantisation == "float32 + 4-bit affine, groups of 64"
 
 
 def test_heads_that_cannot_be_used_are_shown_but_not_counted(tmp_path: Path) -> None:
     folder = write_tiny_qwen3_5(tmp_path / "m")
     plain = inspect_model(write_tiny_qwen3_5(tmp_path / "n", heads="none"), tmp_path)
-    file = folder / "model.safetensors"
-    arrays = dict(mx.load(str(file)))
-    mx.eval(arrays)
-    del arrays["mtp.fc.weight"]
-    mx.save_safetensors(str(file), arrays)
+    drop_tensors(folder, "mtp.fc.weight")
     d = inspect_model(folder, tmp_path)
     assert (d.parameters, d.nbytes) == (plain.parameters, plain.nbytes)
     assert (d.mtp_heads, d.cache_bytes_per_token) == (0, plain.cache_bytes_per_token)
@@ -212,9 +207,7 @@ def test_what_is_told_before_loading_is_told_after(
     tmp_path: Path, dtype: mx.Dtype, bits: int | None
 ) -> None:
     folder = write_tiny_qwen3_5(tmp_path / "m", dtype=dtype, bits=bits)
-    config = json.loads((folder / "config.json").read_text())
-    config["text_config"]["dtype"] = str(dtype).removeprefix("mlx.core.")
-    (folder / "config.json").write_text(json.dumps(config))
+    edit_config(folder, dtype=str(dtype).removeprefix("mlx.core."))
     inspected = mlx_engine.inspect(folder)
     engine = mlx_engine.load(folder)
     told, caches = engine.description, engine.parts.model.make_caches()
@@ -242,8 +235,6 @@ def test_tensors_that_a_config_has_no_place_for_are_no_model(
 ) -> None:
     """What would fail at its load is not described as if it ran."""
     folder = write_tiny_qwen3_5(tmp_path / "m")
-    config = json.loads((folder / "config.json").read_text())
-    config["text_config"] |= changes
-    (folder / "config.json").write_text(json.dumps(config))
+    edit_config(folder, **changes)
     with pytest.raises(BadModelFile, match=message):
         inspect_model(folder, folder)

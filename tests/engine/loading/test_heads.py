@@ -1,8 +1,7 @@
-import json
 from pathlib import Path
 
-import mlx.core as mx
 import pytest
+from model_edits import drop_tensors, edit_config
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
 from mlx_engine.loading.describe import inspect_model
@@ -23,13 +22,6 @@ def why(folder: Path, heads: Path | None = None) -> tuple[str, str]:
     reason = described(folder, heads).mtp
     assert reason is not None
     return reason.code, reason.words
-
-
-def rewrite(file: Path, drop: str = "", **changed: mx.array) -> None:
-    arrays = dict(mx.load(str(file)))
-    mx.eval(arrays)
-    kept = {name: array for name, array in arrays.items() if not drop or drop not in name}
-    mx.save_safetensors(str(file), kept | changed)
 
 
 @pytest.mark.parametrize("where", ["inside", "beside", "sibling"])
@@ -56,9 +48,7 @@ def test_a_sibling_of_a_relative_path(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_heads_are_found_without_a_promise(tmp_path: Path) -> None:
     folder = write_tiny_qwen3_5(tmp_path / "m")
-    config = json.loads((folder / "config.json").read_text())
-    del config["text_config"]["mtp_num_hidden_layers"]
-    (folder / "config.json").write_text(json.dumps(config))
+    edit_config(folder, mtp_num_hidden_layers=None)
     assert described(folder).mtp_heads == 1
 
 
@@ -72,9 +62,7 @@ def test_a_broken_promise(tmp_path: Path) -> None:
 
 def test_no_promise_no_heads(tmp_path: Path) -> None:
     folder = write_tiny_qwen3_5(tmp_path / "m", heads="none")
-    config = json.loads((folder / "config.json").read_text())
-    config["text_config"]["mtp_num_hidden_layers"] = 0
-    (folder / "config.json").write_text(json.dumps(config))
+    edit_config(folder, mtp_num_hidden_layers=0)
     assert why(folder)[0] == "no-heads"
 
 
@@ -82,7 +70,7 @@ def test_no_promise_no_heads(tmp_path: Path) -> None:
 @pytest.mark.parametrize("part", ["fc.weight", "layers.0.self_attn.k_norm.weight"])
 def test_incomplete_heads_name_what_is_missing(tmp_path: Path, bits: int, part: str) -> None:
     folder = write_tiny_qwen3_5(tmp_path / "m", heads="beside", bits=bits)
-    rewrite(folder / "mtp.safetensors", drop=f"mtp.{part}")
+    drop_tensors(folder / "mtp.safetensors", f"mtp.{part}")
     code, words = why(folder)
     assert code == "heads-incomplete"
     assert part in words
@@ -91,7 +79,7 @@ def test_incomplete_heads_name_what_is_missing(tmp_path: Path, bits: int, part: 
 @pytest.mark.parametrize("part", ["fc.scales", "layers.0.mlp.up_proj.biases"])
 def test_packed_heads_need_scales_and_biases(tmp_path: Path, part: str) -> None:
     folder = write_tiny_qwen3_5(tmp_path / "m", bits=8)
-    rewrite(folder / "model.safetensors", drop=f"mtp.{part}")
+    drop_tensors(folder / "model.safetensors", f"mtp.{part}")
     assert why(folder)[0] == "heads-incomplete"
     assert part in why(folder)[1]
 
@@ -99,7 +87,7 @@ def test_packed_heads_need_scales_and_biases(tmp_path: Path, part: str) -> None:
 def test_incomplete_heads_inside_give_way_to_whole_ones_beside(tmp_path: Path) -> None:
     folder = write_tiny_qwen3_5(tmp_path / "m")
     whole = write_tiny_qwen3_5(tmp_path / "w", heads="beside")
-    rewrite(folder / "model.safetensors", drop="mtp.fc")
+    drop_tensors(folder / "model.safetensors", "mtp.fc")
     (whole / "mtp.safetensors").rename(folder / "mtp.safetensors")
     assert described(folder).mtp is None
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import mlx.core as mx
 import numpy as np
 import pytest
+from model_edits import edit_config
 from numpy.typing import NDArray
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
@@ -127,12 +128,6 @@ def test_sixteen_bits_become_float32_without_metal(tmp_path: Path) -> None:
     metal = mx.metal.is_available()
     assert hidden.dtype == (mx.bfloat16 if metal else mx.float32)
     assert loaded.description.quantisation == "bfloat16"
-
-
-def edit_config(folder: Path, **changes: object) -> None:
-    config = json.loads((folder / "config.json").read_text())
-    config["text_config"] |= changes
-    (folder / "config.json").write_text(json.dumps(config))
 
 
 @pytest.mark.parametrize(

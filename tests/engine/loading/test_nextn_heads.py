@@ -1,13 +1,12 @@
 """NextN heads that are dropped, incomplete, another model's, or elsewhere: reasons in words."""
 
-import json
 import shutil
 from functools import cache
 
 import mlx.core as mx
 import pytest
-from tiny_nextn import LAYER, TYPES, publish, rewrite
-from tiny_published import edit_config
+from model_edits import drop_tensors, edit_config, edit_tensors
+from tiny_nextn import LAYER, TYPES, publish
 
 import mlx_engine
 from mlx_engine.loading.describe import inspect_model
@@ -35,10 +34,6 @@ def folder(originals, tmp_path):
     return get
 
 
-def without(folder, part):
-    rewrite(folder, lambda arrays: {n: a for n, a in arrays.items() if part not in n})
-
-
 def why(folder, heads=None):
     reason = inspect_model(folder, folder, heads).mtp
     assert reason is not None
@@ -48,7 +43,7 @@ def why(folder, heads=None):
 @pytest.mark.parametrize("name", [TYPES[0], TYPES[2]])
 def test_dropped_heads(folder, name):
     place = folder(name)
-    without(place, HEAD)
+    drop_tensors(place, HEAD)
     code, words = why(place)
     assert code == "heads-dropped"
     assert f"this conversion dropped the heads: layer {LAYER} has no eh_proj" in words
@@ -59,7 +54,7 @@ def test_dropped_heads(folder, name):
 
 def test_no_promise_no_heads(folder):
     place = folder()
-    without(place, HEAD)
+    drop_tensors(place, HEAD)
     edit_config(place, num_nextn_predict_layers=0)
     assert why(place)[0] == "no-heads"
 
@@ -72,7 +67,7 @@ def test_no_promise_no_heads(folder):
 )  # fmt: skip
 def test_incomplete_heads(folder, name, part):
     place = folder(name)
-    without(place, f"{HEAD}{part}")
+    drop_tensors(place, f"{HEAD}{part}")
     code, _ = why(place)
     assert code in ("heads-incomplete", "heads-do-not-fit")
     engine = mlx_engine.load(place)
@@ -83,7 +78,7 @@ def test_incomplete_heads(folder, name, part):
 @pytest.mark.parametrize("name", TYPES[1:])
 def test_latents_that_nothing_unpacks(folder, name):
     place = folder(name)
-    without(place, f"{HEAD}self_attn.kv_b_proj")
+    drop_tensors(place, f"{HEAD}self_attn.kv_b_proj")
     code, words = why(place)
     assert code == "heads-incomplete"
     assert "kv_b_proj" in words
@@ -91,8 +86,8 @@ def test_latents_that_nothing_unpacks(folder, name):
 
 def test_copies_of_the_trunks_may_be_absent(folder):
     place = folder()
-    without(place, f"{HEAD}embed_tokens")
-    without(place, f"{HEAD}shared_head.head")
+    drop_tensors(place, f"{HEAD}embed_tokens")
+    drop_tensors(place, f"{HEAD}shared_head.head")
     assert inspect_model(place, place, None).mtp is None
 
 
@@ -113,7 +108,7 @@ def changed(arrays):
 @pytest.mark.parametrize("change", [repeated, changed])
 def test_copies_of_the_trunks_are_not_kept_twice(folder, change):
     place = folder()
-    rewrite(place, change)
+    edit_tensors(place, change)
     loaded = load_model(place, LoadOptions(), place)
     whole = loaded.model.vocabulary * loaded.model.hidden_size
     held = [array for array in loaded.head_arrays if array.size == whole]
@@ -133,7 +128,7 @@ def test_more_heads_promised_than_present(folder):
 
 def test_further_heads_are_left_out(folder):
     place = folder()
-    rewrite(
+    edit_tensors(
         place,
         lambda arrays: (
             arrays
@@ -161,7 +156,7 @@ def test_heads_in_a_file_of_their_own(folder, originals, tmp_path, number, prefi
     heads = {n.replace(HEAD, prefix.format(number)): a for n, a in arrays.items() if HEAD in n}
     mx.save_safetensors(str(tmp_path / "heads.safetensors"), heads)
     place = folder()
-    without(place, HEAD)
+    drop_tensors(place, HEAD)
     engine = mlx_engine.load(place, heads=tmp_path / "heads.safetensors")
     assert engine.description.mtp_heads == 1
     assert engine.draft_logits([1, 2, 3])[0].shape == (2, engine.description.vocabulary)
@@ -170,7 +165,7 @@ def test_heads_in_a_file_of_their_own(folder, originals, tmp_path, number, prefi
 
 def test_a_whole_model_given_for_its_heads(folder, originals):
     place = folder()
-    without(place, HEAD)
+    drop_tensors(place, HEAD)
     assert inspect_model(place, place, originals(TYPES[0]).folder).mtp is None
     code, words = why(place, originals(TYPES[1]).folder)
     assert code == "heads-incomplete"
@@ -184,10 +179,10 @@ def test_heads_of_another_model(folder, tmp_path, where, size):
     other = publish(TYPES[0], tmp_path / "m-MTP", own=True, **size).folder
     foreign = {n: a for n, a in mx.load(str(other / "model.safetensors")).items() if HEAD in n}
     mx.eval(foreign)
-    without(place, HEAD)
+    drop_tensors(place, HEAD)
     if where == "inside":
         shutil.rmtree(other)
-        rewrite(place, lambda arrays: arrays | foreign)
+        edit_tensors(place, lambda arrays: arrays | foreign)
     code, words = why(place)
     assert code == "heads-do-not-fit"
     assert "belong to another model" in words
@@ -200,8 +195,6 @@ def test_heads_of_another_model(folder, tmp_path, where, size):
 def test_a_dense_config_over_heads_with_experts(folder):
     """Sizes that are no numbers are refused before anything is read."""
     place = folder()
-    config = json.loads((place / "config.json").read_text())
     edit_config(place, n_routed_experts="many")
-    assert config["n_routed_experts"] == 4
     with pytest.raises(BadModelFile, match="n_routed_experts"):
         mlx_engine.load(place)

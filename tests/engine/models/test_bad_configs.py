@@ -4,7 +4,8 @@ import json
 
 import mlx.core as mx
 import pytest
-from tiny_published import edit_config, publish
+from model_edits import edit_config, edit_tensors
+from tiny_published import publish
 
 import mlx_engine
 from mlx_engine.values.errors import BadModelFile, EngineError, UnsupportedModel
@@ -90,16 +91,15 @@ def test_configs_of_other_classes(tmp_path, arrays, kind):
 
 def test_heads_of_a_family_without_support_are_set_aside(tmp_path):
     tiny = publish("llama", tmp_path / "llama")
-    file = tiny.folder / "model.safetensors"
     heads = {f"model.layers.3.{name}": mx.zeros((64,)) for name in ("enorm.weight", "hnorm.weight")}
-    mx.save_safetensors(str(file), mx.load(str(file)) | heads)
+    edit_tensors(tiny.folder, lambda arrays: arrays | heads)
     engine = mlx_engine.load(tiny.folder)
     assert engine.description.mtp.code == "heads-not-run"
     assert "cannot be run yet" in engine.description.mtp.words
     assert engine.description.mtp_heads == 0
     engine.close()
     with pytest.raises(UnsupportedModel, match="cannot be run yet"):
-        mlx_engine.load(tiny.folder, heads=file)
+        mlx_engine.load(tiny.folder, heads=tiny.folder / "model.safetensors")
 
 
 def test_a_list_of_end_tokens_is_respected(tmp_path, arrays):

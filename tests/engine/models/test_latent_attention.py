@@ -5,6 +5,7 @@ from functools import cache
 import mlx.core as mx
 import numpy as np
 import pytest
+from model_edits import edit_tensors
 from tiny_published import VOCABULARY, publish
 
 import mlx_engine
@@ -24,23 +25,21 @@ def opened(tmp_path_factory):
         folder = tmp_path_factory.mktemp("tiny") / name
         tiny = publish(name, folder, changes=CHOSEN)
         if bits is not None:
-            pack(folder / "model.safetensors", bits)
+            edit_tensors(folder, lambda arrays: pack(arrays, bits))
         return tiny, mlx_engine.load(folder)
 
     return get
 
 
-def pack(file, bits):
-    """Packs all matrices of a file, as a conversion of the published names would."""
-    arrays = dict(mx.load(str(file)))
+def pack(arrays, bits):
+    """All matrices, as a conversion of the published names would."""
     for name in [name for name, array in arrays.items() if array.ndim == 2]:
         if not name.endswith("mlp.gate.weight"):
             matrix = name.removesuffix(".weight")
             parts = mx.quantize(arrays.pop(name), 32, bits)
             named = (f"{matrix}.{part}" for part in ("weight", "scales", "biases"))
             arrays |= dict(zip(named, parts, strict=True))
-    mx.eval(arrays)
-    mx.save_safetensors(str(file), arrays)
+    return arrays
 
 
 @pytest.mark.parametrize("bits", [None, 4])

@@ -7,7 +7,8 @@ import mlx.core as mx
 import numpy as np
 import pytest
 from compared import relative
-from tiny_nextn import LAYER, TYPES, publish, rewrite
+from model_edits import edit_tensors
+from tiny_nextn import LAYER, TYPES, publish
 
 import mlx_engine
 from mlx_engine.loading.find import locate_model
@@ -94,7 +95,7 @@ def test_norms_around_one_more_are_seen(tmp_path, name):
     """Of the head, whose norms are used as stored."""
     tiny = publish(name, tmp_path / "m", own=True)
     head = f".layers.{LAYER}."
-    rewrite(
+    edit_tensors(
         tiny.folder,
         lambda arrays: {
             n: array + 1 if head in n and n.endswith("norm.weight") else array
@@ -170,7 +171,7 @@ def test_conversions_that_kept_the_head(tmp_path, name):
     """Experts stacked and kv_b_proj split, as MLX stores them."""
     wide = {} if name == "glm4_moe" else {"qk_nope_head_dim": STRAIGHT}
     tiny = publish(name, tmp_path / "m", own=True, **wide)
-    rewrite(tiny.folder, as_mlx_has_them)
+    edit_tensors(tiny.folder, as_mlx_has_them)
     engine = mlx_engine.load(tiny.folder)
     logits, drafted, chained = drafts_of(engine.parts.model, tiny)
     assert relative(logits, tiny.logits) < 1e-4

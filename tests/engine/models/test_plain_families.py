@@ -17,8 +17,9 @@ from kernel_models import every_kernel
 from metal_emulator import EmulatorLauncher
 from mlx_lm.utils import load_model as open_in_mlx_lm
 from mlx_lm.utils import quantize_model, save_model
+from model_edits import edit_config, logits
 from plain_run import run
-from tiny_published import VOCABULARY, WINDOW, edit_config, publish, published_logits
+from tiny_published import VOCABULARY, WINDOW, publish, published_logits
 
 import mlx_engine
 from mlx_engine.drafting.contract import NoDraft
@@ -296,13 +297,6 @@ def made(tmp_path_factory):
         return tiny, mlx_engine.load(tiny.folder)
 
     return get
-
-
-def logits(folder, tokens):
-    engine = mlx_engine.load(folder)
-    found = engine.logits(tokens)
-    engine.close()
-    return found
 
 
 def row_by_row(model, tokens):

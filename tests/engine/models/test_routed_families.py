@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from compared import relative
 from mlx_lm.utils import load_model, quantize_model, save_model
-from tiny_nextn import rewrite
-from tiny_published import WINDOW, edit_config, publish, published_logits
+from model_edits import edit_config, edit_tensors, logits
+from tiny_published import WINDOW, publish, published_logits
 
 import mlx_engine
 from mlx_engine.models.families.mimo_v2 import rows_in_blocks
@@ -61,19 +61,11 @@ CASES = {
 NAMES = ("glm4_moe", "glm4_moe_lite", "deepseek_v2", "deepseek_v3", "mimo_v2_flash")
 
 
-def logits_of(folder, tokens):
-    engine = mlx_engine.load(folder)
-    assert engine.description.numerics == "exact"
-    found = engine.logits(tokens)
-    engine.close()
-    return found
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_logits_equal_transformers(tmp_path, case):
     name, changes = CASES[case]
     tiny = publish(name, tmp_path / "m", changes=changes)
-    assert relative(logits_of(tiny.folder, tiny.tokens), tiny.logits) < 1e-4
+    assert relative(logits(tiny.folder, tiny.tokens), tiny.logits) < 1e-4
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -85,6 +77,7 @@ def test_description_counts_what_the_caches_really_hold(tmp_path, name):
     values = sum(array.nbytes // array.shape[2] for cache in caches.layers
                  for array in cache.arrays())  # fmt: skip
     assert told.cache_bytes_per_token + told.state_bytes // WINDOW == values
+    assert told.numerics == "exact"
     assert told.mtp is not None
     assert told.mtp.code in ("no-heads", "heads-dropped")  # some configs promise them
     engine.close()
@@ -99,7 +92,7 @@ def test_packed_files_equal_mlx_lm(tmp_path):
     save_model(tiny.folder, model)
     (tiny.folder / "config.json").write_text(json.dumps(config))
     wanted = np.array(model(mx.array([tiny.tokens]))[0])
-    assert relative(logits_of(tiny.folder, tiny.tokens), wanted) < 1e-5
+    assert relative(logits(tiny.folder, tiny.tokens), wanted) < 1e-5
 
 
 @pytest.mark.parametrize("name", ["glm4_moe_lite", "deepseek_v3"])
@@ -111,19 +104,19 @@ def test_norms_of_latents_have_an_eps_of_their_own(tmp_path, name):
         small = ("q_a_proj.weight", "kv_a_proj_with_mqa.weight")
         return {n: a * 3e-3 if n.endswith(small) else a for n, a in arrays.items()}
 
-    rewrite(tiny.folder, with_small_latents)
+    edit_tensors(tiny.folder, with_small_latents)
     wanted = published_logits(tiny.folder, tiny.tokens)
     assert relative(wanted, tiny.logits) > 1e-2
-    assert relative(logits_of(tiny.folder, tiny.tokens), wanted) < 1e-4
+    assert relative(logits(tiny.folder, tiny.tokens), wanted) < 1e-4
 
 
 def test_experts_of_groups_left_out_are_never_chosen(tmp_path):
     """Corrected scores below zero, where a mask of zeros would let them in."""
     tiny = publish("deepseek_v3", tmp_path / "m")
     end = "e_score_correction_bias"
-    rewrite(tiny.folder, lambda a: {n: v - 3 if n.endswith(end) else v for n, v in a.items()})
+    edit_tensors(tiny.folder, lambda a: {n: v - 3 if n.endswith(end) else v for n, v in a.items()})
     wanted = published_logits(tiny.folder, tiny.tokens)
-    assert relative(logits_of(tiny.folder, tiny.tokens), wanted) < 1e-4
+    assert relative(logits(tiny.folder, tiny.tokens), wanted) < 1e-4
 
 
 def test_the_window_of_mimo_counts_as_transformers_does(tmp_path):
@@ -132,7 +125,7 @@ def test_the_window_of_mimo_counts_as_transformers_does(tmp_path):
     edit_config(tiny.folder, sliding_window=None, sliding_window_size=WINDOW)
     wider = published_logits(tiny.folder, tiny.tokens)
     assert relative(wider, tiny.logits) > 1e-2
-    assert relative(logits_of(tiny.folder, tiny.tokens), wider) < 1e-4
+    assert relative(logits(tiny.folder, tiny.tokens), wider) < 1e-4
 
 
 def in_blocks(arrays, blocks):
@@ -149,15 +142,15 @@ def in_blocks(arrays, blocks):
 
 def test_projections_joined_in_blocks(tmp_path):
     tiny = publish("mimo_v2_flash", tmp_path / "m")
-    rewrite(tiny.folder, lambda arrays: in_blocks(arrays, 2))
+    edit_tensors(tiny.folder, lambda arrays: in_blocks(arrays, 2))
     edit_config(tiny.folder, attention_projection_layout="fused_qkv")
-    assert relative(logits_of(tiny.folder, tiny.tokens), tiny.logits) < 1e-4
+    assert relative(logits(tiny.folder, tiny.tokens), tiny.logits) < 1e-4
 
 
 @pytest.mark.parametrize("name", ["num_attention_heads", "swa_v_head_dim"])
 def test_a_wild_size_is_refused_before_rows_are_listed(tmp_path, name):
     tiny = publish("mimo_v2_flash", tmp_path / "m")
-    rewrite(tiny.folder, lambda arrays: in_blocks(arrays, 2))
+    edit_tensors(tiny.folder, lambda arrays: in_blocks(arrays, 2))
     edit_config(tiny.folder, attention_projection_layout="fused_qkv", **{name: 2**30})
     with pytest.raises(mlx_engine.EngineError, match=name):
         mlx_engine.inspect(tiny.folder)

@@ -13,8 +13,9 @@ import pytest
 from compared import relative
 from converted_gguf import Storage, convert
 from dialled_draft import DialledDraft
+from model_edits import edit_config, logits
 from plain_run import run
-from tiny_published import ARCHITECTURES, VOCABULARY, WINDOW, edit_config, publish
+from tiny_published import ARCHITECTURES, VOCABULARY, WINDOW, publish
 from tiny_stacks import write_stack
 
 import mlx_engine
@@ -102,13 +103,6 @@ def _publish(kind: str, folder: Path) -> Made:
     if name == "qwen3_moe":  # which transformers writes by another name
         edit_config(folder, num_experts=4)
     return Made(tiny.folder, tiny.tokens, tiny.logits)
-
-
-def logits(path: Path, tokens: list[int]) -> np.ndarray:
-    engine = mlx_engine.load(path)
-    found = engine.logits(tokens)
-    engine.close()
-    return found
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *STACKED])

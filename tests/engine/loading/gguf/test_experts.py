@@ -7,6 +7,7 @@ import gguf
 import mlx.core as mx
 import numpy as np
 import pytest
+from model_edits import all_logits
 from numpy.typing import NDArray
 from tiny_gguf import ARCHITECTURES, write_tiny_gguf_experts
 from tiny_qwen_experts import CHOSEN, COUNT, INNER, KINDS, Kind, write_tiny_experts
@@ -22,14 +23,6 @@ TYPES = gguf.GGMLQuantizationType
 pytestmark = pytest.mark.parametrize("kind", KINDS)
 
 
-def numbers(path: Path, heads: Path | None = None) -> NDArray[np.float32]:
-    """Logits and draft logits, one below the other."""
-    engine = mlx_engine.load(path, heads=heads)
-    found = np.concatenate([engine.logits(TOKENS), engine.draft_logits(TOKENS)[0]])
-    engine.close()
-    return found
-
-
 @pytest.mark.parametrize(("experts", "projection"), [(False, False), (True, False), (True, True)])
 def test_the_numbers_are_those_of_the_folder(
     tmp_path: Path, kind: Kind, experts: bool, projection: bool
@@ -40,7 +33,7 @@ def test_the_numbers_are_those_of_the_folder(
     )
     # value heads stand in another order, so sums are others; 6e-8 of noise in one matrix of these
     # models moves their logits by up to 4e-5
-    np.testing.assert_allclose(numbers(file), numbers(folder), atol=1e-4)
+    np.testing.assert_allclose(all_logits(file, TOKENS), all_logits(folder, TOKENS), atol=1e-4)
 
 
 @pytest.mark.parametrize("quantised", [TYPES.Q8_0, TYPES.MXFP4, TYPES.Q4_0])
@@ -59,7 +52,7 @@ def test_packed_experts(
     joined = quantised is TYPES.Q8_0
     write_tiny_gguf_experts(packed, kind, quantised=quantised, joined_experts=joined)
     write_tiny_gguf_experts(plain, kind, quantised=quantised, unpacked=True)
-    np.testing.assert_allclose(numbers(packed), numbers(plain), atol=1e-5)
+    np.testing.assert_allclose(all_logits(packed, TOKENS), all_logits(plain, TOKENS), atol=1e-5)
 
 
 @pytest.mark.parametrize("quantised", [TYPES.Q4_K, TYPES.Q6_K, TYPES.BF16])
@@ -96,7 +89,7 @@ def _stack(path: Path, name: str) -> NDArray[np.float32]:
 def test_heads_from_elsewhere(tmp_path: Path, kind: Kind) -> None:
     """Grafted from a GGUF onto a folder and the other way round, and beside a GGUF."""
     whole = write_tiny_gguf_experts(tmp_path / "whole.gguf", kind)
-    wanted = numbers(whole)
+    wanted = all_logits(whole, TOKENS)
     folder = write_tiny_experts(tmp_path / "folder", kind)
     place = tmp_path / "bare"
     place.mkdir()
@@ -105,10 +98,10 @@ def test_heads_from_elsewhere(tmp_path: Path, kind: Kind) -> None:
     assert (described.mtp_heads, described.mtp and described.mtp.code) == (0, "heads-dropped")
     bare_folder = write_tiny_experts(tmp_path / "b", kind, heads=False)
     for trunk, heads in ((bare, folder), (bare_folder, whole), (bare_folder, folder)):
-        np.testing.assert_allclose(numbers(trunk, heads), wanted, atol=1e-5)
+        np.testing.assert_allclose(all_logits(trunk, TOKENS, heads), wanted, atol=1e-5)
     sidecar = write_tiny_gguf_experts(place / "mtp-bare.gguf", kind, heads="only")
-    np.testing.assert_allclose(numbers(bare), wanted, atol=1e-5)
-    np.testing.assert_allclose(numbers(bare_folder, sidecar), wanted, atol=1e-5)
+    np.testing.assert_allclose(all_logits(bare, TOKENS), wanted, atol=1e-5)
+    np.testing.assert_allclose(all_logits(bare_folder, TOKENS, sidecar), wanted, atol=1e-5)
 
 
 def test_inspect_counts_experts(tmp_path: Path, kind: Kind) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tiny_nextn
 from converted_gguf import Storage, convert
+from model_edits import all_logits
 from tiny_stacks import write_stack
 
 import mlx_engine
@@ -33,15 +34,6 @@ def published(tmp_path_factory):
     return get
 
 
-def numbers(path: Path, heads: Path | None = None) -> np.ndarray:
-    """Logits and draft logits of every head, one below the other."""
-    engine = mlx_engine.load(path, heads=heads)
-    assert engine.description.mtp_heads >= 1
-    found = np.concatenate([engine.logits(TOKENS), *engine.draft_logits(TOKENS)])
-    engine.close()
-    return found
-
-
 @pytest.mark.parametrize("joined", [False, True])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_heads_draft_as_those_of_the_folder(published, tmp_path, family, joined):
@@ -49,14 +41,14 @@ def test_heads_draft_as_those_of_the_folder(published, tmp_path, family, joined)
     if joined and family in ("deepseek_v3", "glm4_moe_lite"):
         pytest.skip("latents have no queries, keys and values to join")
     file = convert(folder, tmp_path / "m.gguf", joined=joined)
-    np.testing.assert_allclose(numbers(file), numbers(folder), atol=1e-4)
+    np.testing.assert_allclose(all_logits(file, TOKENS), all_logits(folder, TOKENS), atol=1e-4)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_packed_heads(published, tmp_path, family):
     file = convert(published(family), tmp_path / "m.gguf", storage=Q8_0)
     plain = convert(published(family), tmp_path / "u.gguf", storage=Q8_0._replace(unpacked=True))
-    np.testing.assert_allclose(numbers(file), numbers(plain), atol=1e-4)
+    np.testing.assert_allclose(all_logits(file, TOKENS), all_logits(plain, TOKENS), atol=1e-4)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -69,11 +61,11 @@ def test_heads_that_were_dropped_or_lie_elsewhere(published, tmp_path, family):
     assert (described.mtp_heads, described.mtp and described.mtp.code) == (0, "heads-dropped")
     engine = mlx_engine.load(bare)
     whole = convert(folder, tmp_path / "whole.gguf")
-    wanted = numbers(whole)
+    wanted = all_logits(whole, TOKENS)
     np.testing.assert_allclose(engine.logits(TOKENS), wanted[: len(TOKENS)], atol=1e-4)
     engine.close()
-    np.testing.assert_allclose(numbers(bare, whole), wanted, atol=1e-4)
-    np.testing.assert_allclose(numbers(bare, folder), wanted, atol=1e-4)
+    np.testing.assert_allclose(all_logits(bare, TOKENS, whole), wanted, atol=1e-4)
+    np.testing.assert_allclose(all_logits(bare, TOKENS, folder), wanted, atol=1e-4)
     sidecar = convert(folder, place / "mtp-bare.gguf", heads="only")
-    np.testing.assert_allclose(numbers(bare), wanted, atol=1e-4)
-    np.testing.assert_allclose(numbers(bare, sidecar), wanted, atol=1e-4)
+    np.testing.assert_allclose(all_logits(bare, TOKENS), wanted, atol=1e-4)
+    np.testing.assert_allclose(all_logits(bare, TOKENS, sidecar), wanted, atol=1e-4)

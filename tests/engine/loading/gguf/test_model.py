@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from converted_metadata import converted_metadata
 from gguf_files import RawTensor, gguf_bytes
-from numpy.typing import NDArray
+from model_edits import all_logits, logits
 from tiny_gguf import write_tiny_gguf
 from tiny_qwen3_5 import tiny_config, write_tiny_qwen3_5
 
@@ -34,33 +34,19 @@ weights alone moves them by 3e-5.
 """
 
 
-def logits(path: Path, heads: Path | None = None) -> NDArray[np.float32]:
-    engine = mlx_engine.load(path, heads=heads)
-    found = engine.logits(TOKENS)
-    engine.close()
-    return found
-
-
-def draft_logits(path: Path, heads: Path | None = None) -> NDArray[np.float32]:
-    engine = mlx_engine.load(path, heads=heads)
-    found = engine.draft_logits(TOKENS)
-    engine.close()
-    return found
-
-
 def test_the_numbers_are_those_of_the_folder(tmp_path: Path) -> None:
     folder = write_tiny_qwen3_5(tmp_path / "folder", seed=3)
     file = write_tiny_gguf(tmp_path / "model.gguf", seed=3)
-    np.testing.assert_allclose(logits(file), logits(folder), atol=BESIDE_A_FOLDER)
-    np.testing.assert_allclose(draft_logits(file), draft_logits(folder), atol=BESIDE_A_FOLDER)
+    found, wanted = (all_logits(path, TOKENS) for path in (file, folder))
+    np.testing.assert_allclose(found, wanted, atol=BESIDE_A_FOLDER)
 
 
 def test_packed_rows_are_put_in_order_too(tmp_path: Path) -> None:
     packed = write_tiny_gguf(tmp_path / "packed.gguf", form="packed")
     plain = write_tiny_gguf(tmp_path / "plain.gguf", form="as packed")
     # a CPU sums products of packed rows in another order (test_cpu_layout.py: against float64)
-    np.testing.assert_allclose(logits(packed), logits(plain), atol=1e-4)
-    np.testing.assert_allclose(draft_logits(packed), draft_logits(plain), atol=1e-4)
+    found, wanted = (all_logits(path, TOKENS) for path in (packed, plain))
+    np.testing.assert_allclose(found, wanted, atol=1e-4)
 
 
 def test_a_conversation_works(tmp_path: Path) -> None:
@@ -73,7 +59,7 @@ def test_a_conversation_works(tmp_path: Path) -> None:
 
 def test_heads_beside_and_given(tmp_path: Path) -> None:
     whole = write_tiny_gguf(tmp_path / "whole.gguf")
-    wanted = draft_logits(whole)
+    wanted = all_logits(whole, TOKENS)
     other = tmp_path / "other"
     other.mkdir()
     trunk = write_tiny_gguf(other / "model.gguf", heads="none")
@@ -81,13 +67,12 @@ def test_heads_beside_and_given(tmp_path: Path) -> None:
     assert (described.mtp_heads, described.mtp and described.mtp.code) == (0, "heads-dropped")
     folder = write_tiny_qwen3_5(tmp_path / "folder")
     for heads in (whole, folder):
-        np.testing.assert_allclose(draft_logits(trunk, heads), wanted, atol=1e-5)
+        np.testing.assert_allclose(all_logits(trunk, TOKENS, heads), wanted, atol=1e-5)
     bare = write_tiny_qwen3_5(tmp_path / "bare", heads="none")
-    np.testing.assert_allclose(draft_logits(bare, whole), wanted, atol=BESIDE_A_FOLDER)
+    np.testing.assert_allclose(all_logits(bare, TOKENS, whole), wanted, atol=BESIDE_A_FOLDER)
     write_tiny_gguf(other / "mtp-model.gguf", heads="only")
     assert mlx_engine.inspect(trunk).mtp_heads == 1
-    np.testing.assert_allclose(draft_logits(trunk), wanted, atol=1e-5)
-    np.testing.assert_allclose(logits(trunk), logits(whole), atol=1e-5)
+    np.testing.assert_allclose(all_logits(trunk, TOKENS), wanted, atol=1e-5)
 
 
 def test_stale_claims_of_heads(tmp_path: Path) -> None:
@@ -106,7 +91,7 @@ def test_heads_that_are_not_whole(tmp_path: Path) -> None:
     reason = mlx_engine.inspect(file).mtp
     assert reason is not None
     assert reason.code == "heads-incomplete"
-    assert logits(file).shape == (len(TOKENS), 300)
+    assert logits(file, TOKENS).shape == (len(TOKENS), 300)
 
 
 def test_inspect_tells_types_and_bytes(tmp_path: Path) -> None:
