@@ -284,5 +284,7 @@ def _folder_of(file: Path) -> ModelFiles:
     if ending in (".safetensors", ".json"):
         return read_folder(file.parent)
     raise UnsupportedModel(
-        "{file}: not a model file. Give a .gguf file, a model folder, or a .safetensors file in one.", file=file
+        "{file}: not a model file. Give a .gguf file, a model folder, or a .safetensors file in "
+        "one.",
+        file=file,
     )

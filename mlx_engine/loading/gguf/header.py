@@ -118,9 +118,7 @@ def map_file(path: Path) -> mmap:
     except OSError as error:
         raise BadModelFile(why_not_read(path, error)) from error
     except ValueError as error:
-        raise BadModelFile(
-            "{path}: the file is empty. Download it again.", path=path
-        ) from error
+        raise BadModelFile("{path}: the file is empty. Download it again.", path=path) from error
 
 
 def forget(data: mmap, tensor: GgufTensor) -> None:
