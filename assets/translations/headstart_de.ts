@@ -4280,10 +4280,6 @@
         <translation>{path} gibt Token {text} die Nummer {token}, {name} gibt ihm {token_to_id}: beide Dateien vom selben Modell nehmen.</translation>
     </message>
     <message>
-        <source>the order that full_attention_interval gives</source>
-        <translation>die Reihenfolge, die full_attention_interval ergibt</translation>
-    </message>
-    <message>
         <source>numbers with commas between</source>
         <translation>Zahlen mit Kommas dazwischen</translation>
     </message>
@@ -4442,6 +4438,10 @@
     <message>
         <source>a row of {rows} is another beside {more} more</source>
         <translation>eine Zeile von {rows} ist neben {more} weiteren eine andere</translation>
+    </message>
+    <message>
+        <source>full or linear attention for each layer</source>
+        <translation type="unfinished"></translation>
     </message>
 </context>
 </TS>

@@ -24,7 +24,7 @@ from mlx_engine.loading.stored_weights import (
 )
 from mlx_engine.models.family import Figures
 from mlx_engine.values.errors import BadModelFile, BadOption, Reason
-from mlx_engine.values.model_description import Footprint, ModelDescription
+from mlx_engine.values.model_description import ModelDescription, TensorGroup
 from mlx_engine.values.options import LoadOptions, SamplingOptions
 from mlx_engine.values.words import Words
 
@@ -51,11 +51,11 @@ def describe(
     """
     figures = headers.family.figures(headers.config, str(headers.files.config))
     weights = weights_by_group(headers, wide=not metal)
-    work = figures.work
+    work, is_unpacked = figures.work, False
     if not packed and figures.unpacks:
         packed_weights, weights = weights, unpacked_if_small(weights)
         if weights != packed_weights:
-            work = replace(work, group_sums=_group_sums(weights))
+            work, is_unpacked = replace(work, group_sums=_group_sums(weights)), True
     element = element_bytes(headers.config, metal=metal)
     used = [
         weight
@@ -65,23 +65,25 @@ def describe(
     ]
     recommended = _recommended(headers)
     heads = _count_heads(headers.heads.tensors)
+    nbytes = sum(weight.nbytes for weight in used)
+    groups = (
+        *(group_of(name, weights[name]) for name in _ORDER if weights.get(name)),
+        *skipped_groups(headers.parts.skipped),
+    )
     return ModelDescription(
         name=_name(headers.files),
         path=str(headers.files.root),
         architecture=headers.architecture,
         parameters=sum(weight.parameters for weight in used),
         quantisation=storages(weight for weight in used if weight.is_matrix),
-        nbytes=sum(weight.nbytes for weight in used),
+        nbytes=nbytes,
         layers=figures.layers,
         hidden_size=figures.hidden_size,
         vocabulary=figures.vocabulary,
         context_length=_context(figures, options),
         mtp_heads=heads,
         mtp=headers.heads.why_not,
-        groups=(
-            *(group_of(name, weights[name]) for name in _ORDER if weights.get(name)),
-            *skipped_groups(headers.parts.skipped),
-        ),
+        groups=groups,
         trunk_cache=figures.cache.in_bytes(element),
         head_cache=figures.of_heads(heads).in_bytes(element),
         sampling=recommended.sampling,
@@ -91,8 +93,21 @@ def describe(
         work=work,
         declined=headers.rounded
         + headers.heads.remarks
-        + (() if recommended.ignored is None else (recommended.ignored,)),
+        + (() if recommended.ignored is None else (recommended.ignored,))
+        + (_unpacked(nbytes, groups) if is_unpacked else ()),
     )
+
+
+def _unpacked(nbytes: int, groups: Iterable[TensorGroup]) -> tuple[Reason, ...]:
+    """Says so where weights take more room than in the file."""
+    in_file = sum(group.file_nbytes or group.nbytes for group in groups)
+    if 1.05 * in_file > nbytes:
+        return ()
+    words = Words(
+        "No Metal here: the weights are laid out for the processor ({megabytes:,.0f} MB).",
+        megabytes=nbytes / 1e6,
+    )
+    return (Reason("unpacked-for-cpu", words),)
 
 
 def _group_sums(weights: Mapping[str, list[Weight]]) -> int:
@@ -150,11 +165,7 @@ def inspect_model(
     headers = read_headers(files, locate_heads(heads, hub))
     with_metal = describe(keep_blocks(headers, _every_kernel), options)
     without = describe(headers, options, metal=False, packed=False)
-    here, there = (
-        Footprint(its.nbytes, its.trunk_cache, its.head_cache, its.work)
-        for its in (with_metal, without)
-    )
-    return with_metal if here == there else replace(with_metal, without_metal=there)
+    return with_metal if with_metal == without else replace(with_metal, without_metal=without)
 
 
 def _every_kernel(kind: str, shape: tuple[int, ...]) -> bool:

@@ -26,7 +26,6 @@ from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import HeadBits, LoadOptions
-from mlx_engine.values.words import Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +105,10 @@ def load_model(
     repacked = headers.gguf is not None and not (cache and cache.was_read)
     to_come = None if repacked else on_progress  # repacked weights are there by now
     evaluate_arrays(built.trunk, str(files.root), to_come, stop)
-    unpacks = headers.family.figures(headers.config, str(headers.files.config)).unpacks
-    unpacked = _unpacked(description) if for_cpu and unpacks else ()
     model = built.model
     of_model = (model.plain_only, None if model.joint is not None else PASSES_OF_ONE)
     lacks = [reason for reason in of_model if reason is not None]
-    declined = (*description.declined, *reasons, *unpacked, *lacks)
+    declined = (*description.declined, *reasons, *lacks)
     if cache is not None:
         declined += cache.reasons
     kept = cache.words if cache is not None else None
@@ -191,19 +188,6 @@ def _build(headers: ModelHeaders, weights: _Weights, *, for_cpu: bool, kernels: 
     for table in tables:
         table.check_all_used()
     return _Built(model, tables[0].handed_out, tables[1].handed_out if tables[1:] else ())
-
-
-def _unpacked(description: ModelDescription) -> tuple[Reason, ...]:
-    """Says so where weights take more room than in the file."""
-    megabytes = description.nbytes / 1e6
-    in_file = sum(group.file_nbytes or group.nbytes for group in description.groups)
-    if 1.05 * in_file > description.nbytes:
-        return ()
-    words = Words(
-        "No Metal here: the weights are laid out for the processor ({megabytes:,.0f} MB).",
-        megabytes=megabytes,
-    )
-    return (Reason("unpacked-for-cpu", words),)
 
 
 GROUP = 64

@@ -1,7 +1,7 @@
 """What a model is, in one shape for every file format."""
 
 from bisect import bisect_right
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from mlx_engine.values.errors import DoesNotFit, Reason
 from mlx_engine.values.memory_plan import (
@@ -63,16 +63,6 @@ states, and keys and values of windows.
 
 
 @dataclass(frozen=True, slots=True)
-class Footprint:
-    """What a model needs on another kind of machine; fields as in ModelDescription."""
-
-    nbytes: int
-    trunk_cache: CacheBytes
-    head_cache: CacheBytes
-    work: WorkSize
-
-
-@dataclass(frozen=True, slots=True)
 class ModelDescription:
     """A model as the user sees it; everything here can be told from file headers.
 
@@ -82,8 +72,8 @@ class ModelDescription:
     everything else that is off, with reasons. trunk_cache, head_cache: what a conversation
     remembers in each; work: what a pass takes.
     active_parameters: those one token passes through, where that is not all of them.
-    Of a loaded model bytes are those of this machine, of one inspected those of a Mac with Metal;
-    without_metal: those elsewhere, where they differ and are known from headers.
+    A loaded model is told as this machine holds it, one inspected as a Mac with Metal would;
+    without_metal: as others would, where that differs and is known from headers.
     sampling: what the model's own generation_config recommends. Known once it is loaded:
     can_switch_thinking, whether its chat template lets a conversation switch thinking on or off;
     template_arguments, all that the template asks for; kernels, all of ours, used or not.
@@ -113,7 +103,7 @@ class ModelDescription:
     template_arguments: tuple[str, ...] = ()
     active_parameters: int | None = None
     repack_cache: str | None = None
-    without_metal: Footprint | None = None
+    without_metal: "ModelDescription | None" = None
     kernels: tuple[KernelState, ...] = ()
     packed_cache: Reason | None = None
     work: WorkSize = field(default_factory=WorkSize)
@@ -206,15 +196,5 @@ class ModelDescription:
             )
 
     def on(self, *, metal: bool) -> "ModelDescription":
-        """The same with the bytes of a machine with or without Metal, where both are known."""
-        other = self.without_metal
-        if metal or other is None:
-            return self
-        return replace(
-            self,
-            nbytes=other.nbytes,
-            trunk_cache=other.trunk_cache,
-            head_cache=other.head_cache,
-            work=other.work,
-            without_metal=None,
-        )
+        """As a machine with or without Metal holds it, where both are known."""
+        return self if metal or self.without_metal is None else self.without_metal

@@ -20,7 +20,6 @@ from app.worker.replies import (
 from app.worker.requests import CancelLoad, CloseChat, LoadModel, Shutdown, StopAnswer
 from mlx_engine.values.conversation import GenerationFinished
 from mlx_engine.values.errors import BadModelFile
-from mlx_engine.values.model_description import Footprint
 from mlx_engine.values.options import LoadOptions
 
 GB = 10**9
@@ -300,7 +299,7 @@ def test_what_does_not_fit_is_refused_while_the_model_in_use_stays() -> None:
 def test_a_model_is_planned_as_this_machine_holds_it() -> None:
     """The card and the refusal say one sum: that of a machine with or without a GPU."""
     huge = described("huge", 40 * GB)
-    elsewhere = Footprint(60 * GB, huge.trunk_cache, huge.head_cache, huge.work)
+    elsewhere = replace(huge, nbytes=60 * GB)
     source = two_models()
     source.engines["huge"] = WorkerEngine([], replace(huge, without_metal=elsewhere))
     with served(source, memory_bytes=50 * GB) as room:

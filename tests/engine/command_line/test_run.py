@@ -18,7 +18,7 @@ from mlx_engine.doctor import Finding
 from mlx_engine.values.conversation import Generation, Message
 from mlx_engine.values.errors import ModelNotFound, Reason
 from mlx_engine.values.memory_plan import CacheBytes
-from mlx_engine.values.model_description import Footprint, ModelDescription
+from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.stats import GenerationStats
 from mlx_engine.values.words import size_words
 
@@ -184,7 +184,9 @@ def test_what_the_hub_sends_is_shown_at_a_terminal(
 
 def test_inspect_says_which_machine_memory_is_for(outside: FakeOutside) -> None:
     cache = CacheBytes(4, 32_768, 512)
-    elsewhere = Footprint(2 * DESCRIPTION.nbytes, cache, CacheBytes(), DESCRIPTION.work)
+    elsewhere = replace(
+        DESCRIPTION, nbytes=2 * DESCRIPTION.nbytes, trunk_cache=cache, head_cache=CacheBytes()
+    )
     model = replace(DESCRIPTION, without_metal=elsewhere)
     outside.engine = ScriptedEngine(description=model)
     assert outside.run("inspect", "m.gguf") == 0

@@ -49,7 +49,11 @@ def test_a_loaded_model_tells_what_it_holds(tmp_path: Path) -> None:
     inspected = mlx_engine.inspect(path)
     assert told.nbytes > inspected.nbytes
     assert inspected.without_metal is not None
-    assert told.memory_needed(9) == inspected.on(metal=False).memory_needed(9)
+    here = inspected.on(metal=False)
+    assert told.memory_needed(9) == here.memory_needed(9)
+    assert (told.quantisation, told.groups) == (here.quantisation, here.groups)
+    assert {reason.code for reason in here.declined} <= {reason.code for reason in told.declined}
+    assert "unpacked-for-cpu" in {reason.code for reason in here.declined}
     trunk = [group for group in told.groups if group.name != "MTP head"]
     small_arrays = 0.05 * sum(4 * group.parameters for group in trunk)
     assert abs(in_use - sum(group.nbytes for group in trunk)) < small_arrays
