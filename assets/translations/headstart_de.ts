@@ -4441,7 +4441,7 @@
     </message>
     <message>
         <source>full or linear attention for each layer</source>
-        <translation type="unfinished"></translation>
+        <translation>volle oder lineare Attention für jede Schicht</translation>
     </message>
 </context>
 </TS>

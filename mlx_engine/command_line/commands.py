@@ -215,10 +215,8 @@ def _facts(model: ModelDescription, gpu_bytes: int) -> list[tuple[str, str]]:
         ("parameters", _parameters(model)),
         ("size", f"{size_words(model.nbytes)} with Metal"),
         ("quantisation", model.quantisation),
-        (
-            "shape",
-            f"{model.layers} layers, {model.hidden_size} wide, a vocabulary of {model.vocabulary}",
-        ),
+        ("shape", f"{model.layers} layers, {model.hidden_size} wide"),
+        ("vocabulary", f"{model.vocabulary} tokens"),
         ("context", f"{token_words(model.context_length)} tokens"),
         ("MTP heads", f"{model.mtp_heads}{'' if model.mtp is None else ', not in use'}"),
         ("keys and values", _cache(model)),

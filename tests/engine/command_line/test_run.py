@@ -164,7 +164,7 @@ def test_inspect_shows_what_matters(outside: FakeOutside) -> None:
     assert outside.run("inspect", "m.gguf", "--heads", "h.gguf") == 0
     assert str(outside.asked[0][1].heads) == "h.gguf"  # type: ignore[union-attr]
     for words in (
-        *("qwen3_5", "27.4B", "18.2 GB", "Q4_K_M", "64 layers", "a vocabulary of", "256k tokens"),
+        *("qwen3_5", "27.4B", "18.2 GB", "Q4_K_M", "64 layers, ", "vocabulary", "256k tokens"),
         *("4-bit affine, groups of 64", "memory at 4k", "memory at 256k"),
         *("Declined (no-heads): This file", "Declined (no-vision): The picture"),
     ):
