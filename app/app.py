@@ -224,6 +224,7 @@ class App(QObject):
         self.keeper.close()
         window_state = self.widgets.window.state()
         self.settings.change(replace(self.keeper.settings(), window_state=window_state))
+        self.settings.close()
         self.widgets.window.hide()
         self.library.close()
         self.files.close()

@@ -6,12 +6,13 @@ import tempfile
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 from PySide6.QtWidgets import QApplication
 
-from app.start.threads import TURN_MS
+from app.start.threads import TURN_MS, Beside
 from app.values.app_settings import AppSettings, zoomed
 from app.values.app_settings import Theme as Wish
 from app.values.chat_settings import ChatSettings, without_old_defaults
@@ -126,8 +127,9 @@ class KeptSettings(QObject):
         self._path = path
         reading = read_settings(path)
         self.notes = reading.notes
-        self._value = reading.value
+        self._value = self._saved = reading.value
         self._has_failed = False
+        self._beside, self._lock = Beside(self), Lock()
 
     @property
     def value(self) -> AppSettings:
@@ -135,17 +137,33 @@ class KeptSettings(QObject):
         return self._value
 
     def change(self, settings: AppSettings) -> None:
-        """Use these from now on, and keep them."""
+        """Use these from now on, and keep them: a thread waits for the disk."""
         if settings == self._value:
             return
         self._value = settings
-        try:
-            save_settings(self._path, settings)
-        except SettingsNotSaved as error:
-            if not self._has_failed:
-                self._has_failed = True
-                self.failed.emit(str(error))
+        self._beside.run_each(self._save, self._tell)
         self.changed.emit()
+
+    def close(self) -> None:
+        """Those of now are on the disk."""
+        self._tell(self._save())
+
+    def _save(self) -> str:
+        """What is wrong, or "". Of several that wait for each other the first saves the newest."""
+        with self._lock:
+            if self._saved != self._value:
+                settings = self._value
+                try:
+                    save_settings(self._path, settings)
+                except SettingsNotSaved as error:
+                    return str(error)
+                self._saved = settings
+        return ""
+
+    def _tell(self, problem: str) -> None:
+        if problem and not self._has_failed:
+            self._has_failed = True
+            self.failed.emit(problem)
 
 
 COLOURS: dict[Wish, Qt.ColorScheme] = {

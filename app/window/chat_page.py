@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QFocusEvent
-from PySide6.QtWidgets import QFrame, QMenu, QProgressBar, QWidget
+from PySide6.QtGui import QFocusEvent, QKeyEvent
+from PySide6.QtWidgets import QAbstractSlider, QFrame, QMenu, QProgressBar, QWidget
 
 from app.values.models import FoundModel, short_quantisation
 from app.window.composer.composer import Composer
@@ -135,6 +135,10 @@ def model_in_words(model: ModelDescription) -> str:
     return f"{short_quantisation(model.quantisation)} · {heads}"
 
 
+PAGE_STEPS = {
+    Qt.Key.Key_PageUp: QAbstractSlider.SliderAction.SliderPageStepSub,
+    Qt.Key.Key_PageDown: QAbstractSlider.SliderAction.SliderPageStepAdd,
+}
 WIDEST = 800
 SIDE = 20
 
@@ -169,6 +173,14 @@ class ChatPage(QWidget):
         self._middle.setCurrentWidget(self._start if is_empty else self._transcript)
 
     # Qt
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
+        """Page Up and Page Down of whatever on the page has no use for them scroll the chat."""
+        step = PAGE_STEPS.get(Qt.Key(event.key()))
+        if step is None:
+            super().keyPressEvent(event)
+        else:
+            self._transcript.column.verticalScrollBar().triggerAction(step)
 
     def focusInEvent(self, event: QFocusEvent) -> None:  # noqa: N802
         """The keys are for the message; a focus proxy would keep Tab from what is above it."""

@@ -14,6 +14,7 @@ LONGEST = 20_000
 key, in a time that grows with the square of its length: 0.1 s here, 2 s at 100 000.
 """
 
+PAGES = (Qt.Key.Key_PageUp, Qt.Key.Key_PageDown)
 SENDING = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
 PLAIN = (Qt.KeyboardModifier.NoModifier, Qt.KeyboardModifier.KeypadModifier)
 
@@ -67,7 +68,10 @@ class MessageBox(QPlainTextEdit):
     # Qt
 
     def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
-        """Return sends, Shift-Return breaks the line, Up in an empty box edits the last prompt."""
+        """Return sends, Shift-Return breaks the line, Up in an empty box edits the last prompt.
+
+        Page Up and Page Down are for what is around it where it has no more pages itself.
+        """
         if event.key() in SENDING and event.modifiers() in PLAIN:
             if not self.is_composing():
                 self.send_wanted.emit()
@@ -76,8 +80,13 @@ class MessageBox(QPlainTextEdit):
             self.ensureCursorVisible()
         elif event.key() == Qt.Key.Key_Up and self._is_empty():
             self.edit_last_wanted.emit()
+        elif event.key() in PAGES and event.modifiers() in PLAIN and self._is_seen_whole():
+            event.ignore()
         else:
             super().keyPressEvent(event)
+
+    def _is_seen_whole(self) -> bool:
+        return self.verticalScrollBarPolicy() == Qt.ScrollBarPolicy.ScrollBarAlwaysOff
 
     def _is_empty(self) -> bool:
         return self.document().isEmpty() and not self.is_composing()

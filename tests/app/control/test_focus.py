@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtGui import QAccessible, QDesktopServices
+from PySide6.QtGui import QAccessible, QDesktopServices, QTextCursor
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import (
     QAbstractButton,
@@ -214,6 +214,25 @@ def test_the_message_has_the_keys_after(driven: Driven, name: str) -> None:
     assert QApplication.focusWidget() is box(driven)
     driven.until_answered()
     assert QApplication.focusWidget() is box(driven)
+
+
+def test_page_keys_scroll_the_chat_while_the_message_has_the_keys(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path
+) -> None:
+    with running(qapp, qtbot, tmp_path, scripted(Answer("A paragraph.\n\n" * 60))) as driven:
+        driven.ask("Hello")
+        driven.until_answered()
+        bar = driven.widgets.transcript.column.verticalScrollBar()
+        driven.until(lambda: 0 < bar.value() == bar.maximum())
+        QTest.keyClick(box(driven), Qt.Key.Key_PageUp)
+        assert 0 < bar.maximum() - bar.value() <= bar.pageStep()
+        QTest.keyClick(box(driven), Qt.Key.Key_PageDown)
+        assert bar.value() == bar.maximum()
+        box(driven).setPlainText("a line\n" * 40)
+        box(driven).moveCursor(QTextCursor.MoveOperation.End)
+        QTest.keyClick(box(driven), Qt.Key.Key_PageUp)
+        assert bar.value() == bar.maximum()
+        assert not box(driven).textCursor().atEnd(), "it has pages of its own"
 
 
 MESSAGE = "Message"

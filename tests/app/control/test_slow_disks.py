@@ -11,12 +11,14 @@ from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 from windows import Driven
 
+from app.control import settings as settings_file
 from app.control.offers import CardController
+from app.control.settings import KeptSettings, read_settings
 from app.library.dropped import Dropped
 from app.library.machine import Machine, this_machine
 from app.library.model_card import read_card
 from app.start.threads import Beside
-from app.values.app_settings import ModelSettings
+from app.values.app_settings import AppSettings, ModelSettings
 from app.values.attached_text import Refused
 from app.values.models import ModelCard
 
@@ -113,3 +115,24 @@ def test_only_the_newest_look_counts_and_mistakes_come_back(
         beside.run(lambda: 1 // 0, seen.append)
         qtbot.waitUntil(lambda: bool(raised))
     assert raised[0][0] is ZeroDivisionError
+
+
+def test_changed_settings_are_on_the_disk_at_the_end_and_nobody_waits_for_it_before(
+    qtbot: QtBot, tmp_path: Path, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, save, saved = tmp_path / "settings.json", settings_file.save_settings, []
+
+    def slowly(path: Path, settings: AppSettings) -> None:
+        gate.wait(10)
+        save(path, settings)
+        saved.append(settings)
+
+    monkeypatch.setattr(settings_file, "save_settings", slowly)
+    kept = KeptSettings(path)
+    for zoom in (0.8, 0.9, 1.1):
+        kept.change(AppSettings(text_zoom=zoom))
+    assert saved == []
+    gate.set()
+    kept.close()
+    assert read_settings(path).value.text_zoom == 1.1
+    assert len(saved) <= 2, "what is older is not saved after it"

@@ -40,7 +40,7 @@ def test_what_was_found_at_the_start_is_not_put_out_of_sight_by_what_follows(
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
         notice = driven.widgets.notice
         assert "chats.db was damaged" in notice.words()
-        assert "settings.json could not be written" in notice.words()
+        driven.until(lambda: "settings.json could not be written" in notice.words())
         assert "chats.db was damaged" in driven.app.mistakes.log_file.read_text()
         notice.findChild(IconButton).click()
         assert notice.words() == ""
