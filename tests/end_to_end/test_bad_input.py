@@ -21,7 +21,7 @@ NONE = DraftOptions(depth=0)
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory):
-    return tiny_folder(tmp_path_factory.mktemp("model") / "good", layers=2)
+    return tiny_folder(tmp_path_factory.mktemp("model") / "good")
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ import mlx.core as mx
 import numpy as np
 import pytest
 from session_runs import PICKS, PLAIN, tiny_folder
-from tiny_qwen3_5 import write_tiny_qwen3_5
 
 import mlx_engine
 from mlx_engine.values.errors import BadOption, BadPrompt, PromptTooLong
@@ -30,7 +29,7 @@ def engine(folder):
 
 @pytest.fixture(scope="module")
 def headless(tmp_path_factory):
-    return mlx_engine.load(write_tiny_qwen3_5(tmp_path_factory.mktemp("x") / "m", heads="none"))
+    return mlx_engine.load(tiny_folder(tmp_path_factory.mktemp("x") / "m", heads="none"))
 
 
 @pytest.mark.parametrize("length", [1, 2, 31, 32, 33, 70])
@@ -192,7 +191,7 @@ def test_the_description(engine, folder):
     described = engine.description
     assert described.architecture == "qwen3_5"
     assert described.path == str(folder)
-    assert (described.layers, described.hidden_size, described.vocabulary) == (4, 64, V)
+    assert (described.layers, described.hidden_size, described.vocabulary) == (2, 64, V)
     assert (described.context_length, described.mtp_heads, described.mtp) == (512, 1, None)
     stored = mx.load(str(folder / "model.safetensors"))
     assert described.parameters == sum(array.size for array in stored.values())

@@ -41,9 +41,9 @@ class TinyValues(NamedTuple):
 
 
 def tiny_config(
-    hidden: int = 64, layers: int = 4, vocabulary: int = 300, tied: bool = True, interval: int = 4
+    hidden: int = 64, layers: int = 4, vocabulary: int = 300, tied: bool = True
 ) -> dict[str, object]:
-    """config.json of the tiny model: every `interval`-th layer attends, one MTP head."""
+    """config.json of a tiny model: the last layer of two attends, or every fourth; an MTP head."""
     text = {
         "model_type": "qwen3_5_text",
         "vocab_size": vocabulary,
@@ -56,7 +56,7 @@ def tiny_config(
         "rms_norm_eps": 1e-6,
         "max_position_embeddings": 512,
         "tie_word_embeddings": tied,
-        "full_attention_interval": interval,
+        "full_attention_interval": min(layers, 4),
         "linear_conv_kernel_dim": 4,
         "linear_key_head_dim": 16,
         "linear_value_head_dim": 16,
@@ -113,7 +113,6 @@ def write_tiny_qwen3_5(
     layers: int = 4,
     vocabulary: int = 300,
     tied: bool = True,
-    interval: int = 4,
     dtype: mx.Dtype = mx.float32,
     shards: int = 1,
     norm_shift: int | None = None,
@@ -127,7 +126,7 @@ def write_tiny_qwen3_5(
     and 1 for mlx; head_norm_shift: the same for the head, else as the trunk.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    config = tiny_config(hidden, layers, vocabulary, tied, interval)
+    config = tiny_config(hidden, layers, vocabulary, tied)
     values = tiny_values(config, seed)
     shift = norm_shift if norm_shift is not None else int(layout == "mlx")
     head_shift = head_norm_shift if head_norm_shift is not None else shift

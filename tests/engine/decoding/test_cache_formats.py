@@ -91,7 +91,9 @@ def test_right_and_wrong_drafts_in_any_order(request, kind, bits):
 def test_a_draft_model_that_cannot_says_so(recurrent, tmp_path):
     """The text is the same without it, so the chat goes on, and its rounds tell why."""
     model = recurrent.parts.model
-    given = write_tiny_dflash(tmp_path / "d", TinyDFlash(model.hidden_size, model.vocabulary))
+    given = write_tiny_dflash(
+        tmp_path / "d", TinyDFlash(model.hidden_size, model.vocabulary, layers=(0, 1))
+    )
     options = LoadOptions(draft_model=given)
     engine = mlx_engine.load(recurrent.description.path, options=options)
     cache = CacheOptions(8, 8)

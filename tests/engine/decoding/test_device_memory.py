@@ -101,7 +101,7 @@ def test_an_engine_holds_limits_until_it_is_closed(tmp_path, monkeypatch):
     held = []
     monkeypatch.setattr(MemoryLimits, "hold", lambda _: held.append("hold"))
     monkeypatch.setattr(MemoryLimits, "put_back", lambda _: held.append("back"))
-    engine = mlx_engine.load(tiny_folder(tmp_path / "m", layers=2))
+    engine = mlx_engine.load(tiny_folder(tmp_path / "m"))
     assert held == ["hold"]
     listen(session := session_of(engine), session.send("hi"))
     engine.generate([1, 2], 3)
@@ -113,7 +113,7 @@ def test_an_engine_holds_limits_until_it_is_closed(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("depth", [0, 3])
 def test_freed_buffers_are_given_back_as_tokens_pass(tmp_path, monkeypatch, depth):
-    engine = mlx_engine.load(tiny_folder(tmp_path / "m", layers=2))
+    engine = mlx_engine.load(tiny_folder(tmp_path / "m"))
     session = session_of(engine, depth=depth, max_tokens=CLEAR_EVERY)
     cleared = []
     monkeypatch.setattr(mx, "clear_cache", lambda: cleared.append(len(session._sequence.tokens)))
@@ -127,7 +127,7 @@ def test_freed_buffers_are_given_back_as_tokens_pass(tmp_path, monkeypatch, dept
 @pytest.mark.parametrize("where", [0, 2, 5])
 def test_a_chat_outlives_full_memory(tmp_path, words, where):
     """In the prompt's chunks (0) and in the rounds."""
-    engine, model = failing_engine(tiny_folder(tmp_path / "m", layers=2))
+    engine, model = failing_engine(tiny_folder(tmp_path / "m"))
     session = session_of(engine)
     listen(session, session.send("before"))
     model.faults = iter([*[None] * where, RuntimeError(words)])
@@ -141,7 +141,7 @@ def test_a_chat_outlives_full_memory(tmp_path, words, where):
 
 
 def test_full_memory_is_told_by_every_call(tmp_path):
-    engine, model = failing_engine(tiny_folder(tmp_path / "m", layers=2))
+    engine, model = failing_engine(tiny_folder(tmp_path / "m"))
     calls = (
         lambda: engine.measure_costs(lambda: False),
         lambda: engine.generate([1, 2, 3], 5),

@@ -13,7 +13,6 @@ from session_runs import (
     tiny_folder,
     words_of,
 )
-from tiny_qwen3_5 import write_tiny_qwen3_5
 
 import mlx_engine
 from mlx_engine.drafting.contract import FLUSH_ROWS
@@ -135,7 +134,7 @@ def test_a_draft_that_ends_early_has_cost_a_pass(engine):
 
 
 def test_without_heads_the_combination_looks_up_alone(tmp_path):
-    write_tiny_qwen3_5(tmp_path / "m", heads="none")
+    tiny_folder(tmp_path / "m", heads="none")
     engine = mlx_engine.load(tmp_path / "m")
     session = session_of(engine, depth=0, max_tokens=16)
     session.draft = DraftOptions(source="prompt-lookup+mtp", depth=2)
@@ -147,7 +146,7 @@ def test_without_heads_the_combination_looks_up_alone(tmp_path):
 
 def test_heads_that_cannot_be_read_any_more(tmp_path, plain):
     """The files changed after the load: plain decoding, with the reason."""
-    write_tiny_qwen3_5(tmp_path / "m", heads="beside")
+    tiny_folder(tmp_path / "m", heads="beside")
     engine = mlx_engine.load(tmp_path / "m")
     for file in (tmp_path / "m").rglob("*.safetensors"):
         file.write_bytes(b"")

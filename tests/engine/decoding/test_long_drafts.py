@@ -18,7 +18,7 @@ BIASED = SamplingOptions(temperature=0.8, seed=3, logit_bias={75: 60.0})
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory):
-    folder = tiny_folder(tmp_path_factory.mktemp("m") / "m", layers=2)
+    folder = tiny_folder(tmp_path_factory.mktemp("m") / "m")
     return mlx_engine.load(folder, options=LoadOptions(numerics="exact"))
 
 

@@ -104,7 +104,7 @@ def test_a_sequence_keeps_a_few_checkpoints_the_newest_among_them():
 def test_sessions_that_are_left_give_back_what_is_over_the_bound(tmp_path, bound):
     """One takes 300 kB: what two have read may stay, for others to begin with."""
     its = LoadOptions(prompt_cache_bytes=bound)
-    engine = mlx_engine.load(tiny_folder(tmp_path / "m", layers=2), options=its)
+    engine = mlx_engine.load(tiny_folder(tmp_path / "m"), options=its)
     for event in session_of(engine).send("warm up"):
         del event
     engine.forget_conversations()
@@ -156,7 +156,7 @@ def test_an_answer_ends_where_memory_does_and_all_goes_on_after_it(tmp_path, dep
 
 
 def test_a_closed_engine_lets_its_model_go(tmp_path):
-    folder = tiny_folder(tmp_path / "m", layers=2)
+    folder = tiny_folder(tmp_path / "m")
     before = live()
     engine = mlx_engine.load(folder)
     weights = engine.description.nbytes
@@ -209,7 +209,7 @@ def test_a_chat_takes_what_was_planned_before_the_load(tmp_path, bits, least, mo
     The plan adds the layer that is unpacked to a chunk at its widest, which hardly meet: 0.86 of it
     are seen, and 2 % more or less by how far the thread that computes is behind.
     """
-    folder, cache = tiny_folder(tmp_path / "m", layers=2), CacheOptions(bits, bits)
+    folder, cache = tiny_folder(tmp_path / "m"), CacheOptions(bits, bits)
     told = mlx_engine.inspect(folder).on(metal=mx.metal.is_available())
     before = live()
     engine = mlx_engine.load(folder)
@@ -230,7 +230,7 @@ def test_a_chat_takes_what_was_planned_before_the_load(tmp_path, bits, least, mo
 def test_chats_that_come_and_go_leave_nothing(tmp_path):
     """200 of them: tests/speed/memory_over_time.py."""
     options = LoadOptions(prompt_cache_bytes=0)
-    engine = mlx_engine.load(tiny_folder(tmp_path / "m", layers=2), options=options)
+    engine = mlx_engine.load(tiny_folder(tmp_path / "m", seed=0), options=options)
     for _ in session_of(engine, depth=2, max_tokens=4).send("Warm up"):
         pass
     assert engine.measure_costs(lambda: False), "no passes are timed behind the answers"

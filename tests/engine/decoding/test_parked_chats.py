@@ -22,7 +22,7 @@ LENGTH = 12
 
 @pytest.fixture
 def engine(tmp_path):
-    made = mlx_engine.load(tiny_folder(tmp_path / "m", layers=2))
+    made = mlx_engine.load(tiny_folder(tmp_path / "m"))
     made._upkeep.use_heads()  # they are tried when they are read
     return made
 

@@ -42,7 +42,7 @@ def subjects(tmp_path_factory):
         its = mlx_engine.inspect(folder)
         sizes = TinyEagle(its.hidden_size, its.vocabulary, size=32)
         drafters[kind] = write_tiny_eagle(base / f"{kind}-drafter", sizes)
-    folders["recurrent"] = tiny_folder(base / "recurrent", layers=2)
+    folders["recurrent"] = tiny_folder(base / "recurrent")
     made = {}
     for kind, folder in folders.items():
         more = {"draft_model": drafters[kind], "check_heads": False}

@@ -130,4 +130,4 @@ def test_a_closed_engine_is_refused(folder):
     assert session.draft.depth == 3
     with pytest.raises(EngineMisuse, match="closed"):
         _ = session.why_not_drafting
-    assert engine.description.layers == 4
+    assert engine.description.layers == 2

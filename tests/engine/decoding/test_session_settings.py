@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 from session_runs import PICKS, PLAIN, failing_engine, listen, session_of, tiny_folder
-from tiny_qwen3_5 import write_tiny_qwen3_5
 
 import mlx_engine
 from mlx_engine.values.conversation import RoundFinished
@@ -175,7 +174,7 @@ def test_an_impossible_bias_in_mid_answer_is_an_error_that_passes(engine, plain)
 
 def test_without_heads_every_round_says_why(tmp_path):
     engine = mlx_engine.load(tiny_folder(tmp_path / "with"))
-    headless = mlx_engine.load(write_tiny_qwen3_5(tmp_path / "without", heads="none"))
+    headless = mlx_engine.load(tiny_folder(tmp_path / "without", heads="none"))
     assert (engine.description.mtp, headless.description.mtp_heads) == (None, 0)
     said = []
     for one in (engine, headless):

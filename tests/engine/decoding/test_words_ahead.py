@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import mlx.core as mx
 import pytest
-from session_runs import PICKS, PLAIN, four_answers, listen, session_of, words_of
+from session_runs import PICKS, PLAIN, four_answers, listen, session_of, tiny_folder, words_of
 from tiny_model import TinySizes, tiny_model
-from tiny_qwen3_5 import write_tiny_qwen3_5
 
 import mlx_engine
 from mlx_engine.decoding.ahead import Rounds
@@ -188,7 +187,7 @@ def test_a_reduced_vocabulary_takes_in_all_words(engine, source):
 
 def test_heads_that_cannot_be_read_in_mid_answer_leave_words_in_step(tmp_path, monkeypatch):
     """What looks up alone from then on is told all tokens, none of which is on its way."""
-    write_tiny_qwen3_5(tmp_path / "m", heads="beside")
+    tiny_folder(tmp_path / "m", heads="beside")
     engine = mlx_engine.load(tmp_path / "m")
     monkeypatch.setattr(engine, "_parts", replace(engine.parts, looks_ahead=True))
     for file in (tmp_path / "m").rglob("*.safetensors"):
