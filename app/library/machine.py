@@ -87,7 +87,7 @@ CHOSEN = (
     Chosen(UNSLOTH.format("3.5-2B", "Q4_K_M"), "GGUF", 2, Words("Small and quick")),
     Chosen(UNSLOTH.format("3.5-4B", "Q4_K_M"), "GGUF", 4, Words("For everyday questions")),
     Chosen(UNSLOTH.format("3.5-9B", "Q4_K_M"), "GGUF", 9, Words("For most things")),
-    Chosen("kradih/Qwen3.6-27B-MTP-4bit-MLX", "MLX", 27, Words("The next one as MLX weights")),
+    Chosen("kradih/Qwen3.6-27B-MTP-4bit-MLX", "MLX", 27, Words("Thorough, as MLX weights")),
     Chosen(UNSLOTH.format("3.6-27B", "Q4_K_M"), "GGUF", 27, Words("Thorough, also with code")),
     Chosen(
         UNSLOTH.format("3.6-35B-A3B", "Q4_K_M"), "GGUF", 35, Words("Quick: 3B of it work at a time")

@@ -548,8 +548,8 @@
         <translation>Für das meiste</translation>
     </message>
     <message>
-        <source>The next one as MLX weights</source>
-        <translation>Das nächste als MLX-Gewichte</translation>
+        <source>Thorough, as MLX weights</source>
+        <translation>Gründlich, als MLX-Gewichte</translation>
     </message>
     <message>
         <source>Thorough, also with code</source>

@@ -62,6 +62,7 @@ class StatusStrip(QWidget):
         self._per_pass.setText(tr("{passes:.1f} tok/pass", passes=passes) if drafted else "")
         self._speed.setText(speed_in_words(history, figures))
         self._context.setText(context_in_words(figures))
+        self._context.setVisible(bool(self._context.text()))
         others = (self._acceptance, self._per_pass, self._speed, self._context)
         said = (drafting, *(figures.text() for figures in others))
         self.setAccessibleDescription(" · ".join(filter(None, said)))

@@ -4,7 +4,7 @@ import pytest
 from painted import solid_colours
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor
-from PySide6.QtWidgets import QLabel
+from PySide6.QtWidgets import QApplication, QLabel
 
 from app.window.drafting.charts import (
     BAR,
@@ -77,6 +77,21 @@ def test_the_strip_is_as_high_with_figures_as_without(qtbot, theme):
     idle = strip.sizeHint().height()
     strip.show_figures(history, StripFigures(41.0, 100, 1000))
     assert strip.sizeHint().height() == idle
+
+
+def test_the_last_figure_of_the_strip_stands_at_its_edge(qtbot, theme):
+    """Also where no model is loaded, so that there is no context to tell of."""
+    strip = StatusStrip()
+    qtbot.addWidget(strip)
+    strip.resize(800, strip.sizeHint().height())
+    strip.show()
+    edges = set()
+    for context in (1000, None):
+        strip.show_figures(RoundHistory(), StripFigures(41.0, 100, context))
+        QApplication.processEvents()
+        shown = [label for label in strip.findChildren(QLabel) if label.text()]
+        edges.add(max(label.geometry().right() for label in shown))
+    assert len(edges) == 1
 
 
 def test_view_and_strip_show_a_history(qtbot, theme):
