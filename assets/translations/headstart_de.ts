@@ -3304,6 +3304,10 @@
         <translation>Schlüssel und Werte bleiben in 16 Bit: {told}.</translation>
     </message>
     <message>
+        <source>{origin}: the class that mlx-lm has for {module} needs a package that is not here. Take another model.</source>
+        <translation>{origin}: Die Klasse, die mlx-lm für {module} hat, braucht ein Paket, das hier fehlt. Ein anderes Modell nehmen.</translation>
+    </message>
+    <message>
         <source>{origin}: no {module} can be built from the config ({told}). Get the config again from where the weights come from.</source>
         <translation>{origin}: Aus der Config lässt sich kein {module} bauen ({told}). Die Config noch einmal von dort holen, wo die Gewichte herkommen.</translation>
     </message>
@@ -3602,6 +3606,10 @@
     <message>
         <source>{path}: this format can run code on your machine when it is opened, so it is not. Take the .safetensors files of the model.</source>
         <translation>{path}: Dieses Format kann beim Öffnen Code auf diesem Rechner ausführen und wird deshalb nicht geöffnet. Die .safetensors-Dateien des Modells nehmen.</translation>
+    </message>
+    <message>
+        <source>{path}: holds a LoRA adapter and no model. Take a model that it was merged into.</source>
+        <translation>{path}: enthält einen LoRA-Adapter und kein Modell. Ein Modell nehmen, in das er eingerechnet ist.</translation>
     </message>
     <message>
         <source>{index}: lists no shards (weight_map). Get it again.</source>

@@ -61,7 +61,7 @@ def is_gguf_head(name: str) -> bool:
 def is_gguf_model(name: str) -> bool:
     """Of a model in parts only the first is opened; heads and vision parts are no models."""
     shard = shard_of(name)
-    beside = name.lower().startswith(("mtp", "mmproj"))
+    beside = is_gguf_head(name) or "mmproj" in name.lower()
     return name.lower().endswith(GGUF) and not beside and (shard is None or shard.number == 1)
 
 

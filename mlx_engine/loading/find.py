@@ -54,12 +54,14 @@ def read_folder(root: Path) -> ModelFiles:
     """The files of a folder in Hugging Face or MLX layout, or of the one GGUF in it.
 
     BadModelFile when a shard is missing, UnsafeModelFile when all weights can run code when
-    opened, ModelNotFound when there are none.
+    opened, UnsupportedModel when they are a LoRA adapter, ModelNotFound when there are none.
     """
     names = _names(root)
     safe = [name for name in names if name.endswith(".safetensors")]
     own = [name for name in safe if not is_heads_name(name)]
     own = [name for name in own if name.startswith("model")] or own
+    if own and all("adapter" in name for name in own):
+        raise adapter(root)
     shards = _indexed_shards(root, names) or _complete(root, own)
     heads = [root / name for name in safe if may_be_heads(name)]
     for name in names:
@@ -117,6 +119,14 @@ def unsafe_file(path: Path) -> UnsafeModelFile:
     return UnsafeModelFile(
         "{path}: this format can run code on your machine when it is opened, so it is not. Take "
         "the .safetensors files of the model.",
+        path=path,
+    )
+
+
+def adapter(path: Path) -> UnsupportedModel:
+    """The error for what changes a model and is none."""
+    return UnsupportedModel(
+        "{path}: holds a LoRA adapter and no model. Take a model that it was merged into.",
         path=path,
     )
 

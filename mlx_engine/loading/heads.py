@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from mlx_engine.hub.weight_files import UNSAFE
+from mlx_engine.hub.weight_files import UNSAFE, shard_of
 from mlx_engine.loading.assembled_tensors import assemble
 from mlx_engine.loading.find import (
     ModelFiles,
@@ -147,8 +147,12 @@ def _candidates(
     """Heads inside the shards, beside them, and in folders named like this one with -MTP."""
     if own:
         yield _Candidate(own, files.root, True)
+    together: dict[Path, list[Path]] = {}
     for path in files.heads:
-        yield _read_if_sound(path, (path,), needs)
+        shard = shard_of(path.name)
+        together.setdefault(path if shard is None else path.with_name(shard.stem), []).append(path)
+    for paths in together.values():
+        yield _read_if_sound(paths[0], tuple(paths), needs)
     root = files.root.absolute()
     for sibling in sorted(root.parent.glob(f"{_literal(root.name)}-[Mm][Tt][Pp]*")):
         if sibling.is_dir():
@@ -162,7 +166,7 @@ def _read(origin: Path, paths: tuple[Path, ...], needs: _Needs) -> _Candidate:
 
 
 def _tensors(paths: tuple[Path, ...]) -> Mapping[str, TensorInfo]:
-    if len(paths) == 1 and paths[0].suffix.lower() == ".gguf":
+    if paths and paths[0].suffix.lower() == ".gguf":  # which knows its other parts
         return read_gguf_model(paths[0]).tensors
     return merge_headers(paths)
 

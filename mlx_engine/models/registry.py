@@ -34,6 +34,7 @@ FAMILIES: dict[str, type[SpecFamily]] = {
     "gpt_oss": GptOss,
     "olmo2": Olmo2,
     "phi3": Phi3,
+    "glm": Glm4,
     "glm4": Glm4,
     "glm4_moe": Glm4Moe,
     "glm4_moe_lite": DeepseekV3,

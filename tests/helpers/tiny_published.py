@@ -96,6 +96,7 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, object]]] = {
     "phi3": ("Phi3", {"sliding_window": WINDOW}),
     "mixtral": ("Mixtral", {"num_local_experts": 4}),
     "granite": ("Granite", {"logits_scaling": 2.0, "residual_multiplier": 0.5}),
+    "glm": ("Glm", {"head_dim": 32}),
     "glm4": ("Glm4", {"head_dim": 32}),
     "olmo2": ("Olmo2", {}),
     "glm4_moe": (

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlx_engine.loading.find import adapter
 from mlx_engine.loading.gguf.architecture import Architecture
 from mlx_engine.loading.gguf.file import GgufFile, read_gguf
 from mlx_engine.loading.gguf.llama_like import (
@@ -57,7 +58,10 @@ def read_gguf_model(path: Path) -> GgufModel:
     file = read_gguf(path)
     if not file.tensors:
         raise BadModelFile("{path}: holds no tensors, so there is no model in it.", path=path)
-    architecture = GgufMetadata(path, file.metadata).architecture
+    metadata = GgufMetadata(path, file.metadata)
+    if metadata.text("general.type") == "adapter":
+        raise adapter(path)
+    architecture = metadata.architecture
     made = _known(architecture, path)(file)
     tensors: dict[str, GgufPart] = {}
     for name, stored in file.tensors.items():

@@ -23,7 +23,7 @@ variant of a config, in the table of tests/engine/models/test_plain_families.py.
 | Step-3.5-Flash | step3p5 | 3, in turns | plain PyTorch, mlx-lm |
 | Llama, Mistral, Ministral, Mixtral | their names | none | transformers |
 | Qwen2, Qwen3, Qwen3 MoE | their names | none | transformers |
-| Gemma 3, gpt-oss, Phi-3, GLM-4, OLMo 2 | their names | none | transformers |
+| Gemma 3, gpt-oss, Phi-3, GLM-4 (`glm`, `glm4`), OLMo 2 | their names | none | transformers |
 | ERNIE 4.5 with experts, MiniMax-M2 | ernie4_5_moe, minimax_m2 | not run | transformers |
 
 "Compared" means logits and draft logits of tiny random checkpoints in the published layout, in

@@ -104,7 +104,10 @@ class Phi3(_Joined):
 
 
 class Glm4(_Joined):
-    """`glm4`: norms before and after, half of a head rotated in neighbouring pairs."""
+    """`glm4`, and `glm` before it: half of a head rotated in neighbouring pairs.
+
+    GLM-4-0414 (`glm4`) has norms before and after, GLM-4 and GLM-Edge (`glm`) before alone.
+    """
 
     renames: ClassVar = {
         "post_self_attn_layernorm": "mixer_out_norm",
@@ -119,7 +122,8 @@ class Glm4(_Joined):
             qkv_bias=fields.flag("attention_bias", default=True),
         )
         feed = FeedForward(fields.count("intermediate_size"))
-        return plain_model(fields, [Block(attention, feed, norms="both")] * fields.layers())
+        block = Block(attention, feed, norms="before" if self.model_type == "glm" else "both")
+        return plain_model(fields, [block] * fields.layers())
 
 
 def plain_attention(

@@ -218,6 +218,13 @@ def _blank_module(module: str, config: Mapping[str, object], origin: str) -> Mod
         model = found["Model"](found["ModelArgs"].from_dict(dict(config)))
     except EngineError:
         raise
+    except SystemExit as error:  # as its module of OLMo 1 does without a package of its own
+        raise UnsupportedModel(
+            "{origin}: the class that mlx-lm has for {module} needs a package that is not here. "
+            "Take another model.",
+            origin=origin,
+            module=module,
+        ) from error
     except Exception as error:
         raise BadModelFile(
             "{origin}: no {module} can be built from the config ({told}). Get the "

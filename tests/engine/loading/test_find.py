@@ -227,3 +227,18 @@ def test_a_gguf_in_a_folder_that_cannot_be_listed(tmp_path: Path) -> None:
 def test_a_folder_of_heads_is_told_from_a_model(tmp_path: Path, name: str) -> None:
     with pytest.raises(HeadsOnly, match="heads"):
         locate_model(fill(tmp_path, "config.json", name), tmp_path, no_download)
+
+
+@pytest.mark.parametrize("name", ["adapter_model.safetensors", "0000100_adapters.safetensors"])
+def test_an_adapter_is_told_from_a_model(tmp_path: Path, name: str) -> None:
+    root = fill(tmp_path, "adapter_config.json", name)
+    with pytest.raises(UnsupportedModel, match="a LoRA adapter and no model"):
+        locate_model(root, tmp_path, no_download)
+    fill(root, "config.json", "model.safetensors")
+    assert names(locate_model(root, tmp_path, no_download).shards) == ["model.safetensors"]
+
+
+@pytest.mark.parametrize("name", ["mmproj-F16.gguf", "m-mmproj-f16.gguf", "mtp-m.gguf"])
+def test_what_belongs_to_a_gguf_is_no_other_model(tmp_path: Path, name: str) -> None:
+    root = fill(tmp_path, "m.gguf", name)
+    assert locate_model(root, tmp_path, no_download).root == root / "m.gguf"

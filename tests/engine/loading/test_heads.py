@@ -39,6 +39,19 @@ def test_a_folder_called_mtp(tmp_path: Path) -> None:
     assert described(folder).mtp_heads == 1
 
 
+@pytest.mark.parametrize("inner", ["", "mtp"])
+def test_heads_in_shards_beside(tmp_path: Path, inner: str) -> None:
+    folder = write_tiny_qwen3_5(tmp_path / "m", heads="beside")
+    arrays = dict(mx.load(str(folder / "mtp.safetensors")))
+    mx.eval(arrays)
+    (folder / "mtp.safetensors").unlink()
+    (folder / inner).mkdir(exist_ok=True)
+    for place, names in enumerate((list(arrays)[:5], list(arrays)[5:]), 1):
+        shard = {name: arrays[name] for name in names}
+        mx.save_safetensors(str(folder / inner / f"mtp-0000{place}-of-00002.safetensors"), shard)
+    assert described(folder).mtp_heads == 1
+
+
 def test_a_sibling_of_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_tiny_qwen3_5(tmp_path / "n", heads="sibling")
     monkeypatch.chdir(tmp_path / "n")

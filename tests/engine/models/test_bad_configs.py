@@ -134,3 +134,10 @@ def test_what_a_family_refuses(tmp_path, kind, key, value, says):
     edit_config(folder, rope_parameters=None, layer_types=None, **{key: value})
     with pytest.raises(EngineError, match=says):
         mlx_engine.load(folder)
+
+
+def test_a_class_of_mlx_lm_that_ends_the_program(tmp_path, arrays):
+    """Where a package of its own is not there."""
+    folder = written(tmp_path / "m", arrays, model_type="olmo")
+    with pytest.raises(UnsupportedModel, match="olmo needs a package that is not here"):
+        mlx_engine.load(folder)

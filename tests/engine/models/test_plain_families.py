@@ -216,6 +216,7 @@ CASES: dict[str, Case] = {
     ),
     "phi3, outgrown": Case("phi3", OUTGROWN),
     "phi3, keys absent": Case("phi3", NO_WINDOW | {"rms_norm_eps": 1e-5}, ABSENT | NO_WINDOW),
+    "glm": Case("glm"),
     "glm4": Case("glm4"),
     "glm4, no biases": Case("glm4", {"attention_bias": False}),
     "glm4, linear": Case("glm4", {"rope_parameters": LINEAR | {"partial_rotary_factor": 0.5}}),

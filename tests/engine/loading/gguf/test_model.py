@@ -110,6 +110,7 @@ def test_inspect_tells_types_and_bytes(tmp_path: Path) -> None:
     [
         ({"general.architecture": "mamba"}, "", UnsupportedModel, "'mamba'.*runs qwen35"),
         ({"general.architecture": "clip"}, "", UnsupportedModel, "eyes"),
+        ({"general.type": "adapter"}, "", UnsupportedModel, "a LoRA adapter and no model"),
         ({"general.architecture": 5}, "", BadModelFile, r"general\.architecture is 5"),
         ({"qwen35.ssm.group_count": 0}, "", BadModelFile, "4 value heads for 0 key heads"),
         ({"qwen35.ssm.inner_size": 2**31 - 4}, "", BadModelFile, "in a width of 2147483644"),
