@@ -221,10 +221,14 @@ def with_older_keys(config: Mapping[str, object], origin: str) -> dict[str, obje
     """A config with rope_theta, rope_scaling and head_dim, as classes of mlx-lm look for them."""
     fields = ConfigFields(config, origin)
     found = _rotation(config, fields)
-    if fields.has("num_attention_heads") and "text_config" not in config:
+    given = {name: value for name, value in config.items() if value is not None}
+    text = given.get("text_config")
+    if isinstance(text, Mapping):
+        given["text_config"] = {**_rotation(text, fields), **text}
+    elif fields.has("num_attention_heads"):
         heads, width = fields.count("num_attention_heads"), fields.count("hidden_size", 1)
         found["head_dim"] = max(1, width // heads)
-    return {**found, **{name: value for name, value in config.items() if value is not None}}
+    return {**found, **given}
 
 
 def _rotation(flat: Mapping[str, object], fields: ConfigFields) -> dict[str, object]:

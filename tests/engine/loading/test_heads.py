@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import mlx.core as mx
 import pytest
 from model_edits import drop_tensors, edit_config
 from tiny_qwen3_5 import write_tiny_qwen3_5

@@ -3,10 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from compared import relative
 from published_configs import CONFIGS
-from transformers import PretrainedConfig
+from tiny_published import VOCABULARY, sizes_of
+from tiny_tokenizer import make_tiny_tokenizer
+from transformers import LlavaConfig, LlavaForConditionalGeneration, PretrainedConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
+import mlx_engine
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.qwen3_5 import Qwen35
 from mlx_engine.models.layer_specs import Attention, Rope
@@ -178,3 +182,24 @@ def test_scores_of_latent_attention() -> None:
 def test_what_cannot_be(rope: dict[str, object], error: type[Exception]) -> None:
     with pytest.raises(error, match=r"some/config\.json"):
         rope_of(ConfigFields(config(rope), "some/config.json"), HEAD)
+
+
+def test_text_parts_in_classes_of_mlx_lm(tmp_path):
+    """Which read older keys: what transformers 5 says of the rotation is told by those too."""
+    text = sizes_of("llama") | {"model_type": "llama", "head_dim": 16}
+    rope = {"rope_type": "linear", "rope_theta": 500.0, "factor": 4.0}
+    vision = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1}
+    config = LlavaConfig(
+        text_config=text | {"rope_parameters": rope},
+        vision_config=vision | {"num_attention_heads": 2, "image_size": 28, "patch_size": 14},
+    )
+    torch.manual_seed(0)
+    model = LlavaForConditionalGeneration(config).eval()
+    model.save_pretrained(tmp_path)
+    make_tiny_tokenizer(tmp_path, VOCABULARY)
+    tokens = [5, 1, 30, 17, 2, 9, 9, 21, 4]
+    with torch.no_grad():
+        wanted = model(input_ids=torch.tensor([tokens])).logits[0].numpy()
+    engine = mlx_engine.load(tmp_path)
+    assert relative(engine.logits(tokens), wanted) < 1e-5
+    engine.close()
