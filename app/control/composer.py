@@ -4,7 +4,7 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from PySide6.QtCore import QObject, QTimer
+from PySide6.QtCore import QObject, QTimer, Signal
 from PySide6.QtWidgets import QFileDialog
 
 from app.control.answers import Answers
@@ -24,8 +24,9 @@ from mlx_engine.values.words import Words
 NO_MODEL = Words("Open or drop a model first")
 NEW = 0
 """In place of the number of a chat that has none yet."""
-KEPT_AFTER_MS = 200
-"""A chat is laid out and painted first."""
+KEPT_AFTER_MS = 500
+"""A chat is laid out and painted first; and nobody types words so fast that each is worth a file.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,9 @@ class UnsentMessage:
 
 
 class ComposerController(QObject):
-    """Keeps the composer's button true, and never loses what was typed."""
+    """Keeps the composer's button true, and never loses what was typed. Signal: `typed`."""
+
+    typed = Signal()
 
     def __init__(
         self,
@@ -53,6 +56,7 @@ class ComposerController(QObject):
         self._disk = Beside(self)
         self._of: int | None = None
         self._unsent: dict[int | None, UnsentMessage] = {}
+        composer.typed.connect(self.typed)
         composer.sent.connect(self._send)
         composer.stop_wanted.connect(chats.stop)
         composer.edit_last_wanted.connect(edit_last)
@@ -152,7 +156,12 @@ class ChatKeeper(QObject):
         self._reader, self._settings = reader, settings
         self._later = QTimer(self, singleShot=True, interval=KEPT_AFTER_MS)
         self._later.timeout.connect(lambda: settings.change(self.settings()))
-        chats.opened.connect(self._later.start)
+        for happened in (chats.opened, composer.typed, reader.typed):
+            happened.connect(self._soon)
+
+    def _soon(self) -> None:
+        if not self._later.isActive():
+            self._later.start()
 
     def settings(self) -> AppSettings:
         """Those that hold, with what is open and typed now."""

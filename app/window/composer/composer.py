@@ -21,13 +21,14 @@ DOUBLE_MS = 400
 
 
 class Composer(QFrame):
-    """Signals: `sent`(text, tuple of AttachedText), `stop_wanted`, `edit_last_wanted`,
+    """Signals: `typed`, `sent`(text, tuple of AttachedText), `stop_wanted`, `edit_last_wanted`,
     `attach_wanted` (the owner asks for files), `files_pasted`(list of Path),
     `attachments_changed`(tuple of AttachedText).
 
     The owner reads files that are chosen, pasted or dropped, and calls `attach`.
     """
 
+    typed = Signal()
     sent = Signal(str, object)
     stop_wanted = Signal()
     edit_last_wanted = Signal()
@@ -60,6 +61,7 @@ class Composer(QFrame):
             lambda text: self._row.attach([pasted_text(text, tr("Pasted text"))])
         )
         self._box.textChanged.connect(self._refresh)
+        self._box.textChanged.connect(self.typed)
         self._box.focused.connect(self._frame)
         self._row.changed.connect(self._tell_attachments)
         self._row.removed.connect(self._box.setFocus)

@@ -206,6 +206,7 @@ class MessageView(QWidget):
             )
             self.editor = MessageEditor(unsent[message_id], *words)
             self.editor.changed.connect(lambda text: unsent.update({message_id: text}))
+            self.editor.changed.connect(self._reader.typed)
             self.editor.accepted.connect(
                 lambda text: self._reader.edit_wanted.emit(message_id, text)
             )

@@ -55,14 +55,16 @@ class Reader(QObject):
     `branch_off_wanted` for a new chat that begins with all up to it. `edit_wanted`: a question to
     ask in these words, or an answer to keep in them.
     shows_drafted: whether they want drafted words tinted. text_width: how wide they want text at
-    most, in pixels. unsent: messages they are changing, by id, and the text so far. formulas: those
-    that were set for them. turns: in which everything is made, a part of a message each.
+    most, in pixels. unsent: messages they are changing, by id, and the text so far, of which
+    `typed` tells. formulas: those that were set for them. turns: in which everything is made, a
+    part of a message each.
     """
 
     regenerate_wanted = Signal(int)
     edit_wanted = Signal(int, str)
     branch_off_wanted = Signal(int)
     edit_given_up = Signal()
+    typed = Signal()
     continue_wanted = Signal(int)
     drop_wanted = Signal(int)
     branch_wanted = Signal(int, int)

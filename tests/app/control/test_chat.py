@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from scripted_models import ScriptedModels, WorkerEngine, described
-from windows import Driven, running, scripted
+from windows import Driven, folders_in, running, scripted
 
 from app.values.attached_text import AttachedText
 from app.values.chat_settings import SamplingChoice
@@ -286,6 +286,19 @@ def test_what_is_rewritten_in_its_place_outlives_the_program(
         driven.until(lambda: bubble.editor is not None)
         assert bubble.editor is not None
         assert bubble.editor.field.toPlainText() == "One, in other words"
+
+
+def test_what_is_typed_is_on_the_disk_soon(driven: Driven, qtbot: QtBot, tmp_path: Path) -> None:
+    """A program that is killed loses no more of it than of an answer."""
+    kept = folders_in(tmp_path / "home").settings_file
+    driven.ask("One")
+    qtbot.keyClicks(driven.widgets.composer.focusProxy(), "half a sent")
+    driven.until(lambda: "half a sent" in kept.read_text())
+    driven.widgets.transcript.edit_last_prompt()
+    bubble = driven.widgets.transcript.column.views[0]
+    assert bubble.editor is not None
+    qtbot.keyClicks(bubble.editor.field, " in other words")
+    driven.until(lambda: "in other words" in kept.read_text())
 
 
 def test_what_a_model_recommends_is_not_what_a_user_chose(
