@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from importlib.abc import MetaPathFinder
 
 import pytest
+from hypothesis import settings
 
 from app.start.qt_libraries import why_no_qt
 
@@ -14,6 +15,8 @@ WHY_NOT = why_no_qt()
 QT_OPTIONS = ("qt_log_level_fail", "qt_log_ignore")
 """What pyproject.toml sets for pytest-qt."""
 
+settings.register_profile("no clock", settings(), deadline=None)  # machines are busy now and then
+settings.load_profile("no clock")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # torch's threads wait for one another, busily
 if sys.platform == "linux":  # there mlx-lm's compiled functions go through g++, a second each
     os.environ.setdefault("MLX_DISABLE_COMPILE", "1")

@@ -38,7 +38,7 @@ def rows(draw: st.DrawFn) -> np.ndarray:
     return np.round(np.random.default_rng(seed).normal(size=size) * spread * grid) / grid
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     rows(),
     st.sampled_from([0, 1, 2, 3, 40, 256, 1000]),
@@ -54,7 +54,7 @@ def test_filters_keep_what_the_contract_says(
     assert int(row.argmax()) in expected
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(rows(), st.sampled_from([3, 40]), st.sampled_from([0.3, 0.9]), st.sampled_from([0.05, 0.5]))
 def test_together_they_keep_what_each_keeps(
     row: np.ndarray, top_k: int, top_p: float, min_p: float

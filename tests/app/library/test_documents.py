@@ -167,7 +167,7 @@ def test_a_document_larger_than_any_is_not_opened(
     assert isinstance(refused, Refused) and "too large to attach" in refused.words
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.binary(max_size=300))
 def test_any_bytes_are_answered(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "any.pdf"

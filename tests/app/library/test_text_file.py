@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.library.text_file import LARGEST, read_text_file
@@ -59,7 +59,6 @@ def test_folders_missing_files_and_pipes(tmp_path):
     assert isinstance(read_text_file(tmp_path / "a\0b"), Refused)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_answered(tmp_path_factory, content):
     path = written(tmp_path_factory.getbasetemp(), "any", content)

@@ -246,7 +246,7 @@ class Tree(RuleBasedStateMachine):
 
 
 TestTree = Tree.TestCase
-TestTree.settings = settings(max_examples=30, stateful_step_count=20, deadline=None)
+TestTree.settings = settings(max_examples=30, stateful_step_count=20)
 
 
 def test_figures_of_each_source_are_kept_and_older_ones_read() -> None:

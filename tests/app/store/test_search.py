@@ -143,7 +143,7 @@ QUERY = (
 PASSING = open_passing_store("for one test")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.text(), QUERY)
 @example('a" OR "b', '"')
 @example("x" * 500, "x " * 400)
@@ -157,7 +157,7 @@ def test_any_query_on_any_text(text: str, query: str) -> None:
         PASSING.chats.delete_for_ever(chat)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.text(st.characters(categories=["L", "N"]), min_size=1), min_size=1, max_size=6))
 def test_every_word_of_a_text_is_found(words: list[str]) -> None:
     store = open_passing_store("for one test")

@@ -255,9 +255,7 @@ MESSAGE = st.fixed_dictionaries(
 )
 
 
-@settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     content=st.fixed_dictionaries(
         {"messages": st.lists(MESSAGE, max_size=3)},

@@ -34,7 +34,7 @@ blocks = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(blocks=blocks)
 def test_any_blocks_and_prefixes(model, truth, blocks):
     """Rows that are not kept are wrong tokens; kept rows are bit for bit those of one pass."""
@@ -52,7 +52,7 @@ def test_any_blocks_and_prefixes(model, truth, blocks):
         assert caches.length == at + keep
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(cut=st.integers(0, 20), more=st.integers(1, 20), partial=st.booleans())
 def test_restore_goes_back_exactly(model, truth, cut, more, partial):
     caches = model.make_caches()
@@ -69,7 +69,7 @@ def test_restore_goes_back_exactly(model, truth, cut, more, partial):
     assert np.array_equal(hidden, truth[cut : cut + 9])
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(cut=st.integers(1, 20), more=st.integers(1, 20), partial=st.booleans())
 def test_forks_go_on_by_themselves_and_a_place_is_come_back_to(model, truth, cut, more, partial):
     """In the middle of a block, whose rows each of them keeps otherwise."""

@@ -26,7 +26,7 @@ def rounded(rows: mx.array, bits: int) -> mx.array:
     return mx.dequantize(*mx.quantize(rows, 32, bits), group_size=32, bits=bits)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(blocks=blocks, bits=st.sampled_from([8, 4]), window=st.sampled_from([None, 1, 150]))
 def test_any_blocks_and_prefixes(
     blocks: list[tuple[int, int]], bits: CacheBits, window: int | None

@@ -40,7 +40,7 @@ blocks = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(blocks=blocks, window=st.integers(1, 150))
 def test_any_blocks_and_prefixes(blocks, window):
     """Kept rows are right, and bit for bit those of a cache that is read row by row."""
@@ -60,7 +60,7 @@ def test_any_blocks_and_prefixes(blocks, window):
             assert np.abs(single[0] - truth(row, window)).max() < 1e-4
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(window=st.integers(1, 90), cut=st.integers(0, 200), more=st.integers(1, 199))
 def test_restore_is_exact_after_the_window_has_moved_on(window, cut, more):
     cache = WindowCache(window)
@@ -79,7 +79,7 @@ def test_restore_is_exact_after_the_window_has_moved_on(window, cut, more):
         assert np.abs(out[row] - truth(cut + row, window)).max() < 1e-4
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(blocks=blocks, window=st.integers(1, 150))
 def test_what_is_seen_begins_at_a_multiple_of_the_step(blocks, window):
     """Where it begins decides in what order a row's sums run, on some machines."""

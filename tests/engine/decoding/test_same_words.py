@@ -91,7 +91,7 @@ def test_the_comparison_means_something(plain):
     assert all(len(set(ran.tokens)) > 3 for ran in plain.values())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     depths=st.lists(st.integers(0, 8), min_size=1, max_size=6),
     right=st.lists(st.integers(0, 8), min_size=1, max_size=12),

@@ -79,7 +79,7 @@ def propose(source, length, depth):
 
 
 @pytest.mark.parametrize("kind", CHAINED)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(steps=st.lists(st.tuples(st.integers(1, 9), st.integers(0, 4)), min_size=1, max_size=8))
 def test_drafts_after_any_history(models, hidden, kind, steps):
     """Rounds of any size and depth, windows full or not; heads that rested catch up."""

@@ -56,7 +56,7 @@ def propose(source, length, depth):
     return propose_again(source, wanted, greedy()).tokens.tolist()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(steps=st.lists(st.tuples(st.integers(1, 9), st.integers(0, 4)), min_size=1, max_size=10))
 def test_drafts_after_any_history(model, hidden, steps):
     """Rounds of any size, with and without drafts between them."""

@@ -59,7 +59,7 @@ def longest_match(text):
     return best
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(text=TEXTS)
 def test_the_longest_match_and_its_newest_place(text):
     index = NgramIndex()
@@ -74,7 +74,7 @@ def test_the_longest_match_and_its_newest_place(text):
         assert SHORTEST <= match.length <= length
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(text=TEXTS, depth=st.integers(1, 8))
 def test_a_proposal_is_a_copy_of_earlier_text(text, depth):
     """What is proposed followed the same tokens before, or goes round in its own copy."""
@@ -92,7 +92,7 @@ def test_a_proposal_is_a_copy_of_earlier_text(text, depth):
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(text=TEXTS, other=TEXTS, cut=st.integers(0, 60))
 def test_going_back_leaves_nothing_behind(text, other, cut):
     cut = min(cut, len(text))

@@ -37,7 +37,7 @@ def propose(source, depth, vocabulary=VOCABULARY):
     return propose_again(source, wanted, sampler)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     steps=st.lists(st.tuples(st.integers(1, 9), st.integers(0, 3)), min_size=1, max_size=6),
     cut=st.integers(0, 5),

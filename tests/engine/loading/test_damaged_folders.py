@@ -53,9 +53,7 @@ def test_odd_values_in_the_config(folder: Path) -> None:
     (folder / "config.json").write_text(json.dumps(sound))
 
 
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     place=st.floats(0, 1, exclude_max=True),
     byte=st.integers(0, 255),

@@ -104,7 +104,6 @@ def test_one_tensor_in_two_shards(tmp_path: Path) -> None:
 
 FUZZ = settings(
     max_examples=400,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 

@@ -114,7 +114,7 @@ def settings_of(draw: st.DrawFn) -> SamplingOptions:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     settings_of(),
     st.sampled_from([1, 2, 5, 257]),
@@ -149,7 +149,7 @@ def test_a_row_is_the_same_alone_committed_and_in_a_block(
             assert asked.probability(one, picked, context).item() == likely[row].item()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(settings_of(), st.sampled_from([1, 2, 5, 257]), st.integers(0, 2**32))
 def test_greedy_and_probability_follow_the_penalised_row(
     options: SamplingOptions, vocabulary: int, chance: int
@@ -170,7 +170,7 @@ def test_greedy_and_probability_follow_the_penalised_row(
         assert likely[row] == pytest.approx(softmax(expected)[asked[row]], rel=1e-4, abs=1e-9)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.sampled_from([1, 2, 5, 257]),
     st.integers(0, 2**31),

@@ -29,7 +29,7 @@ def tokenizer(folder) -> Tokenizer:
     return Tokenizer.from_folder(folder)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(user=SAFE, answer=SAFE, thought=SAFE, name=st.sampled_from("cq"))
 def test_without_control_words_ids_are_those_of_the_text(
     tokenizer: Tokenizer, user: str, answer: str, thought: str, name: str
@@ -51,7 +51,7 @@ def test_ids_are_those_of_transformers(folder, tokenizer: Tokenizer) -> None:
     assert list(tokenize_chat(TEMPLATES["q"], tokenizer, messages).tokens) == expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(texts=st.lists(HOSTILE, min_size=1, max_size=3), name=st.sampled_from("cq"))
 def test_messages_cannot_make_control_tokens(
     tokenizer: Tokenizer, texts: list[str], name: str

@@ -32,7 +32,7 @@ def rendered(source: str) -> str:
     return entities.unescape(re.sub(r"<[^>]*>", "", re.sub(r"</(p|li|h2)>", "\n", shown)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(WORDS, st.data())
 def test_drafted_words_stay_the_same_words(words, data):
     source, spans, depths = "", [], {}
@@ -51,7 +51,7 @@ def test_drafted_words_stay_the_same_words(words, data):
     assert found == {word: depth for word, depth in depths.items() if depth}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.text(alphabet="ab *_`[]()#\n<&$", max_size=80))
 def test_the_walk_only_moves_forward_and_pairs_equal_text(source):
     text = rendered(source)
@@ -65,7 +65,7 @@ def test_the_walk_only_moves_forward_and_pairs_equal_text(source):
         last = (run.rendered + run.length, run.source + run.length)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(WRAPS, max_size=60), st.integers(1, 90))
 def test_a_growing_text_is_aligned_as_a_whole_one(wraps, size):
     source = " ".join(wrap.format(f"word{number}") for number, wrap in enumerate(wraps))

@@ -23,7 +23,7 @@ def html():
     return markdown_html
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(alphabet="<>&\"'`*_[]()!$\\|#- \nabscript:/=x1", max_size=80))
 def test_only_our_tags_come_out(text):
     for tag, rest in re.findall(r"<(?!/)(\w+)([^>]*)>", markdown_html(text)):
@@ -148,7 +148,7 @@ def test_reference_links_from_another_segment(html):
     assert '<a href="https://a.b">x</a>' in html("[x][1]", definitions="[1]: https://a.b\n")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.text(alphabet="abc <&\n\"'", max_size=60))
 def test_words_survive(text):
     shown = unescape(re.sub(r"<[^>]*>", "", markdown_html(text)))
@@ -159,7 +159,7 @@ def lines(text: str) -> list[str]:
     return [line.strip() for line in text.replace("\xa0", " ").split("\n") if line.strip()]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text(alphabet="ab1 \xa0\u2009\n\n`~*_|-:[]()<>&;#^$\\x.!", max_size=60))
 @example("1. a\n\n   ```\n   if  x:\n       y\n   ```\n")
 @example("| a | b |\n|-|-|\n| x<br>y | $\\frac{n}{2} < 3$ |\n\nH<sub>2</sub>O `` `a``\n***\n")

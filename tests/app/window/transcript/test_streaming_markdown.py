@@ -79,7 +79,7 @@ def kinds(text: str) -> list[tuple[str, str]]:
     return [(s.kind, s.source) for s in streamed([text]).segments]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(LINES, max_size=40), st.lists(st.integers(1, 4000), min_size=1, max_size=20))
 def test_same_segments_in_any_pieces(lines, sizes):
     text = "\n".join(lines)
@@ -94,7 +94,7 @@ def test_same_segments_in_any_pieces(lines, sizes):
     assert [s.start for s in whole] == [0, *(s.end for s in whole)][:-1] if whole else True
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(DOCUMENTS)
 def test_segments_read_as_the_whole_does(text):
     html = markdown_html
@@ -102,7 +102,7 @@ def test_segments_read_as_the_whole_does(text):
     assert [w for part in parts for w in words(part)] == words(html(text))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(DOCUMENTS, st.integers(1, 300))
 def test_what_is_settled_can_be_rendered_apart(text, size):
     html, stream, before = markdown_html, StreamingMarkdown(), ""
@@ -116,7 +116,7 @@ def test_what_is_settled_can_be_rendered_apart(text, size):
         before = settled_part
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(LINES, max_size=30), st.integers(1, 700))
 def test_append_names_every_segment_that_changed(lines, size):
     stream, text, before = StreamingMarkdown(), "\n".join(lines), []

@@ -145,7 +145,7 @@ def test_what_is_sound_but_not_read_is_named(file: Path, content: bytes, message
     assert str(file) in str(caught.value)
 
 
-FUZZ = settings(max_examples=700, deadline=None)
+FUZZ = settings(max_examples=700)
 HEAD = len(SAMPLE) - 320
 
 
