@@ -96,6 +96,16 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, object]]] = {
     "phi3": ("Phi3", {"sliding_window": WINDOW}),
     "mixtral": ("Mixtral", {"num_local_experts": 4}),
     "granite": ("Granite", {"logits_scaling": 2.0, "residual_multiplier": 0.5}),
+    "jamba": (
+        "Jamba",
+        {
+            "num_experts": 4,
+            "attn_layer_period": 2,
+            "attn_layer_offset": 1,
+            "mamba_d_state": 8,
+            "use_mamba_kernels": False,
+        },
+    ),
     "glm": ("Glm", {"head_dim": 32}),
     "glm4": ("Glm4", {"head_dim": 32}),
     "olmo2": ("Olmo2", {}),

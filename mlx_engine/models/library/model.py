@@ -19,6 +19,7 @@ from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.cache.contract import LayerCache, LayerCaches
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.models.contract import Begin, Headless, Model, lazily
+from mlx_engine.models.library.jamba import use_trained_weights
 from mlx_engine.models.library.kernels import use_kernels
 from mlx_engine.models.library.whole_block import LibraryCache, WholeBlockCache
 from mlx_engine.models.weights import WeightTable
@@ -66,6 +67,8 @@ def open_class(module: str, config: Mapping[str, object], table: WeightTable) ->
     """
     model = _build_module(module, config, Named(table.take_all(), table.origin))
     table.hold(_parameters_of(model).values())
+    if module == "jamba":
+        use_trained_weights(model)
     use_kernels(model, table.kernels)
     return model
 

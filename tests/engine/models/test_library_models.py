@@ -1,0 +1,39 @@
+"""Models that run through mlx-lm's classes have the logits that transformers has."""
+
+import json
+import shutil
+
+import pytest
+from compared import relative
+from mlx_lm.utils import dequantize_model, quantize_model, save_model
+from mlx_lm.utils import load_model as open_in_mlx_lm
+from model_edits import logits
+from tiny_published import publish
+
+CASES = {
+    "granite": ("granite", {}),
+    "jamba": ("jamba", {}),
+    "jamba, all experts": ("jamba", {"num_experts_per_tok": 4}),
+    "jamba without experts": ("jamba", {"num_experts": 1, "num_experts_per_tok": 1}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_logits_equal_transformers(tmp_path, name):
+    kind, changes = CASES[name]
+    tiny = publish(kind, tmp_path / "m", changes=changes)
+    assert relative(logits(tiny.folder, tiny.tokens), tiny.logits) < 1e-5
+
+
+def test_packed_experts_of_jamba(tmp_path):
+    """As mlx-lm packs them, router and all; compared with the same values unpacked."""
+    tiny = publish("jamba", tmp_path / "dense")
+    packed = shutil.copytree(tiny.folder, tmp_path / "packed")
+    model, config = open_in_mlx_lm(tiny.folder)
+    model, config = quantize_model(model, config, 32, 4)
+    save_model(packed, model)
+    (packed / "config.json").write_text(json.dumps(config))
+    save_model(tiny.folder, dequantize_model(model))
+    wanted = logits(tiny.folder, tiny.tokens)
+    assert relative(logits(packed, tiny.tokens), wanted) < 1e-5
+    assert relative(wanted, tiny.logits) > 1e-3
