@@ -3612,6 +3612,22 @@
         <translation>{path}: enthält einen LoRA-Adapter und kein Modell. Ein Modell nehmen, in das er eingerechnet ist.</translation>
     </message>
     <message>
+        <source>the model they belong to</source>
+        <translation>Das Modell, zu dem sie gehören,</translation>
+    </message>
+    <message>
+        <source>the {kind} model they belong to (hidden size {width})</source>
+        <translation>Das {kind}-Modell, zu dem sie gehören (Breite {width}),</translation>
+    </message>
+    <message>
+        <source>{place}: holds MTP heads only. Open {model} and give them as its heads.</source>
+        <translation>{place}: enthält nur MTP-Köpfe. {model} öffnen und sie als dessen Köpfe angeben.</translation>
+    </message>
+    <message>
+        <source>{place}: a draft model ({kind}), which reads what the model it was made for computes. Open that model and give this as its draft model.</source>
+        <translation>{place}: ein Entwurfsmodell ({kind}), das liest, was das Modell berechnet, für das es gemacht ist. Jenes Modell öffnen und dieses als dessen Entwurfsmodell angeben.</translation>
+    </message>
+    <message>
         <source>{index}: lists no shards (weight_map). Get it again.</source>
         <translation>{index}: nennt keine Teile (weight_map). Noch einmal holen.</translation>
     </message>
@@ -3626,10 +3642,6 @@
     <message>
         <source>{root}: holds {count} GGUF files; open one of them.</source>
         <translation>{root}: enthält {count} GGUF-Dateien; eine davon öffnen.</translation>
-    </message>
-    <message>
-        <source>{root}: holds MTP heads only. Open the model they belong to and give them as its heads.</source>
-        <translation>{root}: enthält nur MTP-Köpfe. Das Modell öffnen, zu dem sie gehören, und sie als dessen Köpfe angeben.</translation>
     </message>
     <message>
         <source>{root}: no model in this folder. It needs config.json and .safetensors files.</source>
@@ -3736,10 +3748,6 @@
         <translation>{path}: {name} und {stored_name} sind derselbe Tensor unter zwei Namen. Die Datei noch einmal holen.</translation>
     </message>
     <message>
-        <source>{path}: holds no layers of a model, perhaps MTP heads only. Open the model they belong to and give them as its heads.</source>
-        <translation>{path}: enthält keine Schichten eines Modells, vielleicht nur MTP-Köpfe. Das Modell öffnen, zu dem sie gehören, und sie als dessen Köpfe angeben.</translation>
-    </message>
-    <message>
         <source>{path}: the tensor for {name} is missing. Get the file again.</source>
         <translation>{path}: Der Tensor für {name} fehlt. Die Datei noch einmal holen.</translation>
     </message>
@@ -3754,6 +3762,10 @@
     <message>
         <source>{path}: a GGUF of architecture {name}; this version runs {known} from GGUF. Take an MLX or Hugging Face folder of the model, or another model.</source>
         <translation>{path}: ein GGUF der Architektur {name}; diese Version führt aus GGUF {known} aus. Einen MLX- oder Hugging-Face-Ordner des Modells oder ein anderes Modell nehmen.</translation>
+    </message>
+    <message>
+        <source>Tensors of float64 ({count}) become float32: no GPU computes in more.</source>
+        <translation>Tensoren in float64 ({count}) werden zu float32: Keine GPU rechnet genauer.</translation>
     </message>
     <message>
         <source>{origin}: has no model_type, so there is no telling how to run it.</source>
@@ -3802,14 +3814,6 @@
     <message>
         <source>{file}: changed while it was being opened. Try again.</source>
         <translation>{file}: wurde während des Öffnens geändert. Noch einmal versuchen.</translation>
-    </message>
-    <message>
-        <source>model_type {name}: these files hold MTP heads only. Open the model they belong to and give them as its heads.</source>
-        <translation>model_type {name}: Diese Dateien enthalten nur MTP-Köpfe. Das Modell öffnen, zu dem sie gehören, und sie als dessen Köpfe angeben.</translation>
-    </message>
-    <message>
-        <source>model_type {name} is not one this version runs: {known}, and the others that mlx-lm has a class for.</source>
-        <translation>model_type {name} führt diese Version nicht aus, wohl aber {known} und die übrigen, für die mlx-lm eine Klasse hat.</translation>
     </message>
     <message>
         <source>{origin} has token ids up to {vocabulary}, but the model knows {model_vocabulary} tokens: the tokenizer belongs to another model. Use the one that came with the weights.</source>
@@ -4450,6 +4454,10 @@
     <message>
         <source>full or linear attention for each layer</source>
         <translation>volle oder lineare Attention für jede Schicht</translation>
+    </message>
+    <message>
+        <source>{origin}: model_type {name} is not one this version runs: {known}, and the others that mlx-lm has a class for. Take another model.</source>
+        <translation>{origin}: model_type {name} führt diese Version nicht aus, wohl aber {known} und die übrigen, für die mlx-lm eine Klasse hat. Ein anderes Modell nehmen.</translation>
     </message>
 </context>
 </TS>

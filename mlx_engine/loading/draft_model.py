@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import mlx.core as mx
 
@@ -13,12 +12,12 @@ from mlx_engine.loading.fp8 import join_fp8
 from mlx_engine.loading.headers import read_headers
 from mlx_engine.loading.load import LoadedModel, load_model, read_text_parts
 from mlx_engine.loading.load_tensors import load_tensors
+from mlx_engine.loading.no_model import DrafterKind, drafter_kind
 from mlx_engine.loading.safetensors import TensorInfo, merge_headers
 from mlx_engine.models.contract import Model
 from mlx_engine.models.drafters import Drafter
-from mlx_engine.models.drafters.dflash import DFlash, DFlashConfig, is_dflash
-from mlx_engine.models.drafters.eagle3 import Eagle3, Eagle3Config, is_eagle3, plain_name
-from mlx_engine.models.drafters.gemma4_assistant import MODEL_TYPES as GEMMA4_ASSISTANTS
+from mlx_engine.models.drafters.dflash import DFlash, DFlashConfig
+from mlx_engine.models.drafters.eagle3 import Eagle3, Eagle3Config, plain_name
 from mlx_engine.models.drafters.gemma4_assistant import AssistantConfig, Gemma4Assistant
 from mlx_engine.models.drafters.target import draft_target
 from mlx_engine.models.library.gemma4 import Gemma4Model
@@ -27,7 +26,6 @@ from mlx_engine.text.tokenizer import first_difference
 from mlx_engine.values.errors import BadModelFile, BadOption, EngineError, LoadStopped, Reason
 from mlx_engine.values.options import LoadOptions
 
-DrafterKind = Literal["eagle3", "gemma4-assistant", "dflash"]
 _BUFFERS = ("t2d",)
 """Tensors that say again what others say."""
 
@@ -57,16 +55,8 @@ def read_drafter(files: ModelFiles) -> DrafterFiles | None:
         return None
     config = read_json_object(files.config)
     tensors = join_fp8(merge_headers(files.shards), config, str(files.config))
-    kind = _kind(config, tensors)
+    kind = drafter_kind(config, tensors)
     return DrafterFiles(kind, str(files.root), config, tensors) if kind else None
-
-
-def _kind(config: Mapping[str, object], tensors: Mapping[str, TensorInfo]) -> DrafterKind | None:
-    if config.get("model_type") in GEMMA4_ASSISTANTS:
-        return "gemma4-assistant"
-    if is_dflash(config):
-        return "dflash"
-    return "eagle3" if is_eagle3(tensors) else None
 
 
 def build_drafter(files: DrafterFiles, target: Model) -> Drafter:

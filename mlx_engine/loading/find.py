@@ -21,9 +21,9 @@ from mlx_engine.hub.weight_files import (
     may_be_heads,
     shard_of,
 )
+from mlx_engine.loading.no_model import adapter, heads_only
 from mlx_engine.values.errors import (
     BadModelFile,
-    HeadsOnly,
     ModelNotFound,
     UnsafeModelFile,
     UnsupportedModel,
@@ -92,7 +92,7 @@ def read_json_object(path: Path) -> dict[str, object]:
                 largest_json=_LARGEST_JSON,
                 name=path.name,
             )
-        value = json.loads(path.read_bytes().decode("utf-8"))
+        value = json.loads(path.read_bytes().decode("utf-8-sig"))
     except FileNotFoundError as error:
         raise BadModelFile(
             "{path}: missing. A model folder needs it: get it from where the weights come from.",
@@ -119,14 +119,6 @@ def unsafe_file(path: Path) -> UnsafeModelFile:
     return UnsafeModelFile(
         "{path}: this format can run code on your machine when it is opened, so it is not. Take "
         "the .safetensors files of the model.",
-        path=path,
-    )
-
-
-def adapter(path: Path) -> UnsupportedModel:
-    """The error for what changes a model and is none."""
-    return UnsupportedModel(
-        "{path}: holds a LoRA adapter and no model. Take a model that it was merged into.",
         path=path,
     )
 
@@ -191,11 +183,7 @@ def _without_safetensors(root: Path, names: list[str], has_heads: bool) -> Model
     if unsafe:
         raise unsafe_file(root / unsafe[0])
     if has_heads or any(map(is_gguf_head, names)):
-        raise HeadsOnly(
-            "{root}: holds MTP heads only. Open the model they belong to and give them as "
-            "its heads.",
-            root=root,
-        )
+        raise heads_only(root)
     raise ModelNotFound(
         "{root}: no model in this folder. It needs config.json and .safetensors files.", root=root
     )

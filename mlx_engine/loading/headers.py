@@ -1,6 +1,6 @@
 """Everything the headers of a model's files tell, before any weight is read."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,7 +11,8 @@ from mlx_engine.loading.gguf.file import GgufFile
 from mlx_engine.loading.gguf.model import check_trunk, read_gguf_model
 from mlx_engine.loading.gguf.part import IsRead, kept_in_blocks, unpacking_reasons
 from mlx_engine.loading.heads import HeadTensors, find_heads, without_repeats
-from mlx_engine.loading.safetensors import TensorInfo, merge_headers
+from mlx_engine.loading.no_model import are_heads, heads_only, refuse_parts
+from mlx_engine.loading.safetensors import TensorInfo, WideTensor, merge_headers
 from mlx_engine.models.family import Family, Parts
 from mlx_engine.models.layer_specs import Shape
 from mlx_engine.models.registry import family_for, is_known
@@ -23,6 +24,7 @@ from mlx_engine.values.errors import (
     tensor_misshapen,
     tensor_missing,
 )
+from mlx_engine.values.words import Words
 
 _PUBLISHED_PACKED = (("gpt_oss", "mxfp4"),)
 """Architectures whose original files are packed in a form that is MLX's as well."""
@@ -50,12 +52,16 @@ def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
     """Read config and headers, find the heads; heads: where the user wants them from."""
     if files.kind == "gguf":
         return _read_gguf_headers(files, heads)
+    if not files.config.is_file() and are_heads(merge_headers(files.shards)):
+        raise heads_only(files.root)
     config = read_json_object(files.config)
+    stored = merge_headers(files.shards)
+    refuse_parts(files.root, config, stored)
     architecture = _model_type(config, files.config)
-    family = family_for(architecture)
+    family = family_for(architecture, files.config)
     _refuse_foreign_packing(config, architecture, files.config)
     origin = str(files.root)
-    tensors = join_fp8(merge_headers(files.shards), config, str(files.config))
+    tensors = join_fp8(stored, config, str(files.config))
     parts = _assembled(family.split(tensors, config, origin))
     _check_trunk(parts.trunk, family.trunk_shapes(config, parts.trunk, origin), origin)
     found = find_heads(files, parts.head, family, config, heads)
@@ -67,7 +73,7 @@ def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
         family=family,
         parts=parts,
         heads=replace(found, tensors=needed),
-        rounded=fp8_reasons((*parts.trunk.values(), *needed.values())),
+        rounded=_narrowing_reasons((*parts.trunk.values(), *needed.values())),
     )
 
 
@@ -108,7 +114,7 @@ def keep_blocks(headers: ModelHeaders, is_read: IsRead) -> ModelHeaders:
 
 def _read_gguf_headers(files: ModelFiles, heads: Path | None) -> ModelHeaders:
     model = read_gguf_model(files.root)
-    family = family_for(_model_type(model.config, files.root))
+    family = family_for(_model_type(model.config, files.root), files.root)
     parts = _assembled(family.split(model.tensors, model.config, str(files.root)))
     check_trunk(model, parts.trunk, family.trunk_shapes(model.config, parts.trunk, str(files.root)))
     found = find_heads(files, parts.head, family, model.config, heads)
@@ -122,6 +128,16 @@ def _read_gguf_headers(files: ModelFiles, heads: Path | None) -> ModelHeaders:
         gguf=model.file,
         rounded=_rounded(parts.trunk, found.tensors),
     )
+
+
+def _narrowing_reasons(tensors: Collection[TensorInfo]) -> tuple[Reason, ...]:
+    wide = sum(isinstance(info, WideTensor) for info in tensors)
+    if not wide:
+        return fp8_reasons(tensors)
+    words = Words(
+        "Tensors of float64 ({count}) become float32: no GPU computes in more.", count=wide
+    )
+    return (*fp8_reasons(tensors), Reason("narrowed-float64", words))
 
 
 def _rounded(

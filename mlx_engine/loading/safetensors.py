@@ -58,6 +58,10 @@ class TensorInfo:
     file: Path
 
 
+class WideTensor(TensorInfo):
+    """One of float64, which no GPU has; dtype and nbytes are those of the float32 it becomes."""
+
+
 class _Span(NamedTuple):
     """Bytes [begin, end) of the data, and whose they are."""
 
@@ -202,6 +206,8 @@ def _info(path: Path, name: str, entry: object, span: _Span) -> TensorInfo:
     nbytes = prod(shape) * BYTES_OF[dtype]
     if nbytes != span.end - span.begin:
         refuse(path, f"{name} {list(shape)} takes {nbytes} bytes but has {span.end - span.begin}")
+    if dtype == "F64":
+        return WideTensor(name, "F32", tuple(shape), nbytes // 2, path)
     return TensorInfo(name, dtype, tuple(shape), nbytes, path)
 
 
@@ -238,11 +244,40 @@ def _open(file: Path) -> dict[str, mx.array]:
     try:
         loaded = mx.load(str(file))
     except (RuntimeError, ValueError) as error:
+        if any(isinstance(info, WideTensor) for info in read_header(file)):
+            return _narrowed(file)
         raise BadModelFile(
             "{file}: cannot be loaded ({error}).", file=file, error=str(error)
         ) from error
     assert isinstance(loaded, dict)
     return loaded
+
+
+def _narrowed(file: Path) -> dict[str, mx.array]:
+    """What MLX does not open: float64 as float32, the rest as it is; in memory at once."""
+    import mlx.core as mx
+    import numpy as np
+
+    kinds = dict.fromkeys(("U8", "F8_E4M3"), mx.uint8) | {
+        **{"F32": mx.float32, "F16": mx.float16, "BF16": mx.bfloat16, "BOOL": mx.bool_},
+        **{"I64": mx.int64, "I32": mx.int32, "I16": mx.int16, "I8": mx.int8},
+        **{"U64": mx.uint64, "U32": mx.uint32, "U16": mx.uint16, "C64": mx.complex64},
+    }
+    arrays = {}
+    with file.open("rb") as stream, np.errstate(over="ignore"):
+        length = int.from_bytes(stream.read(_LENGTH_BYTES), "little")
+        entries = json.loads(stream.read(length))
+        entries.pop("__metadata__", None)
+        for name, entry in entries.items():
+            begin, end = entry["data_offsets"]
+            stream.seek(_LENGTH_BYTES + length + begin)
+            raw, dtype = stream.read(end - begin), entry["dtype"]
+            if dtype == "F64":
+                flat = mx.array(np.frombuffer(raw, "<f8").astype(np.float32))
+            else:
+                flat = mx.array(np.frombuffer(raw, np.uint8)).view(kinds[dtype])
+            arrays[name] = flat.reshape(entry["shape"])
+    return arrays
 
 
 def _array(loaded: Mapping[str, mx.array], info: TensorInfo) -> mx.array:

@@ -1,5 +1,7 @@
 """Which family runs a model_type."""
 
+from pathlib import Path
+
 from mlx_engine.models.families.deepseek_v3 import DeepseekV2, DeepseekV3, Glm4Moe
 from mlx_engine.models.families.gemma3 import Gemma3
 from mlx_engine.models.families.gpt_oss import GptOss
@@ -12,7 +14,7 @@ from mlx_engine.models.families.step3p5 import Step3p5
 from mlx_engine.models.family import Family
 from mlx_engine.models.library.family import LibraryFamily, module_of
 from mlx_engine.models.spec_family import SpecFamily
-from mlx_engine.values.errors import HeadsOnly, UnsupportedModel
+from mlx_engine.values.errors import UnsupportedModel
 
 FAMILIES: dict[str, type[SpecFamily]] = {
     "qwen3_5": Qwen35,
@@ -60,21 +62,16 @@ def is_known(model_type: object) -> bool:
     )
 
 
-def family_for(model_type: str) -> Family:
+def family_for(model_type: str, origin: Path) -> Family:
     """The family of a config's model_type; UnsupportedModel names those there are."""
     if model_type in FAMILIES:
         return FAMILIES[model_type](model_type)
-    if model_type.endswith("_mtp"):
-        raise HeadsOnly(
-            "model_type {name}: these files hold MTP heads only. Open the model "
-            "they belong to and give them as its heads.",
-            name=repr(model_type),
-        )
     if is_known(model_type):
         return LibraryFamily(model_type)
     raise UnsupportedModel(
-        "model_type {name} is not one this version runs: {known}, and the others that "
-        "mlx-lm has a class for.",
+        "{origin}: model_type {name} is not one this version runs: {known}, and the others that "
+        "mlx-lm has a class for. Take another model.",
+        origin=origin,
         name=ascii(model_type)[:60],
         known=", ".join(FAMILIES),
     )

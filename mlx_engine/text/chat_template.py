@@ -59,7 +59,7 @@ class ChatTemplate:
         path = folder / "chat_template.jinja"
         if path.is_file():
             try:
-                return cls(path.read_text(encoding="utf-8"), tokens, str(path))
+                return cls(path.read_text(encoding="utf-8-sig"), tokens, str(path))
             except OSError as error:
                 raise BadChatTemplate(why_not_read(path, error)) from error
             except UnicodeDecodeError as error:

@@ -199,7 +199,7 @@ def _read_core(path: Path) -> tokenizers.Tokenizer:
             "{path} is not a tokenizer: it has no model. Download the file again.", path=path
         )
     try:
-        return tokenizers.Tokenizer.from_file(str(path))
+        return tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8-sig"))
     except Exception as error:
         raise BadTokenizer(
             "{path} is not a tokenizer that can be read ({error}): download the file again.",
@@ -213,7 +213,7 @@ def read_object(path: Path) -> dict[str, object]:
     if not path.is_file():
         return {}
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise BadTokenizer(why_not_read(path, error)) from error
     except (ValueError, RecursionError) as error:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlx_engine.loading.find import adapter
 from mlx_engine.loading.gguf.architecture import Architecture
 from mlx_engine.loading.gguf.file import GgufFile, read_gguf
 from mlx_engine.loading.gguf.llama_like import (
@@ -19,9 +18,10 @@ from mlx_engine.loading.gguf.metadata import GgufMetadata
 from mlx_engine.loading.gguf.nextn import Deepseek2Gguf, Glm4MoeGguf, Mimo2Gguf, Step35Gguf
 from mlx_engine.loading.gguf.part import GgufPart, parts_of
 from mlx_engine.loading.gguf.qwen35 import Qwen3NextGguf, Qwen35Gguf, Qwen35MoeGguf
+from mlx_engine.loading.no_model import adapter, heads_only
 from mlx_engine.loading.safetensors import TensorInfo
 from mlx_engine.models.layer_specs import Shape
-from mlx_engine.values.errors import BadModelFile, HeadsOnly, UnsupportedModel
+from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
 ARCHITECTURES: dict[str, Callable[[GgufFile], Architecture]] = {
     "qwen35": Qwen35Gguf,
@@ -88,11 +88,7 @@ def check_trunk(
     """BadModelFile when the trunk lacks a tensor or has one of another shape."""
     path = model.file.path
     if not any(name.removeprefix("model.").startswith("layers.0.") for name in trunk):
-        raise HeadsOnly(
-            "{path}: holds no layers of a model, perhaps MTP heads only. Open the model "
-            "they belong to and give them as its heads.",
-            path=path,
-        )
+        raise heads_only(path, model.config)
     for name, shape in wanted.items():
         part = trunk.get(name)
         if part is None:

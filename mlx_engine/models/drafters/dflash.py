@@ -29,11 +29,6 @@ _NEWER = ("selector_rank", "conv_kernel_size")
 """Keys of DFlash 2, whose layers have convolutions."""
 
 
-def is_dflash(config: Mapping[str, object]) -> bool:
-    """Told by its own part of the config, which no other kind has."""
-    return "dflash_config" in config
-
-
 @dataclass(frozen=True, slots=True)
 class DFlashConfig:
     """Sizes; layers: those of the target whose residuals are read, in the order of the join.

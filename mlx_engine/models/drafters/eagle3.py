@@ -6,7 +6,7 @@ it gives, before its norm, is its state for the next draft. Its output head know
 vocabulary; row i of it is token i + d2t[i].
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import mlx.core as mx
@@ -27,13 +27,6 @@ from mlx_engine.values.options import CacheBits
 
 _SPECULATORS = "transformer_layer_config"
 _IDS = "eagle_aux_hidden_state_layer_ids"
-
-
-def is_eagle3(tensors: Iterable[str]) -> bool:
-    """Told by the join of features and the second norm, which no other layout has."""
-    names = {name.removeprefix("model.") for name in tensors}
-    seconds = {"midlayer.hidden_norm.weight", "layers.0.hidden_norm.weight"}
-    return "fc.weight" in names and bool(names & seconds)
 
 
 def plain_name(name: str) -> str:

@@ -26,8 +26,6 @@ from mlx_engine.models.weights import Part, WeightTable
 from mlx_engine.values.errors import BadModelFile, Reason, UnsupportedModel
 from mlx_engine.values.words import Words
 
-MODEL_TYPES = ("gemma4_assistant", "gemma4_unified_assistant")
-
 _FULL, _SLIDING = "full_attention", "sliding_attention"
 _NORMS = ("input", "post_attention", "pre_feedforward", "post_feedforward")
 _ROTATIONS: dict[str, dict[str, object]] = {

@@ -1,3 +1,4 @@
+import codecs
 import io
 import json
 from collections.abc import Callable
@@ -6,8 +7,10 @@ from pathlib import Path
 import mlx.core as mx
 import numpy as np
 import pytest
+import torch
 from model_edits import edit_config
 from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
 from mlx_engine.loading.describe import inspect_model
@@ -93,6 +96,39 @@ def test_heads_from_elsewhere(tmp_path: Path, plain: list[NDArray[np.float32]]) 
     folder = write_tiny_qwen3_5(tmp_path / "m", heads="none", layout="mlx")
     given = write_tiny_qwen3_5(tmp_path / "g", layout="hf")
     np.testing.assert_array_equal(outputs(load(folder, given))[1], plain[1])
+
+
+def test_float64_becomes_float32(tmp_path: Path, plain: list[NDArray[np.float32]]) -> None:
+    """With tensors of every other kind in the same file."""
+    folder = write_tiny_qwen3_5(tmp_path / "m")
+    file = folder / "model.safetensors"
+    wide = {name: tensor.double() for name, tensor in load_file(file).items()}
+    others = ("bfloat16", "float16", "float32", "int64", "uint16", "bool")
+    beside = {f"visual.{kind}": torch.ones(2).to(getattr(torch, kind)) for kind in others}
+    save_file(wide | beside | {"visual.double": torch.tensor([1e300]).double()}, file)
+    loaded = load(folder)
+    told = [reason for reason in loaded.description.declined if reason.code == "narrowed-float64"]
+    assert (
+        told[0].words
+        == f"Tensors of float64 ({len(wide)}) become float32: no GPU computes in more."
+    )
+    assert loaded.description.quantisation == "float32"
+    for mine, wanted in zip(outputs(loaded), plain, strict=True):
+        np.testing.assert_array_equal(mine, wanted)
+
+
+def test_a_byte_order_mark_is_read_over(tmp_path: Path, plain: list[NDArray[np.float32]]) -> None:
+    folder = write_tiny_qwen3_5(tmp_path / "m", shards=2)
+    (folder / "chat_template.jinja").write_text("{{ messages[0].content }}")
+    for file in (*folder.glob("*.json"), folder / "chat_template.jinja"):
+        file.write_bytes(codecs.BOM_UTF8 + file.read_bytes())
+    loaded = load(folder)
+    assert loaded.template is not None
+    assert loaded.template.source.startswith("{{")
+    assert loaded.tokenizer.encode("fox") == load(write_tiny_qwen3_5(tmp_path)).tokenizer.encode(
+        "fox"
+    )
+    np.testing.assert_array_equal(outputs(loaded)[0], plain[0])
 
 
 @pytest.mark.parametrize("heads", ["inside", "beside", "none"])

@@ -1,6 +1,7 @@
 """How files name and store tensors: prefixes, heads, norms as w and as 1 + w."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import mlx.core as mx
 import numpy as np
@@ -12,7 +13,7 @@ from mlx_engine.values.errors import BadModelFile
 
 TINY = tiny_values(tiny_config(layers=4), seed=3)
 VALUES = TinyValues(TINY.trunk, our_names(TINY.head))
-QWEN = family_for("qwen3_5")
+QWEN = family_for("qwen3_5", Path("tiny"))
 TIED, UNTIED = tiny_config(), tiny_config(tied=False)
 
 

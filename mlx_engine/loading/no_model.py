@@ -1,0 +1,76 @@
+"""Files that go with a model and are none: MTP heads, draft models, adapters."""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Literal
+
+from mlx_engine.values.errors import HeadsOnly, UnsupportedModel
+from mlx_engine.values.words import Words
+
+DrafterKind = Literal["eagle3", "gemma4-assistant", "dflash"]
+_ASSISTANTS = ("gemma4_assistant", "gemma4_unified_assistant")
+
+_HEADS = re.compile(r"(.+\.)?(mtp(_layers|_block)?|eh_proj|pre_fc_norm_hidden)\..+")
+_EMBEDDING = re.compile(r"((model|language_model|transformer)\.)*(embed\w*|wte)\.weight")
+
+
+def adapter(path: Path) -> UnsupportedModel:
+    """The error for what changes a model and is none."""
+    return UnsupportedModel(
+        "{path}: holds a LoRA adapter and no model. Take a model that it was merged into.",
+        path=path,
+    )
+
+
+def heads_only(place: Path, config: Mapping[str, object] | None = None) -> HeadsOnly:
+    """The error for MTP heads by themselves; config: of the model they were made for."""
+    told = config or {}
+    text = told.get("text_config", told)
+    width = text.get("hidden_size") if isinstance(text, Mapping) else None
+    model = Words("the model they belong to")
+    if isinstance(width, int):
+        kind = str(told.get("model_type")).removesuffix("_mtp")[:40]
+        model = Words(
+            "the {kind} model they belong to (hidden size {width})", kind=kind, width=width
+        )
+    return HeadsOnly(
+        "{place}: holds MTP heads only. Open {model} and give them as its heads.",
+        place=place,
+        model=model,
+    )
+
+
+def are_heads(tensors: Iterable[str]) -> bool:
+    """Whether there are MTP heads among these names and no embedding of a trunk."""
+    names = list(tensors)
+    return any(map(_HEADS.fullmatch, names)) and not any(map(_EMBEDDING.fullmatch, names))
+
+
+def drafter_kind(config: Mapping[str, object], tensors: Iterable[str]) -> DrafterKind | None:
+    """Of a draft model that reads its target; None for what runs by itself.
+
+    DFlash has a part of the config of its own, EAGLE-3 the join of features and a second norm.
+    """
+    if config.get("model_type") in _ASSISTANTS:
+        return "gemma4-assistant"
+    if "dflash_config" in config:
+        return "dflash"
+    names = {name.removeprefix("model.") for name in tensors}
+    seconds = {"midlayer.hidden_norm.weight", "layers.0.hidden_norm.weight"}
+    return "eagle3" if "fc.weight" in names and names & seconds else None
+
+
+def refuse_parts(place: Path, config: Mapping[str, object], tensors: Iterable[str]) -> None:
+    """HeadsOnly for MTP heads alone, UnsupportedModel for a draft model."""
+    names = list(tensors)
+    kind = drafter_kind(config, names)
+    if kind is not None:
+        raise UnsupportedModel(
+            "{place}: a draft model ({kind}), which reads what the model it was made for computes. "
+            "Open that model and give this as its draft model.",
+            place=place,
+            kind=kind,
+        )
+    if are_heads(names) or str(config.get("model_type")).endswith("_mtp"):
+        raise heads_only(place, config)
