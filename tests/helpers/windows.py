@@ -42,7 +42,9 @@ class Driven:
         self.until(lambda: self.app.models.description is not None)
 
     def until_answered(self) -> None:
+        """And shown."""
         self.until(lambda: self.app.chats.running is None)
+        self.until(lambda: not self.widgets.transcript.reader.turns.is_busy)
 
     def send(self, text: str) -> None:
         """As if it were typed and sent."""

@@ -242,12 +242,17 @@ class MessageColumn(PinnedScroll):
         self._fill(added[0].message.id if added else None)
 
     def add(self, message: ShownMessage) -> None:
-        """Show one more message and go to it."""
+        """Show one more message and go to it; it is made in a turn of its own."""
         for last in self._views[-1:]:
             last.end_being_last()
         for view in self._add([message]):
-            self.make(view)
+            self._reader.turns.do(lambda: self._make_added(view))
         self.follow()
+
+    def _make_added(self, view: MessageView) -> None:
+        """Unless another chat has come on show since."""
+        if view in self._views:
+            self.make(view)
 
     def finish(self, message: ShownMessage) -> None:
         """An answer is complete."""

@@ -161,8 +161,9 @@ def test_a_finished_answer_is_not_made_again(driven: Driven, source: ScriptedMod
     for _ in range(3):
         say_next(source, Answer("One two three four five six.", pause_s=0.01))
         driven.send("Go")
-        driven.until(lambda: bool(driven.shown[-1:]) and driven.app.chats.running is not None)
-        live = driven.widgets.transcript.column.views[-1].answer
+        views = driven.widgets.transcript.column.views
+        driven.until(lambda: bool(views[-1:]) and views[-1].answer is not None)
+        live = views[-1].answer
         driven.until_answered()
         assert driven.widgets.transcript.column.views[-1].answer is live
         assert driven.shown[-1] == "One two three four five six."

@@ -492,6 +492,25 @@ def test_another_chat_is_made_message_by_message_from_its_end_and_then_shown(vie
     assert bar(view).value() == bar(view).maximum()
 
 
+def test_a_question_and_its_answer_are_made_in_a_turn_each(view, qapp):
+    made = [0]
+    view.add_message(ShownMessage(2, "user", "why"))
+    view.add_message(LIVE)
+    while made[-1] < 2:
+        made.append(sum(v.is_built for v in view.column.views))
+        assert made[-1] - made[-2] <= 1
+        qapp.processEvents()
+    view.append_pieces(1, [TextPiece("so")])
+    assert shown_text(view, 2) == "why" and shown_text(view, 1) == "so"
+
+
+def test_a_message_of_a_chat_that_was_left_is_not_made_any_more(view):
+    view.add_message(ShownMessage(2, "user", "why"))
+    left = of(view, 2)
+    show(view, LIVE)
+    assert not left.is_built and of(view, 1).is_built
+
+
 def test_narrow_and_wide(view):
     show(view, ShownMessage(1, "user", "hi " * 80), ShownMessage(2, "assistant", PARAGRAPH * 3))
     for width in (360, 1400):
