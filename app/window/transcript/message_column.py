@@ -245,8 +245,8 @@ class MessageColumn(PinnedScroll):
         """Show one more message and go to it; it is made in a turn of its own."""
         for last in self._views[-1:]:
             last.end_being_last()
-        for view in self._add([message]):
-            self._reader.turns.do(lambda: self._make_added(view))
+        [view] = self._add([message])
+        self._reader.turns.do(lambda: self._make_added(view))
         self.follow()
 
     def _make_added(self, view: MessageView) -> None:

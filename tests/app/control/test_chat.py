@@ -158,14 +158,14 @@ def test_settings_reach_an_answer_that_runs(driven: Driven, source: ScriptedMode
 
 
 def test_a_finished_answer_is_not_made_again(driven: Driven, source: ScriptedModels) -> None:
+    views = driven.widgets.transcript.column.views
     for _ in range(3):
         say_next(source, Answer("One two three four five six.", pause_s=0.01))
         driven.send("Go")
-        views = driven.widgets.transcript.column.views
-        driven.until(lambda: bool(views[-1:]) and views[-1].answer is not None)
+        driven.until(lambda: bool(views) and views[-1].answer is not None)
         live = views[-1].answer
         driven.until_answered()
-        assert driven.widgets.transcript.column.views[-1].answer is live
+        assert views[-1].answer is live
         assert driven.shown[-1] == "One two three four five six."
 
 
