@@ -3936,6 +3936,10 @@
         <translation>{path}: {architecture}.{key} ist {told}; nötig ist ein Abstand oder eine Liste aus Ja und Nein. Die Datei noch einmal holen.</translation>
     </message>
     <message>
+        <source>{path}: an OLMo 3, whose layers have windows; this version runs OLMo 2 from GGUF. Take an MLX or Hugging Face folder of the model.</source>
+        <translation>{path}: ein OLMo 3, dessen Schichten Fenster haben; diese Version führt OLMo 2 aus GGUF aus. Einen MLX- oder Hugging-Face-Ordner des Modells nehmen.</translation>
+    </message>
+    <message>
         <source>{path}: has no general.architecture, so there is no telling how to run it.</source>
         <translation>{path}: hat kein general.architecture; es lässt sich also nicht sagen, wie es auszuführen ist.</translation>
     </message>

@@ -116,7 +116,7 @@ _KNOWN = {
     "qwen35": PreTokenizer((_MARKED_WORDS,), composed=True),
     "chatglm-bpe": PreTokenizer(_LLAMA_3.patterns),
     **dict.fromkeys(("glm4", "glm5"), PreTokenizer(_LLAMA_3.patterns, whole_words=True)),
-    **dict.fromkeys(("gpt-4o", "llama4", "kanana2"), PreTokenizer((_GPT_4O,))),
+    **dict.fromkeys(("gpt-4o", "llama4", "kanana2", "minimax-m2"), PreTokenizer((_GPT_4O,))),
     "tekken": PreTokenizer((_TEKKEN,), whole_words=True, adds_bos=True),
     "kimi-k2": PreTokenizer((_KIMI,)),
     **dict.fromkeys(("deepseek-v3", "hunyuan-dense", "joyai-llm"), PreTokenizer(_DEEPSEEK_3)),

@@ -31,6 +31,12 @@ ARCHITECTURES = {
     "qwen3_moe": "qwen3moe",
     "gemma3_text": "gemma3",
     "gpt_oss": "gpt-oss",
+    "phi3": "phi3",
+    "glm4": "glm4",
+    "glm": "chatglm",
+    "olmo2": "olmo2",
+    "ernie4_5_moe": "ernie4_5-moe",
+    "minimax_m2": "minimax-m2",
     "glm4_moe": "glm4moe",
     "glm4_moe_lite": "deepseek2",
     "deepseek_v2": "deepseek2",
@@ -146,17 +152,28 @@ def _changed(raw: Mapping[str, Floats], config: Config, *, old_latents: bool) ->
             yield Tensor(name, value + np.float32(1))
         elif kind == "gpt_oss":
             yield from _gpt_oss(name, value)
+        elif kind in ("glm", "glm4") and "mrope_section" in config["rope_parameters"]:
+            yield Tensor(name, _in_halves(name, value, config))
         elif kind == "step3p5":
             yield _step(name, value)
         elif name.endswith("kv_b_proj.weight") and not old_latents:
             yield from _latent_halves(name, value, config)
         else:
-            yield Tensor(name, value)
+            yield Tensor(name, value.squeeze())
     for name, experts in stacks.items():
         yield Tensor(name, np.stack([experts[n] for n in range(len(experts))]))
+    yield from _factors(config)
+
+
+def _factors(config: Config) -> Iterator[Tensor]:
+    """The lists that `generate_extra_tensors` adds."""
     rope = config.get("rope_parameters") or config.get("rope_scaling")
-    if isinstance(rope, Mapping) and rope.get("rope_type") == "llama3":
+    kind = rope.get("rope_type") if isinstance(rope, Mapping) else None
+    if kind == "llama3":
         yield Tensor("rope_freqs.weight", _llama3_factors(rope, config))
+    for length in ("long", "short") if kind == "longrope" else ():
+        factors = np.array(rope[f"{length}_factor"], np.float32)
+        yield Tensor(f"rope_factors_{length}.weight", factors)
 
 
 def _rotated_in_pairs(name: str, value: Floats, config: Config) -> Floats:
@@ -170,6 +187,16 @@ def _rotated_in_pairs(name: str, value: Floats, config: Config) -> Floats:
         return value
     shape = (count, 2, value.shape[0] // count // 2, *value.shape[1:])
     return np.ascontiguousarray(value.reshape(shape).swapaxes(1, 2).reshape(value.shape))
+
+
+def _in_halves(name: str, value: Floats, config: Config) -> Floats:
+    """Glm4Model.normal_to_neox: first all first ones of the rotated pairs, then all second."""
+    if not re.search(r"[qk]_proj\.(weight|bias)$", name):
+        return value
+    size = config["head_dim"]
+    rotated = int(size * config["rope_parameters"].get("partial_rotary_factor", 0.5))
+    order = [*range(0, rotated, 2), *range(1, rotated, 2), *range(rotated, size)]
+    return value.reshape(-1, size, *value.shape[1:])[:, order].reshape(value.shape)
 
 
 def _gpt_oss(name: str, value: Floats) -> Iterator[Tensor]:
@@ -242,7 +269,7 @@ def _layer(name: str) -> re.Match[str] | None:
 
 
 def _mapped(name: str, names: gguf.TensorNameMap) -> str:
-    if name == "rope_freqs.weight":
+    if name.startswith("rope_f"):
         return name
     found = _layer(name)
     if found and found[2] in _BEYOND_THE_MAP:

@@ -1,5 +1,6 @@
 """What llama.cpp's converter writes of a config.json into the metadata of a GGUF."""
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -13,10 +14,10 @@ _SIZES = {
     "attention.head_count": ("num_attention_heads",),
     "attention.head_count_kv": ("num_key_value_heads",),
     "expert_count": ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"),
-    "expert_used_count": ("num_experts_per_tok", "moe_top_k"),
+    "expert_used_count": ("num_experts_per_tok", "moe_top_k", "moe_k"),
     "expert_group_count": ("n_group",),
     "expert_group_used_count": ("topk_group",),
-    "expert_shared_count": ("n_shared_experts",),
+    "expert_shared_count": ("n_shared_experts", "moe_num_shared_experts"),
     "expert_weights_scale": ("routed_scaling_factor", "moe_router_scaling_factor"),
     "attention.layer_norm_rms_epsilon": ("rms_norm_eps", "layernorm_epsilon"),
     "attention.key_length": ("head_dim",),
@@ -146,6 +147,45 @@ def _step35(config: Config) -> dict[str, object]:
     }
 
 
+def _phi3(config: Config) -> dict[str, object]:
+    rope = config["rope_parameters"]
+    size = config["hidden_size"] // config["num_attention_heads"]
+    longest = config["max_position_embeddings"]
+    trained = rope.get("original_max_position_embeddings", longest)
+    own = {
+        "rope.dimension_count": int(size * rope.get("partial_rotary_factor", 1.0)),
+        "rope.scaling.original_context_length": trained,
+        "attention.sliding_window": config.get("sliding_window") or 0,
+    }
+    if "long_factor" in rope:
+        own["rope.scaling.attn_factor"] = math.sqrt(1 + math.log(longest / trained, trained))
+    return own
+
+
+def _glm4(config: Config) -> dict[str, object]:
+    rope = config["rope_parameters"]
+    own = {"rope.dimension_count": int(config["head_dim"] * rope["partial_rotary_factor"])}
+    if "mrope_section" in rope:
+        own["rope.dimension_sections"] = np.array([*rope["mrope_section"], 0], np.int32)
+    return own
+
+
+def _ernie(config: Config) -> dict[str, object]:
+    return _inner(config) | {
+        "interleave_moe_layer_step": config["moe_layer_interval"],
+        "leading_dense_block_count": config["moe_layer_start_index"],
+    }
+
+
+def _minimax(config: Config) -> dict[str, object]:
+    rotated = config["head_dim"] * config["rope_parameters"]["partial_rotary_factor"]
+    return {
+        "rope.dimension_count": int(rotated),
+        "expert_feed_forward_length": config["intermediate_size"],
+        "expert_gating_func": 2,
+    }
+
+
 def _qwen35(config: Config) -> dict[str, object]:
     """Of an attention layer's head a share is rotated, told where the family has it."""
     rope = config.get("rope_parameters", config)
@@ -170,6 +210,11 @@ _OWN = {
     "llama": _llama,
     "gemma3": _gemma3,
     "gpt-oss": _gpt_oss,
+    "phi3": _phi3,
+    "glm4": _glm4,
+    "chatglm": _glm4,
+    "ernie4_5-moe": _ernie,
+    "minimax-m2": _minimax,
     "qwen3moe": _inner,
     "glm4moe": _glm4_moe,
     "deepseek2": _deepseek2,

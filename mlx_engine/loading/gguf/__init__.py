@@ -18,6 +18,8 @@ under published names that are still unread (part.py). Families know nothing of 
 | mimo2, step35 | MiMo-V2, Step-3.5 | three, inside |
 | llama | Llama, Mistral, Mixtral | |
 | qwen2, qwen3, qwen3moe, gemma3, gpt-oss | of the same names | |
+| phi3, glm4, chatglm, olmo2 | Phi-3 and 4, GLM-4, OLMo 2 | |
+| ernie4_5-moe, minimax-m2 | ERNIE 4.5 with experts, MiniMax-M2 | not run |
 
 All block types open but Q8_1, and none is rounded: with float32 scales values are the file's bit
 for bit (Q8_K's to 2^-24). With Metal scales are bfloat16 as activations are, float16 where all

@@ -7,7 +7,15 @@ from typing import ClassVar
 
 from mlx_engine.loading.gguf.file import GgufFile
 from mlx_engine.loading.gguf.header import GgufTensor
-from mlx_engine.loading.gguf.metadata import KINDS, GgufMetadata, Kind, base_of, scaling_of
+from mlx_engine.loading.gguf.metadata import (
+    FACTORS,
+    KINDS,
+    TWO_LISTS,
+    GgufMetadata,
+    Kind,
+    base_of,
+    scaling_of,
+)
 from mlx_engine.loading.gguf.part import Change, Placement
 from mlx_engine.models.stored_forms import Run
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
@@ -155,7 +163,7 @@ class Architecture:
         base, _, kind = name.rpartition(".")
         if base in OUTSIDE:
             return (Placement(f"{OUTSIDE[base]}.{kind}", change=self._change(name)),)
-        if name == "rope_freqs.weight":  # its values are in the config
+        if name in (FACTORS, *TWO_LISTS):  # their values are in the config
             return ()
         found = _BLOCK.fullmatch(name)
         if found is None:
@@ -180,6 +188,10 @@ class Architecture:
             what = f"{rotated} rotated elements in heads of {self._head}"
             raise self._cannot_be(what, "rope.dimension_count")
         return rotated
+
+    def _share(self) -> float:
+        """The part of a head that is rotated, for whoever rounds the product down."""
+        return min(1.0, (self._rotated() + 0.5) / self._head)
 
     def _in_block(self, block: int, rest: str) -> tuple[Placement, ...]:
         """The tensor `rest` of a block, which may join several."""

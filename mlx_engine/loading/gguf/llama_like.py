@@ -1,20 +1,27 @@
-"""GGUF architectures with grouped-query attention: Llama, Qwen, Gemma 3, gpt-oss."""
+"""GGUF architectures with grouped-query attention: Llama, Qwen, Gemma 3, gpt-oss and others."""
 
 import re
 from dataclasses import replace
 from functools import cache
 from typing import ClassVar
 
-from mlx_engine.loading.gguf.architecture import ATTENTION, DENSE, EXPERTS, Architecture
+from mlx_engine.loading.gguf.architecture import (
+    ATTENTION,
+    DENSE,
+    EXPERTS,
+    SHARED,
+    Architecture,
+)
 from mlx_engine.loading.gguf.file import GgufFile
 from mlx_engine.loading.gguf.metadata import Kind, base_of
 from mlx_engine.loading.gguf.part import Change, Placement
-from mlx_engine.values.errors import BadModelFile
+from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
 _SINGLE = re.compile(r"ffn_(gate|up|down)\.(\d{1,4})\.(\w+)")
 _PUBLISHED = {"gate": "w1", "down": "w2", "up": "w3"}
 _INTERVAL = 6  # of Gemma 3's layers without a window
 _LAYERS_OF_27B = 62
+_SIGMOID = 2  # of expert_gating_func
 
 
 class LlamaGguf(Architecture):
@@ -192,3 +199,125 @@ class GptOssGguf(Architecture):
     def _scaling(self) -> dict[str, object] | None:
         scaling = super()._scaling()
         return None if scaling is None else scaling | {"truncate": False}
+
+
+class Phi3Gguf(Architecture):
+    """Phi-3 and Phi-4: queries, keys and values in one matrix, gates above ups in another."""
+
+    model_type = "phi3"
+    rotates_whole_heads = False
+    stretches: ClassVar[tuple[Kind, ...]] = ("longrope",)
+    names = ATTENTION | DENSE | {"ffn_up": "mlp.gate_up_proj"}
+
+    def _own(self) -> dict[str, object]:
+        count = self._metadata.count
+        longest = count("context_length")
+        return {
+            "partial_rotary_factor": self._share(),
+            "original_max_position_embeddings": count(
+                "rope.scaling.original_context_length", longest
+            ),
+            "sliding_window": count("attention.sliding_window", 0) or None,
+        }
+
+
+class Glm4Gguf(Architecture):
+    """GLM-4-0414: norms before and after, gates above ups; rows in Hugging Face's order.
+
+    But those of queries and keys of models with eyes, whose rotated rows are first all first ones
+    of the pairs, then all second.
+    """
+
+    model_type = "glm4"
+    rotates_whole_heads = False
+    usual_share = 2
+    names = (
+        ATTENTION
+        | DENSE
+        | {
+            "ffn_up": "mlp.gate_up_proj",
+            "post_attention_norm": "post_self_attn_layernorm",
+            "post_ffw_norm": "post_mlp_layernorm",
+        }
+    )
+
+    def _own(self) -> dict[str, object]:
+        return {
+            "partial_rotary_factor": self._share(),
+            "attention_bias": self._has("attn_q.bias") or self._has("attn_qkv.bias"),
+        }
+
+    def _single(self, block: int, rest: str) -> Placement:
+        place = super()._single(block, rest)
+        heads = {"attn_q": self._heads, "attn_k": self._kept_heads(block)}
+        part = rest.partition(".")[0]
+        if part not in heads or not self._metadata.has("rope.dimension_sections"):
+            return place
+        return replace(place, rows=_apart(heads[part], self._head, self._rotated()))
+
+
+@cache
+def _apart(heads: int, head: int, rotated: int) -> tuple[int, ...]:
+    """Row 2 j + s of the rotated ones of a head is stored as its row s * rotated / 2 + j."""
+    return tuple(
+        first + (row % 2 * rotated // 2 + row // 2 if row < rotated else row)
+        for first in range(0, heads * head, head)
+        for row in range(head)
+    )
+
+
+class ChatGlmGguf(Glm4Gguf):
+    """GLM-4 before that and GLM-Edge, with norms before alone."""
+
+    model_type = "glm"
+
+
+class Olmo2Gguf(Architecture):
+    """Norms behind mixer and feed-forward alone, and of all queries and keys at once."""
+
+    model_type = "olmo2"
+    names = ATTENTION | DENSE | {"post_ffw_norm": "post_feedforward_layernorm"}
+
+    def _own(self) -> dict[str, object]:
+        if self._metadata.count("attention.sliding_window", 0):
+            raise UnsupportedModel(
+                "{path}: an OLMo 3, whose layers have windows; this version runs OLMo 2 from GGUF. "
+                "Take an MLX or Hugging Face folder of the model.",
+                path=self._file.path,
+            )
+        return {"attention_bias": self._has("attn_q.bias")}
+
+
+class Ernie45MoeGguf(Architecture):
+    """ERNIE 4.5 with experts in some layers, whose choice is corrected."""
+
+    model_type = "ernie4_5_moe"
+    names = ATTENTION | DENSE | EXPERTS | SHARED
+
+    def _own(self) -> dict[str, object]:
+        experts = [n for n in range(self._main_blocks) if self._block_has(n, "ffn_gate_inp.weight")]
+        return {
+            **self._experts("moe_num_experts", "moe_k", "moe_intermediate_size"),
+            "moe_num_shared_experts": self._metadata.count("expert_shared_count", 0),
+            "moe_layer_start_index": min(experts, default=0),
+            "moe_layer_end_index": max(experts, default=0),
+            "moe_layer_interval": self._metadata.count("interleave_moe_layer_step", 1) or 1,
+            "use_bias": self._has("attn_q.bias"),
+        }
+
+
+class MiniMaxM2Gguf(Architecture):
+    """MiniMax-M2: part of a head rotated, a sigmoid router whose choice is corrected."""
+
+    model_type = "minimax_m2"
+    rotates_whole_heads = False
+    names = ATTENTION | DENSE | EXPERTS | SHARED
+
+    def _own(self) -> dict[str, object]:
+        if self._metadata.count("expert_gating_func", _SIGMOID) not in (0, _SIGMOID):
+            raise self._gated_otherwise()
+        return {
+            **self._experts("num_local_experts", "num_experts_per_tok", "intermediate_size"),
+            "rotary_dim": self._rotated(),
+            "use_qk_norm": self._has("attn_q_norm.weight"),
+        }

@@ -13,10 +13,11 @@ from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 from mlx_engine.values.words import Words
 
 _MOST = 2**31 - 1
-_FACTORS = "rope_freqs.weight"
+FACTORS = "rope_freqs.weight"
 _MAGNITUDE = "rope.scaling.yarn_attn_factor"
-_TWO_LISTS = ("rope_factors_long.weight", "rope_factors_short.weight")
-Kind = Literal["linear", "yarn", "yarn of a magnitude", "listed"]
+_FACTOR = "rope.scaling.attn_factor"
+TWO_LISTS = ("rope_factors_long.weight", "rope_factors_short.weight")
+Kind = Literal["linear", "yarn", "yarn of a magnitude", "listed", "longrope"]
 KINDS: tuple[Kind, ...] = ("linear", "yarn", "yarn of a magnitude", "listed")
 
 
@@ -134,8 +135,8 @@ def scaling_of(
 ) -> dict[str, object] | None:
     """`rope_scaling`, None where nothing is stretched.
 
-    linear and yarn have the keys transformers has for them, `attention_factor` where the file tells
-    it. listed has `factors`, one for each pair of elements, as files have them for Llama 3.
+    linear, yarn and longrope have the keys transformers has for them, `attention_factor` where the
+    file tells it. listed has `factors`, one for each pair of elements, as files of Llama 3 have.
     rotated: elements of a head that are rotated. run: the kinds that are run; UnsupportedModel
     names another, BadModelFile values that cannot be.
     """
@@ -152,7 +153,13 @@ def scaling_of(
     if kind == "linear":
         return {"rope_type": kind, "factor": _linear_factor(metadata)}
     if kind == "listed":
-        return {"rope_type": kind, "factors": _factors(file, rotated // 2)}
+        return {"rope_type": kind, "factors": _factors(file, FACTORS, rotated // 2)}
+    if kind == "longrope":
+        late, early = (_factors(file, name, rotated // 2) for name in TWO_LISTS)
+        listed: dict[str, object] = {"rope_type": kind, "short_factor": early, "long_factor": late}
+        if metadata.has(_FACTOR):
+            listed["attention_factor"] = _positive(metadata, _FACTOR, 1.0)
+        return listed
     trained = "rope.scaling.original_context_length"
     found: dict[str, object] = {
         "rope_type": "yarn",
@@ -171,7 +178,7 @@ def scaling_of(
 def _kind(file: GgufFile, metadata: GgufMetadata) -> str:
     """As told, "none", or in words for what no config has."""
     kind = metadata.option("rope.scaling.type") or ""
-    if any(name in file.tensors for name in _TWO_LISTS):
+    if any(name in file.tensors for name in TWO_LISTS):
         return "longrope"
     if kind in ("", "linear"):
         kind = "none" if _linear_factor(metadata) == 1 else "linear"
@@ -179,7 +186,7 @@ def _kind(file: GgufFile, metadata: GgufMetadata) -> str:
         return "yarn of a share"
     if kind == "yarn" and metadata.has(_MAGNITUDE):
         kind = "yarn of a magnitude"
-    if _FACTORS not in file.tensors or kind not in ("none", *KINDS):
+    if FACTORS not in file.tensors or kind not in ("none", *KINDS):
         return kind
     return "listed" if kind == "none" else f"{kind} with a list of factors"
 
@@ -190,15 +197,21 @@ def _linear_factor(metadata: GgufMetadata) -> float:
     return _positive(metadata, "rope.scaling.factor" if told else "rope.scale_linear", 1.0)
 
 
-def _factors(file: GgufFile, pairs: int) -> list[float]:
+def _factors(file: GgufFile, factors: str, pairs: int) -> list[float]:
     """Of the periods of so many pairs of elements."""
-    tensor = file.tensors[_FACTORS]
+    tensor = file.tensors.get(factors)
+    if tensor is None:
+        raise BadModelFile(
+            "{path}: the tensor {name} is missing. Get the file again.",
+            path=file.path,
+            name=factors,
+        )
     if tensor.type.name != "F32" or len(tensor.shape) != 1:
         raise UnsupportedModel(
             "{path}: {factors} is stored as {name} {shape}, where "
             "a list of F32 is needed. Get the file again.",
             path=file.path,
-            factors=_FACTORS,
+            factors=factors,
             name=tensor.type.name,
             shape=list(tensor.shape),
         )
@@ -207,13 +220,13 @@ def _factors(file: GgufFile, pairs: int) -> list[float]:
         raise BadModelFile(
             "{path}: {factors} holds values that cannot be factors. Get the file again.",
             path=file.path,
-            factors=_FACTORS,
+            factors=factors,
         )
     if len(values) < pairs:
         raise BadModelFile(
             "{path}: {factors} has {values} factors where {pairs} are needed. Get the file again.",
             path=file.path,
-            factors=_FACTORS,
+            factors=factors,
             values=len(values),
             pairs=pairs,
         )

@@ -7,9 +7,15 @@ from pathlib import Path
 from mlx_engine.loading.gguf.architecture import Architecture
 from mlx_engine.loading.gguf.file import GgufFile, read_gguf
 from mlx_engine.loading.gguf.llama_like import (
+    ChatGlmGguf,
+    Ernie45MoeGguf,
     Gemma3Gguf,
+    Glm4Gguf,
     GptOssGguf,
     LlamaGguf,
+    MiniMaxM2Gguf,
+    Olmo2Gguf,
+    Phi3Gguf,
     Qwen2Gguf,
     Qwen3Gguf,
     Qwen3MoeGguf,
@@ -33,6 +39,12 @@ ARCHITECTURES: dict[str, Callable[[GgufFile], Architecture]] = {
     "qwen3moe": Qwen3MoeGguf,
     "gemma3": Gemma3Gguf,
     "gpt-oss": GptOssGguf,
+    "phi3": Phi3Gguf,
+    "glm4": Glm4Gguf,
+    "chatglm": ChatGlmGguf,
+    "olmo2": Olmo2Gguf,
+    "ernie4_5-moe": Ernie45MoeGguf,
+    "minimax-m2": MiniMaxM2Gguf,
     "glm4moe": Glm4MoeGguf,
     "deepseek2": Deepseek2Gguf,
     "mimo2": Mimo2Gguf,

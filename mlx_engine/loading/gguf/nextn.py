@@ -46,7 +46,7 @@ class Glm4MoeGguf(Architecture):
             "first_k_dense_replace": self._dense_blocks(),
             "use_qk_norm": self._has("attn_q_norm.weight"),
             "attention_bias": self._has("attn_q.bias") or self._has("attn_qkv.bias"),
-            "partial_rotary_factor": (self._rotated() + 0.5) / self._head,
+            "partial_rotary_factor": self._share(),
         }
 
 

@@ -32,6 +32,13 @@ YARN = {
     "beta_slow": 1.0,
     "original_max_position_embeddings": 128,
 }
+LONG = {
+    "rope_type": "longrope",
+    "rope_theta": 1e4,
+    "short_factor": [1.0 + 0.1 * step for step in range(8)],
+    "long_factor": [1.5 + 0.5 * step for step in range(8)],
+    "original_max_position_embeddings": 64,
+}
 V2 = {
     name: value
     for name, value in ARCHITECTURES["deepseek_v3"][1].items()
@@ -63,6 +70,39 @@ KINDS: dict[str, tuple[str, dict[str, object]]] = {
         "deepseek_v3",
         {"rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 1.0}},
     ),
+    "phi3": ("phi3", {}),
+    "phi3, no window": ("phi3", {"sliding_window": None}),
+    "phi3, partly rotated": ("phi3", {"rope_parameters": PLAIN | {"partial_rotary_factor": 0.75}}),
+    "phi3, longrope": (
+        "phi3",
+        {"rope_parameters": LONG, "original_max_position_embeddings": 64, "sliding_window": None},
+    ),
+    "glm4": ("glm4", {"attention_bias": True}),
+    "glm4, no biases": ("glm4", {"attention_bias": False}),
+    "glm4, yarn": ("glm4", {"rope_parameters": YARN | {"partial_rotary_factor": 0.5}}),
+    "glm4 of a model with eyes": (
+        "glm4",
+        {"rope_parameters": PLAIN | {"partial_rotary_factor": 0.5, "mrope_section": [2, 3, 3]}},
+    ),
+    "glm": ("glm", {}),
+    "olmo2": ("olmo2", {}),
+    "olmo2, yarn": ("olmo2", {"rope_parameters": YARN}),
+    "ernie4_5_moe": ("ernie4_5_moe", {"rope_parameters": PLAIN}),
+    "ernie4_5_moe, some layers": (
+        "ernie4_5_moe",
+        {
+            "rope_parameters": PLAIN,
+            "num_hidden_layers": 6,
+            "moe_layer_interval": 2,
+            "moe_layer_start_index": 2,
+            "moe_layer_end_index": 4,
+        },
+    ),
+    "ernie4_5_moe, biases": (
+        "ernie4_5_moe",
+        {"rope_parameters": PLAIN, "use_bias": True, "moe_num_shared_experts": 0},
+    ),
+    "minimax_m2": ("minimax_m2", {"rope_parameters": PLAIN | {"partial_rotary_factor": 0.5}}),
     "deepseek_v2": ("deepseek_v2", {"q_lora_rank": 32, "routed_scaling_factor": 2.0}),
     "deepseek_v2, yarn": (
         "deepseek_v2",
@@ -70,9 +110,25 @@ KINDS: dict[str, tuple[str, dict[str, object]]] = {
     ),
 }
 STACKED = ("mimo_v2_flash", "step3p5")
-JOINED = ("llama with factors", "qwen2, tied", "qwen3_moe", "gpt_oss", "mimo_v2_flash")
+JOINED = (
+    "llama with factors",
+    "qwen2, tied",
+    "qwen3_moe",
+    "gpt_oss",
+    "mimo_v2_flash",
+    "glm",
+    "glm4 of a model with eyes",
+)
 OLD_LATENTS = ("deepseek_v3", "deepseek_v2")
-DRAFTED = ("llama with factors", "gemma3", "gpt_oss", "deepseek_v3", "mimo_v2_flash")
+DRAFTED = (
+    "llama with factors",
+    "phi3",
+    "olmo2",
+    "gemma3",
+    "gpt_oss",
+    "deepseek_v3",
+    "mimo_v2_flash",
+)
 PROMPT = [5, 1, 30, 17, 2, 9, 9, 21, 4]
 
 
@@ -116,7 +172,7 @@ def test_logits_and_sizes(made, tmp_path, kind):
     told, caches = engine.description, engine.parts.model.make_caches()
     engine.parts.model.forward(mx.array([tiny.tokens[:1]]), caches)
     values = sum(array.nbytes // array.shape[2] for cache in caches.layers
-                 for array in cache.arrays())  # fmt: skip
+                 for array in cache.arrays() if array.ndim == 4)  # fmt: skip
     if not told.mtp_heads:
         assert told.cache_bytes_per_token + told.state_bytes // WINDOW == values
     told, folder = mlx_engine.inspect(file), mlx_engine.inspect(tiny.folder)
@@ -130,7 +186,7 @@ def test_logits_and_sizes(made, tmp_path, kind):
     engine.close()
 
 
-@pytest.mark.parametrize("kind", ["mixtral", "glm4_moe", "gpt_oss", "step3p5"])
+@pytest.mark.parametrize("kind", ["mixtral", "glm4_moe", "gpt_oss", "step3p5", "minimax_m2"])
 def test_experts_that_rest(made, tmp_path, kind):
     """Two of four are asked."""
     told = mlx_engine.inspect(convert(made(kind).folder, tmp_path / "m.gguf"))
@@ -152,6 +208,16 @@ def blocks_of_32(kind: TYPES) -> Storage:
     return Storage(lambda name: None if "gate_inp" in name or "attn_k_b" in name else kind)
 
 
+def test_a_text_beyond_the_trained_length(tmp_path):
+    """Is rotated by the second list, as in the folder (test_plain_families.py)."""
+    short = {"original_max_position_embeddings": 16}
+    tiny = publish("phi3", tmp_path / "m", changes=short | {"rope_parameters": LONG | short})
+    file = convert(tiny.folder, tmp_path / "m.gguf")
+    found, wanted = logits(file, tiny.tokens), logits(tiny.folder, tiny.tokens)
+    assert relative(found, wanted) < 1e-5
+    assert relative(found[-1], tiny.logits[-1]) < 1e-4
+
+
 @pytest.mark.parametrize(
     ("kind", "packed"),
     [
@@ -165,6 +231,11 @@ def blocks_of_32(kind: TYPES) -> Storage:
         ("step3p5", TYPES.Q4_0),
         ("llama with factors", TYPES.F16),
         ("glm4_moe", TYPES.BF16),
+        ("phi3", TYPES.Q4_0),
+        ("glm4 of a model with eyes", TYPES.Q8_0),
+        ("olmo2", TYPES.Q8_0),
+        ("ernie4_5_moe", TYPES.Q8_0),
+        ("minimax_m2", TYPES.Q4_0),
     ],
 )
 def test_packed_equals_unpacked(made, tmp_path, monkeypatch, kind, packed):
@@ -215,10 +286,11 @@ def test_experts_of_gpt_oss_keep_their_packing(made, tmp_path):
 
 
 @pytest.mark.parametrize("packed", [TYPES.Q4_K, TYPES.Q6_K])
-def test_k_quants(tmp_path, packed):
+@pytest.mark.parametrize("kind", ["llama", "phi3"])
+def test_k_quants(tmp_path, kind, packed):
     """Rows are of 256."""
-    wide = {"hidden_size": 256, "intermediate_size": 256, "head_dim": 64}
-    tiny = publish("llama", tmp_path / "wide", changes=wide)
+    wide = {"hidden_size": 256, "intermediate_size": 256}
+    tiny = publish(kind, tmp_path / "wide", changes=wide)
     storage = Storage(lambda name: packed if "attn" in name or "ffn" in name else None)
     file = convert(tiny.folder, tmp_path / "m.gguf", storage=storage)
     unpacked = convert(tiny.folder, tmp_path / "u.gguf", storage=storage._replace(unpacked=True))
@@ -239,3 +311,27 @@ def test_drafts_keep_the_words(made, tmp_path, kind, depth):
     assert ran.tokens == truth
     assert 0 < ran.stats.accepted < ran.stats.drafted
     engine.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "without", "says"),
+    [
+        ("phi3, longrope", {}, "factors_long", "rope_factors_long.weight is missing"),
+        ("phi3", {"phi3.rope.scaling.type": "yarn"}, "", "rope scaling .*yarn"),
+        (
+            "olmo2",
+            {"olmo2.attention.sliding_window": 8},
+            "",
+            "an OLMo 3, whose layers have windows",
+        ),
+        ("minimax_m2", {"minimax-m2.expert_gating_func": 1}, "", "expert_gating_func"),
+        ("glm4", {"glm4.rope.dimension_count": 64}, "", "rope.dimension_count"),
+        ("phi3", {"phi3.feed_forward_length": 64}, "", r"ffn_down.weight has the shape \[64, 96\]"),
+        ("ernie4_5_moe", {}, "exp_probs_b", "e_score_correction_bias"),
+    ],
+)
+def test_what_is_refused(made, tmp_path, kind, changes, without, says):
+    file = convert(made(kind).folder, tmp_path / "m.gguf", changes=changes, without=without)
+    with pytest.raises(mlx_engine.EngineError, match=says) as refused:
+        mlx_engine.load(file)
+    assert str(refused.value).startswith(f"{file}: ")
