@@ -3608,8 +3608,40 @@
         <translation>{path}: Dieses Format kann beim Öffnen Code auf diesem Rechner ausführen und wird deshalb nicht geöffnet. Die .safetensors-Dateien des Modells nehmen.</translation>
     </message>
     <message>
+        <source>{root}: no model in this folder. It needs config.json and .safetensors files, or a GGUF.</source>
+        <translation>{root}: In diesem Ordner ist kein Modell. Er braucht config.json und .safetensors-Dateien oder eine GGUF.</translation>
+    </message>
+    <message>
+        <source>a git-lfs pointer, which only says where the file lies</source>
+        <translation>ein Git-LFS-Zeiger, der nur sagt, wo die Datei liegt</translation>
+    </message>
+    <message>
+        <source>a web page</source>
+        <translation>eine Webseite</translation>
+    </message>
+    <message>
+        <source>a GGUF by its content: let its name end in .gguf</source>
+        <translation>dem Inhalt nach eine GGUF: Ihr Name soll auf .gguf enden</translation>
+    </message>
+    <message>
+        <source>a ZIP archive</source>
+        <translation>ein ZIP-Archiv</translation>
+    </message>
+    <message>
+        <source>empty where it should begin, as a download that did not finish</source>
+        <translation>am Anfang leer, wie ein nicht beendeter Download</translation>
+    </message>
+    <message>
+        <source>a model in llama.cpp&apos;s format before GGUF</source>
+        <translation>ein Modell im Format von llama.cpp vor GGUF</translation>
+    </message>
+    <message>
         <source>{path}: holds a LoRA adapter and no model. Take a model that it was merged into.</source>
         <translation>{path}: enthält einen LoRA-Adapter und kein Modell. Ein Modell nehmen, in das er eingerechnet ist.</translation>
+    </message>
+    <message>
+        <source>safetensors by its content: let its name end in .safetensors</source>
+        <translation>dem Inhalt nach safetensors: Ihr Name soll auf .safetensors enden</translation>
     </message>
     <message>
         <source>the model they belong to</source>
@@ -3642,10 +3674,6 @@
     <message>
         <source>{root}: holds {count} GGUF files; open one of them.</source>
         <translation>{root}: enthält {count} GGUF-Dateien; eine davon öffnen.</translation>
-    </message>
-    <message>
-        <source>{root}: no model in this folder. It needs config.json and .safetensors files.</source>
-        <translation>{root}: In diesem Ordner ist kein Modell. Nötig sind config.json und .safetensors-Dateien.</translation>
     </message>
     <message>
         <source>{name}: {found}</source>
@@ -3682,6 +3710,10 @@
     <message>
         <source>the file is cut short</source>
         <translation>die Datei ist abgeschnitten</translation>
+    </message>
+    <message>
+        <source>{path}: no GGUF but {other}. Get the file again.</source>
+        <translation>{path}: keine GGUF, sondern {other}. Die Datei erneut holen.</translation>
     </message>
     <message>
         <source>{path}: not a GGUF file, though it is named like one. Get it again.</source>
@@ -3740,8 +3772,20 @@
         <translation>{path}: {key} ist {value}, keine Anzahl. Noch einmal herunterladen.</translation>
     </message>
     <message>
-        <source>{path}: holds no tensors, so there is no model in it.</source>
-        <translation>{path}: enthält keine Tensoren, also auch kein Modell.</translation>
+        <source>the eyes of a model</source>
+        <translation>die Augen eines Modells</translation>
+    </message>
+    <message>
+        <source>an importance matrix, which a model is quantised with</source>
+        <translation>eine Wichtigkeitsmatrix, mit der ein Modell quantisiert wird</translation>
+    </message>
+    <message>
+        <source>a control vector</source>
+        <translation>einen Steuervektor</translation>
+    </message>
+    <message>
+        <source>{path}: holds no tensors, perhaps a vocabulary alone. Get the whole model.</source>
+        <translation>{path}: enthält keine Tensoren, vielleicht nur ein Vokabular. Das ganze Modell holen.</translation>
     </message>
     <message>
         <source>{path}: {name} and {stored_name} are the same tensor under two names. Get the file again.</source>
@@ -3756,8 +3800,12 @@
         <translation>{path}: {name} hat die Form {shape}, die Metadaten verlangen {wanted}. Die Datei noch einmal holen.</translation>
     </message>
     <message>
-        <source>{path}: holds the eyes of a model, not its text part. Open that.</source>
-        <translation>{path}: enthält die Augen eines Modells, nicht den Textteil. Diesen öffnen.</translation>
+        <source>{path}: holds {what} and no text model. Open the model it goes with.</source>
+        <translation>{path}: enthält {what} und kein Textmodell. Das Modell öffnen, zu dem es gehört.</translation>
+    </message>
+    <message>
+        <source>{path}: a draft model ({kind}), which this version reads from safetensors alone. Open the model it was made for and give that folder as its draft model.</source>
+        <translation>{path}: ein Entwurfsmodell ({kind}), das diese Version nur aus safetensors liest. Das Modell öffnen, für das es gemacht ist, und jenen Ordner als dessen Entwurfsmodell angeben.</translation>
     </message>
     <message>
         <source>{path}: a GGUF of architecture {name}; this version runs {known} from GGUF. Take an MLX or Hugging Face folder of the model, or another model.</source>
@@ -3778,6 +3826,10 @@
     <message>
         <source>it is only {size} bytes long</source>
         <translation>sie ist nur {size} Byte lang</translation>
+    </message>
+    <message>
+        <source>it is {other}</source>
+        <translation>sie ist {other}</translation>
     </message>
     <message>
         <source>{path}: {name} is also in {file_name}. Two versions of a model were put into one folder: keep one of them.</source>
@@ -3854,6 +3906,10 @@
     <message>
         <source>{config} gives token {text} the id {key}, tokenizer.json gives it {token_to_id}: take both files from the same model.</source>
         <translation>{config} gibt Token {text} die Nummer {key}, tokenizer.json gibt ihm {token_to_id}: beide Dateien vom selben Modell nehmen.</translation>
+    </message>
+    <message>
+        <source>{path}: a link to what is not there, or just deleted. Get it again.</source>
+        <translation>{path}: ein Verweis auf etwas, das nicht da ist, oder gerade gelöscht. Erneut holen.</translation>
     </message>
     <message>
         <source>{path}: may not be read. Allow reading it and its folder.</source>
@@ -4154,6 +4210,10 @@
     <message>
         <source>a number from 8 on</source>
         <translation>eine Zahl ab 8</translation>
+    </message>
+    <message>
+        <source>{origin}: no place for {name}, the config asks for {layers} layers. The config does not belong to these weights.</source>
+        <translation>{origin}: kein Platz für {name}, die Konfiguration verlangt {layers} Schichten. Sie gehört nicht zu diesen Gewichten.</translation>
     </message>
     <message>
         <source>for pictures, which are not read</source>

@@ -185,7 +185,8 @@ def _without_safetensors(root: Path, names: list[str], has_heads: bool) -> Model
     if has_heads or any(map(is_gguf_head, names)):
         raise heads_only(root)
     raise ModelNotFound(
-        "{root}: no model in this folder. It needs config.json and .safetensors files.", root=root
+        "{root}: no model in this folder. It needs config.json and .safetensors files, or a GGUF.",
+        root=root,
     )
 
 

@@ -23,9 +23,11 @@ from mlx_engine.values.errors import (
     UnsupportedModel,
     tensor_misshapen,
     tensor_missing,
+    tensor_not_floating,
 )
 from mlx_engine.values.words import Words
 
+_FLOATING = ("F32", "F16", "BF16")
 _PUBLISHED_PACKED = (("gpt_oss", "mxfp4"),)
 """Architectures whose original files are packed in a form that is MLX's as well."""
 
@@ -78,9 +80,9 @@ def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
 
 
 def _check_trunk(trunk: Mapping[str, TensorInfo], wanted: Mapping[str, Shape], origin: str) -> None:
-    """BadModelFile for what is missing or cannot be brought into its shape.
+    """BadModelFile for what is missing, no weight or cannot be brought into its shape.
 
-    A file may have axes of length one or in another order; a packed matrix tells its rows alone.
+    A file may have axes of length one; a packed matrix tells its rows alone.
     """
     for name, shape in wanted.items():
         tensor = trunk.get(name)
@@ -92,10 +94,12 @@ def _check_trunk(trunk: Mapping[str, TensorInfo], wanted: Mapping[str, Shape], o
             stored, needed = stored[:-1], needed[:-1]
         if _long_axes(stored) != _long_axes(needed):
             raise tensor_misshapen(origin, name, tensor.shape, shape)
+        if not packed and tensor.dtype not in _FLOATING:
+            raise tensor_not_floating(origin, name, tensor.dtype)
 
 
 def _long_axes(shape: Shape) -> list[int]:
-    return sorted(length for length in shape if length != 1)
+    return [length for length in shape if length != 1]
 
 
 def keep_blocks(headers: ModelHeaders, is_read: IsRead) -> ModelHeaders:

@@ -1,4 +1,4 @@
-"""Files that go with a model and are none: MTP heads, draft models, adapters."""
+"""Files that are no model: MTP heads, draft models and adapters, and what stands for a file."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -11,6 +11,17 @@ from mlx_engine.values.words import Words
 DrafterKind = Literal["eagle3", "gemma4-assistant", "dflash"]
 _ASSISTANTS = ("gemma4_assistant", "gemma4_unified_assistant")
 
+_STAND_INS = (
+    (b"version https://git-lfs", Words("a git-lfs pointer, which only says where the file lies")),
+    (b"<", Words("a web page")),
+    (b"GGUF", Words("a GGUF by its content: let its name end in .gguf")),
+    (b"PK\3\4", Words("a ZIP archive")),
+    (bytes(8), Words("empty where it should begin, as a download that did not finish")),
+    (b"lmgg", Words("a model in llama.cpp's format before GGUF")),
+    (b"tjgg", Words("a model in llama.cpp's format before GGUF")),
+)
+"""What files begin with that are often found under a model's name."""
+
 _HEADS = re.compile(r"(.+\.)?(mtp(_layers|_block)?|eh_proj|pre_fc_norm_hidden)\..+")
 _EMBEDDING = re.compile(r"((model|language_model|transformer)\.)*(embed\w*|wte)\.weight")
 
@@ -21,6 +32,11 @@ def adapter(path: Path) -> UnsupportedModel:
         "{path}: holds a LoRA adapter and no model. Take a model that it was merged into.",
         path=path,
     )
+
+
+def stand_in(start: bytes) -> str | None:
+    """What a file is by its first bytes, that is no model; None: no telling."""
+    return next((words for sign, words in _STAND_INS if start.lstrip().startswith(sign)), None)
 
 
 def heads_only(place: Path, config: Mapping[str, object] | None = None) -> HeadsOnly:

@@ -14,6 +14,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeGuard
 
+from mlx_engine.loading.no_model import stand_in
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel, why_not_read
 from mlx_engine.values.words import Words
 
@@ -82,7 +83,10 @@ def read_header(path: Path) -> tuple[TensorInfo, ...]:
             if size < _LENGTH_BYTES:
                 refuse(path, Words("it is only {size} bytes long", size=size))
             length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
-            if length > min(_LARGEST_HEADER, size - _LENGTH_BYTES):
+            if length == 0 or length > min(_LARGEST_HEADER, size - _LENGTH_BYTES):
+                file.seek(0)
+                if (other := stand_in(file.read(4 * _LENGTH_BYTES))) is not None:
+                    refuse(path, Words("it is {other}", other=other))
                 refuse(path, f"its header claims {length} bytes of a file of {size}")
             text = file.read(length)
     except OSError as error:

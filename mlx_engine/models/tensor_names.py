@@ -7,7 +7,7 @@ behind the last one of the trunk.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
@@ -29,6 +29,9 @@ _LAYER = re.compile(r"layers\.(\d{1,6})\.(.+)")
 _HEAD = re.compile(
     r"(?:mtp_layers\.|mtp\.)?(?:layers\.)?(?:(\d{1,6})\.)?(?:transformer\.|mtp_block\.)?(.+)"
 )
+_SIGN = re.compile(r"layers\.(\d{1,6})\.(?:eh_proj|enorm|hnorm)\..+")
+"""Of a layer that is a head: what joins its inputs."""
+
 _HEAD_PREFIXES = ("mtp.", "mtp_")
 _JOIN = "join.weight"
 _GROUPS = (
@@ -75,15 +78,26 @@ class TensorNames:
     def split(self, raw: Mapping[str, T], spec: ModelSpec, origin: str) -> Parts[T]:
         """Tensors of a model's own files by part, under our names.
 
-        Heads of families that run none keep their names. BadModelFile for one name twice.
+        Heads of families that run none keep their names. BadModelFile for one name twice, and for
+        layers behind the last one that are no heads.
         """
         parts: Parts[T] = Parts({}, {}, {})
+        bare_names, layers = {name: _bare(name) for name in raw}, len(spec.blocks)
+        joined = {int(sign[1]) for sign in map(_SIGN.fullmatch, bare_names.values()) if sign}
         for name, tensor in raw.items():
-            bare, layers = _bare(name), len(spec.blocks)
+            bare = bare_names[name]
             if _PICTURES.match(name) or _SOUND.match(name) or name.endswith(_BUFFER):
                 parts.skipped[name] = tensor
-            elif self._is_head(bare, layers):
+            elif self._is_head(bare, layers, joined):
                 self._put_head(parts, name, tensor, spec, origin)
+            elif _layer_of(bare) >= layers:
+                raise BadModelFile(
+                    "{origin}: no place for {name}, the config asks for {layers} layers. The "
+                    "config does not belong to these weights.",
+                    origin=origin,
+                    name=bare,
+                    layers=layers,
+                )
             elif spec.tied and bare.startswith("lm_head.") and not _is_bias_of(spec, bare):
                 parts.skipped[name] = tensor  # a copy of the embedding
             else:
@@ -128,12 +142,12 @@ class TensorNames:
             return f"{theirs[base]}.{kind}"
         return f"{prefix}.{number}.{theirs.get(base, base)}.{kind}"
 
-    def _is_head(self, bare: str, layers: int) -> bool:
-        """By prefix, or as a layer behind the last one, unless heads of this family never are."""
-        layer = _LAYER.fullmatch(bare)
-        behind = layer is not None and int(layer[1]) >= layers
+    def _is_head(self, bare: str, layers: int, joined: Container[int]) -> bool:
+        """By prefix, or as a joined layer behind the last one where heads of this family lie."""
+        layer = _layer_of(bare)
         may_be = self.heads is None or self.heads.behind_trunk
-        return (behind and may_be) or bare.startswith(_HEAD_PREFIXES)
+        is_behind = may_be and layer >= layers and layer in joined
+        return is_behind or bare.startswith(_HEAD_PREFIXES)
 
     def _put_head(
         self, parts: Parts[T], name: str, tensor: T, spec: ModelSpec, origin: str
@@ -209,6 +223,12 @@ def renamed(name: str, renames: Renames) -> str:
 def _is_bias_of(spec: ModelSpec, bare: str) -> bool:
     """What an output head has of its own even where it is the embedding."""
     return spec.logit_bias and bare == "lm_head.bias"
+
+
+def _layer_of(bare: str) -> int:
+    """The layer a tensor lies in, -1 for none."""
+    found = _LAYER.fullmatch(bare)
+    return -1 if found is None else int(found[1])
 
 
 def _bare(name: str) -> str:

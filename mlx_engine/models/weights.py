@@ -17,7 +17,12 @@ from mlx_engine.models.matrix import (
     one_below_the_other,
     rows_of,
 )
-from mlx_engine.values.errors import BadModelFile, tensor_misshapen, tensor_missing
+from mlx_engine.values.errors import (
+    BadModelFile,
+    tensor_misshapen,
+    tensor_missing,
+    tensor_not_floating,
+)
 
 _AFFINE_BITS = (2, 3, 4, 5, 6, 8)
 _AFFINE_GROUPS = (32, 64, 128)
@@ -298,13 +303,7 @@ class WeightTable:
 
     def _require_floating(self, name: str, array: mx.array) -> None:
         if not mx.issubdtype(array.dtype, mx.floating):
-            raise BadModelFile(
-                "{origin}: {name} holds {dtype} where floating numbers belong. It may "
-                "be packed without its scales: get the file again.",
-                origin=self._origin,
-                name=name,
-                dtype=str(array.dtype),
-            )
+            raise tensor_not_floating(self._origin, name, str(array.dtype))
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,10 @@ class BadModelFile(EngineError):
 
 def why_not_read(path: Path, error: OSError) -> str:
     """A sentence about a file, or a folder, that the system does not give."""
+    if isinstance(error, FileNotFoundError):
+        return Words(
+            "{path}: a link to what is not there, or just deleted. Get it again.", path=path
+        )
     if isinstance(error, PermissionError):
         return Words("{path}: may not be read. Allow reading it and its folder.", path=path)
     return Words(
@@ -88,6 +92,17 @@ def tensor_misshapen(
         name=name,
         shape=list(shape),
         wanted=list(wanted),
+    )
+
+
+def tensor_not_floating(origin: str, name: str, dtype: str) -> "BadModelFile":
+    """A weight of whole numbers, which is none by itself."""
+    return BadModelFile(
+        "{origin}: {name} holds {dtype} where floating numbers belong. It may "
+        "be packed without its scales: get the file again.",
+        origin=origin,
+        name=name,
+        dtype=dtype,
     )
 
 

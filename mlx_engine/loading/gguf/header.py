@@ -17,6 +17,7 @@ from typing import NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from mlx_engine.loading.no_model import stand_in
 from mlx_engine.loading.safetensors import refuse, shown
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel, why_not_read
 from mlx_engine.values.words import Words
@@ -245,6 +246,13 @@ class _Cursor:
 
 def _check_opening(path: Path, data: mmap, cursor: _Cursor) -> None:
     if data[:4] != MAGIC:
+        other = stand_in(data[:32])
+        if data[8:10] == b'{"':
+            other = Words("safetensors by its content: let its name end in .safetensors")
+        if other is not None:
+            raise BadModelFile(
+                "{path}: no GGUF but {other}. Get the file again.", path=path, other=other
+            )
         raise BadModelFile(
             "{path}: not a GGUF file, though it is named like one. Get it again.", path=path
         )

@@ -28,6 +28,7 @@ from mlx_engine.loading.no_model import adapter, heads_only
 from mlx_engine.loading.safetensors import TensorInfo
 from mlx_engine.models.layer_specs import Shape
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+from mlx_engine.values.words import Words
 
 ARCHITECTURES: dict[str, Callable[[GgufFile], Architecture]] = {
     "qwen35": Qwen35Gguf,
@@ -52,7 +53,12 @@ ARCHITECTURES: dict[str, Callable[[GgufFile], Architecture]] = {
 }
 """By general.architecture."""
 
-_NOT_MODELS = ("clip", "mmproj")
+_NOT_MODELS = {
+    **dict.fromkeys(("clip", "mmproj"), Words("the eyes of a model")),
+    "imatrix": Words("an importance matrix, which a model is quantised with"),
+    "controlvector": Words("a control vector"),
+}
+_DRAFTERS = ("eagle3", "dflash", "gemma4-assistant")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +75,9 @@ def read_gguf_model(path: Path) -> GgufModel:
     """Headers only. BadModelFile for damage, UnsupportedModel for what this version cannot run."""
     file = read_gguf(path)
     if not file.tensors:
-        raise BadModelFile("{path}: holds no tensors, so there is no model in it.", path=path)
+        raise BadModelFile(
+            "{path}: holds no tensors, perhaps a vocabulary alone. Get the whole model.", path=path
+        )
     metadata = GgufMetadata(path, file.metadata)
     if metadata.text("general.type") == "adapter":
         raise adapter(path)
@@ -126,7 +134,16 @@ def _known(architecture: str, path: Path) -> Callable[[GgufFile], Architecture]:
         return found
     if architecture in _NOT_MODELS:
         raise UnsupportedModel(
-            "{path}: holds the eyes of a model, not its text part. Open that.", path=path
+            "{path}: holds {what} and no text model. Open the model it goes with.",
+            path=path,
+            what=_NOT_MODELS[architecture],
+        )
+    if architecture in _DRAFTERS:
+        raise UnsupportedModel(
+            "{path}: a draft model ({kind}), which this version reads from safetensors alone. Open "
+            "the model it was made for and give that folder as its draft model.",
+            path=path,
+            kind=architecture,
         )
     raise UnsupportedModel(
         "{path}: a GGUF of architecture {name}; this version runs {known} from GGUF. "

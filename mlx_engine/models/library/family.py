@@ -77,6 +77,7 @@ _CONTEXT = 4096
 
 _HEAD = re.compile(r"(language_model\.)?(model\.)?(language_model\.)?mtp(_layers|_block)?\.(.+)")
 _LAYER = re.compile(r"(language_model\.)?(model\.)?(language_model\.)?layers\.(\d{1,6})\..+")
+_SIGN = re.compile(r"(?:.+\.)?layers\.(\d{1,6})\.(?:eh_proj|enorm|hnorm)\..+")
 _ROTATION = ("rope_theta", "partial_rotary_factor", "original_max_position_embeddings")
 
 
@@ -131,7 +132,8 @@ class LibraryFamily:
     def split(self, raw: Mapping[str, T], config: Mapping[str, object], origin: str) -> Parts[T]:
         """Tensors of a model's own files by part; heads are recognised and set aside."""
         layers = self.figures(config, origin).layers
-        heads = {name: tensor for name, tensor in raw.items() if _is_head(name, layers)}
+        joined = {int(sign[1]) for sign in map(_SIGN.fullmatch, raw) if sign}
+        heads = {name: tensor for name, tensor in raw.items() if _is_head(name, layers, joined)}
         return Parts({n: tensor for n, tensor in raw.items() if n not in heads}, heads, {})
 
     def split_heads_file(
@@ -275,10 +277,11 @@ def _one_level(config: Mapping[str, object], origin: str) -> dict[str, object]:
     return given
 
 
-def _is_head(name: str, layers: int) -> bool:
-    """Named `mtp.*`, or in a layer behind the last one."""
+def _is_head(name: str, layers: int, joined: Collection[int]) -> bool:
+    """Named `mtp.*`, or in a layer behind the last one that joins a head's inputs."""
     layer = _LAYER.fullmatch(name)
-    return bool(_HEAD.fullmatch(name)) or (layer is not None and int(layer[4]) >= layers)
+    number = -1 if layer is None else int(layer[4])
+    return bool(_HEAD.fullmatch(name)) or (number >= layers and number in joined)
 
 
 def _asked(fields: ConfigFields) -> float:
