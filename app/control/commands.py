@@ -117,7 +117,7 @@ class CommandController(QObject):
         widgets.head.compare.clicked.connect(actions["compare"].trigger)
         widgets.session.fold_wanted.connect(lambda: window.show_panel(None))
         widgets.strip.opened.connect(actions["drafting"].trigger)
-        widgets.drafting_panel.closed.connect(lambda: window.show_panel("session"))
+        widgets.drafting_panel.closed.connect(window.close_drafting)
         for page in (widgets.library_page, widgets.settings_page, widgets.compare_page):
             page.closed.connect(lambda: window.show_page("chat"))
         for wanted in (
@@ -212,12 +212,14 @@ class CommandController(QObject):
             self._with_chat(action)
 
     def _toggle(self, panel: Panel) -> None:
-        """Away if it is there; the Drafting view gives way to the panel it came over."""
+        """Away if it is there; the Drafting view gives way to what it came over."""
         window = self._widgets.window
         if not window.is_shown(panel):
             window.show_panel(panel)
+        elif panel == "drafting":
+            window.close_drafting()
         else:
-            window.show_panel("session" if panel == "drafting" else None)
+            window.show_panel(None)
 
     def _switch(self, state: Qt.WindowState) -> None:
         """Take the whole screen, or give it back."""

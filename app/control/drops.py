@@ -17,7 +17,9 @@ from app.library.dropped import (
     DroppedModel,
     DroppedModels,
     DroppedText,
+    DroppedWords,
     all_of,
+    what_says,
 )
 from app.start.threads import Beside
 from app.values.attached_text import Refused
@@ -30,6 +32,8 @@ from mlx_engine.values.words import Words, size_words
 PATIENCE_MS = 120
 """How long a look at the disk may take before the overlay says that it takes a while."""
 
+SHOWN = 120
+"""Characters of a text that is dropped, in the plan."""
 LOOKING = DropPlan(
     "looking", Words("Looking at it"), Words("What it is decides what will be done with it.")
 )
@@ -54,16 +58,17 @@ class DropController(QObject):
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
-        self._overlay, self._notice, self._models = widgets.overlay, widgets.notice, models
+        self._widgets, self._models = widgets, models
+        self._overlay, self._notice = widgets.overlay, widgets.notice
         self._cards, self._library, self._composer = cards, library, composer
         self._disk = Beside(self)
         self._refusal = ""
         self._slow = QTimer(self, singleShot=True, interval=PATIENCE_MS)
         self._slow.timeout.connect(lambda: self._overlay.show_plan(LOOKING))
 
-    def hover(self, texts: Sequence[str]) -> None:
+    def hover(self, addresses: Sequence[str], text: str = "") -> None:
         """Say what letting go would do."""
-        self._disk.run(lambda: all_of(texts), self._show_plan)
+        self._disk.run(lambda: _things(addresses, text), self._show_plan)
         self._slow.start()
 
     def leave(self) -> None:
@@ -72,9 +77,9 @@ class DropController(QObject):
         self._slow.stop()
         self._overlay.hide()
 
-    def take(self, texts: Sequence[str]) -> None:
+    def take(self, addresses: Sequence[str], text: str = "") -> None:
         """Carry out the plan."""
-        self._disk.run_each(lambda: all_of(texts), self._carry_out)
+        self._disk.run_each(lambda: _things(addresses, text), self._carry_out)
 
     def begin_with(self, texts: Sequence[str], otherwise: Callable[[], object]) -> None:
         """At the start: load the model that is meant, without asking again; else `otherwise`, and
@@ -109,6 +114,7 @@ class DropController(QObject):
             self._offer(thing)
         texts = [thing.path for thing in things if isinstance(thing, DroppedText)]
         if texts:
+            self._widgets.window.show_page("chat")
             self._composer.attach(texts)
 
     def _offer(self, thing: Dropped) -> None:
@@ -125,8 +131,15 @@ class DropController(QObject):
                 self._notice.mention(thing.words)
             case DroppedChat():
                 self.chat_dropped.emit(thing.path)
+            case DroppedWords():
+                self._widgets.window.show_page("chat")
+                self._widgets.composer.type(thing.text)
             case DroppedText():
                 pass  # all of them together
+
+
+def _things(addresses: Sequence[str], text: str) -> Sequence[Dropped]:
+    return (what_says(text),) if text else all_of(addresses)
 
 
 def drop_plan(things: Sequence[Dropped], model: ModelDescription | None) -> DropPlan:
@@ -134,10 +147,13 @@ def drop_plan(things: Sequence[Dropped], model: ModelDescription | None) -> Drop
     refused = [thing for thing in things if isinstance(thing, Refused)]
     texts = [thing for thing in things if isinstance(thing, DroppedText)]
     chats = [thing for thing in things if isinstance(thing, DroppedChat)]
+    words = [thing for thing in things if isinstance(thing, DroppedWords)]
     if chats and len(chats) == len(things):
         return _import_plan(chats)
     if texts and len(texts) + len(refused) == len(things):
         return _attach_plan(texts, refused)
+    if words:
+        return DropPlan("attach", tr("Write it into the message"), _beginning(words[0].text))
     if refused:
         return DropPlan("refused", tr("This cannot be used"), refused[0].words)
     if len(things) != 1:
@@ -185,6 +201,12 @@ def _plan(thing: Dropped, model: ModelDescription | None) -> DropPlan:
             )
         case _:
             return DropPlan("refused", tr("This cannot be used"))
+
+
+def _beginning(text: str) -> str:
+    """One line of it."""
+    words = " ".join(text[: 2 * SHOWN].split())
+    return words if len(words) <= SHOWN else f"{words[:SHOWN]}…"
 
 
 def _import_plan(chats: list[DroppedChat]) -> DropPlan:

@@ -149,10 +149,12 @@ class LibraryController(QObject):
         self._start.library_wanted.connect(self._show_hub)
         downloads.changed.connect(self._show_downloads)
         downloads.came.connect(self._arrive)
+        self._cards.loaded.connect(lambda: self._window.show_page("chat"))
 
     def offer(self, path: str | None) -> None:
-        """Show the card of a model over the chat; None is the built-in one."""
-        self._window.show_page("chat")
+        """Show the card of a model; None is the built-in one. Once it is loaded the chat is on
+        show, until then what was before.
+        """
         self._cards.offer(path)
 
     def refresh(self) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from PySide6.QtCore import QObject, QTimer
+from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.control.chat import ChatController
 from app.control.models import BUILT_IN_NAME, ModelController, model_name
@@ -25,7 +25,11 @@ PATIENCE_MS = 120
 
 
 class CardController(QObject):
-    """Shows one card at a time; headers are read beside the window, for disks may be slow."""
+    """Shows one card at a time; headers are read beside the window, for disks may be slow. Signal
+    `loaded`: the model of the card is in use.
+    """
+
+    loaded = Signal()
 
     def __init__(
         self,
@@ -112,6 +116,7 @@ class CardController(QObject):
             if tried is not None:
                 value = self._settings.value
                 self._settings.change(with_settings_of(value, self._path, tried))
+                self.loaded.emit()
             self._close()
 
     def _load(self) -> None:

@@ -101,7 +101,7 @@ class SessionController(QObject):
         models.loaded.connect(self._use_model)
         models.drafts_through.connect(self._take_output)
         models.described.connect(lambda _: self._show_model(models.description))
-        models.unloaded.connect(lambda _: self._show_model(None))
+        models.unloaded.connect(lambda _: self._lose_model())
         self._show_presets()
         self._show_model(None)
 
@@ -159,6 +159,11 @@ class SessionController(QObject):
         self._by_probability, self._by_output = SpeedBySetting(), SpeedBySetting()
         self._panel.fields.draft.show_speeds(self._by_probability, self._by_output)
         self._show_model(model)
+
+    def _lose_model(self) -> None:
+        """One that rests is the one that the next question loads."""
+        if self._models.resting is None:
+            self._show_model(None)
 
     def _show_model(self, model: ModelDescription | None) -> None:
         if model is None:

@@ -77,7 +77,7 @@ def read_document(path: Path, most: int) -> AttachedText | Refused:
     if "text" not in said:
         problem = Words(said["problem"], **said["of"])
         return Refused(Words("{name} {problem}", name=name, problem=problem))
-    return AttachedText(name, said["text"], nbytes)
+    return AttachedText(name, said["text"])
 
 
 NO_READERS = Words(

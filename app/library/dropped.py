@@ -71,6 +71,13 @@ class DroppedText:
 
 
 @dataclass(frozen=True, slots=True)
+class DroppedWords:
+    """Words for the message."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class DroppedChat:
     """A chat that was exported as JSON, to be imported."""
 
@@ -84,9 +91,14 @@ Dropped = (
     | DroppedHeads
     | DroppedHubModel
     | DroppedText
+    | DroppedWords
     | DroppedChat
     | Refused
 )
+
+
+LONGEST_NAME = 2000
+"""Characters of an address at most; what is longer is a text."""
 
 
 def what_is(dropped: str) -> Dropped:
@@ -112,6 +124,13 @@ def what_is(dropped: str) -> Dropped:
             ".gguf file, or a link such as https://huggingface.co/Qwen/Qwen3.5-0.8B."
         )
     )
+
+
+def what_says(text: str) -> Dropped:
+    """The same of a text: one that names nothing of use is words."""
+    is_name = len(text) < LONGEST_NAME and "\n" not in text.strip()
+    thing = what_is(text) if is_name else DroppedWords(text)
+    return DroppedWords(text) if isinstance(thing, Refused) else thing
 
 
 def all_of(dropped: Iterable[str]) -> tuple[Dropped, ...]:
@@ -271,4 +290,4 @@ def _text(file: Path) -> Dropped:
     if is_document(file):
         return DroppedText(file, file.stat().st_size)
     text = read_text_file(file)
-    return text if isinstance(text, Refused) else DroppedText(file, text.nbytes)
+    return text if isinstance(text, Refused) else DroppedText(file, file.stat().st_size)

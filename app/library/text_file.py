@@ -82,4 +82,4 @@ def _decoded(name: str, content: bytes) -> AttachedText | Refused:
     if any(c < " " and c not in _CONTROLS_ALLOWED for c in text):
         return Refused(Words("{name} is not text: it holds binary data.", name=name))
     lines = text.replace("\r\n", "\n").replace("\r", "\n")
-    return AttachedText(name, lines, len(content))
+    return AttachedText(name, lines)

@@ -9,11 +9,20 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class AttachedText:
-    """A text beside a message. nbytes: of the file, or of the text in UTF-8."""
+    """A text beside a message."""
 
     name: str
     text: str
-    nbytes: int
+
+    @property
+    def body(self) -> str:
+        """What the model reads of it: empty lines at the end are left out."""
+        return self.text.rstrip("\n")
+
+    @property
+    def nbytes(self) -> int:
+        """Of that in UTF-8."""
+        return len(self.body.encode("utf-8", "replace"))
 
     @property
     def language(self) -> str:
@@ -29,14 +38,8 @@ class Refused:
     words: str
 
 
-PASTED = "Pasted text"
 CHARACTERS_A_TOKEN = 4
 """Of English and most code, roughly."""
-
-
-def pasted_text(text: str, name: str = PASTED) -> AttachedText:
-    """A long paste as an attachment."""
-    return AttachedText(name, text, len(text.encode("utf-8", "replace")))
 
 
 def tokens_about(attachment: AttachedText) -> int:
@@ -55,8 +58,7 @@ def fenced(attachment: AttachedText) -> str:
     longest = max(map(len, re.findall("`+", attachment.text)), default=0)
     fence = "`" * max(3, longest + 1)
     name = " ".join(attachment.name.replace("`", "'").split())
-    body = attachment.text.rstrip("\n")
-    return f"{MARK}{name}:\n\n{fence}{attachment.language}\n{body}\n{fence}"
+    return f"{MARK}{name}:\n\n{fence}{attachment.language}\n{attachment.body}\n{fence}"
 
 
 MARK = "Attachment "
@@ -80,7 +82,7 @@ def said_with(message: str) -> SaidWith:
         if closing < 0:
             break
         body = message[head.end() : closing]
-        attachments.append(AttachedText(name, body, len(body.encode("utf-8", "replace"))))
+        attachments.append(AttachedText(name, body))
         end = closing + 1 + len(fence)
         head = _HEAD.match(message, end)
     if first is None or end != len(message):

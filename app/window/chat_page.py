@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QFocusEvent, QKeyEvent
+from PySide6.QtGui import QFocusEvent, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractSlider, QFrame, QMenu, QProgressBar, QWidget
 
 from app.values.models import FoundModel, short_quantisation
@@ -13,6 +13,7 @@ from app.window.controls.labels import ShortButton, ShortLabel
 from app.window.controls.layouts import Wide, centred, column, row, stacked
 from app.window.controls.notice_bar import NoticeBar
 from app.window.language import said, tr
+from app.window.look import look
 from app.window.models.downloads import bytes_of
 from app.window.models.first_run_view import FirstRunView
 from app.window.style_sheet import wear
@@ -21,6 +22,8 @@ from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.words import Words, joined, size_words
 
 STEPS = 1000
+PROGRESS, TIGHT = 160, 560
+"""Pixels of the bar of a load; below so many of the head, at a zoom of 1, there is none."""
 
 
 class HeadBar(QFrame):
@@ -45,6 +48,7 @@ class HeadBar(QFrame):
         self._model.setAccessibleName(tr("Model in use"))
         self._model.setIcon(icon("chevron_down", "muted"))
         self._model.setLayoutDirection(Qt.LayoutDirection.RightToLeft)
+        self._is_loading = False
         self._recent: tuple[FoundModel, ...] = ()
         self._in_use: ModelDescription | None = None
         self._memory = 0
@@ -55,7 +59,7 @@ class HeadBar(QFrame):
         self._detail.setProperty("role", "muted")
         self._progress = QProgressBar()
         self._progress.setTextVisible(False)
-        self._progress.setFixedWidth(160)
+        self._progress.setFixedWidth(PROGRESS)
         self._progress.setAccessibleName(tr("Loading the model"))
         self._cancel = IconButton("close", tr("Cancel loading"))
         left = (self.sidebar, self._model, Wide(self._detail))
@@ -81,7 +85,7 @@ class HeadBar(QFrame):
     def show_memory(self, nbytes: int) -> None:
         """What the model in use and all that belongs to it hold, 0 for no model."""
         self._memory = nbytes
-        if self._in_use is not None and self._progress.isHidden():
+        if self._in_use is not None and not self._is_loading:
             self._show_detail()
 
     def _show_detail(self) -> None:
@@ -122,8 +126,23 @@ class HeadBar(QFrame):
         self._model.setToolTip(tr("{name}: choose another model", name=name))
 
     def _show_loading(self, is_loading: bool) -> None:
-        self._progress.setVisible(is_loading)
+        self._is_loading = is_loading
         self._cancel.setVisible(is_loading)
+        self._fit()
+
+    def _fit(self) -> None:
+        """The name gives way to what is said of a load, and the bar to both."""
+        has_room = self.width() >= TIGHT * look().zoom
+        self._progress.setVisible(self._is_loading and has_room)
+        words = min(self._detail.sizeHint().width(), 2 * self.width() // 5)
+        self._detail.setMinimumWidth(words if self._is_loading else 0)
+
+    # Qt
+
+    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
+        """There is other room."""
+        super().resizeEvent(event)
+        self._fit()
 
 
 def model_in_words(model: ModelDescription) -> str:

@@ -15,6 +15,7 @@ from PySide6.QtGui import (
     QPen,
 )
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QPlainTextEdit, QPushButton, QWidget
+from shiboken6 import isValid
 
 from app.window.controls.icons import Colour, paint_icon
 from app.window.controls.labels import label, paragraph, say
@@ -73,6 +74,7 @@ class CardLayer(Layer):
     """
 
     left = Signal()
+    _keys_before: QWidget | None = None
 
     def __init__(self, card: QWidget, parent: QWidget) -> None:
         super().__init__(parent)
@@ -88,7 +90,9 @@ class CardLayer(Layer):
         wear(area)
 
     def open(self) -> None:
-        """Show the card and give it the keys."""
+        """Show the card and give it the keys; who had them gets them back."""
+        if self.isHidden():
+            self._keys_before = self.window().focusWidget()
         self.appear()
         self._card.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self._card.setFocus()
@@ -110,6 +114,8 @@ class CardLayer(Layer):
         """Say so, unless it is hidden with its window."""
         super().hideEvent(event)
         if self.isHidden():
+            if self._keys_before is not None and isValid(self._keys_before):
+                self._keys_before.setFocus()
             self.left.emit()
 
     def mousePressEvent(self, event: QMouseEvent) -> None:  # noqa: N802

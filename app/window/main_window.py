@@ -1,7 +1,7 @@
 """The window's frame: sidebar, pages in the middle, panels on the right, strip at the foot."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from PySide6.QtCore import QByteArray, QEvent, QMimeData, Qt, QTimer, Signal
 from PySide6.QtGui import (
@@ -38,18 +38,18 @@ class MainWindow(QMainWindow):
     """Arranges its parts, folds them away, and passes on what is dragged over it.
 
     Signals:
-        dragged: texts (addresses of files, links) that hover over the window.
-        drag_left: they do no longer.
-        dropped: they were let go here.
+        dragged: what hovers over the window: addresses of files and links, and a text, or "".
+        drag_left: it does no longer.
+        dropped: it was let go here.
         folded: sidebar or right side were shown or hidden, by the user or for want of room.
         typed: a letter that no widget took, on the page of the chat.
         painted: it is seen for the first time, once all in it is painted too.
         closing: the window is about to close.
     """
 
-    dragged = Signal(list)
+    dragged = Signal(list, str)
     drag_left = Signal()
-    dropped = Signal(list)
+    dropped = Signal(list, str)
     folded = Signal()
     typed = Signal(str)
     painted = Signal()
@@ -76,6 +76,7 @@ class MainWindow(QMainWindow):
         column(self._panels, of=self._right, margins=(1, 0, 0, 0))
         self._wants_sidebar, self._wants_right = True, True
         self._panel_before_sidebar = self._sidebar_before_page = False
+        self._under_drafting = True, False
         across = row(self._sidebar, Wide(self._pages), self._right, spacing=0)
         self.body = QWidget()
         foot = QFrame()
@@ -114,10 +115,18 @@ class MainWindow(QMainWindow):
 
         Without room for both, the sidebar gives way until it is asked for.
         """
+        if panel == "drafting" and self.panel != "drafting":
+            self._under_drafting = self._wants_right, self._panel_before_sidebar
         if panel is not None:
             self._pages.setCurrentWidget(self._page_widgets["chat"])
             self._panels.setCurrentWidget(self._panel_widgets[panel])
         self._wants_right = self._panel_before_sidebar = panel is not None
+        self._fold()
+
+    def close_drafting(self) -> None:
+        """The right side is as the Drafting view found it; at first it has the session's panel."""
+        self._panels.setCurrentWidget(self._panel_widgets["session"])
+        self._wants_right, self._panel_before_sidebar = self._under_drafting
         self._fold()
 
     def is_shown(self, panel: Panel) -> bool:
@@ -217,11 +226,14 @@ class MainWindow(QMainWindow):
         return is_found
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:  # noqa: N802
-        """Everything with an address is let in: the plan says what will not be used, and why."""
-        texts = dragged_texts(event.mimeData())
-        if texts:
-            event.acceptProposedAction()
-            self.dragged.emit(texts)
+        """Everything with an address is let in: the plan says what will not be used, and why. It
+        stays where it comes from.
+        """
+        dragged = dragged_from(event.mimeData())
+        if any(dragged):
+            event.setDropAction(Qt.DropAction.CopyAction)
+            event.accept()
+            self.dragged.emit(*dragged)
 
     def dragLeaveEvent(self, event: QDragLeaveEvent) -> None:  # noqa: N802
         """It went elsewhere."""
@@ -230,9 +242,10 @@ class MainWindow(QMainWindow):
 
     def dropEvent(self, event: QDropEvent) -> None:  # noqa: N802
         """It was let go."""
-        event.acceptProposedAction()
+        event.setDropAction(Qt.DropAction.CopyAction)
+        event.accept()
         self.drag_left.emit()
-        self.dropped.emit(dragged_texts(event.mimeData()))
+        self.dropped.emit(*dragged_from(event.mimeData()))
 
     def closeEvent(self, event: QCloseEvent) -> None:  # noqa: N802
         """Say so before it is gone."""
@@ -240,12 +253,19 @@ class MainWindow(QMainWindow):
         super().closeEvent(event)
 
 
-def dragged_texts(data: QMimeData) -> list[str]:
+class Dragged(NamedTuple):
     """Paths of files and other addresses; a plain text when there are none."""
+
+    addresses: list[str]
+    text: str = ""
+
+
+def dragged_from(data: QMimeData) -> Dragged:
+    """What is of use to us."""
     if data.hasUrls():
-        return [url.toLocalFile() if url.isLocalFile() else url.toString() for url in data.urls()]
-    text = data.text().strip() if data.hasText() else ""
-    return [text] if text and len(text) < 2000 and "\n" not in text else []
+        urls = data.urls()
+        return Dragged([u.toLocalFile() if u.isLocalFile() else u.toString() for u in urls])
+    return Dragged([], data.text() if data.text().strip() else "")
 
 
 class RightSide(QWidget):

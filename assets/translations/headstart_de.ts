@@ -129,6 +129,10 @@
         <translation>Was es ist, entscheidet, was damit geschieht.</translation>
     </message>
     <message>
+        <source>Write it into the message</source>
+        <translation>In die Nachricht schreiben</translation>
+    </message>
+    <message>
         <source>This cannot be used</source>
         <translation>Damit lässt sich nichts anfangen</translation>
     </message>
@@ -3496,8 +3500,12 @@
         <translation>{hub_id}: Der Hub antwortete mit Fehler {status}. In einer Weile noch einmal versuchen.</translation>
     </message>
     <message>
-        <source>{hub_id}: downloads are switched off (HF_HUB_OFFLINE).</source>
-        <translation>{hub_id}: Downloads sind abgeschaltet (HF_HUB_OFFLINE).</translation>
+        <source>{hub_id}: the hub is switched off here. Start again without HF_HUB_OFFLINE.</source>
+        <translation>{hub_id}: Der Hub ist hier abgeschaltet. Ohne HF_HUB_OFFLINE neu starten.</translation>
+    </message>
+    <message>
+        <source>{hub_id}: no connection to the hub ({kind}). Check the network and try again.</source>
+        <translation>{hub_id}: Keine Verbindung zum Hub ({kind}). Netz prüfen und noch einmal versuchen.</translation>
     </message>
     <message>
         <source>{hub_id}: {strerror}.</source>

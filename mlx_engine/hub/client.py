@@ -17,8 +17,10 @@ LONGEST_SILENCE_S = 15
 
 
 @contextmanager
-def in_words(hub_id: str) -> Iterator[None]:
-    """Whatever the hub's client or the disk raises, as DownloadFailed."""
+def in_words(hub_id: str, *, resumes: bool = False) -> Iterator[None]:
+    """Whatever the hub's client or the disk raises, as DownloadFailed. resumes: trying again goes
+    on with what there is.
+    """
     from huggingface_hub.errors import (
         GatedRepoError,
         HfHubHTTPError,
@@ -61,7 +63,8 @@ def in_words(hub_id: str) -> Iterator[None]:
         ) from error
     except OfflineModeIsEnabled as error:
         raise DownloadFailed(
-            "{hub_id}: downloads are switched off (HF_HUB_OFFLINE).", hub_id=hub_id
+            "{hub_id}: the hub is switched off here. Start again without HF_HUB_OFFLINE.",
+            hub_id=hub_id,
         ) from error
     except OSError as error:
         raise DownloadFailed(
@@ -75,9 +78,15 @@ def in_words(hub_id: str) -> Iterator[None]:
             kind=type(error).__name__,
         ) from error
     except Exception as error:  # the client's own errors of transport have no common name
+        if resumes:
+            raise DownloadFailed(
+                "{hub_id}: no connection to the hub ({kind}). Check the network and try again: "
+                "a download goes on where it stopped.",
+                hub_id=hub_id,
+                kind=type(error).__name__,
+            ) from error
         raise DownloadFailed(
-            "{hub_id}: no connection to the hub ({kind}). Check the network and try again: "
-            "a download goes on where it stopped.",
+            "{hub_id}: no connection to the hub ({kind}). Check the network and try again.",
             hub_id=hub_id,
             kind=type(error).__name__,
         ) from error

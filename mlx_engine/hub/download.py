@@ -52,7 +52,7 @@ def download(
     def told(here: int) -> None:
         on_progress(done + here, plan.total_bytes)
 
-    with in_words(plan.model.hub_id):
+    with in_words(plan.model.hub_id, resumes=True):
         for file in plan.files:
             _have(hub, plan, file, told)
             done += file.nbytes

@@ -45,7 +45,7 @@ def filled_window(qtbot: QtBot) -> Widgets:
             ShownMessage(3, "assistant", "x", state="failed", notice="The disk is full."),
         )
     )
-    made.composer.attach([AttachedText("notes.txt", "text", 4)])
+    made.composer.attach([AttachedText("notes.txt", "text")])
     made.notice.say("Something to know.", "details")
     made.session.show_model(FACTS, None)
     made.library.show_entries([FoundModel("Model", Path("/m"), "Here", 2 * 10**9, "broken")])

@@ -6,7 +6,7 @@ from PySide6.QtCore import QElapsedTimer, Signal
 from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QFrame
 
-from app.values.attached_text import AttachedText, Refused, pasted_text
+from app.values.attached_text import AttachedText, Refused
 from app.window.composer.attachments import AttachmentRow
 from app.window.composer.message_box import LONGEST, MessageBox
 from app.window.controls.icons import IconButton
@@ -58,7 +58,7 @@ class Composer(QFrame):
         self._box.edit_last_wanted.connect(self.edit_last_wanted)
         self._box.files_pasted.connect(self.files_pasted)
         self._box.long_text_pasted.connect(
-            lambda text: self._row.attach([pasted_text(text, tr("Pasted text"))])
+            lambda text: self._row.attach([AttachedText(tr("Pasted text"), text)])
         )
         self._box.textChanged.connect(self._refresh)
         self._box.textChanged.connect(self.typed)
@@ -79,7 +79,7 @@ class Composer(QFrame):
     def show_message(self, text: str, attachments: Sequence[AttachedText] = ()) -> None:
         """Put a message in the box, to be edited or sent; one too long for it is attached."""
         if len(text) > LONGEST:
-            attachments, text = (*attachments, pasted_text(text, tr("Pasted text"))), ""
+            attachments, text = (*attachments, AttachedText(tr("Pasted text"), text)), ""
         self._box.setPlainText(text)
         self._box.moveCursor(self._box.textCursor().MoveOperation.End)
         self._row.show_attachments(attachments)
@@ -121,9 +121,9 @@ class Composer(QFrame):
         return bool(self.text().strip() or self.attachments())
 
     def type(self, text: str) -> None:
-        """What was typed where no text field had the keys."""
+        """What was typed where no text field had the keys, or dropped; too long, it is attached."""
         self._box.setFocus()
-        self._box.insertPlainText(text)
+        self._box.insert(text)
 
     def _press(self) -> None:
         """The second click of a double one on Send is no wish to stop."""

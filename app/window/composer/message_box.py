@@ -60,6 +60,14 @@ class MessageBox(QPlainTextEdit):
         if grows:
             self.verticalScrollBar().setValue(0)
 
+    def insert(self, text: str) -> None:
+        """Where the cursor is, or to the attachments."""
+        if self.document().characterCount() + len(text) > LONGEST:
+            self.long_text_pasted.emit(text)
+        else:
+            self.insertPlainText(text)
+            self.ensureCursorVisible()
+
     def is_composing(self) -> bool:
         """Whether an input method is in the middle of a word."""
         layout = self.textCursor().block().layout()
@@ -100,11 +108,8 @@ class MessageBox(QPlainTextEdit):
         files = [Path(url.toLocalFile()) for url in source.urls() if url.isLocalFile()]
         if files:
             self.files_pasted.emit(files)
-        elif self.document().characterCount() + len(source.text()) > LONGEST:
-            self.long_text_pasted.emit(source.text())
         else:
-            self.insertPlainText(source.text())
-            self.ensureCursorVisible()
+            self.insert(source.text())
 
     def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
         """Another width breaks lines elsewhere."""

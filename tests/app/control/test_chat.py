@@ -250,7 +250,7 @@ def test_what_is_typed_belongs_to_its_chat_and_outlives_the_program(
         driven.ask("One")
         first = chats.chat.chat_id
         assert first is not None
-        composer.show_message("half a sent", (AttachedText("a.py", "x = 1", 5),))
+        composer.show_message("half a sent", (AttachedText("a.py", "x = 1"),))
         driven.app.begin_chat()
         assert (composer.text(), composer.attachments()) == ("", ())
         composer.show_message("a new thought")

@@ -90,12 +90,12 @@ def test_a_folder_that_says_only_its_form_is_called_as_its_card_is(
 
 def test_a_refusal_goes_when_something_else_is_let_go(driven: Driven, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("words")
-    text, note = mime_of("a piece of text"), mime_of(tmp_path / "notes.txt")
-    drag(driven, text)
-    drop(driven, text)
+    none, note = mime_of(tmp_path / "none.txt"), mime_of(tmp_path / "notes.txt")
+    drag(driven, none)
+    drop(driven, none)
     driven.until(lambda: bool(driven.widgets.notice.words()))
     said = driven.widgets.notice.words()
-    assert said.startswith("This cannot be used. This is neither a file here nor")
+    assert said.startswith("This cannot be used.") and "there is no such file" in said
     drag(driven, note)
     drop(driven, note)
     driven.until(lambda: bool(driven.widgets.composer.attachments()))
@@ -200,3 +200,17 @@ def test_two_files_opened_one_after_the_other_both_count(driven: Driven, tmp_pat
         (tmp_path / name).write_text(name)
         driven.app.drops.take([str(tmp_path / name)])
     driven.until(lambda: len(driven.widgets.composer.attachments()) == 2)
+
+
+def test_words_are_written_into_the_message(driven: Driven) -> None:
+    driven.widgets.composer.show_message("Before: ")
+    driven.widgets.window.show_page("library")
+    words = "  two\n  lines, about org/small\n"
+    assert drag(driven, mime_of(words)).startswith("Write it into the message two lines, about")
+    drop(driven, mime_of(words))
+    driven.until(lambda: driven.widgets.composer.text() == "Before: " + words)
+    assert driven.widgets.window.page == "chat"
+    assert driven.widgets.notice.words() == ""
+    drag(driven, mime_of("word " * 10_000))
+    drop(driven, mime_of("word " * 10_000))
+    driven.until(lambda: len(driven.widgets.composer.attachments()) == 1)

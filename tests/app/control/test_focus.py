@@ -23,6 +23,7 @@ from windows import Driven, running, scripted
 from app.values.attached_text import AttachedText
 from app.window.actions import COMMANDS
 from app.window.controls.icons import IconButton
+from app.window.models.library_list import LibraryList
 from app.window.transcript.message_foot import MessageActions
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
@@ -168,7 +169,7 @@ def name_a_folder(driven: Driven) -> None:
 
 
 def remove_an_attachment(driven: Driven, press: Callable[[QWidget], object]) -> None:
-    driven.widgets.composer.attach([AttachedText("notes.txt", "Some notes.", 11)])
+    driven.widgets.composer.attach([AttachedText("notes.txt", "Some notes.")])
     press(named(driven.widgets.composer, "Remove notes.txt"))
 
 
@@ -214,6 +215,26 @@ def test_the_message_has_the_keys_after(driven: Driven, name: str) -> None:
     assert QApplication.focusWidget() is box(driven)
     driven.until_answered()
     assert QApplication.focusWidget() is box(driven)
+
+
+def test_a_card_of_the_models_page_leads_back_there_until_its_model_is_loaded(
+    driven: Driven,
+) -> None:
+    window, layer = driven.widgets.window, driven.widgets.layer
+    driven.widgets.actions["library"].trigger()
+    models = driven.widgets.library.findChild(LibraryList)
+    driven.until(lambda: models.count() > 0)
+    models.setFocus()
+    models.setCurrentRow(models.count() - 1)
+    for key, page in ((Qt.Key.Key_Escape, "library"), (Qt.Key.Key_Return, "chat")):
+        QTest.keyClick(models, Qt.Key.Key_Return)
+        driven.until(layer.isVisible)
+        driven.until(named(driven.widgets.card, "Load").isEnabled)
+        assert window.page == "library"
+        QTest.keyClick(driven.widgets.card, key)
+        driven.until(layer.isHidden)
+        assert window.page == page
+        assert QApplication.focusWidget() is (models if page == "library" else box(driven))
 
 
 def test_page_keys_scroll_the_chat_while_the_message_has_the_keys(

@@ -123,12 +123,12 @@ def test_loads_in_quick_succession_end_with_the_last(
 
 def test_a_dropped_model_shows_its_card_and_loads(driven: Driven, model: Path) -> None:
     window = driven.widgets.window
-    window.dragged.emit([str(model)])
+    window.dragged.emit([str(model)], "")
     driven.until(driven.widgets.overlay.isVisible)
     assert "Load Small-4bit" in driven.widgets.overlay.accessibleDescription()
     window.drag_left.emit()
     assert not driven.widgets.overlay.isVisible()
-    window.dropped.emit([str(model)])
+    window.dropped.emit([str(model)], "")
     driven.until(driven.widgets.layer.isVisible)
     driven.widgets.card.load_wanted.emit()
     driven.until(lambda: driven.app.models.model_name == "Small-4bit")

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QApplication, QPushButton
+from PySide6.QtWidgets import QApplication, QLabel, QLineEdit, QPushButton
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from scripted_models import ScriptedModels
@@ -53,6 +53,22 @@ def test_an_ejected_model_is_loaded_again_by_a_question(
     assert driven.ask("And now?") == "Two."
     assert source.loaded == ["None", "None"]
     assert "in memory" in detail(driven)
+
+
+def test_the_panel_tells_of_the_model_that_rests(driven: Driven) -> None:
+    """It is the one that answers next."""
+
+    def told() -> list[str]:
+        panel = driven.widgets.session
+        fields = [field.placeholderText() for field in panel.findChildren(QLineEdit)]
+        return fields + [line.text() for line in panel.findChildren(QLabel)]
+
+    before = told()
+    assert "0.6" in before, "the temperature that it recommends"
+    eject(driven)
+    assert told() == before
+    driven.app.models.forget(driven.app.models.resting.request.path)
+    assert "0.6" not in told()
 
 
 def test_a_question_right_after_is_answered_too(driven: Driven) -> None:

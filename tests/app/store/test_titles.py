@@ -20,8 +20,8 @@ from app.values.attached_text import AttachedText, with_attachments
         ("我" * 100, "我" * 60 + "…"),
         ("a " + "x" * 100, "a " + "x" * 58 + "…"),
         ("x" * 60, "x" * 60),
-        (with_attachments("Why?", [AttachedText("a.py", "1", 1)]), "Why?"),
-        (with_attachments("", [AttachedText(n, "1", 1) for n in ("a.py", "b")]), "a.py, b"),
+        (with_attachments("Why?", [AttachedText("a.py", "1")]), "Why?"),
+        (with_attachments("", [AttachedText(n, "1") for n in ("a.py", "b")]), "a.py, b"),
     ],
 )
 def test_from_text(text: str, title: str) -> None:

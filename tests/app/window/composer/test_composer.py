@@ -152,11 +152,11 @@ def test_files_are_pasted_as_chips_and_sent(qtbot, tmp_path, composer, box, hear
         paste(box, paths=paths)
     assert got.args == [paths]
     assert composer.text() == ""
-    composer.attach([AttachedText("a.py", "x = 1", 5), Refused("b.bin is not text.")])
+    composer.attach([AttachedText("a.py", "x = 1"), Refused("b.bin is not text.")])
     assert [a.name for a in composer.attachments()] == ["a.py"]
     assert any("b.bin is not text" in label.text() for label in composer.findChildren(QLabel))
     qtbot.keyClick(box, Qt.Key.Key_Return)
-    assert heard == [("", (AttachedText("a.py", "x = 1", 5),))]
+    assert heard == [("", (AttachedText("a.py", "x = 1"),))]
     assert composer.attachments() == ()
 
 
@@ -184,7 +184,7 @@ def test_pastes_that_add_up_become_a_chip(composer, box):
 
 def test_a_huge_message_to_edit_is_attached(composer):
     started = time.perf_counter()
-    composer.show_message("x" * 2_000_000, [AttachedText("a", "1", 1)])
+    composer.show_message("x" * 2_000_000, [AttachedText("a", "1")])
     assert time.perf_counter() - started < 10
     assert composer.text() == ""
     assert [len(a.text) for a in composer.attachments()] == [1, 2_000_000]
@@ -192,19 +192,19 @@ def test_a_huge_message_to_edit_is_attached(composer):
 
 def test_chips_show_tokens_and_go_away(qtbot, composer):
     with qtbot.waitSignal(composer.attachments_changed):
-        composer.show_message("hi", [AttachedText("a.py", "x", 1200), AttachedText("b", "y", 1)])
+        composer.show_message("hi", [AttachedText("a.py", "x" * 1200), AttachedText("b", "y")])
     composer.show_tokens([1234, None], None)
     chips = [c for c in composer.findChildren(AttachmentChip) if not c.isHidden()]
     assert chips[0].accessibleName() == "Attachment a.py, 1.2 kB · 1,234 tokens"
     assert chips[1].accessibleName() == "Attachment b, 1 B · about 6 tokens"
     with qtbot.waitSignal(composer.attachments_changed) as got:
         button(composer, "Remove a.py").click()
-    assert got.args == [(AttachedText("b", "y", 1),)]
+    assert got.args == [(AttachedText("b", "y"),)]
     assert composer.text() == "hi"
 
 
 def test_what_the_model_cannot_read_is_red_and_not_sent(qtbot, composer, box, heard):
-    composer.show_message("hi", [AttachedText("a.py", "x", 9), AttachedText("b", "y", 1)])
+    composer.show_message("hi", [AttachedText("a.py", "x"), AttachedText("b", "y")])
     composer.show_tokens([5000, 10], 4096)
     red, plain = (c for c in composer.findChildren(AttachmentChip) if not c.isHidden())
     assert (red.property("bad"), plain.property("bad")) == (True, False)
@@ -215,7 +215,7 @@ def test_what_the_model_cannot_read_is_red_and_not_sent(qtbot, composer, box, he
     qtbot.keyClick(box, Qt.Key.Key_Return)
     assert heard == []
     assert composer.text() == "hi"
-    composer.attach([AttachedText("c.py", "z", 1)])
+    composer.attach([AttachedText("c.py", "z")])
     assert not button(composer, "Send").isEnabled(), "while the new one is counted"
     composer.show_tokens([5000, 10, 10], 8192)
     assert button(composer, "Send").isEnabled()
@@ -227,7 +227,7 @@ def test_what_the_model_cannot_read_is_red_and_not_sent(qtbot, composer, box, he
 
 
 def test_there_is_an_end_to_attachments(composer):
-    composer.attach([AttachedText(f"{n}.txt", "x", 1) for n in range(MOST + 5)])
+    composer.attach([AttachedText(f"{n}.txt", "x") for n in range(MOST + 5)])
     assert len(composer.attachments()) == MOST
     assert any(f"{MOST} attachments at most" in q.text() for q in composer.findChildren(QLabel))
 

@@ -25,7 +25,7 @@ from app.window.controls.layouts import stacked
 from app.window.controls.notice_bar import NoticeBar
 from app.window.layers import CrashBox
 from app.window.look import Scheme, look
-from app.window.main_window import MainWindow, RightSide, dragged_texts
+from app.window.main_window import MainWindow, RightSide, dragged_from
 from app.window.widgets import Widgets
 
 Wear = Callable[[Scheme, float], None]
@@ -113,6 +113,24 @@ def test_a_sidebar_of_large_text_gives_way_until_it_is_asked_for(window: MainWin
     assert window.has_sidebar
 
 
+def test_drafting_gives_way_to_what_it_came_over(window: MainWindow) -> None:
+    window.resize(800, 600)
+    window.show_panel("drafting")
+    window.show_panel("drafting")
+    window.close_drafting()
+    assert window.has_sidebar and not is_shown(window, "session")
+    assert not is_shown(window, "drafting")
+    window.resize(1200, 600)
+    assert is_shown(window, "session"), "it only had no room"
+    window.show_panel("drafting")
+    window.close_drafting()
+    assert is_shown(window, "session")
+    window.show_panel(None)
+    window.show_panel("drafting")
+    window.close_drafting()
+    assert not is_shown(window, "session"), "it was folded away by hand"
+
+
 def test_other_pages_have_the_whole_width(window: MainWindow) -> None:
     window.show_page("library")
     assert not is_shown(window, "session")
@@ -151,17 +169,16 @@ def test_drops_are_let_in_and_passed_on(window: MainWindow, qtbot: QtBot) -> Non
     assert enter.isAccepted()
     with qtbot.waitSignals([window.drag_left, window.dropped]):
         window.dropEvent(QDropEvent(place.toPointF(), action, data, button, none))
-    assert dragged.args == [["/tmp/model.gguf"]]
+    assert dragged.args == [["/tmp/model.gguf"], ""]
 
 
-def test_links_and_ids_can_be_dragged_but_no_long_text() -> None:
+def test_links_and_texts_can_be_dragged() -> None:
     data = QMimeData()
-    data.setText("Qwen/Qwen3.5-4B")
-    assert dragged_texts(data) == ["Qwen/Qwen3.5-4B"]
-    data.setText("two\nlines")
-    assert dragged_texts(data) == []
+    assert not any(dragged_from(data))
+    data.setText(" two\nlines\n")
+    assert dragged_from(data) == ([], " two\nlines\n")
     data.setUrls([QUrl("https://huggingface.co/Qwen/Qwen3.5-4B")])
-    assert dragged_texts(data) == ["https://huggingface.co/Qwen/Qwen3.5-4B"]
+    assert dragged_from(data) == (["https://huggingface.co/Qwen/Qwen3.5-4B"], "")
 
 
 def test_every_command_is_in_a_menu_once_and_no_two_share_a_key(qtbot: QtBot) -> None:

@@ -20,7 +20,7 @@ from app.values.attached_text import AttachedText
 from app.values.chat_settings import ChatSettings
 from app.window.controls.chart import Chart
 from app.window.controls.group import Group
-from app.window.controls.labels import ShortButton
+from app.window.controls.labels import ShortButton, ShortLabel
 from app.window.drafting.round_history import RoundHistory
 from app.window.drafting.status_strip import StripFigures
 from app.window.look import Scheme
@@ -96,7 +96,7 @@ def test_nothing_scrolls_sideways_and_no_line_is_cut(
     made.chat_page.show_start(False)
     made.transcript.set_drafted_shown(True)
     made.notice.say("empty_folder holds no model near its top: it needs a .gguf, or .safetensors.")
-    made.composer.attach([AttachedText(f"notes{n}.txt", "x" * 9, 9) for n in range(2)])
+    made.composer.attach([AttachedText(f"notes{n}.txt", "x" * 9) for n in range(2)])
     made.composer.show_tokens([50_000, 9], 16_384)
     made.transcript.open_find()
     look_at("chat")
@@ -113,3 +113,19 @@ def test_nothing_scrolls_sideways_and_no_line_is_cut(
     look_at("compare")
     window.show_page("settings")
     look_at("settings")
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_a_load_is_told_in_a_narrow_head(
+    qtbot: QtBot, speaking: Callable[[Language], None], language: Language
+) -> None:
+    speaking(language)
+    made = filled_window(qtbot)
+    made.window.resize(800, 600)
+    for panel in ("session", None):
+        made.window.show_panel(panel)
+        made.head.show_loading("Qwen3.6-35B-A3B-Instruct-Q4_K_M.gguf", 10**9, 4 * 10**9)
+        settle()
+        words = [part for part in made.head.findChildren(ShortLabel) if part.isVisible()]
+        assert [part.text() for part in words] == [part.whole_text() for part in words]
+        assert made.window.width() == 800

@@ -178,7 +178,7 @@ def test_two_megabytes_pasted_do_not_freeze(view):
 
 
 def test_what_was_attached_is_a_chip_that_opens(view, qtbot):
-    files = [AttachedText("main.py", "x = 1\n" * 50, 300), AttachedText("b.txt", "other", 5)]
+    files = [AttachedText("main.py", "x = 1\n" * 50), AttachedText("b.txt", "other")]
     show(view, ShownMessage(1, "user", with_attachments("Why?", files)))
     bubble = of(view, 1).findChild(UserBubble)
     first, second = (b for b in bubble.findChildren(QPushButton) if b.isCheckable())
