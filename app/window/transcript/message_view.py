@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from PySide6.QtCore import QMimeData, Qt, Signal
-from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence
+from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QTextCursor
 from PySide6.QtWidgets import QPushButton, QWidget
 
 from app.values.attached_text import said_with
@@ -42,6 +42,7 @@ class MessageEditor(QWidget):
         self.field.setFont(look().text_font())
         self.field.fit()
         self.field.setPlainText(text)
+        self.field.moveCursor(QTextCursor.MoveOperation.End)
         self._problem = paragraph("", "problem")
         say(self._problem, "")
         self.send = QPushButton(verb)

@@ -209,9 +209,10 @@ def test_from_a_link_to_the_loaded_model_over_a_cut_and_a_damaged_file(
     driven.widgets.window.show_page("library")
     press(row_of(driven), "Load")
     driven.until(driven.widgets.layer.isVisible)
-    assert driven.widgets.window.page == "chat"
+    assert driven.widgets.window.page == "library"
     driven.widgets.card.load_wanted.emit()
     driven.until(lambda: driven.app.models.model_name == "small")
+    assert driven.widgets.window.page == "chat"
 
 
 def test_the_notice_offers_what_came(driven: Driven) -> None:
