@@ -22,7 +22,7 @@ from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.words import Words, joined, size_words
 
 STEPS = 1000
-PROGRESS, TIGHT = 160, 560
+PROGRESS, TIGHT = 160, 680
 """Pixels of the bar of a load; below so many of the head, at a zoom of 1, there is none."""
 
 

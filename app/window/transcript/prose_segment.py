@@ -256,9 +256,10 @@ class ProseSegment(QTextBrowser, LaidOut):
         super().paintEvent(event)
 
     def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
-        """Wrap anew."""
+        """Wrap anew; a text that was wrapped for a width to come only gets its height here."""
         super().resizeEvent(event)
-        if event.size().width() != self.lineWrapColumnOrWidth():
+        width = event.size().width()
+        if width not in (event.oldSize().width(), self.lineWrapColumnOrWidth()):
             self._reader.fit(self, self.fit)
 
     def loadResource(self, kind: int, name: QUrl | str) -> object:  # noqa: ARG002, N802

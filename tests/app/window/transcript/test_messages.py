@@ -62,8 +62,8 @@ def test_edit_and_send_again(view, qtbot):
     qtbot.keyClicks(field, "x")
     with qtbot.waitSignal(view.reader.edit_wanted) as caught:
         qtbot.keyClick(field, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
-    assert caught.args == [1, "xhi"]
-    assert field.toPlainText() == "xhi", "it stays until it was sent"
+    assert caught.args == [1, "hix"], "the cursor is at the end"
+    assert field.toPlainText() == "hix", "it stays until it was sent"
     with qtbot.assertNotEmitted(view.reader.edit_wanted):
         qtbot.keyClick(of(view, 1).editor.field, Qt.Key.Key_Escape)
     assert of(view, 1).editor is None
@@ -76,14 +76,26 @@ def test_a_message_that_is_being_changed_stays_so(view, qtbot):
     show(view, *messages)
     view.edit_last_prompt()
     editor = of(view, 1).editor
-    qtbot.keyClicks(editor.field, "oh ")
+    qtbot.keyClicks(editor.field, " there")
     show(view, ShownMessage(3, "user", "another chat"))
     show(view, *messages)
     editor = of(view, 1).editor
-    assert editor.field.toPlainText() == "oh hi"
+    assert editor.field.toPlainText() == "hi there"
     qtbot.mouseClick(editor.send.parent().findChildren(QPushButton)[0], Qt.MouseButton.LeftButton)
     show(view, *messages)
     assert of(view, 1).editor is None
+
+
+def test_a_bubble_is_as_wide_again_once_there_is_room(view):
+    show(view, ShownMessage(1, "user", "Some words that fill more than a line. " * 2))
+    view.resize(700, 400)
+    settle()
+    [prose] = of(view, 1).texts()
+    wide, height = prose.width(), prose.height()
+    for width in (300, 700):
+        view.resize(width, 400)
+        settle()
+    assert (prose.width(), prose.height()) == (wide, height)
 
 
 def test_buttons_keep_to_the_right_side(view):
