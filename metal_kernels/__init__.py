@@ -16,6 +16,5 @@ addresses, and counts. Of 4-bit weights, beside stock MLX:
 | arithmetic a weight, ours | 2.9 | 4.5 | 6.1 | 7.8 | 9.4 | 11.0 | 13.8 | 15.6 |
 
 Keys and values are read once for all rows and heads of a group; a recurrent state is read and
-written once a round, whatever was accepted. The model of whole passes on M1 to M5 in
-tests/speed/round_model is fitted to published figures, and says how far it is off.
+written once a round, whatever was accepted.
 """

@@ -65,7 +65,7 @@ MACHINES = {
     "27B M1 Ultra": _between(3.4, r1=43.6, r2=75.7, r3=106.2, r4=135.5, r8=244, r9=275),
     "27B M5 Max": _between(2.7, r1=30.7, r4=39.4, r8=75.7, r9=85),
     "27B M5 Max, 16-bit head": _between(10.7, r1=30.7, r4=39.4, r8=75.7, r9=85),
-    # round_model's, at 4,096 tokens
+    # of a model of MLX's kernels and ours fitted to published times, at 4,096 tokens: not measured
     "27B M1 Max, stock": _machine(3.1, 50.4, 52.7, 76.1, 99.5, 122.8, 199.5, 199.5, 199.5),
     "27B M4 Pro, ours": _machine(4.5, 70.0, 70.5, 71.4, 75.4, 87.7, 99.9, 120.4, 133.8),
     "35B-A3B M1 Max": _machine(1.1, 8.6, 10.5, 12.4, 14.9, 17.3, 19.8, 22.6, 25.0),

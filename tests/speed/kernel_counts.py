@@ -13,11 +13,11 @@ registers.
 """
 
 import kernel_measures as measures
-from speed.round_model.chip_figures import chip_named
 
 from metal_kernels.trials import TRIALS
 
-CHIPS = tuple(map(chip_named, ("M1", "M1 Max", "M2 Ultra", "M3 Max", "M4 Pro", "M5 Max")))
+GENERATIONS = {"M1": 13, "M2": 14, "M3": 15, "M4": 16, "M5": 17}
+"""As in Metal's architecture names."""
 
 
 def main() -> None:
@@ -51,12 +51,12 @@ def main() -> None:
         print(f"{kept} | {traffic.read:.2f} | {traffic.written:.2f}")
     memory = measures.state_memory(8)
     print(f"\nextra bytes a layer, 8 rows, 27B: steps {memory.steps}, snapshots {memory.snapshots}")
-    chips = " | ".join(chip.name for chip in CHIPS)
+    chips = " | ".join(GENERATIONS)
     print(f"\nregisters: trial | rows | launch | threads | registers | in memory | {chips} | fits")
     for trial in TRIALS:
         for rows in (1, 4, 8):
             for one in measures.our_registers(trial, rows):
-                most = [one.need.most_threads(chip.generation) for chip in CHIPS]
+                most = [one.need.most_threads(generation) for generation in GENERATIONS.values()]
                 fits = one.threads <= min(most) and not one.need.in_memory
                 words = (trial.words, rows, one.pipeline.source.name, one.threads, *one.need, *most)
                 print(" | ".join(map(str, words)), "|", "yes" if fits else "no")
