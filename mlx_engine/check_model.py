@@ -82,9 +82,10 @@ def measure_fit(model: Model, tokens: Sequence[int]) -> HeadFit:
     """Compare the first head's choices with the model's on at most MOST_TOKENS of these tokens."""
     read = mx.array([list(tokens)[:MOST_TOKENS]])
     hidden = model.forward(read, model.make_caches())
-    states = model.mtp_forward(read[:, 1:], hidden[:, :-1], model.make_head_caches())
+    first = model.heads[0]
+    states = first.mtp_forward(read[:, 1:], hidden[:, :-1], first.make_head_caches())
     said = by_rows(model.logits, hidden[:, 1 + FIRST_ROWS :])
-    drafted = by_rows(model.mtp_logits, states[:, FIRST_ROWS:])
+    drafted = by_rows(first.mtp_logits, states[:, FIRST_ROWS:])
     judged, agreed = 0, 0
     for trunk, head in zip(said, drafted, strict=True):
         sure = np.array(mx.softmax(trunk, axis=-1).max(axis=-1) >= SURE)

@@ -336,7 +336,7 @@ class Engine:
         self._check()
         self._parts.check_cache(cache)
         parts, ids = self._parts, readable_tokens(self._parts, tokens)
-        if parts.model.mtp_depth:
+        if parts.model.heads:
             self._loaded.read_heads()
         with told_when_full():
             hidden = hidden_states(parts.model, ids, parts.chunk, cache.bits)

@@ -60,24 +60,23 @@ def head_logits(
     t + 1 + h count as drafted, each with the state of the head whose turn it was. The last h rows
     of head h have no such tokens and are NaN. bits: of the heads' keys and values.
     """
-    heads, rows = model.mtp_depth, tokens.shape[0] - 1
-    made = np.full((heads, rows, model.vocabulary), np.nan, np.float32)
-    if heads == 0 or rows == 0:
+    heads, rows = model.heads, tokens.shape[0] - 1
+    made = np.full((len(heads), rows, model.vocabulary), np.nan, np.float32)
+    if not heads or rows == 0:
         return made
-    if not model.later_heads:
-        caches = model.make_head_caches(bits)
-        states = model.mtp_forward(tokens[None, 1:], hidden[:, :-1], caches)
-        _filled(made[0], by_rows(model.mtp_logits, states))
+    if len(heads) == 1:
+        caches = heads[0].make_head_caches(bits)
+        states = heads[0].mtp_forward(tokens[None, 1:], hidden[:, :-1], caches)
+        _filled(made[0], by_rows(heads[0].mtp_logits, states))
         return made
-    every = (model, *model.later_heads)
-    memories = [HeadMemory.of(head, bits) for head in every]
+    memories = [HeadMemory.of(head, bits) for head in heads]
     for row in range(rows):
         drafted: list[Rows] = []
         for turn, memory in enumerate(memories):
             memory.wait(Rows(tokens[row + 1 : row + 2], hidden[:, row : row + 1]))
             if row + turn < rows:
                 state = take_one(memory.read(drafted))[:, -1:]
-                made[turn, row] = np.array(every[turn].mtp_logits(state)[0, 0].astype(mx.float32))
+                made[turn, row] = np.array(heads[turn].mtp_logits(state)[0, 0].astype(mx.float32))
                 drafted.append(Rows(tokens[row + turn + 2 : row + turn + 3], state))
     return made
 

@@ -40,7 +40,7 @@ class Upkeep:
         )
         self._chores = Chores(loaded, options.numerics, verdict)
         self.description = self._chores.told(loaded.description)
-        self._checks_heads = options.check_heads and loaded.model.mtp_depth > 0
+        self._checks_heads = options.check_heads and len(loaded.model.heads) > 0
         self.costs_now, self.go_deep = self._meter.costs_now, self._meter.go_deep
 
     def let_go(self) -> None:

@@ -75,7 +75,7 @@ def peer_arms(
         as_float32 = not mx.metal.is_available()  # the types we compute in
         openings.append((MLX_LM, partial(MlxLm, path, plan.sampling, as_float32=as_float32)))
     if LLAMA in plan.arms and plan.llama_server is not None:
-        for drafts in (False, True) if engine.parts.model.mtp_depth else (False,):
+        for drafts in (False, True) if engine.parts.model.heads else (False,):
             server = llama_server(
                 plan.llama_server, path, context, plan.sampling, drafts=drafts, heads=heads
             )

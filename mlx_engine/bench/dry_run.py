@@ -237,8 +237,8 @@ class _DryRun:
             for part in (trunk, heads)
         ]
         decoder = build_decoder(self._spec, tables[0], tables[1] if heads else None)
-        every = (decoder, *decoder.later_heads)
-        source = MtpDraft(every, DraftOptions(depth=DEPTH)) if heads else NoDraft()
+        options = DraftOptions(depth=DEPTH)
+        source = MtpDraft(decoder.heads, options) if heads else NoDraft()
         sequence = TokenSequence(decoder, source)
         tokens = [0] * PROMPT
         hidden = decoder.forward(mx.array([tokens]), sequence.caches)
@@ -271,7 +271,7 @@ class _DryRun:
         hidden = decoder.forward(tokens, caches)
         caches.keep(LONGEST_CHUNK)
         made = [hidden, *caches.arrays()]
-        for head in (decoder, *decoder.later_heads) if self._heads else ():
+        for head in decoder.heads:
             memory = HeadMemory.of(head)
             memory.wait(Rows(tokens[0], hidden))
             take_one(memory.read())
@@ -283,7 +283,7 @@ class _DryRun:
         decoder = model.decoder
         hidden = mx.zeros((1, CHECKED, decoder.hidden_size), self._dtype)
         made = [decoder.logits(hidden)]
-        return [*made, decoder.mtp_logits(hidden)] if self._heads else made
+        return [*made, *(head.mtp_logits(hidden) for head in decoder.heads[:1])]
 
     def _wide(self, found: Operations) -> tuple[str, ...]:
         """Products of float32 but those of routers and logits."""

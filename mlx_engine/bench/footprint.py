@@ -108,7 +108,7 @@ def count_nodes(outputs: Sequence[mx.array]) -> int:
 
 def count_own_ops(engine: Engine) -> tuple[OpsRow, ...]:
     """A round without and with a draft, the latter only where there are heads."""
-    depths = DEPTHS if engine.parts.model.mtp_depth else DEPTHS[:1]
+    depths = DEPTHS if engine.parts.model.heads else DEPTHS[:1]
     return tuple(_row("headstart", depth, partial(own_graph, engine, depth)) for depth in depths)
 
 

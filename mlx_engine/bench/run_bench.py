@@ -164,7 +164,7 @@ class _Bench:
 
     def _has_heads(self) -> bool:
         """If not, the reason is kept."""
-        if self._engine.parts.model.mtp_depth:
+        if self._engine.parts.model.heads:
             return True
         no_heads = Reason("no-heads", "This model has no MTP heads.")
         self._declined.append(self._engine.description.mtp or no_heads)
@@ -247,7 +247,7 @@ class _Bench:
         engine, plan = self._engine, self._plan
         prompt = long_prompt(engine, min(plan.prompt, engine.parts.context_length - LEAST_ROOM))
         arms = [own_arm(engine, plan, "without heads", PLAIN), *peers]
-        if engine.parts.model.mtp_depth:
+        if engine.parts.model.heads:
             arms.insert(1, own_arm(engine, plan, "with heads", pinned(1)))
         answers = Answers("prompt", len(prompt), (), frozenset(), {arm.name: [] for arm in arms})
         self._expect(len(arms) * (1 + plan.repeats))

@@ -200,7 +200,7 @@ class OutputShelf:
     def __init__(
         self, model: Model, always: Iterable[int], encode: Callable[[str], list[int]]
     ) -> None:
-        self._heads: tuple[MtpHead, ...] = (model, *model.later_heads)
+        self._heads = model.heads
         self._always = frozenset(always)
         self._frequent = cache(lambda: count_tokens(encode))
         self._shared = WeakValueDictionary[tuple[DraftOutput, int], OutputHead]()

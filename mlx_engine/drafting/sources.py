@@ -84,7 +84,7 @@ class DraftKit:
         if self.model.plain_only is not None:
             return self.model.plain_only
         wanted = model_of(options)
-        if wanted == "mtp" and self.model.mtp_depth == 0:
+        if wanted == "mtp" and not self.model.heads:
             return self.heads or NO_HEADS
         if wanted == "model":
             return self.small.why_not if self.small else NO_DRAFT_MODEL
@@ -103,8 +103,7 @@ class DraftKit:
 
     def _with_model(self, options: DraftOptions, bits: CacheBits) -> DraftSource:
         if model_of(options) == "mtp":
-            heads = (self.model, *self.model.later_heads)
-            read = self.read_heads
+            heads, read = self.model.heads, self.read_heads
             return MtpDraft(heads, options, self.outputs, read_heads=read, bits=bits)
         assert self.small is not None
         from mlx_engine.drafting.drafters import draft_with  # on use: they build on mlx.nn

@@ -66,7 +66,7 @@ class MtpHead(Protocol):
 
     @property
     def mtp_output(self) -> Linear | None:
-        """The matrix that `mtp_logits` ends with, to make cheaper ones of; None for no heads.
+        """The matrix that `mtp_logits` ends with, to make cheaper ones of; None where it has none.
 
         Heads that share it return the same object.
         """
@@ -78,24 +78,24 @@ class MtpHead(Protocol):
         """
 
 
-class Model(MtpHead, Protocol):
+class Model(Protocol):
     """A model with a batch of one. T is the number of rows of a pass, H hidden size, V vocabulary.
 
-    It is its own first MTP head. A single head drafts further tokens from its own states; where
-    there are more, they take turns: the second drafts the second token, and so on.
+    A single head drafts further tokens from its own states; where there are more, they take turns:
+    the second drafts the second token, and so on.
     """
+
+    @property
+    def vocabulary(self) -> int:
+        """V."""
 
     @property
     def hidden_size(self) -> int:
         """H."""
 
     @property
-    def mtp_depth(self) -> int:
-        """MTP heads present, 0 for none."""
-
-    @property
-    def later_heads(self) -> Sequence[MtpHead]:
-        """The heads after the first, in order."""
+    def heads(self) -> Sequence[MtpHead]:
+        """MTP heads, in order."""
 
     @property
     def plain_only(self) -> Reason | None:
@@ -124,30 +124,11 @@ class Model(MtpHead, Protocol):
 
 
 class Headless:
-    """The part of a model that concerns MTP heads, for models without any.
+    """A model without MTP heads.
 
     Logits are always made, by the model's own output head; passes are of one conversation.
     """
 
-    mtp_depth = 0
+    heads: tuple[MtpHead, ...] = ()
     output_rows: FewRows | None = None
     joint: JointForward | None = None
-    later_heads: tuple[MtpHead, ...] = ()
-    mtp_output: Linear | None = None
-
-    def make_head_caches(self, bits: CacheBits = 16) -> LayerCaches:
-        """None to make."""
-        del bits
-        return LayerCaches([])
-
-    def mtp_forward(
-        self, tokens: mx.array, hidden: mx.array, caches: LayerCaches | JointCaches
-    ) -> mx.array:
-        """Never called: mtp_depth is 0."""
-        del tokens, hidden, caches
-        raise AssertionError("this model has no MTP heads")
-
-    def mtp_logits(self, hidden: mx.array, output: Linear | None = None) -> mx.array:
-        """Never called: mtp_depth is 0."""
-        del hidden, output
-        raise AssertionError("this model has no MTP heads")

@@ -13,7 +13,7 @@ from mlx_engine.cache.joint import JointCache, JointCaches
 from mlx_engine.models import specs
 from mlx_engine.models.attention import Masks
 from mlx_engine.models.blocks import DecoderBlock
-from mlx_engine.models.contract import Begin, JointForward, MtpHead, lazily
+from mlx_engine.models.contract import Begin, JointForward, lazily
 from mlx_engine.models.few_rows import FewRows
 from mlx_engine.models.layers import Embedding, Linear, Norm
 from mlx_engine.models.mtp_head import DecoderHead
@@ -57,7 +57,7 @@ class Decoder:
         if self._residual_out:
             self._picks = None  # hidden states are not yet what the output head takes
         every = None if heads is None else Part(heads, "", spec.head_tensors(heads.names))
-        self._heads = [
+        self.heads = [
             DecoderHead(spec, number, part, self._embedding, self._output)
             for number, part in enumerate(() if every is None else _head_parts(every))
         ]
@@ -76,16 +76,6 @@ class Decoder:
     def layers(self) -> int:
         """How many blocks the trunk has."""
         return len(self._blocks)
-
-    @property
-    def mtp_depth(self) -> int:
-        """Heads that are there."""
-        return len(self._heads)
-
-    @property
-    def later_heads(self) -> Sequence[MtpHead]:
-        """Those after the first, which take turns with it."""
-        return tuple(self._heads[1:])
 
     @property
     def plain_only(self) -> None:
@@ -173,25 +163,6 @@ class Decoder:
         logits = self._output(normed).astype(mx.float32)
         scale = self._spec.logit_scale
         return logits if scale == 1.0 else logits * scale
-
-    def make_head_caches(self, bits: CacheBits = 16) -> LayerCaches:
-        """Empty caches for the first head, none where there is none."""
-        return self._heads[0].make_head_caches(bits) if self._heads else LayerCaches([])
-
-    def mtp_forward(
-        self, tokens: mx.array, hidden: mx.array, caches: LayerCaches | JointCaches
-    ) -> mx.array:
-        """Tokens [1, T] and the hidden states before them [1, T, H] -> the first head's states."""
-        return self._heads[0].mtp_forward(tokens, hidden, caches)
-
-    @property
-    def mtp_output(self) -> Linear | None:
-        """The output head of the first head, often the trunk's."""
-        return self._heads[0].mtp_output if self._heads else None
-
-    def mtp_logits(self, hidden: mx.array, output: Linear | None = None) -> mx.array:
-        """The first head's states through its output head or another -> logits [1, T, V]."""
-        return self._heads[0].mtp_logits(hidden, output)
 
 
 class _Blocks(NamedTuple):

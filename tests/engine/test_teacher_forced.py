@@ -33,8 +33,9 @@ def test_rows_have_the_bits_of_one_pass(model, length):
     assert heads.shape == (1, length - 1, 101)
     if length > 1:
         ids = mx.array([tokens[1:]])
-        states = model.mtp_forward(ids, hidden[:, :-1], model.make_head_caches())
-        assert np.array_equal(heads[0], model.mtp_logits(states)[0])
+        (head,) = model.heads
+        states = head.mtp_forward(ids, hidden[:, :-1], head.make_head_caches())
+        assert np.array_equal(heads[0], head.mtp_logits(states)[0])
 
 
 def test_a_q6_k_head_is_read_in_its_blocks():

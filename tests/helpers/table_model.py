@@ -53,8 +53,8 @@ class TableModel:
     """Texts are blocks of `block` tokens, each drawn afresh.
 
     start [V]: log-probabilities of a block's first token; then table [V, V]: row = token before.
-    The head knows the same tables, blurred by `blur`; hidden states are the tokens themselves and
-    their positions.
+    It is its own head, which knows the same tables, blurred by `blur`; hidden states are the tokens
+    themselves and their positions.
     """
 
     def __init__(self, start: NDArray, table: NDArray, block: int, blur: float) -> None:
@@ -65,8 +65,7 @@ class TableModel:
         self._block = block
         self.vocabulary = len(start)
         self.hidden_size = 2
-        self.mtp_depth = 1
-        self.later_heads = ()
+        self.heads = [self]
         self.mtp_output = None
         self.plain_only = self.packed_cache = None
         self.output_rows = self.joint = None

@@ -102,7 +102,7 @@ def idle(
         opened(
             model,
             [*PROMPT, number],
-            MtpDraft([model], DraftOptions()) if depth else NoDraft(),  # type: ignore[list-item]
+            MtpDraft(model.heads, DraftOptions()) if depth else NoDraft(),  # type: ignore[list-item]
             depth,
             max_tokens=asked.tokens,
             chunk=64,

@@ -45,12 +45,12 @@ def our_nodes(engine: Engine) -> dict[str, Counter[str]]:
             mx.eval(hidden, caches.arrays())
         logits = model.logits(model.forward(mx.array([[7, 8, 9, 10][:rows]]), caches))
         found[name] = nodes([mx.argmax(logits, axis=-1), *caches.arrays()])
-    if model.mtp_depth:
-        caches = model.make_head_caches()
-        mx.eval(model.mtp_forward(mx.array([[3, 4]]), hidden[:, :2], caches), caches.arrays())
+    for head in model.heads[:1]:
+        caches = head.make_head_caches()
+        mx.eval(head.mtp_forward(mx.array([[3, 4]]), hidden[:, :2], caches), caches.arrays())
         caches.keep(2)
-        state = model.mtp_forward(mx.array([[3]]), hidden[:, :1], caches)
-        found["1 draft"] = nodes([mx.argmax(model.mtp_logits(state), axis=-1), *caches.arrays()])
+        state = head.mtp_forward(mx.array([[3]]), hidden[:, :1], caches)
+        found["1 draft"] = nodes([mx.argmax(head.mtp_logits(state), axis=-1), *caches.arrays()])
     return found
 
 

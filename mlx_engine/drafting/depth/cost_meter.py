@@ -79,7 +79,7 @@ class CostMeter:
 
     def use_heads(self) -> None:
         """Read the heads into memory, once, and have them measured too. Raises EngineError."""
-        if self._heads_are_read or not self._model.mtp_depth:
+        if self._heads_are_read or not self._model.heads:
             return
         self._read_heads()
         self._heads_are_read = True
@@ -118,7 +118,7 @@ class CostMeter:
         verify = tuple(np.interp(range(1, rows[-1] + 1), rows, fastest).tolist())
         heads = self._fastest_heads
         if not heads:
-            heads = [PRESUMED.draft_ms * verify[0] if self._model.mtp_depth else 0.0]
+            heads = [PRESUMED.draft_ms * verify[0] if self._model.heads else 0.0]
         self._costs = PassCosts(verify, heads[0], tuple(heads[1:]), self._beside)
 
     def _timed_passes(self, widths: Sequence[int]) -> Iterator[None]:
@@ -175,7 +175,7 @@ class CostMeter:
         token = mx.zeros((1, 1), dtype=mx.int32)
         state = self._model.forward(token, self._model.make_caches())
         mx.eval(state)
-        heads = (self._model, *self._model.later_heads)
+        heads = self._model.heads
         fastest = [float("inf")] * len(heads)
         for head in heads:
             for rows in range(1, MAX_DEPTH + 2):

@@ -44,7 +44,7 @@ def sources(model):
     """Right now and then: a head, and a model that is nearly its own target."""
     return {
         "none": NoDraft(),
-        "head": MtpDraft([model], DraftOptions()),
+        "head": MtpDraft(model.heads, DraftOptions()),
         "model": SmallModelDraft(model, VOCABULARY, DraftOptions(rule="greedy")),
     }
 
@@ -265,7 +265,7 @@ def test_a_round_that_fails_ahead_hides_no_token_of_the_one_before(model):
     for depth in (0, 2):
         for looks_ahead in (False, True):
             said = []
-            source = MtpDraft([model], DraftOptions()) if depth else NoDraft()
+            source = MtpDraft(model.heads, DraftOptions()) if depth else NoDraft()
             counting = Counting(model, fault=6)
             with pytest.raises(RuntimeError, match="a pass that failed"):
                 run(counting, PROMPT, source, depth, chunk=64, said=said, looks_ahead=looks_ahead)
@@ -277,7 +277,7 @@ def test_keys_and_values_are_written_in_place_up_to_4000_tokens(depth):
     """A copy of a buffer in any round, of trunk or head, would show in the peak."""
     sizes = TinySizes(layers=2, interval=1, hidden=16, inner=16, heads=1, kv_heads=1)
     wide = tiny_model(3, sizes)
-    sequence = TokenSequence(wide, MtpDraft([wide], DraftOptions()) if depth else NoDraft())
+    sequence = TokenSequence(wide, MtpDraft(wide.heads, DraftOptions()) if depth else NoDraft())
 
     def answer(prompt, tokens):
         its = {"max_tokens": tokens, "chunk": 1300, "looks_ahead": True}

@@ -64,7 +64,7 @@ def test_blocks_are_drawn_as_enumerated(tables, options, blocks, depth, rule, bl
     ran = run(
         model,
         PROMPT,
-        MtpDraft([model], DraftOptions(rule=rule)),
+        MtpDraft(model.heads, DraftOptions(rule=rule)),
         depth,
         options=options,
         max_tokens=BLOCK * blocks + 1,

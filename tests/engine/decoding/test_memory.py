@@ -67,7 +67,7 @@ def test_300_rounds_hold_no_more_than_the_caches(kind, with_penalties):
     run(model, PROMPT, NoDraft(), 0, max_tokens=20)  # so no tables of other tests' passes are left
     before = live()
     source = (
-        MtpDraft([model], DraftOptions())
+        MtpDraft(model.heads, DraftOptions())
         if kind == "head"
         else DialledDraft([], itertools.repeat(0), 37)
     )
@@ -174,9 +174,11 @@ def test_a_conversation_of_many_turns_holds_what_is_counted():
     """Checkpoints and the newest hidden state too, and neither zeros nor the block around a row."""
     sizes = TinySizes(layers=4, interval=4, hidden=512, value_heads=16, linear_dim=64)
     model = tiny_model(3, sizes)
-    run(model, [1, 2, 3], MtpDraft([model], DraftOptions()), 2, max_tokens=6)  # layers get ready
+    run(
+        model, [1, 2, 3], MtpDraft(model.heads, DraftOptions()), 2, max_tokens=6
+    )  # layers get ready
     before = live()
-    source = MtpDraft([model], DraftOptions())
+    source = MtpDraft(model.heads, DraftOptions())
     sequence = TokenSequence(model, source)
     for turn in range(2 * CHECKPOINTS):
         rows = 20 if turn % 2 else 12  # a short block stays whole as the next one's window
@@ -193,7 +195,7 @@ def test_rounds_begun_ahead_hold_one_more_copy_of_the_states():
     model = tiny_model(3, TinySizes(layers=2, value_heads=16, linear_dim=128))
     most = {}
     for looks_ahead in (False, False, True):  # once for layers to get ready
-        source = MtpDraft([model], DraftOptions())
+        source = MtpDraft(model.heads, DraftOptions())
         sequence = TokenSequence(model, source)
         depths, before = Weighed(sequence, [1]), live()
         run(model, PROMPT, source, depths, sequence=sequence, looks_ahead=looks_ahead)

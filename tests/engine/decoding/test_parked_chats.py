@@ -33,13 +33,14 @@ def costing(engine, costs):
 
 def head_rows(engine, monkeypatch):
     """Rows that the head reads from now on."""
-    rows, read = [], engine.parts.model.mtp_forward
+    rows, head = [], engine.parts.model.heads[0]
+    read = head.mtp_forward
 
     def counted(tokens, hidden, caches):
         rows.append(tokens.shape[1])
         return read(tokens, hidden, caches)
 
-    monkeypatch.setattr(engine.parts.model, "mtp_forward", counted)
+    monkeypatch.setattr(head, "mtp_forward", counted)
     return rows
 
 

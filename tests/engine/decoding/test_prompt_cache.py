@@ -283,7 +283,7 @@ def test_a_branch_copies_once_and_later_rounds_not_at_all():
     model = tiny_model(3, sizes)
     _, owners, (first, second) = sequences(model, 2)
     for sequence in (first, second):
-        sequence.use(MtpDraft([model], DraftOptions()))
+        sequence.use(MtpDraft(model.heads, DraftOptions()))
     prompt = [token % 61 for token in range(7000)]
     read(first, model, prompt, chunk=1300, context_length=9000)
     buffer = first.caches.layers[0].nbytes / 2
@@ -363,12 +363,12 @@ def test_a_source_of_its_own_follows_a_branch():
     model = tiny_model(3, TinySizes(layers=2, interval=1))
     cache, owners, (first, second) = sequences(model, 2)
     for sequence in (first, second):
-        sequence.use(MtpDraft([model], DraftOptions()))
+        sequence.use(MtpDraft(model.heads, DraftOptions()))
     read(first, model, TEXT_61)
     prompt = [*TEXT_61[:50], 3, 4]
     ran = run(model, prompt, None, 3, max_tokens=30, sequence=second)
     assert ran.stats.reused_tokens in (49, 50)
-    truth = run(model, prompt, MtpDraft([model], DraftOptions()), 3, max_tokens=30)
+    truth = run(model, prompt, MtpDraft(model.heads, DraftOptions()), 3, max_tokens=30)
     assert ran.tokens == truth.tokens
     assert ran.stats.accepted_by_depth == truth.stats.accepted_by_depth
     assert ran.tokens == run(model, prompt, NoDraft(), 0, max_tokens=30).tokens

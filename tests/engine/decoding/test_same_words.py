@@ -75,8 +75,8 @@ def test_own_head_and_dialled_drafts_keep_the_words(model, plain, way, depth, wr
     right = [depth - wrong, 0, 1, depth - 1 + wrong]
     options, truth = WAYS[way], plain[way].tokens
     sources = [
-        MtpDraft([model], DraftOptions()),
-        MtpDraft([model], DraftOptions(rule="greedy")),
+        MtpDraft(model.heads, DraftOptions()),
+        MtpDraft(model.heads, DraftOptions(rule="greedy")),
         DialledDraft([*PROMPT, *truth], itertools.cycle(right), 37),
     ]
     for source in sources:
@@ -134,7 +134,7 @@ def test_stop_pairs_in_mid_draft(model, plain, depth):
 def test_turns_on_one_sequence_equal_a_fresh_one(model, depth):
     """A second turn on caches that drafting has used equals the same prompt read afresh."""
     options = WAYS["plain"]
-    source = MtpDraft([model], DraftOptions())
+    source = MtpDraft(model.heads, DraftOptions())
     first = run(model, PROMPT, source, depth, options=options)
     again = [*PROMPT, *first.tokens, 8, 3, 3, 1]
     turned = run(model, again, source, depth, options=options, sequence=first.sequence)
@@ -145,6 +145,6 @@ def test_turns_on_one_sequence_equal_a_fresh_one(model, depth):
 
 def test_min_probability_keeps_the_words(model, plain):
     for threshold in (0.05, 0.3, 0.9):
-        source = MtpDraft([model], DraftOptions(min_probability=threshold))
+        source = MtpDraft(model.heads, DraftOptions(min_probability=threshold))
         ran = run(model, PROMPT, source, 4, options=WAYS["hot"], max_tokens=LENGTH)
         assert ran.tokens == plain["hot"].tokens

@@ -69,7 +69,7 @@ def test_so_it_is_where_rounds_are_begun_before_the_outcome_of_the_last_is_known
     model, options = made[0].parts.model, made[1][way]
     found = []
     for looks_ahead in (False, True):
-        source = MtpDraft((model, *model.later_heads), DraftOptions())
+        source = MtpDraft(model.heads, DraftOptions())
         ran = run(
             model, PROMPT, source, 3, options=options, max_tokens=LENGTH, looks_ahead=looks_ahead
         )

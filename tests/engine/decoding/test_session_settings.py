@@ -187,7 +187,7 @@ def test_without_heads_every_round_says_why(tmp_path):
 
 def test_the_head_is_not_run_when_the_source_is_none(folder):
     engine, model = failing_engine(folder)
-    model.mtp_forward = None
+    model.heads[0].mtp_forward = None
     session = engine.session(sampling=PICKS, draft=PLAIN)
     session.generation = replace(session.generation, max_tokens=5)
     assert listen(session, session.send("hi")).tokens

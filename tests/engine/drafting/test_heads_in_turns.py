@@ -57,14 +57,14 @@ def hidden(models):
 
 
 def source_for(model, rule="greedy"):
-    return MtpDraft((model, *model.later_heads), DraftOptions(rule=rule))
+    return MtpDraft(model.heads, DraftOptions(rule=rule))
 
 
 def chain(model, hidden, length, depth):
     """The draft after TEXT[:length], each head by one pass over everything, no memory."""
     tokens, states = TEXT[1 : length + 1], hidden[:, :length]
     drafted = []
-    for head in (model, *model.later_heads)[:depth]:
+    for head in model.heads[:depth]:
         out = head.mtp_forward(mx.array([tokens]), states, head.make_head_caches())
         drafted.append(int(mx.argmax(head.mtp_logits(out)[0, -1]).item()))
         tokens = [*tokens, drafted[-1]]
@@ -200,6 +200,6 @@ def test_heads_with_one_matrix_share_its_copy(models, engines):
         again = engines(kind).parts.drafting.outputs.take(DraftOptions(output="4-bit"))
         assert all(one is other for one, other in zip(made, again, strict=True))
         states = mx.ones((1, 1, models(kind).hidden_size))
-        for output, head in zip(made, (models(kind), *models(kind).later_heads), strict=True):
+        for output, head in zip(made, models(kind).heads, strict=True):
             found = np.array(output.logits(head, states))
             assert np.abs(found - np.array(head.mtp_logits(states))).max() < 2.0

@@ -17,6 +17,7 @@ from mlx_engine.drafting.contract import (
 )
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.drafting.prompt_lookup import CombinedDraft
+from mlx_engine.models.mtp_head import DecoderHead
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 
@@ -43,9 +44,9 @@ def chain(model, hidden, length, depth):
     tokens, states = TEXT[1 : length + 1], hidden[:, :length]
     drafted = []
     for _ in range(depth):
-        caches = model.make_head_caches()
-        out = model.mtp_forward(mx.array([tokens]), states, caches)
-        drafted.append(int(mx.argmax(model.mtp_logits(out)[0, -1]).item()))
+        (head,) = model.heads
+        out = head.mtp_forward(mx.array([tokens]), states, head.make_head_caches())
+        drafted.append(int(mx.argmax(head.mtp_logits(out)[0, -1]).item()))
         tokens = [*tokens, drafted[-1]]
         states = mx.concatenate([states, out[:, -1:]], axis=1)
     return drafted
@@ -60,7 +61,7 @@ def propose(source, length, depth):
 @given(steps=st.lists(st.tuples(st.integers(1, 9), st.integers(0, 4)), min_size=1, max_size=10))
 def test_drafts_after_any_history(model, hidden, steps):
     """Rounds of any size, with and without drafts between them."""
-    source = MtpDraft([model], DraftOptions(rule="greedy"))
+    source = MtpDraft(model.heads, DraftOptions(rule="greedy"))
     for rows, depth in steps:
         start = source.length
         block = slice(start, start + rows)
@@ -73,7 +74,7 @@ def test_drafts_after_any_history(model, hidden, steps):
 
 def test_rows_that_wait_are_read_in_one_go(model, hidden):
     """Nothing is read before it is needed, neither by a draft nor by a place to come back to."""
-    source = MtpDraft([model], DraftOptions(rule="greedy"))
+    source = MtpDraft(model.heads, DraftOptions(rule="greedy"))
     for n in range(FLUSH_ROWS + 5):
         source.observe(mx.array(TEXT[n : n + 1]), hidden[:, n : n + 1])
     length = source.length
@@ -105,7 +106,7 @@ def read_in_chunks(source, text, states, chunk=32):
 def test_of_a_long_prompt_a_head_reads_the_newest_rows(model, hidden):
     """And holds few of the others meanwhile."""
     text, states = long_prompt(hidden)
-    source, newest = (MtpDraft([model], DraftOptions(rule="greedy")) for _ in range(2))
+    source, newest = (MtpDraft(model.heads, DraftOptions(rule="greedy")) for _ in range(2))
     held = read_in_chunks(source, text, states)
     assert max(held) <= (2 * ROWS_OF_A_PROMPT + 32) * states[:, :1].nbytes
     assert source.flush() == ROWS_OF_A_PROMPT
@@ -115,7 +116,7 @@ def test_of_a_long_prompt_a_head_reads_the_newest_rows(model, hidden):
 
 @pytest.mark.parametrize("kind", [MtpDraft, lambda *given: CombinedDraft(MtpDraft(*given))])
 def test_tokens_that_are_passed_over_leave_no_rows(model, hidden, kind):
-    source, newest = (kind([model], DraftOptions(rule="greedy")) for _ in range(2))
+    source, newest = (kind(model.heads, DraftOptions(rule="greedy")) for _ in range(2))
     source.observe(mx.array(TEXT[:20]), hidden[:, :20])
     source.pass_over(mx.array(TEXT[20:60]), hidden[:, 20:60])
     for one in (source, newest):
@@ -133,7 +134,7 @@ def test_tokens_that_are_passed_over_leave_no_rows(model, hidden, kind):
 
 def test_a_place_on_the_way_keeps_the_rows_that_wait_there(model, hidden):
     text, states = long_prompt(hidden)
-    source, again = (MtpDraft([model], DraftOptions(rule="greedy")) for _ in range(2))
+    source, again = (MtpDraft(model.heads, DraftOptions(rule="greedy")) for _ in range(2))
     read_in_chunks(source, text[:300], states[:, :300])
     place = source.snapshot()
     kept = states[:, : ROWS_OF_A_PROMPT + 1].nbytes
@@ -152,7 +153,7 @@ def test_a_place_on_the_way_keeps_the_rows_that_wait_there(model, hidden):
 def test_going_back_behind_or_before_rows_that_were_left_out(model, hidden, back):
     """A head that has the rows right before goes on from them, else it begins anew."""
     text, states = long_prompt(hidden)
-    source, other = (MtpDraft([model], DraftOptions(rule="greedy")) for _ in range(2))
+    source, other = (MtpDraft(model.heads, DraftOptions(rule="greedy")) for _ in range(2))
     read_in_chunks(source, text, states)
     source.flush()
     source.observe(mx.array(TEXT[:40]), hidden[:, :40])
@@ -172,13 +173,13 @@ def test_going_back_behind_or_before_rows_that_were_left_out(model, hidden, back
 
 
 def test_nothing_before_the_first_token(model):
-    source = MtpDraft([model], DraftOptions(rule="greedy"))
+    source = MtpDraft(model.heads, DraftOptions(rule="greedy"))
     assert propose(source, 0, 3) == []
 
 
 @pytest.mark.parametrize("cut", [1, 5, FLUSH_ROWS + 3])
 def test_restore(model, hidden, cut):
-    source = MtpDraft([model], DraftOptions(rule="greedy"))
+    source = MtpDraft(model.heads, DraftOptions(rule="greedy"))
     source.observe(mx.array(TEXT[:cut]), hidden[:, :cut])
     boundary = source.snapshot()
     source.observe(mx.array([1, 2, 3]), hidden[:, 40:43])
@@ -192,13 +193,13 @@ def test_head_passes_in_a_round(model, hidden):
     """k head passes for k tokens: reading the accepted rows is part of the first."""
     passes = []
 
-    class Counting(type(model)):
+    class Counting(DecoderHead):
         def mtp_forward(self, tokens, hidden, caches):
             passes.append(tokens.shape[1])
             return super().mtp_forward(tokens, hidden, caches)
 
     counting = Counting.__new__(Counting)
-    counting.__dict__.update(model.__dict__)
+    counting.__dict__.update(model.heads[0].__dict__)
     source = MtpDraft([counting], DraftOptions(rule="greedy"))
     source.observe(mx.array(TEXT[:10]), hidden[:, :10])
     source.propose(Proposal(3, mx.array(TEXT[10:11]), 11), greedy())
@@ -209,18 +210,18 @@ def test_head_passes_in_a_round(model, hidden):
 
 
 def test_min_probability_ends_a_draft(model, hidden):
-    source = MtpDraft([model], DraftOptions(rule="greedy"))
+    source = MtpDraft(model.heads, DraftOptions(rule="greedy"))
     source.observe(mx.array(TEXT[:9]), hidden[:, :9])
     source.follow(DraftOptions(rule="greedy", min_probability=0.999))
     assert propose(source, 9, 4) == []
-    source = MtpDraft([model], DraftOptions(rule="greedy", min_probability=1e-6))
+    source = MtpDraft(model.heads, DraftOptions(rule="greedy", min_probability=1e-6))
     source.observe(mx.array(TEXT[:9]), hidden[:, :9])
     assert propose(source, 9, 4) == chain(model, hidden, 9, 4)
 
 
 def test_beside_prompt_lookup_the_head_sees_every_token(model, hidden):
     """Rounds that copy teach the head as rounds that it drafts do."""
-    source = CombinedDraft(MtpDraft([model], DraftOptions(rule="greedy")))
+    source = CombinedDraft(MtpDraft(model.heads, DraftOptions(rule="greedy")))
     rounds = ["mtp", "prompt-lookup", "prompt-lookup", "mtp", "prompt-lookup", "mtp"]
     for by in rounds:
         length = source.length
@@ -253,7 +254,7 @@ def test_beside_prompt_lookup_the_head_sees_every_token(model, hidden):
 
 def test_a_head_that_rests_is_not_touched_before_it_drafts(model, hidden):
     """It then knows all that came before."""
-    source = MtpDraft([model], DraftOptions(rule="greedy"))
+    source = MtpDraft(model.heads, DraftOptions(rule="greedy"))
     source.rest(rests=True)
     for start in range(0, 30, 10):
         source.observe(mx.array(TEXT[start : start + 10]), hidden[:, start : start + 10])
@@ -265,7 +266,7 @@ def test_a_head_that_rests_is_not_touched_before_it_drafts(model, hidden):
 
 
 def test_after_a_long_rest_a_head_knows_the_newest_rows(model, hidden):
-    rested, anew = (MtpDraft([model], DraftOptions(rule="greedy")) for _ in range(2))
+    rested, anew = (MtpDraft(model.heads, DraftOptions(rule="greedy")) for _ in range(2))
     rested.rest(rests=True)
     count = 3 * ROWS_OF_A_REST
     states = mx.concatenate([hidden[:, :90]] * 3, axis=1)[:, :count]
@@ -283,7 +284,7 @@ def test_after_a_long_rest_a_head_knows_the_newest_rows(model, hidden):
 
 def test_a_token_that_waits_is_no_work(model, hidden):
     """A plain round of a chat whose source rests: nothing is made of what the target computed."""
-    source = MtpDraft([model], DraftOptions(rule="greedy"))
+    source = MtpDraft(model.heads, DraftOptions(rule="greedy"))
     source.observe(mx.array(TEXT[:9]), hidden[:, :9])
     source.rest(rests=True)
     rows = [mx.contiguous(hidden[:, n : n + 1]) for n in range(9, 2 * ROWS_OF_A_REST)]

@@ -18,8 +18,8 @@ SIZES = TinySizes(layers=2, hidden=64, vocabulary=700)
 
 
 @pytest.fixture(scope="module")
-def model():
-    return tiny_model(6, SIZES)
+def mtp_head():
+    return tiny_model(6, SIZES).heads[0]
 
 
 @pytest.fixture(scope="module")
@@ -27,42 +27,44 @@ def states():
     return mx.array(np.random.default_rng(0).normal(size=(1, 5, 64)).astype(np.float32))
 
 
-def output(model, kind, size=256, always=(), frequent=()):
-    return make_output(DraftOptions(output=kind, vocabulary=size), model, always, lambda: frequent)
+def output(mtp_head, kind, size=256, always=(), frequent=()):
+    return make_output(
+        DraftOptions(output=kind, vocabulary=size), mtp_head, always, lambda: frequent
+    )
 
 
 @pytest.mark.parametrize(("kind", "close"), [("full", 1e-6), ("4-bit", 0.15), ("3-bit", 0.35)])
-def test_fewer_bits_stay_close(model, states, kind, close):
-    head = output(model, kind)
+def test_fewer_bits_stay_close(mtp_head, states, kind, close):
+    head = output(mtp_head, kind)
     assert head.in_effect == kind
-    true, found = np.array(model.mtp_logits(states)), np.array(head.logits(model, states))
+    true, found = np.array(mtp_head.mtp_logits(states)), np.array(head.logits(mtp_head, states))
     assert found.shape == true.shape
     error = np.abs(found - true).mean() / np.abs(true).mean()
     assert error <= close
     assert error > 0.01 or kind == "full"
 
 
-def test_fewer_rows_are_the_rows(model, states):
+def test_fewer_rows_are_the_rows(mtp_head, states):
     """Kept tokens have the model's own logits, the others none; what is met is taken in."""
-    head = output(model, "frequent", always=[650, 9999])
+    head = output(mtp_head, "frequent", always=[650, 9999])
     assert isinstance(head, FrequentOutput)
-    true = np.array(model.mtp_logits(states))
-    found = np.array(head.logits(model, states))
+    true = np.array(mtp_head.mtp_logits(states))
+    found = np.array(head.logits(mtp_head, states))
     kept = [*range(256), 650]
     assert np.isneginf(np.delete(found, kept, axis=-1)).all()
     np.testing.assert_allclose(found[..., kept], true[..., kept], rtol=1e-5, atol=1e-5)
     head.saw(range(300, 300 + NEW_TOKENS - 1))
-    assert np.isneginf(np.array(head.logits(model, states))[..., 300]).all()
+    assert np.isneginf(np.array(head.logits(mtp_head, states))[..., 300]).all()
     head.saw([450, 3])
-    found = np.array(head.logits(model, states))
+    found = np.array(head.logits(mtp_head, states))
     np.testing.assert_allclose(found[..., 300], true[..., 300], rtol=1e-5, atol=1e-5)
     assert head.size == 256 + 1 + NEW_TOKENS
 
 
-def test_what_is_counted_goes_before_low_numbers(model, states):
-    head = output(model, "frequent", always=[650], frequent=(9999, 5, *range(400, 654)))
+def test_what_is_counted_goes_before_low_numbers(mtp_head, states):
+    head = output(mtp_head, "frequent", always=[650], frequent=(9999, 5, *range(400, 654)))
     kept = [0, *range(5, 6), *range(400, 654), 650]
-    found = np.array(head.logits(model, states))
+    found = np.array(head.logits(mtp_head, states))
     assert np.isneginf(np.delete(found, kept, axis=-1)).all()
     assert np.isfinite(found[..., kept]).all()
     assert head.size == 256
@@ -82,13 +84,13 @@ def test_counting_is_bounded_and_the_most_frequent_comes_first():
     assert any("def " in text for text in texts)
 
 
-def test_auto_takes_the_one_measured_to_be_faster(model, states):
-    head = output(model, "auto")
+def test_auto_takes_the_one_measured_to_be_faster(mtp_head, states):
+    head = output(mtp_head, "auto")
     assert head.in_effect == "auto"
-    head.logits(model, states)
+    head.logits(mtp_head, states)
     assert head.in_effect in ("full", "4-bit")
 
 
 def test_a_width_that_cannot_be_packed_keeps_the_full_head():
-    narrow = tiny_model(6, TinySizes(layers=2, hidden=32))
+    narrow = tiny_model(6, TinySizes(layers=2, hidden=32)).heads[0]
     assert output(narrow, "4-bit").in_effect == "full"

@@ -27,14 +27,14 @@ SAMPLING = SamplingOptions(temperature=0.9, top_k=9, repetition_penalty=1.2)
 def head(folder):
     del folder
     model = tiny_model(6, TinySizes(layers=2, vocabulary=37))
-    return model, lambda options: MtpDraft([model], options)
+    return model, lambda options: MtpDraft(model.heads, options)
 
 
 def heads_in_turns(folder):
     engine = mlx_engine.load(write_stack(folder / "stack", "mimo_v2_flash"))
     engine.draft_logits(TEXTS[0][:4])  # the heads are read
     model = engine.parts.model
-    return model, lambda options: MtpDraft((model, *model.later_heads), options)
+    return model, lambda options: MtpDraft(model.heads, options)
 
 
 def head_beside_copies(folder):

@@ -77,10 +77,8 @@ def test_head_and_embedding_are_those_of_the_values(kept: LoadedModel, plain: Lo
     for count in (3, len(TOKENS)):
         hidden = mx.random.normal((1, count, HIDDEN), key=mx.random.key(1))
         mine, wanted = (
-            loaded.model.mtp_logits(
-                loaded.model.mtp_forward(tokens[:, :count], hidden, loaded.model.make_head_caches())
-            )
-            for loaded in (kept, plain)
+            head.mtp_logits(head.mtp_forward(tokens[:, :count], hidden, head.make_head_caches()))
+            for head in (kept.model.heads[0], plain.model.heads[0])
         )
         assert mx.allclose(mine, wanted, rtol=1e-4, atol=1e-4).item()
 
@@ -117,8 +115,8 @@ def test_cheaper_outputs_are_made_of_blocks(
     states = mx.random.normal((1, 2, HIDDEN), key=mx.random.key(3))
     options = DraftOptions(output=output, vocabulary=256)
     mine, wanted = (
-        make_output(options, loaded.model, {1, 2}, lambda: range(60)).logits(loaded.model, states)
-        for loaded in (kept, plain)
+        make_output(options, head, {1, 2}, lambda: range(60)).logits(head, states)
+        for head in (kept.model.heads[0], plain.model.heads[0])
     )
     finite = mx.where(mx.isfinite(wanted), mine - wanted, 0)
     assert mx.abs(finite).max().item() < 0.02 * mx.abs(mx.nan_to_num(wanted, neginf=0)).max().item()
@@ -139,7 +137,7 @@ def test_it_is_told(file: Path, kept: LoadedModel) -> None:
 
 def test_bytes_are_those_of_the_file(file: Path, kept: LoadedModel) -> None:
     wanted = blocks_of(Types.Q6_K, (300, HIDDEN), len("token_embd.weight") + 300)
-    output = kept.model.mtp_output
+    output = kept.model.heads[0].mtp_output
     assert output is not None
     np.testing.assert_array_equal(np.array(output.matrix.weight), wanted)
 
@@ -209,7 +207,7 @@ def test_a_prompt_is_read_in_blocks_or_else_in_tiles(
     file: Path, kept: LoadedModel, plain: LoadedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mlx_engine.models.matrix.TILE_VALUES", 40 * HIDDEN)
-    matrix = kept.model.mtp_output.matrix
+    matrix = kept.model.heads[0].mtp_output.matrix
     tiles = list(tiles_of(matrix, mx.float32))
     assert [len(tile) for tile in tiles] == [40] * 7 + [20]
     assert mx.array_equal(mx.concatenate(tiles), values_of(matrix, mx.float32)).item()

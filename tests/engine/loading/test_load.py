@@ -38,9 +38,9 @@ def outputs(loaded: LoadedModel, tokens: list[int] = TOKENS) -> list[NDArray[np.
     model, ids = loaded.model, mx.array([tokens])
     hidden = model.forward(ids, model.make_caches())
     found = [np.array(model.logits(hidden)[0])]
-    if model.mtp_depth:
-        states = model.mtp_forward(ids[:, 1:], hidden[:, :-1], model.make_head_caches())
-        found.append(np.array(model.mtp_logits(states)[0]))
+    for head in model.heads:
+        states = head.mtp_forward(ids[:, 1:], hidden[:, :-1], head.make_head_caches())
+        found.append(np.array(head.mtp_logits(states)[0]))
     return found
 
 
@@ -88,7 +88,7 @@ def test_without_heads_the_trunk_is_the_same(
     tmp_path: Path, plain: list[NDArray[np.float32]]
 ) -> None:
     loaded = load(write_tiny_qwen3_5(tmp_path / "m", heads="none"))
-    assert loaded.model.mtp_depth == 0
+    assert not loaded.model.heads
     np.testing.assert_array_equal(outputs(loaded)[0], plain[0])
 
 

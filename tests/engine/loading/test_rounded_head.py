@@ -34,8 +34,9 @@ def test_a_rounded_head_predicts_nearly_the_same(tmp_path):
     for bits in (None, 8, 4):
         model = load_model(folder, LoadOptions(head_bits=bits), folder).model
         hidden = model.forward(tokens, model.make_caches())
-        states = model.mtp_forward(tokens, hidden, model.make_head_caches())
-        found[bits] = np.array(model.mtp_logits(states))
+        (head,) = model.heads
+        states = head.mtp_forward(tokens, hidden, head.make_head_caches())
+        found[bits] = np.array(head.mtp_logits(states))
         trunk = np.array(model.logits(hidden))
         assert np.array_equal(trunk, found.setdefault("trunk", trunk))
     errors = [np.abs(found[bits] - found[None]).mean() for bits in (8, 4)]

@@ -256,8 +256,8 @@ def test_types_cache_bytes_and_words(name: str, form: str) -> None:
     assert 0 < drafted.stats.accepted < drafted.stats.drafted
     latent = name == "latent attention"
     assert {1, 3, 4} <= made.rows_attended("attention_parts_" + ("latent" if latent else "dense"))
-    if model.mtp_depth:
-        heads = MtpDraft((model, *model.later_heads), DraftOptions(depth=2))
+    if model.heads:
+        heads = MtpDraft(model.heads, DraftOptions(depth=2))
         drafted = run(model, PROMPT, heads, 2, options=options, max_tokens=4, chunk=CHUNK)
         assert drafted.tokens == plain.tokens[:4]
         assert drafted.stats.drafted > 0

@@ -87,11 +87,12 @@ def test_another_wiring_is_noticed(drafted, kind, fault):
 def test_mimo_hands_on_its_normed_state(opened, fault):
     model = opened("mimo").parts.model
     hidden = model.forward(mx.array([TOKENS]), model.make_caches())[:, :-1]
-    caches = model.make_head_caches()
-    states = model.mtp_forward(mx.array([TOKENS[1:]]), hidden, caches)
+    (head,) = model.heads
+    caches = head.make_head_caches()
+    states = head.mtp_forward(mx.array([TOKENS[1:]]), hidden, caches)
     caches.keep(len(TOKENS) - 1)
-    second = model.mtp_forward(mx.array([[7]]), states[:, -1:], caches)
-    found = np.array(model.mtp_logits(second)[0, 0])
+    second = head.mtp_forward(mx.array([[7]]), states[:, -1:], caches)
+    found = np.array(head.mtp_logits(second)[0, 0])
     wanted = StackReference("mimo", values_of("mimo"), [fault]).second_logits(TOKENS, 7)
     assert (relative(found, wanted) > 1e-2) if fault else (relative(found, wanted) < 1e-4)
 
@@ -103,7 +104,7 @@ def test_description_counts_what_the_caches_really_hold(opened, kind):
     assert (told.mtp, told.mtp_heads) == (None, HEADS[kind])
     caches = [model.make_caches()]
     hidden = model.forward(mx.array([[1]]), caches[0])
-    for head in (model, *model.later_heads):
+    for head in model.heads:
         caches.append(head.make_head_caches())
         head.mtp_forward(mx.array([[1]]), hidden, caches[-1])
     values = sum(array.nbytes // array.shape[2] for one in caches for array in one.arrays())

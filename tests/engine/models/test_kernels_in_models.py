@@ -59,8 +59,9 @@ def logits_of(model: Decoder, tokens: list[int]) -> mx.array:
 
 def head_logits(model: Decoder, tokens: list[int]) -> mx.array:
     hidden = model.forward(mx.array([tokens]), model.make_caches())
-    states = model.mtp_forward(mx.array([tokens[1:]]), hidden[:, :-1], model.make_head_caches())
-    return model.mtp_logits(states)
+    (head,) = model.heads
+    states = head.mtp_forward(mx.array([tokens[1:]]), hidden[:, :-1], head.make_head_caches())
+    return head.mtp_logits(states)
 
 
 def test_logits_are_those_of_the_plain_path(pair: Pair) -> None:
@@ -154,7 +155,7 @@ def test_drafting_keeps_the_words(pair: Pair, way: str) -> None:
     assert len(set(truth)) > 3
     accepted = 0
     for depth in (1, 2, 3, 4) if way == "sampled" else (3,):
-        source = MtpDraft([pair.mine], DraftOptions())
+        source = MtpDraft(pair.mine.heads, DraftOptions())
         ran = run(pair.mine, PROMPT, source, depth, options=options, max_tokens=LENGTH)
         assert ran.tokens == truth, depth
         assert ran.stats.drafted > 0
@@ -171,7 +172,7 @@ def test_drafting_keeps_the_words(pair: Pair, way: str) -> None:
 
 def test_turns_return_to_a_boundary(pair: Pair) -> None:
     """A second turn on caches that drafting has cut equals the same on caches that it has not."""
-    first = run(pair.mine, PROMPT, MtpDraft([pair.mine], DraftOptions()), 3, max_tokens=5)
+    first = run(pair.mine, PROMPT, MtpDraft(pair.mine.heads, DraftOptions()), 3, max_tokens=5)
     plain = run(pair.mine, PROMPT, NoDraft(), 0, max_tokens=5)
     assert first.tokens == plain.tokens
     again = [*PROMPT, *first.tokens, 8, 3, 3]

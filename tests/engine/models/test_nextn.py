@@ -49,12 +49,13 @@ def model_of(folder, name, **changes):
 
 def drafts_of(model, tiny):
     """Logits of the trunk, of the head, and of one more draft from the head's own state."""
-    tokens, caches = mx.array([tiny.tokens]), model.make_head_caches()
+    (head,) = model.heads
+    tokens, caches = mx.array([tiny.tokens]), head.make_head_caches()
     hidden = model.forward(tokens, model.make_caches())
-    states = model.mtp_forward(tokens[:, 1:], hidden[:, :-1], caches)
+    states = head.mtp_forward(tokens[:, 1:], hidden[:, :-1], caches)
     caches.keep(len(tiny.tokens) - 1)
-    further = model.mtp_forward(mx.array([[tiny.drafted]]), states[:, -1:], caches)
-    found = model.logits(hidden), model.mtp_logits(states), model.mtp_logits(further)
+    further = head.mtp_forward(mx.array([[tiny.drafted]]), states[:, -1:], caches)
+    found = model.logits(hidden), head.mtp_logits(states), head.mtp_logits(further)
     return [np.array(logits[0]) for logits in found]
 
 
