@@ -199,6 +199,7 @@ class Attention:
             names.append("g_proj")
             sizes.append(spec.heads)
         self._inputs = Projections.read(part, names, sizes, order)
+        self.dtype = self._inputs.dtype
         self.out = ResidualLinear.read(part, "o_proj")
         self._norm = self._query_norm = self._key_norm = None
         if spec.qk_norm == "head":
@@ -211,11 +212,6 @@ class Attention:
         sinks = part.vector("sinks", mx.float32) if spec.sinks else None
         self._attend = attend_of(part.kernels, spec, sinks, self.dtype)
         self._stock = part.kernels.stock
-
-    @property
-    def dtype(self) -> mx.Dtype:
-        """Element type the layer works in."""
-        return self._inputs.dtype
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
         """An empty one."""

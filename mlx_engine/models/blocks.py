@@ -56,16 +56,12 @@ class DecoderBlock:
         self._out_norm = norms.get("mixer_out_norm")
         self._second_out_norm = norms.get("feed_out_norm")
         self._mixer = mixer_of(block, part, model.eps)
+        self.dtype = self._mixer.dtype
         self._feed = (
             ExpertFeedForward.read(feed, block.feed)
             if isinstance(block.feed, layer_specs.Experts)
             else GatedFeedForward.read(feed, block.feed)
         )
-
-    @property
-    def dtype(self) -> mx.Dtype:
-        """Element type the block works in."""
-        return self._mixer.dtype
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
         """An empty cache for its mixer."""

@@ -36,12 +36,15 @@ def build_decoder(
 class Decoder:
     """models/contract.py's Model for every family that is described by a ModelSpec."""
 
+    plain_only: Reason | None = None
+
     def __init__(
         self, spec: specs.ModelSpec, trunk: WeightTable, heads: WeightTable | None
     ) -> None:
         part = Part(trunk, "", spec.tensors(trunk.names))
         matrix = part.matrix("embed_tokens")
-        self._spec = spec
+        self._spec, self.packed_cache = spec, spec.packed_cache
+        self.vocabulary, self.hidden_size = spec.vocabulary, spec.hidden
         self._norm = Norm.read(part, "norm", spec.eps)
         self._blocks, self._kinds = _read_blocks(spec, part)
         dtype = min((block.dtype for block in self._blocks), key=lambda one: one.size)
@@ -52,10 +55,9 @@ class Decoder:
         bias = part.vector("lm_head.bias", output.dtype) if spec.logit_bias else None
         self._output = Linear.of(output, trunk.kernels, bias)
         is_plain = bias is None and spec.logit_scale == 1.0
-        self._picks = FewRows.of(output, trunk.kernels, "pick") if is_plain else None
         self._residual_out = spec.heads is not None and spec.heads.trunk_state == "residual"
-        if self._residual_out:
-            self._picks = None  # hidden states are not yet what the output head takes
+        picks = is_plain and not self._residual_out  # else states are not what the output takes
+        self.output_rows = FewRows.of(output, trunk.kernels, "pick") if picks else None
         every = None if heads is None else Part(heads, "", spec.head_tensors(heads.names))
         self.heads = [
             DecoderHead(spec, number, part, self._embedding, self._output)
@@ -63,34 +65,9 @@ class Decoder:
         ]
 
     @property
-    def vocabulary(self) -> int:
-        """Rows of the output head."""
-        return self._spec.vocabulary
-
-    @property
-    def hidden_size(self) -> int:
-        """Width of the residual stream."""
-        return self._spec.hidden
-
-    @property
     def layers(self) -> int:
         """How many blocks the trunk has."""
         return len(self._blocks)
-
-    @property
-    def plain_only(self) -> None:
-        """All its caches keep any prefix."""
-        return None
-
-    @property
-    def packed_cache(self) -> Reason | None:
-        """As its description tells."""
-        return self._spec.packed_cache
-
-    @property
-    def output_rows(self) -> FewRows | None:
-        """The output head for choosing without logits."""
-        return self._picks
 
     def one_of_each_kind(self) -> "Decoder":
         """The same with one block of every description and stored form, to look at rows with."""

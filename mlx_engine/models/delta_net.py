@@ -39,6 +39,7 @@ class DeltaNet:
         work = Work("", spec.value_dim, spec.key_dim)
         self._rule = delta_rule(part.kernels.served("delta", work, whole=True), self._stock)
         self._projections = Projections.read(part, PROJECTIONS)
+        self.dtype = self._projections.dtype
         fixed = Fixed(
             taps=part.vector("conv1d.weight").squeeze(-1),
             decay_bias=part.vector("dt_bias").astype(mx.float32),
@@ -52,11 +53,6 @@ class DeltaNet:
         weight = part.vector("norm.weight", mx.float32)  # as what the rule makes
         self._head_norm = self._stock.norm(weight, unscaled, spec.value_heads)
         self.out = ResidualLinear.read(part, "out_proj")
-
-    @property
-    def dtype(self) -> mx.Dtype:
-        """Element type the layer works in."""
-        return self._projections.dtype
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
         """Zeros; states are float32."""

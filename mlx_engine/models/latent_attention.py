@@ -87,6 +87,7 @@ class LatentAttention:
         self._served.of(16)
         self._rotate = Rotation(spec.rope, part.kernels.stock)
         self._to_latent = Linear.read(part, "kv_a_proj_with_mqa")
+        self.dtype = self._to_latent.matrix.dtype
         self._latent_norm = Norm.read(part, "kv_a_layernorm", spec.eps)
         self.out = ResidualLinear.read(part, "o_proj")
         is_direct = spec.q_rank is None
@@ -102,11 +103,6 @@ class LatentAttention:
             )
             values = part.matrices("unembed_out")
         self._unpack_values = HeadMatrices(values, stock=self._stock)
-
-    @property
-    def dtype(self) -> mx.Dtype:
-        """Element type the layer works in."""
-        return self._to_latent.matrix.dtype
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
         """An empty one; bits: of latents and of rotated keys."""

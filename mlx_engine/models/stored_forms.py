@@ -4,6 +4,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
+from mlx_engine.models.layer_specs import Attention
+from mlx_engine.models.specs import Block
+
 _SINGLE = re.compile(
     r"(.+\.mlp)\.experts\.(\d{1,6})\.(gate_proj|up_proj|down_proj|w[123])\.(weight|scales|biases)"
 )
@@ -80,18 +83,47 @@ def expert_recipes(names: Iterable[str]) -> dict[str, Recipe]:
     return recipes
 
 
-def row_recipes(names: Iterable[str], joined: str, parts: Mapping[str, int]) -> dict[str, Recipe]:
-    """Matrices stored one below the other in `joined`; parts: their names and rows, in order.
+Rows = Sequence[tuple[str, int]]
+"""Parts of a joined matrix from its top, by name, and how many rows each has."""
+
+
+def joined_rows(parts: Rows, blocks: int = 1) -> dict[str, Sequence[int]]:
+    """The rows of each part, of a matrix of so many equal blocks with all parts in each.
+
+    Of a part that comes twice those of its first place are first, in all blocks.
+    """
+    whole, start, rows = sum(count for _, count in parts), 0, dict[str, Sequence[int]]()
+    for part, count in parts:
+        own: Sequence[int] = range(start, start + count)
+        if blocks > 1:
+            own = tuple(block * whole + row for block in range(blocks) for row in own)
+        rows[part] = (*rows[part], *own) if part in rows else own
+        start += count
+    return rows
+
+
+def row_recipes(
+    names: Iterable[str], joined: str, parts: Rows, blocks: int = 1
+) -> dict[str, Recipe]:
+    """Matrices stored one below the other in `joined`, in blocks as joined_rows has them.
 
     Both names are those within a layer: `self_attn.qkv_proj` -> `self_attn.q_proj` and others.
     """
     recipes: dict[str, Recipe] = {}
     found = re.compile(rf"(.+\.){re.escape(joined)}\.(weight|scales|biases|bias)")
     for match in filter(None, map(found.fullmatch, names)):
-        start = 0
-        for part, rows in parts.items():
-            axis = -1 if match[2] == "bias" else -2
-            piece = Piece(match[0], range(start, start + rows), axis)
+        axis = -1 if match[2] == "bias" else -2
+        for part, rows in joined_rows(parts, blocks).items():
+            piece = Piece(match[0], rows, axis)
             recipes[f"{match[1]}{part}.{match[2]}"] = Recipe((piece,))
-            start += rows
     return recipes
+
+
+def qkv_recipes(names: Iterable[str], block: Block) -> dict[str, Recipe]:
+    """Queries, keys and values stored in one matrix."""
+    mixer = block.mixer
+    assert isinstance(mixer, Attention)
+    keys, values = (mixer.kv_heads * size for size in (mixer.key_dim, mixer.value_dim))
+    sizes = {"q": mixer.heads * mixer.key_dim, "k": keys, "v": values}
+    parts = [(f"self_attn.{part}_proj", n // mixer.qkv_blocks) for part, n in sizes.items()]
+    return row_recipes(names, "self_attn.qkv_proj", parts, mixer.qkv_blocks)

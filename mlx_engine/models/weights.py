@@ -92,7 +92,7 @@ class WeightTable:
         self.kernels = kernels
         self._left = dict(arrays)
         self._taken: set[str] = set()
-        self._origin = origin
+        self.origin = origin
         self._for_cpu = for_cpu
         self.has_halves = mx.metal.is_available() if metal is None else metal
         self._handed_out: list[mx.array] = []
@@ -100,11 +100,6 @@ class WeightTable:
     def __contains__(self, name: str) -> bool:
         """Whether `name` is there to be taken."""
         return name in self._left
-
-    @property
-    def origin(self) -> str:
-        """Where the arrays come from, for messages."""
-        return self._origin
 
     @property
     def names(self) -> Collection[str]:
@@ -236,7 +231,7 @@ class WeightTable:
             raise BadModelFile(
                 "{origin}: this model has no place for {shown}{rest}. The config does not "
                 "belong to these weights, or they are of a variant this version does not know.",
-                origin=self._origin,
+                origin=self.origin,
                 shown=shown,
                 rest=rest,
             )
@@ -245,7 +240,7 @@ class WeightTable:
         if name in self._taken:
             raise KeyError(f"{name} was taken before")
         if name not in self._left:
-            raise tensor_missing(self._origin, name)
+            raise tensor_missing(self.origin, name)
         self._taken.add(name)
         return self._left.pop(name)
 
@@ -292,18 +287,18 @@ class WeightTable:
         return BadModelFile(
             "{origin}: {name} is packed in a way that does not exist ({found}). The file is "
             "damaged or its config belongs to another model: get both again from the same place.",
-            origin=self._origin,
+            origin=self.origin,
             name=name,
             found=found,
         )
 
     def _require_shape(self, name: str, array: mx.array, shape: tuple[int, ...]) -> None:
         if array.shape != shape:
-            raise tensor_misshapen(self._origin, name, array.shape, shape)
+            raise tensor_misshapen(self.origin, name, array.shape, shape)
 
     def _require_floating(self, name: str, array: mx.array) -> None:
         if not mx.issubdtype(array.dtype, mx.floating):
-            raise tensor_not_floating(self._origin, name, str(array.dtype))
+            raise tensor_not_floating(self.origin, name, str(array.dtype))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from mlx_engine.models.drafters.target import DraftTarget, FeatureModel, check_w
 from mlx_engine.models.layers import GatedFeedForward, Linear, Norm, Rotation
 from mlx_engine.models.rope import rope_of
 from mlx_engine.models.weights import Part, WeightTable
-from mlx_engine.values.errors import BadModelFile, Reason, UnsupportedModel
+from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 from mlx_engine.values.options import CacheBits
 from mlx_engine.values.words import Words
 
@@ -185,8 +185,8 @@ class DFlash:
 
     def __init__(self, sizes: DFlashConfig, table: WeightTable, target: DraftTarget) -> None:
         origin = table.origin
-        _check_sizes(sizes, target, origin)
-        self._sizes = sizes
+        check_widths(sizes.hidden, sizes.vocabulary, target.model, origin)
+        self._sizes, self.packed_cache = sizes, sizes.attention.packed_cache
         self._embed = target.embed
         self.target: FeatureModel = target.with_residuals(sizes.layers, origin)
         part = Part(table, "", sizes.tensors())
@@ -206,11 +206,6 @@ class DFlash:
 
     def check_values(self) -> None:
         """All is told by the headers."""
-
-    @property
-    def packed_cache(self) -> Reason | None:
-        """Why its keys and values are kept in 16 bits only."""
-        return self._sizes.attention.packed_cache
 
     def make_caches(self, bits: CacheBits = 16) -> LayerCaches:
         """Empty caches for what each layer remembers of the target's tokens."""
@@ -243,12 +238,3 @@ class DFlash:
         """States [1, T, H] -> float32 logits [1, T, V] through the target's output head."""
         logits, cap = self.target.logits(states) * self._sizes.multiplier, self._sizes.cap
         return logits if cap is None else mx.tanh(logits / cap) * cap
-
-
-def _check_sizes(sizes: DFlashConfig, target: DraftTarget, origin: str) -> None:
-    model = target.model
-    pairs = {
-        "hidden states are": (sizes.hidden, model.hidden_size),
-        "vocabulary is": (sizes.vocabulary, model.vocabulary),
-    }
-    check_widths(pairs, origin)

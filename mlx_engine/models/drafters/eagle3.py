@@ -22,7 +22,7 @@ from mlx_engine.models.drafters.target import DraftTarget, FeatureModel, check_w
 from mlx_engine.models.layers import Embedding, GatedFeedForward, Linear, Norm
 from mlx_engine.models.rope import rope_of
 from mlx_engine.models.weights import Part, WeightTable
-from mlx_engine.values.errors import BadModelFile, Reason, UnsupportedModel
+from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 from mlx_engine.values.options import CacheBits
 
 _SPECULATORS = "transformer_layer_config"
@@ -154,18 +154,18 @@ class Eagle3:
         _check_sizes(sizes, d2t, target, origin)
         self._origin = origin
         self._hidden = hidden
-        self._vocabulary = target.model.vocabulary
-        self._packed_cache = sizes.attention.packed_cache
+        self.vocabulary = target.model.vocabulary
+        self.packed_cache = sizes.attention.packed_cache
         self._d2t = d2t
         self.target: FeatureModel = target.with_residuals(sizes.layers, origin)
         part = Part(table, "", sizes.tensors())
         self._fc = Linear.read(part, "fc")
         self._layer = _Layer(part, sizes)
         self._norm = Norm.read(part, "norm", sizes.eps)
-        self._output = Linear.read(part, "lm_head")
+        self.mtp_output = Linear.read(part, "lm_head")
         self._embed = target.embed
         if "embed_tokens.weight" in table:
-            matrix = table.take_matrix("embed_tokens", self._vocabulary, hidden)
+            matrix = table.take_matrix("embed_tokens", self.vocabulary, hidden)
             self._embed = Embedding(matrix, self._norm.weight.dtype)
         elif hidden != target.model.hidden_size:
             raise BadModelFile(
@@ -177,7 +177,7 @@ class Eagle3:
             )
         table.check_all_used()
         self.arrays = (*table.handed_out, *(() if d2t is None else (d2t,)))
-        self._rows = None if d2t is None else _rows_of_tokens(d2t, self._vocabulary)
+        self._rows = None if d2t is None else _rows_of_tokens(d2t, self.vocabulary)
 
     def check_values(self) -> None:
         """BadModelFile when a row of the output head stands for no token; reads d2t."""
@@ -185,29 +185,14 @@ class Eagle3:
             return
         tokens = np.array(mx.arange(self._d2t.shape[0]) + self._d2t)
         least, most = int(tokens.min()), int(tokens.max())
-        if least < 0 or most >= self._vocabulary:
+        if least < 0 or most >= self.vocabulary:
             raise BadModelFile(
                 "{origin}: d2t names token {what} of a vocabulary "
                 "of {vocabulary}. The file is damaged or for another model: get it again.",
                 origin=self._origin,
                 what=least if least < 0 else most,
-                vocabulary=self._vocabulary,
+                vocabulary=self.vocabulary,
             )
-
-    @property
-    def vocabulary(self) -> int:
-        """Of the target."""
-        return self._vocabulary
-
-    @property
-    def mtp_output(self) -> Linear:
-        """Its own output head."""
-        return self._output
-
-    @property
-    def packed_cache(self) -> Reason | None:
-        """Why its keys and values are kept in 16 bits only."""
-        return self._packed_cache
 
     def make_head_caches(self, bits: CacheBits = 16) -> LayerCaches:
         """An empty cache for the one layer."""
@@ -226,7 +211,7 @@ class Eagle3:
 
     def mtp_logits(self, hidden: mx.array, output: Linear | None = None) -> mx.array:
         """Its states -> float32 logits [1, T, V]; tokens it does not know are -inf."""
-        logits = (output or self._output)(self._norm(hidden)).astype(mx.float32)
+        logits = (output or self.mtp_output)(self._norm(hidden)).astype(mx.float32)
         if self._rows is None:
             return logits
         unknown = mx.full((*logits.shape[:-1], 1), -mx.inf)
@@ -244,12 +229,7 @@ def _rows_of_tokens(d2t: mx.array, vocabulary: int) -> mx.array:
 def _check_sizes(
     sizes: Eagle3Config, d2t: mx.array | None, target: DraftTarget, origin: str
 ) -> None:
-    model = target.model
-    pairs = {
-        "hidden states are": (sizes.target_hidden, model.hidden_size),
-        "vocabulary is": (sizes.vocabulary, model.vocabulary),
-    }
-    check_widths(pairs, origin)
+    check_widths(sizes.target_hidden, sizes.vocabulary, target.model, origin)
     is_reduced = sizes.draft_vocabulary != sizes.vocabulary
     if is_reduced and (d2t is None or d2t.shape != (sizes.draft_vocabulary,)):
         raise BadModelFile(

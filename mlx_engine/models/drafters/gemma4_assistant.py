@@ -23,7 +23,7 @@ from mlx_engine.models.layers import Embedding, Linear, Norm, Rotation, gelu_tan
 from mlx_engine.models.library.gemma4 import Gemma4Model, SharedLayer, with_head_sizes
 from mlx_engine.models.rope import rope_of
 from mlx_engine.models.weights import Part, WeightTable
-from mlx_engine.values.errors import BadModelFile, Reason, UnsupportedModel
+from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 from mlx_engine.values.words import Words
 
 _FULL, _SLIDING = "full_attention", "sliding_attention"
@@ -218,6 +218,7 @@ class Gemma4Assistant:
     ) -> None:
         origin = table.origin
         self.full, self.sliding = _checked_layers(sizes, token_ordering, target, origin)
+        self.packed_cache = why_not_packed(self.full.size, self.sliding.size)
         self._sizes, self._origin = sizes, origin
         self._embed = target.scaled_embed
         self._token_ordering = token_ordering
@@ -237,11 +238,6 @@ class Gemma4Assistant:
         table.check_all_used()
         ordering = () if token_ordering is None else (token_ordering,)
         self.arrays = (*table.handed_out, *ordering)
-
-    @property
-    def packed_cache(self) -> Reason | None:
-        """Why its copies of keys and values are kept in 16 bits only."""
-        return why_not_packed(self.full.size, self.sliding.size)
 
     def check_values(self) -> None:
         """BadModelFile when the clusters do not share out the vocabulary; reads token_ordering."""
@@ -292,13 +288,11 @@ def _checked_layers(
             "{origin}: reads a full and a sliding layer of its target, which has one kind only.",
             origin=origin,
         )
-    pairs = {
-        "hidden states are": (sizes.target_hidden, target.hidden_size),
-        "vocabulary is": (sizes.vocabulary, target.vocabulary),
+    keys = {
         "keys of full layers are": (sizes.full_size, full.size),
         "keys of sliding layers are": (sizes.sliding_size, sliding.size),
     }
-    check_widths(pairs, origin)
+    check_widths(sizes.target_hidden, sizes.vocabulary, target, origin, **keys)
     if sizes.heads % full.heads or sizes.heads % sliding.heads:
         raise BadModelFile(
             "{origin}: its {heads} heads cannot share the target's keys.",

@@ -1,6 +1,6 @@
 """What draft models have in common: what a target lends them, and the features it hands on."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -99,8 +99,15 @@ def draft_target(model: Model, origin: str) -> DraftTarget:
     )
 
 
-def check_widths(pairs: Mapping[str, tuple[int, int]], origin: str) -> None:
+def check_widths(
+    hidden: int, vocabulary: int, model: Model, origin: str, **further: tuple[int, int]
+) -> None:
     """What a drafter was made for, and what is here; BadModelFile names the first misfit."""
+    pairs = {
+        "hidden states are": (hidden, model.hidden_size),
+        "vocabulary is": (vocabulary, model.vocabulary),
+        **further,
+    }
     for what, (wanted, there) in pairs.items():
         if wanted != there:
             raise BadModelFile(

@@ -12,7 +12,7 @@ from mlx_engine.models.layer_specs import Attention, Experts, FeedForward
 from mlx_engine.models.rope import context_of, rope_of
 from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.models.specs import Block, ModelSpec
-from mlx_engine.models.stored_forms import Recipes, row_recipes
+from mlx_engine.models.stored_forms import Recipes, qkv_recipes, row_recipes
 
 _WINDOWED = ("mistral", "ministral", "mixtral")
 """Types whose config may ask for a window; others have such a key and do not mean it."""
@@ -79,16 +79,10 @@ class _Joined(SpecFamily):
 
     def recipes(self, names: Iterable[str], spec: ModelSpec) -> Recipes:
         """Rows of the joined matrices that are there."""
-        listed, mixer, feed = list(names), spec.blocks[0].mixer, spec.blocks[0].feed
-        assert isinstance(mixer, Attention)
-        assert isinstance(feed, FeedForward)
-        kept = mixer.kv_heads * mixer.key_dim
-        qkv = {"q": mixer.heads * mixer.key_dim, "k": kept, "v": kept}
-        parts = {f"self_attn.{part}_proj": count for part, count in qkv.items()}
-        halves = {"mlp.gate_proj": feed.inner, "mlp.up_proj": feed.inner}
-        return row_recipes(listed, "self_attn.qkv_proj", parts) | row_recipes(
-            listed, "mlp.gate_up_proj", halves
-        )
+        listed, first = list(names), spec.blocks[0]
+        assert isinstance(first.feed, FeedForward)
+        halves = [("mlp.gate_proj", first.feed.inner), ("mlp.up_proj", first.feed.inner)]
+        return qkv_recipes(listed, first) | row_recipes(listed, "mlp.gate_up_proj", halves)
 
 
 class Phi3(_Joined):

@@ -9,7 +9,6 @@ row, `sliding_window` the row as well. Published configs have 128 for both, wher
 mlx-lm take the second; which of them the models were trained with is not known.
 """
 
-import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import ClassVar
@@ -21,12 +20,11 @@ from mlx_engine.models.layer_specs import Attention, FeedForward, Rope
 from mlx_engine.models.rope import rope_of
 from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.models.specs import Block, Heads, ModelSpec
-from mlx_engine.models.stored_forms import Piece, Recipe, Recipes, expert_recipes
+from mlx_engine.models.stored_forms import Recipes, expert_recipes, qkv_recipes
 from mlx_engine.models.tensor_names import HeadNames
 
 _HEADS = 3
 _MOST_HEADS, _MOST_WIDE = 2**10, 2**12  # joined rows are listed, so a wild number would hang
-_JOINED = re.compile(r"(layers\.(\d+)\.self_attn)\.qkv_proj\.(weight|scales|biases)")
 
 
 class MimoV2(SpecFamily):
@@ -66,8 +64,14 @@ class MimoV2(SpecFamily):
         Published files of V2.5 and Pro have a block for each of the `num_key_value_heads`
         (sglang #23808, vLLM #46755), a GGUF one for all.
         """
+        assert spec.heads is not None
         listed = list(names)
-        return {**expert_recipes(listed), **_projections(listed, spec)}
+        blocks = spec.heads.blocks if "layers.0.join.weight" in listed else spec.blocks
+        recipes, joined = expert_recipes(listed), [name for name in listed if ".qkv_proj." in name]
+        for number, block in enumerate(blocks):
+            its = [name for name in joined if name.startswith(f"layers.{number}.")]
+            recipes |= qkv_recipes(its, block) if its else {}
+        return recipes
 
 
 def _attention(fields: ConfigFields) -> Attention:
@@ -135,32 +139,3 @@ def _sparse(fields: ConfigFields) -> tuple[bool, ...]:
     if listed and len(listed) < layers:
         raise fields.wrong("moe_layer_freq", list(pattern), f"0 or 1 for {layers} layers")
     return tuple(listed[:layers]) if listed else (False, *[True] * (layers - 1))
-
-
-def _projections(names: list[str], spec: ModelSpec) -> dict[str, Recipe]:
-    """Recipes for the joined projections among names of the trunk, or of the heads."""
-    assert spec.heads is not None
-    blocks = spec.heads.blocks if "layers.0.join.weight" in names else spec.blocks
-    recipes: dict[str, Recipe] = {}
-    for found in filter(None, map(_JOINED.fullmatch, names)):
-        mixer = blocks[int(found[2])].mixer
-        assert isinstance(mixer, Attention)
-        for part, rows in rows_in_blocks(mixer).items():
-            recipes[f"{found[1]}.{part}_proj.{found[3]}"] = Recipe((Piece(found[0], rows),))
-    return recipes
-
-
-def rows_in_blocks(mixer: Attention) -> dict[str, tuple[int, ...]]:
-    """Rows of the joined matrix that are queries, keys and values."""
-    counts = {
-        "q": mixer.heads * mixer.key_dim // mixer.qkv_blocks,
-        "k": mixer.kv_heads * mixer.key_dim // mixer.qkv_blocks,
-        "v": mixer.kv_heads * mixer.value_dim // mixer.qkv_blocks,
-    }
-    whole, start, rows = sum(counts.values()), 0, {}
-    for part, count in counts.items():
-        rows[part] = tuple(
-            block * whole + start + row for block in range(mixer.qkv_blocks) for row in range(count)
-        )
-        start += count
-    return rows

@@ -9,16 +9,15 @@ norm. Norms are stored as w by Hugging Face and as 1 + w by MLX, who also write 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.layer_specs import Attention, Delta, Experts, FeedForward
 from mlx_engine.models.rope import context_of, rope_of
 from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.models.specs import Block, Heads, ModelSpec
-from mlx_engine.models.stored_forms import Piece, Recipe, Recipes, expert_recipes
+from mlx_engine.models.stored_forms import Recipe, Recipes, expert_recipes, row_recipes
 from mlx_engine.models.tensor_names import HeadNames
 from mlx_engine.values.words import Words
 
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 _WITH_EXPERTS = ("qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next")
 _CONVOLUTION = ".linear_attn.conv1d.weight"
-_JOINED = re.compile(r"(.+)\.(in_proj_qkvz|in_proj_ba)\.(weight|scales|biases)")
 
 
 class Qwen35(SpecFamily):
@@ -73,7 +71,7 @@ class Qwen35(SpecFamily):
         mixers = (block.mixer for block in spec.blocks)
         delta = next((mixer for mixer in mixers if isinstance(mixer, Delta)), None)
         experts = expert_recipes(listed)
-        return experts if delta is None else {**experts, **_projections(listed, delta)}
+        return experts if delta is None else experts | _projections(listed, delta)
 
     def stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
         """Convolutions [C, K, 1]; decay rates in float32."""
@@ -164,50 +162,14 @@ def _has_experts(fields: ConfigFields) -> bool:
     return named or (fields.has("num_experts") and fields.count("num_experts", least=0) > 0)
 
 
-class JoinedRows(NamedTuple):
-    """Rows of the joined matrices, for each matrix that is made of them, in our order.
-
-    For each key head `in_proj_qkvz` has a query, a key, the values of its group and their gates,
-    and `in_proj_ba` the group's betas and decays.
+def _projections(names: Sequence[str], delta: Delta) -> dict[str, Recipe]:
+    """Of matrices with a block for each key head: `in_proj_qkvz` has a query, a key, the values of
+    its group and their gates in each, `in_proj_ba` the group's betas and decays.
     """
-
-    in_proj_qkv: tuple[int, ...]
-    in_proj_z: tuple[int, ...]
-    in_proj_b: tuple[int, ...]
-    in_proj_a: tuple[int, ...]
-
-
-def joined_rows(delta: Delta) -> JoinedRows:
-    """From counts of heads and sizes of one head."""
-    group = delta.value_heads // delta.key_heads
+    group, key = delta.value_heads // delta.key_heads, ("in_proj_qkv", delta.key_dim)
     values = group * delta.value_dim
-    parts = _every_head(delta.key_heads, (delta.key_dim, delta.key_dim, values, values))
-    betas, decays = _every_head(delta.key_heads, (group, group))
-    return JoinedRows(parts[0] + parts[1] + parts[2], parts[3], betas, decays)
-
-
-def _every_head(heads: int, widths: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """For each width the rows of that part, head after head."""
-    whole, starts = sum(widths), [sum(widths[:n]) for n in range(len(widths))]
-    return [
-        tuple(head * whole + start + row for head in range(heads) for row in range(width))
-        for start, width in zip(starts, widths, strict=True)
-    ]
-
-
-def _projections(names: Iterable[str], delta: Delta) -> dict[str, Recipe]:
-    """Recipes for the joined projections among `names`."""
-    recipes: dict[str, Recipe] = {}
-    found = [match for match in map(_JOINED.fullmatch, names) if match is not None]
-    rows = joined_rows(delta) if found else None
-    for match in found:
-        assert rows is not None
-        parts = (
-            {"in_proj_qkv": rows.in_proj_qkv, "in_proj_z": rows.in_proj_z}
-            if match[2] == "in_proj_qkvz"
-            else {"in_proj_b": rows.in_proj_b, "in_proj_a": rows.in_proj_a}
-        )
-        for part, wanted in parts.items():
-            name = f"{match[1]}.{part}.{match[3]}"
-            recipes[name] = Recipe((Piece(match[0], wanted),))
-    return recipes
+    parts = (key, key, ("in_proj_qkv", values), ("in_proj_z", values))
+    gates = ("in_proj_b", group), ("in_proj_a", group)
+    return row_recipes(names, "in_proj_qkvz", parts, delta.key_heads) | row_recipes(
+        names, "in_proj_ba", gates, delta.key_heads
+    )

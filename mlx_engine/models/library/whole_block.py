@@ -44,14 +44,9 @@ class WholeBlockCache(OnHost):
 
     def __init__(self, library: LibraryCache) -> None:
         self.library = library
-        self._length = 0
+        self.length = 0
         self._block = 0
         self._before = _copied(library.state)
-
-    @property
-    def length(self) -> int:
-        """Committed tokens."""
-        return self._length
 
     @property
     def nbytes(self) -> int:
@@ -68,7 +63,7 @@ class WholeBlockCache(OnHost):
         assert rows in (0, self._block), "this cache cannot keep part of a block"
         if rows == 0:
             self.library.state = self._before
-        self._length += rows
+        self.length += rows
         self._before = None
         self._block = 0
 
@@ -85,13 +80,13 @@ class WholeBlockCache(OnHost):
 
     def snapshot(self) -> WholeSnapshot:
         """The state at `length`."""
-        return WholeSnapshot(self._length, _copied(self.library.state))
+        return WholeSnapshot(self.length, _copied(self.library.state))
 
     def restore(self, snapshot: LayerSnapshot) -> None:
         """Go back to a snapshot."""
         assert isinstance(snapshot, WholeSnapshot)
         self.library.state = _copied(snapshot.state)
-        self._length, self._block = snapshot.length, 0
+        self.length, self._block = snapshot.length, 0
 
     def arrays(self) -> list[mx.array]:
         """All arrays of the state."""

@@ -11,8 +11,7 @@ from model_edits import edit_config, edit_tensors, logits
 from tiny_published import WINDOW, publish, published_logits
 
 import mlx_engine
-from mlx_engine.models.families.mimo_v2 import rows_in_blocks
-from mlx_engine.models.layer_specs import Attention, Rope
+from mlx_engine.models.stored_forms import joined_rows
 
 _YARN = {
     "rope_type": "yarn",
@@ -158,7 +157,7 @@ def test_a_wild_size_is_refused_before_rows_are_listed(tmp_path, name):
 
 def test_rows_of_joined_projections():
     """Two blocks of 2 x 3 rows of queries, 1 x 3 of keys and 1 x 2 of values."""
-    rows = rows_in_blocks(Attention(4, 2, 3, 2, Rope(2, 1e4), qkv_blocks=2))
+    rows = joined_rows([("q", 6), ("k", 3), ("v", 2)], 2)
     assert rows["q"] == (*range(6), *range(11, 17))
     assert rows["k"] == (6, 7, 8, 17, 18, 19)
     assert rows["v"] == (9, 10, 20, 21)
