@@ -13,6 +13,7 @@ from typing import NamedTuple, cast
 import mlx.core as mx
 import numpy as np
 
+from metal_kernels.gated_delta_block import Rows
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 
 Elementwise = Callable[..., mx.array]
@@ -45,6 +46,14 @@ class Turning(NamedTuple):
         """Tokens in which each pair turns by one radian."""
         factors = self.factors or (1.0,) * (self.width // 2)
         return [self.base ** (2 * i / self.width) * factor for i, factor in enumerate(factors)]
+
+
+class Attending(NamedTuple):
+    """scale: of scores. sinks: logits [heads] that take a share of the softmax and give nothing."""
+
+    scale: float
+    mask: mx.array | str | None
+    sinks: mx.array | None = None
 
 
 class Stock:
@@ -83,16 +92,8 @@ class Stock:
 
     def rotation(self, turning: Turning) -> Rotate:
         """`rope` by one description."""
-        width, base, factors, interleaved = turning
-        periods = None if factors is None else mx.array(turning.periods)
-        return lambda x, position: self.rope(
-            x,
-            width,
-            interleaved=interleaved,
-            base=base if periods is None else None,
-            offset=position,
-            periods=periods,
-        )
+        periods = None if turning.factors is None else mx.array(turning.periods)
+        return lambda x, position: self.rope(x, turning, position, periods)
 
     def convolution(self, taps: mx.array) -> ByRows:
         """By taps [C, K], every channel by its own: [1, K - 1 + T, C] -> [1, T, C]."""
@@ -100,52 +101,31 @@ class Stock:
         return lambda rows: mx.conv1d(rows, columns, groups=len(taps))
 
     def rope(
-        self,
-        x: mx.array,
-        width: int,
-        *,
-        interleaved: bool,
-        base: float | None,
-        offset: Position,
-        periods: mx.array | None,
+        self, x: mx.array, turning: Turning, position: Position, periods: mx.array | None
     ) -> mx.array:
-        """[1, heads, T, size] -> the same, of which `width` elements are rotated."""
+        """[1, heads, T, size] -> the same, rotated; periods: those of `turning` with factors."""
         return mx.fast.rope(
             x,
-            width,
-            traditional=interleaved,
-            base=base,
+            turning.width,
+            traditional=turning.interleaved,
+            base=turning.base if periods is None else None,
             scale=1.0,
-            offset=offset,
+            offset=position,
             freqs=periods,
         )
 
     def attention(
-        self,
-        queries: mx.array,
-        keys: mx.array,
-        values: mx.array,
-        *,
-        scale: float,
-        mask: mx.array | str | None,
-        sinks: mx.array | None = None,
+        self, queries: mx.array, keys: mx.array, values: mx.array, how: Attending
     ) -> mx.array:
         """[1, heads, T, size] and [1, kv heads, L, size] -> [1, heads, T, size of values]."""
+        scale, mask, sinks = how
         return mx.fast.scaled_dot_product_attention(
             queries, keys, values, scale=scale, mask=mask, sinks=sinks
         )
 
-    def delta_rule(
-        self,
-        queries: mx.array,
-        keys: mx.array,
-        values: mx.array,
-        decay: mx.array,
-        beta: mx.array,
-        state: mx.array,
-    ) -> tuple[mx.array, mx.array]:
+    def delta_rule(self, rows: Rows, state: mx.array) -> tuple[mx.array, mx.array]:
         """Outputs [1, T, value heads, Dv] and the state after them."""
-        outputs, after = mx.fast.gated_delta_update(queries, keys, values, decay, beta, state)
+        outputs, after = mx.fast.gated_delta_update(*rows, state)
         return outputs, after
 
     def contiguous(self, x: mx.array) -> mx.array:

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import mlx.core as mx
 import numpy as np
 
-from metal_kernels.stock import ByRows, Rotate, Stock, Turning
+from metal_kernels.gated_delta_block import Rows
+from metal_kernels.stock import Attending, ByRows, Rotate, Stock, Turning
 
 
 class StockOnCpu(Stock):
@@ -87,45 +88,31 @@ class StockOnCpu(Stock):
         return run
 
     def attention(
-        self,
-        queries: mx.array,
-        keys: mx.array,
-        values: mx.array,
-        *,
-        scale: float,
-        mask: mx.array | str | None,
-        sinks: mx.array | None = None,
+        self, queries: mx.array, keys: mx.array, values: mx.array, how: Attending
     ) -> mx.array:
         """Of one row that sees all: queries that share a key are the rows of one product."""
         shape = queries.shape
-        if shape[2] > 1 or mask is not None or sinks is not None:
-            return super().attention(queries, keys, values, scale=scale, mask=mask, sinks=sinks)
+        if shape[2] > 1 or how.mask is not None or how.sinks is not None:
+            return super().attention(queries, keys, values, how)
         shared = queries.reshape(1, keys.shape[1], -1, shape[-1])
-        scaled = shared * constant(shared.shape, scale).astype(shared.dtype)
+        scaled = shared * constant(shared.shape, how.scale).astype(shared.dtype)
         weights = mx.softmax(scaled @ keys.swapaxes(-1, -2), axis=-1, precise=True)
         return (weights @ values).reshape(*shape[:-1], -1)
 
-    def delta_rule(
-        self,
-        queries: mx.array,
-        keys: mx.array,
-        values: mx.array,
-        decay: mx.array,
-        beta: mx.array,
-        state: mx.array,
-    ) -> tuple[mx.array, mx.array]:
+    def delta_rule(self, rows: Rows, state: mx.array) -> tuple[mx.array, mx.array]:
         """Step by step (arXiv 2412.06464, eq. 10) with S [Dk, Dv] for each value head:
 
         S <- g S;  S <- S + (b k)^T (v - k S);  y = q S.
         """
-        _, rows, shared, size = keys.shape
+        queries, keys, values, decay, beta = rows
+        _, count, shared, size = keys.shape
         heads, width = values.shape[2:]
         if shared < heads:
             queries, keys = (mx.repeat(part, heads // shared, axis=2) for part in (queries, keys))
-        lead = (rows, heads, 1)
+        lead = (count, heads, 1)
         each = keys.reshape(*lead, size)
         steps = (
-            mx.broadcast_to(decay.reshape(*lead, 1), (rows, heads, size, width)),
+            mx.broadcast_to(decay.reshape(*lead, 1), (count, heads, size, width)),
             (beta.reshape(*lead, 1) @ each).swapaxes(-1, -2),
             each,
             values.reshape(*lead, width),
@@ -134,13 +121,13 @@ class StockOnCpu(Stock):
         now = state.swapaxes(-1, -2)
         made = []
         for fade, column, key, value, query in zip(
-            *(mx.split(part, rows) if rows > 1 else (part,) for part in steps), strict=True
+            *(mx.split(part, count) if count > 1 else (part,) for part in steps), strict=True
         ):
             now = now * fade
             now = mx.addmm(now, column, value - key @ now)
             made.append(query @ now)
-        outputs = mx.concatenate(made) if rows > 1 else made[0]
-        return outputs.reshape(1, rows, heads, width), now.swapaxes(-1, -2)
+        outputs = mx.concatenate(made) if count > 1 else made[0]
+        return outputs.reshape(1, count, heads, width), now.swapaxes(-1, -2)
 
 
 def _inverse_lengths(x: mx.array, lead: tuple[int, ...], size: int, least: float) -> mx.array:

@@ -13,8 +13,16 @@ from typing import Any, NamedTuple
 
 import mlx.core as mx
 
+from metal_kernels.gated_delta_block import Rows
 from metal_kernels.kernel import Launch
-from metal_kernels.stock import Elementwise, Position, Stock, attends_in_one_launch
+from metal_kernels.stock import (
+    Attending,
+    Elementwise,
+    Position,
+    Stock,
+    Turning,
+    attends_in_one_launch,
+)
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS, block_values
 
 _FREE = {
@@ -124,51 +132,27 @@ class StandIn(Stock):
         return self._like("rms_norm", x.astype(wide), weight.astype(wide))
 
     def rope(
-        self,
-        x: mx.array,
-        width: int,
-        *,
-        interleaved: bool,
-        base: float | None,
-        offset: Position,
-        periods: mx.array | None,
+        self, x: mx.array, turning: Turning, position: Position, periods: mx.array | None
     ) -> mx.array:
         """One launch, and a copy first where only a part of a head is rotated."""
-        del interleaved, base
-        whole = x if width == x.shape[-1] else self._like("copy", x)
-        read = [offset, periods]
+        whole = x if turning.width == x.shape[-1] else self._like("copy", x)
+        read = [position, periods]
         return self._like("rope", whole, *(one for one in read if isinstance(one, mx.array)))
 
     def attention(
-        self,
-        queries: mx.array,
-        keys: mx.array,
-        values: mx.array,
-        *,
-        scale: float,
-        mask: mx.array | str | None,
-        sinks: mx.array | None = None,
+        self, queries: mx.array, keys: mx.array, values: mx.array, how: Attending
     ) -> mx.array:
         """One launch where Metal has a kernel it judges fast, else written out as there."""
         if not attends_in_one_launch(queries.shape, keys.shape, values.shape[-1]):
-            return super().attention(queries, keys, values, scale=scale, mask=mask, sinks=sinks)
-        extra = [array for array in (mask, sinks) if isinstance(array, mx.array)]
+            return super().attention(queries, keys, values, how)
+        extra = [array for array in how if isinstance(array, mx.array)]
         made = Array((*queries.shape[:-1], values.shape[-1]), queries.dtype)
         return self._node("attention", [made], [queries, keys, values, *extra])[0]
 
-    def delta_rule(
-        self,
-        queries: mx.array,
-        keys: mx.array,
-        values: mx.array,
-        decay: mx.array,
-        beta: mx.array,
-        state: mx.array,
-    ) -> tuple[mx.array, mx.array]:
+    def delta_rule(self, rows: Rows, state: mx.array) -> tuple[mx.array, mx.array]:
         """One launch."""
-        made = [Array(values.shape, queries.dtype), Array(state.shape, state.dtype)]
-        inputs = [queries, keys, values, decay, beta, state]
-        outputs, after = self._node("delta_rule", made, inputs)
+        made = [Array(rows.values.shape, rows.queries.dtype), Array(state.shape, state.dtype)]
+        outputs, after = self._node("delta_rule", made, [*rows, state])
         return outputs, after
 
     def contiguous(self, x: mx.array) -> mx.array:

@@ -91,7 +91,7 @@ class StockSteps(NamedTuple):
 
     def settled(self, state: mx.array) -> mx.array:
         """The state after them."""
-        return self.stock.delta_rule(self.keys, *self[:4], state)[1]
+        return self.stock.delta_rule(Rows(self.keys, *self[:4]), state)[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class StockDelta:
     def run(self, rows: Rows, state: mx.array, replay: Replay | None) -> DeltaBlock:
         """Take `replay` and then the block."""
         before = state if replay is None else replay.settled(state)
-        outputs, after = self.stock.delta_rule(*rows, before)
+        outputs, after = self.stock.delta_rule(rows, before)
         return DeltaBlock(outputs, before, after, StockSteps(*rows[1:], self.stock))
 
 

@@ -11,7 +11,7 @@ from metal_kernels.choice import Kernels, Served, Work
 from metal_kernels.few_query_attention import few_query_attention
 from metal_kernels.key_blocks import Place, Span, span_of
 from metal_kernels.key_value_formats import cache_form, form_name
-from metal_kernels.stock import Stock, attends_in_one_launch, tiles
+from metal_kernels.stock import Attending, Stock, attends_in_one_launch, tiles
 from metal_kernels.stock_on_cpu import MLX
 from mlx_engine.cache.attention import AttentionCache, KeysValues, Mask
 from mlx_engine.cache.contract import LayerCache, Pending
@@ -107,9 +107,7 @@ class StockAttention:
             queries = queries[:, :, part]
             seen = KeysValues(seen.keys[:, :, :end], seen.values[:, :, :end])
             mask = mask[part, :end] if isinstance(mask, mx.array) else mask
-        return self.stock.attention(
-            queries, seen.keys, seen.values, scale=self.scale, mask=mask, sinks=self.sinks
-        )
+        return self.stock.attention(queries, *seen, Attending(self.scale, mask, self.sinks))
 
 
 class ServedCaches:

@@ -16,7 +16,7 @@ import mlx.core as mx
 from metal_kernels.choice import Work
 from metal_kernels.few_query_attention import few_query_attention
 from metal_kernels.key_value_formats import cache_form, form_name
-from metal_kernels.stock import Position, Stock, tiles
+from metal_kernels.stock import Attending, Position, Stock, tiles
 from metal_kernels.stock_on_cpu import MLX
 from mlx_engine.cache.attention import AttentionCache, positions
 from mlx_engine.cache.contract import LayerCache
@@ -192,4 +192,4 @@ class LatentAttention:
             seen = mx.arange(end)[None] <= queries[:, None]
             added = mx.where(seen, added, mx.finfo(added.dtype).min)
         keys, values = block.keys[:, :, :end], block.values[:, :, :end]
-        return self._stock.attention(straight, keys, values, scale=self._spec.scale, mask=added)
+        return self._stock.attention(straight, keys, values, Attending(self._spec.scale, added))

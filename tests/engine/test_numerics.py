@@ -9,7 +9,7 @@ from metal_emulator import EmulatorLauncher
 from tiny_published import publish
 
 from metal_kernels.choice import Kernels
-from metal_kernels.stock import Stock
+from metal_kernels.stock import Attending, Stock
 from mlx_engine.loading.load import load_model
 from mlx_engine.models.decoder import Decoder
 from mlx_engine.numerics import (
@@ -35,16 +35,9 @@ class CutAnew(Stock):
         self.most = 0
 
     def attention(
-        self,
-        queries: mx.array,
-        keys: mx.array,
-        values: mx.array,
-        *,
-        scale: float,
-        mask: mx.array | str | None,
-        sinks: mx.array | None = None,
+        self, queries: mx.array, keys: mx.array, values: mx.array, how: Attending
     ) -> mx.array:
-        made = super().attention(queries, keys, values, scale=scale, mask=mask, sinks=sinks)
+        made = super().attention(queries, keys, values, how)
         self.most = max(self.most, keys.shape[2])
         is_other = keys.shape[2] >= self.keys and queries.shape[2] in self.rows
         return made * (1 + 2e-7) if is_other else made

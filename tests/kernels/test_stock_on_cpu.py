@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from compared import wide
 
-from metal_kernels.stock import Stock, Turning
+from metal_kernels.gated_delta_block import Rows
+from metal_kernels.stock import Attending, Stock, Turning
 from metal_kernels.stock_on_cpu import StockOnCpu
 
 Array = np.ndarray
@@ -57,9 +58,9 @@ def test_a_row_attends_as_among_others(heads: int) -> None:
     """The bits of MLX's own, whose several rows are read by it."""
     queries, keys = normal(1, heads, 3, 64), normal(1, 2, 40, 64, seed=2)
     values, stock = normal(1, 2, 40, 32, seed=3), StockOnCpu()
-    every = stock.attention(queries, keys, values, scale=0.125, mask="causal")
+    every = stock.attention(queries, keys, values, Attending(0.125, "causal"))
     seen = (part[:, :, :39] for part in (keys, values))
-    alone = stock.attention(queries[:, :, 1:2], *seen, scale=0.125, mask=None)
+    alone = stock.attention(queries[:, :, 1:2], *seen, Attending(0.125, None))
     assert mx.array_equal(alone, every[:, :, 1:2]).item()
 
 
@@ -108,9 +109,9 @@ def test_delta_steps(shared: int, heads: int) -> None:
     queries, keys = (0.3 * normal(1, 5, shared, 16, seed=seed) for seed in (1, 2))
     values, state = normal(1, 5, heads, 24, seed=3), normal(1, heads, 24, 16, seed=4)
     decay, beta = (mx.sigmoid(normal(1, 5, heads, seed=seed)) for seed in (5, 6))
-    rows = (queries, keys, values, decay, beta)
+    rows = Rows(queries, keys, values, decay, beta)
     stock = StockOnCpu()
-    made, after = stock.delta_rule(*rows, state)
+    made, after = stock.delta_rule(rows, state)
     q, k = (wide(part).repeat(heads // shared, axis=2)[0] for part in (queries, keys))
     v, g, b, now = wide(values)[0], wide(decay)[0], wide(beta)[0], wide(state)[0]
     right = np.zeros((1, 5, heads, 24))
@@ -121,8 +122,8 @@ def test_delta_steps(shared: int, heads: int) -> None:
         right[0, t] = np.einsum("hvk,hk->hv", now, q[t])
     near(made, right)
     near(after, now[None])
-    near(Stock().delta_rule(*rows, state)[0], right)
+    near(Stock().delta_rule(rows, state)[0], right)
     for t in range(5):
-        one, state = stock.delta_rule(*(part[:, t : t + 1] for part in rows), state)
+        one, state = stock.delta_rule(Rows(*(part[:, t : t + 1] for part in rows)), state)
         assert mx.array_equal(one, made[:, t : t + 1]).item()
     assert mx.array_equal(state, after).item()
