@@ -46,7 +46,7 @@ WAYS = {
 
 @pytest.fixture(scope="module")
 def model():
-    return tiny_model(3, SIZES)
+    return tiny_model(5, SIZES)
 
 
 @pytest.fixture(scope="module")
