@@ -218,7 +218,7 @@ def source_of(kernel: RowKernel, form: WeightFormat) -> Source:
         inputs=(*kernel.before, *form.buffers, *kernel.after),
         outputs=kernel.outputs,
         body=form.setup + kernel.body,
-        header=kernel.header + form.header,
+        header=kernel.header + form.table() + form.header,
     )
 
 

@@ -35,7 +35,7 @@ class WeightFormat:
 
     setup: MSL at the beginning of a kernel, for what its threads share; it may name a table that
     FETCH knows. parameters: template arguments the header needs. dequantise: the stored arrays ->
-    float32 [N, K].
+    float32 [N, K]. table: MSL before the header that takes a while to be made.
     """
 
     name: str
@@ -45,3 +45,4 @@ class WeightFormat:
     parameters: tuple[Parameter, ...]
     dequantise: Callable[[tuple[mx.array, ...]], mx.array]
     setup: str = ""
+    table: Callable[[], str] = str

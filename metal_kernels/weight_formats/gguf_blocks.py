@@ -6,10 +6,9 @@ values from a lattice, in iq2_blocks.py.
 Layouts: ggml-common.h and the gguf package, whose bits the plain ops have too.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Literal, get_args
 
 import mlx.core as mx
 
@@ -20,71 +19,60 @@ from metal_kernels.weight_formats.contract import WeightFormat
 BlockName = Literal["q6_k", "q3_k", "q2_k", "iq4_nl", "iq4_xs", "iq2_xxs", "iq2_xs", "iq2_s"]
 
 
-class _Block(NamedTuple):
-    """nbytes: of 256 values. values: whole blocks uint8 [..., bytes] -> float32 [..., K]."""
-
-    nbytes: int
-    header: Callable[[], str]
-    values: Callable[[mx.array], mx.array]
-    setup: str = ""
-
-
-def _iq2(name: iq2_blocks.Lattice, fetch: str) -> Callable[[], str]:
-    """What makes the header."""
-    return lambda: SHARED + iq2_blocks.lattice_constant(name) + iq2_blocks.SHARED + fetch
-
-
-_BLOCKS: Mapping[BlockName, _Block] = MappingProxyType(
+_NBYTES: Mapping[str, int] = MappingProxyType(
     {
-        "q6_k": _Block(210, lambda: k_blocks.Q6_K, k_blocks.q6_k),
-        "q3_k": _Block(110, lambda: k_blocks.Q3_K, k_blocks.q3_k),
-        "q2_k": _Block(84, lambda: k_blocks.Q2_K, k_blocks.q2_k),
-        "iq4_nl": _Block(144, lambda: iq4_blocks.IQ4_NL, iq4_blocks.iq4_nl, iq4_blocks.SETUP),
-        "iq4_xs": _Block(136, lambda: iq4_blocks.IQ4_XS, iq4_blocks.iq4_xs, iq4_blocks.SETUP),
-        "iq2_xxs": _Block(66, _iq2("IQ2_XXS", iq2_blocks.IQ2_XXS), iq2_blocks.iq2_xxs),
-        "iq2_xs": _Block(74, _iq2("IQ2_XS", iq2_blocks.IQ2_XS), iq2_blocks.iq2_xs),
-        "iq2_s": _Block(82, _iq2("IQ2_S", iq2_blocks.IQ2_S), iq2_blocks.iq2_s),
+        "q6_k": 210,
+        "q3_k": 110,
+        "q2_k": 84,
+        "iq4_nl": 144,
+        "iq4_xs": 136,
+        "iq2_xxs": 66,
+        "iq2_xs": 74,
+        "iq2_s": 82,
     }
 )
+"""Of 256 values."""
 
 
-@cache
-def _form(name: BlockName) -> WeightFormat:
-    block = _BLOCKS[name]
+def _form(
+    name: BlockName,
+    header: str,
+    values: Callable[[mx.array], mx.array],
+    setup: str = "",
+    table: Callable[[], str] = str,
+) -> WeightFormat:
+    """values: whole blocks uint8 [..., bytes] -> float32 [..., K]."""
     return WeightFormat(
         name=name,
         buffers=("w",),
         unit=32,
-        header=block.header(),
+        header=header,
         parameters=(),
-        dequantise=lambda arrays: block.values(arrays[0]),
-        setup=block.setup,
+        dequantise=lambda arrays: values(arrays[0]),
+        setup=setup,
+        table=table,
     )
 
 
-class _Forms(Mapping[str, WeightFormat]):
-    """Made when first asked for: lattices come from the gguf package, which takes a while."""
-
-    def __getitem__(self, name: str) -> WeightFormat:
-        found = next((known for known in _BLOCKS if known == name), None)
-        if found is None:
-            raise KeyError(name)
-        return _form(found)
-
-    def __contains__(self, name: object) -> bool:
-        return name in _BLOCKS
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_BLOCKS)
-
-    def __len__(self) -> int:
-        return len(_BLOCKS)
+def _iq2(
+    name: iq2_blocks.Lattice, fetch: str, values: Callable[[mx.array], mx.array]
+) -> WeightFormat:
+    header = SHARED + iq2_blocks.SHARED + fetch
+    return _form(name, header, values, table=lambda: iq2_blocks.lattice_constant(name))
 
 
-BLOCK_FORMS: Mapping[str, WeightFormat] = _Forms()
+_EVERY = (
+    _form("q6_k", k_blocks.Q6_K, k_blocks.q6_k),
+    _form("q3_k", k_blocks.Q3_K, k_blocks.q3_k),
+    _form("q2_k", k_blocks.Q2_K, k_blocks.q2_k),
+    _form("iq4_nl", iq4_blocks.IQ4_NL, iq4_blocks.iq4_nl, iq4_blocks.SETUP),
+    _form("iq4_xs", iq4_blocks.IQ4_XS, iq4_blocks.iq4_xs, iq4_blocks.SETUP),
+    _iq2("iq2_xxs", iq2_blocks.IQ2_XXS, iq2_blocks.iq2_xxs),
+    _iq2("iq2_xs", iq2_blocks.IQ2_XS, iq2_blocks.iq2_xs),
+    _iq2("iq2_s", iq2_blocks.IQ2_S, iq2_blocks.iq2_s),
+)
+BLOCK_FORMS: Mapping[str, WeightFormat] = MappingProxyType({form.name: form for form in _EVERY})
 """By name; each of one buffer, uint8 w [N, bytes of a row]."""
-
-_NBYTES: Mapping[str, int] = {name: block.nbytes for name, block in _BLOCKS.items()}
 
 
 def block_bytes(name: str, inputs: int) -> int:
@@ -100,5 +88,5 @@ def block_values(name: str, nbytes: int) -> int:
 def blocks_in(nbytes: int, inputs: int) -> BlockName | None:
     """The blocks that keep a row of so many values in so many bytes; None: there are none such."""
     each, rest = divmod(nbytes * 256, max(1, inputs))
-    names = {block.nbytes: name for name, block in _BLOCKS.items()}
+    names: dict[int, BlockName] = {_NBYTES[name]: name for name in get_args(BlockName)}
     return None if rest else names.get(each)

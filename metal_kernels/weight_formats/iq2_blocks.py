@@ -23,7 +23,7 @@ import mlx.core as mx
 
 from metal_kernels.weight_formats.block_parts import blocks_of, half_at, scaled
 
-Lattice = Literal["IQ2_XXS", "IQ2_XS", "IQ2_S"]
+Lattice = Literal["iq2_xxs", "iq2_xs", "iq2_s"]
 VALUES = (8, 25, 43)
 
 SHARED = """
@@ -137,14 +137,14 @@ def iq2_xxs(rows: mx.array) -> mx.array:
     signs = ((both >> mx.array([0, 7, 14, 21], mx.uint32)) & 127).astype(mx.uint16)
     every = (*blocks.shape[:-1], 32)
     index = groups[..., :4].reshape(every)
-    return _values("IQ2_XXS", blocks, index, _with_eighth(signs.reshape(every)), both[..., 0] >> 28)
+    return _values("iq2_xxs", blocks, index, _with_eighth(signs.reshape(every)), both[..., 0] >> 28)
 
 
 def iq2_xs(rows: mx.array) -> mx.array:
     """The same."""
     blocks = blocks_of(rows, 74)
     both = mx.contiguous(blocks[..., 2:66]).view(mx.uint16)
-    return _values("IQ2_XS", blocks, both & 511, _with_eighth(both >> 9), _fours(blocks[..., 66:]))
+    return _values("iq2_xs", blocks, both & 511, _with_eighth(both >> 9), _fours(blocks[..., 66:]))
 
 
 def iq2_s(rows: mx.array) -> mx.array:
@@ -154,7 +154,7 @@ def iq2_s(rows: mx.array) -> mx.array:
     highs = (blocks[..., 66:74, None] >> mx.array([0, 2, 4, 6], mx.uint8)) & 3
     index = low | (highs.reshape(low.shape).astype(mx.uint16) << 8)
     signs = blocks[..., 34:66].astype(mx.uint16)
-    return _values("IQ2_S", blocks, index, signs, _fours(blocks[..., 74:]))
+    return _values("iq2_s", blocks, index, signs, _fours(blocks[..., 74:]))
 
 
 def _with_eighth(signs: mx.array) -> mx.array:
@@ -191,6 +191,6 @@ def _lattice(name: Lattice) -> mx.array:
 def _entries(name: Lattice) -> tuple[int, ...]:
     from gguf.quants import IQ2_S, IQ2_XS, IQ2_XXS
 
-    grids = {"IQ2_XXS": IQ2_XXS.grid_hex, "IQ2_XS": IQ2_XS.grid_hex, "IQ2_S": IQ2_S.grid_hex}
+    grids = {"iq2_xxs": IQ2_XXS.grid_hex, "iq2_xs": IQ2_XS.grid_hex, "iq2_s": IQ2_S.grid_hex}
     told = bytes.fromhex((grids[name] or b"").decode())
     return tuple(low | high << 8 for low, high in zip(told[::2], told[1::2], strict=True))
