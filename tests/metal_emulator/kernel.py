@@ -90,7 +90,7 @@ class EmulatedKernel:
         return build.lint(self.name, text)
 
     def with_options(self, **changes: int | bool | float) -> "EmulatedKernel":
-        """The same kernel run otherwise: shuffle, check, seconds."""
+        """The same kernel run otherwise."""
         return replace(self, options=replace(self.options, **changes), reports=[])
 
     def _arrays(self, inputs: Sequence[mx.array | Strided | Scalar]) -> list[Input]:
@@ -117,20 +117,9 @@ class EmulatedKernel:
         dtypes: Sequence[mx.Dtype],
         template: list[tuple[str, wrapper.TemplateArgument]],
     ) -> str:
-        parameters = self._parameters(arrays, dtypes)
-        attributes = wrapper.attributes_in(self.source)
-        function = "custom_kernel_" + self.name
-        header = self._translated(self.header, HEADER_ARRAYS)
-        return "".join(
-            [
-                f'#include "msl.h"\n#line 1 "{self.name}.header"\n{header}\n',
-                f'#line 1 "{self.name}.wrapper"\n',
-                wrapper.signature(function, parameters, attributes, template),
-                f'#line 1 "{self.name}"\n{self._translated(self.source, 0)}\n}}\n',
-                f'#line 1 "{self.name}.entry"\n',
-                wrapper.entry(function, parameters, attributes, template),
-            ]
-        )
+        header = self._translated(self.header, HEADER_ARRAYS) + "\n"
+        body = self._translated(self.source, 0)
+        return f'#include "msl.h"\n{self._assembled(header, body, arrays, dtypes, template)}'
 
     def _parameters(
         self, arrays: list[Input], dtypes: Sequence[mx.Dtype]
@@ -150,18 +139,27 @@ class EmulatedKernel:
         dtypes: Sequence[mx.Dtype],
         template: list[tuple[str, wrapper.TemplateArgument]],
     ) -> str:
+        header, body = map(with_static_threadgroup_arrays, (self.header, self.source))
+        # for the entry alone, in which it is compiled: not a second time for others
+        header, body = header + "\nnamespace {\n", body + "\n}"
+        return f'#include "lint.h"\n{self._assembled(header, body, arrays, dtypes, template)}'
+
+    def _assembled(
+        self,
+        header: str,
+        body: str,
+        arrays: list[Input],
+        dtypes: Sequence[mx.Dtype],
+        template: list[tuple[str, wrapper.TemplateArgument]],
+    ) -> str:
         parameters = self._parameters(arrays, dtypes)
         attributes = wrapper.attributes_in(self.source)
         function = "custom_kernel_" + self.name
         return "".join(
             [
-                f'#include "lint.h"\n#line 1 "{self.name}.header"\n',
-                with_static_threadgroup_arrays(self.header),
-                # for the entry alone, in which it is compiled: not a second time for others
-                f'\nnamespace {{\n#line 1 "{self.name}.wrapper"\n',
+                f'#line 1 "{self.name}.header"\n{header}#line 1 "{self.name}.wrapper"\n',
                 wrapper.signature(function, parameters, attributes, template),
-                f'#line 1 "{self.name}"\n{with_static_threadgroup_arrays(self.source)}\n}}\n}}\n',
-                f'#line 1 "{self.name}.entry"\n',
+                f'#line 1 "{self.name}"\n{body}\n}}\n#line 1 "{self.name}.entry"\n',
                 wrapper.entry(function, parameters, attributes, template),
             ]
         )
@@ -180,28 +178,14 @@ def metal_kernel(
     ensure_row_contiguous: bool = True,
     atomic_outputs: bool = False,
     compile_options: dict[str, str] | None = None,
-    *,
-    shuffle: int = 0,
-    check: bool = True,
-    seconds: float = 30.0,
-    arithmetic: bool = False,
-    lint: bool = False,
-    private: bool = False,
+    **options: int | bool | float,
 ) -> EmulatedKernel:
-    """As mx.fast.metal_kernel; the last six are the emulator's own. Raises ValueError.
-
-    shuffle: a seed for another order of lanes and SIMD-groups, 0 for ascending. check: False runs
-    without memory checks and counts of traffic. seconds: a launch that lasts longer is endless.
-    arithmetic: count operations on floating point numbers; slower. lint: check address spaces and
-    registers. private: find variables of a thread that are used before they are written; slow,
-    without the other checks.
-    """
+    """As mx.fast.metal_kernel; options: the emulator's own, see Options. Raises ValueError."""
     if not output_names:
         raise ValueError(f"{name}: a kernel needs at least one output")
     mode = (compile_options or {}).get("math_mode", "safe")
     if mode not in MATH_MODES or set(compile_options or {}) - {"math_mode"}:
         raise ValueError(f"{name}: compile_options are math_mode = {MATH_MODES}")
-    options = Options(shuffle, check, seconds, arithmetic, lint, private)
     return EmulatedKernel(
         name=name,
         input_names=list(input_names),
@@ -210,5 +194,5 @@ def metal_kernel(
         header=header,
         row_contiguous=ensure_row_contiguous,
         atomic_outputs=atomic_outputs,
-        options=options,
+        options=Options(**options),
     )

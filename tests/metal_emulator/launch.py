@@ -50,7 +50,11 @@ class Code(NamedTuple):
 class Options:
     """How to run. shuffle: seed of the order of lanes and SIMD-groups, 0 for ascending.
 
-    seconds: of wall clock before a launch counts as endless.
+    check: False runs without memory checks and counts of traffic. seconds: of wall clock before a
+    launch counts as endless. arithmetic: count operations on floating point numbers; slower. lint:
+    check address spaces and registers. private: find variables of a thread that are used before
+    they are written; slow, without the other checks. lines: a fault is told with its line, for
+    which its kernel is compiled again.
     """
 
     shuffle: int = 0

@@ -1,12 +1,13 @@
 """Runs our kernels in the emulator, where the product runs them on the GPU: the same text."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import mlx.core as mx
 
 from metal_emulator.kernel import EmulatedKernel, metal_kernel
-from metal_emulator.launch import Dispatch
+from metal_emulator.launch import Dispatch, Options
 from metal_emulator.registers import Registers
 from metal_emulator.report import Report
 from metal_kernels.kernel import Launch, Pipeline
@@ -26,30 +27,12 @@ def kernel_of(pipeline: Pipeline) -> EmulatedKernel:
 
 
 class EmulatorLauncher:
-    """A metal_kernels.kernel.Launcher. reports: of all calls so far, in order.
+    """A metal_kernels.kernel.Launcher. reports: of all calls so far, in order."""
 
-    lines: whether a fault is told with its line, for which its kernel is compiled again.
-    """
-
-    def __init__(
-        self,
-        *,
-        shuffle: int = 0,
-        check: bool = True,
-        seconds: float = 30.0,
-        arithmetic: bool = False,
-        lint: bool = False,
-        private: bool = False,
-        lines: bool = True,
-    ) -> None:
+    def __init__(self, **options: int | bool | float) -> None:
+        """options: those of Options."""
         self.reports: list[Report] = []
-        self._shuffle = shuffle
-        self._check = check
-        self._seconds = seconds
-        self._arithmetic = arithmetic
-        self._lint = lint
-        self._private = private
-        self._lines = lines
+        self._options = Options(**options)
 
     @property
     def last(self) -> Report:
@@ -58,15 +41,7 @@ class EmulatorLauncher:
 
     def run(self, launch: Launch, inputs: Sequence[mx.array]) -> Sequence[mx.array]:
         """The outputs, evaluated. Raises EmulatorError."""
-        kernel = kernel_of(launch.pipeline).with_options(
-            shuffle=self._shuffle,
-            check=self._check,
-            seconds=self._seconds,
-            arithmetic=self._arithmetic,
-            lint=self._lint,
-            private=self._private,
-            lines=self._lines,
-        )
+        kernel = replace(kernel_of(launch.pipeline), options=self._options)
         outputs = kernel(
             inputs=inputs,
             grid=launch.grid,
