@@ -38,8 +38,12 @@ def put_halves(
         blocks[..., place : place + 2] = given.astype("<f2")[..., None].view(np.uint8)
 
 
-def random_blocks(name: str, rows: int, blocks: int, seed: int, highest: int = 256) -> Blocks:
-    """Rows of blocks [rows, bytes]: random bytes below `highest`, scales normally distributed."""
+def random_blocks(
+    name: str, rows: int, blocks: int, seed: int, highest: int = 256, scale: float = 1
+) -> Blocks:
+    """Rows of blocks [rows, bytes]: random bytes below `highest`; scales of a normal distribution,
+    as wide as `scale` where they are float16.
+    """
     draw = np.random.default_rng(seed)
     data = draw.integers(0, highest, (rows * blocks, nbytes_of(name)), dtype=np.uint8)
     if name == "Q8_K":
@@ -53,7 +57,7 @@ def random_blocks(name: str, rows: int, blocks: int, seed: int, highest: int = 2
         data[:, 55] &= 0x3F  # the highest bits of the scale: below 2
     else:
         places = HALVES.get(name, (0,))
-        put_halves(data, name, {place: draw.normal(0, 1, len(data)) for place in places})
+        put_halves(data, name, {place: draw.normal(0, scale, len(data)) for place in places})
     return data.reshape(rows, -1)
 
 

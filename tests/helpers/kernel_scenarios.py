@@ -303,15 +303,11 @@ def packed(form: WeightFormat, group: int, bits: int) -> Scenario:
     return product(form, tuple(mx.quantize(normal((16, 320), 1) / 16, group, bits, mode)))
 
 
-def blocks(form: WeightFormat, size: int, *halves: int) -> Scenario:
-    random = np.random.default_rng(size)
-    count = 16 if form.name == "iq4_nl" else 2
-    data = random.integers(0, 256, (16, count, size), dtype=np.uint8)
-    for at in halves:
-        steps = random.normal(0, 0.01, (16, count)).astype(np.float16)
-        data[:, :, at : at + 2] = steps[..., None].view(np.uint8)
+def blocks(name: str) -> Scenario:
+    count = 16 if name == "iq4_nl" else 2
+    data = mx.array(random_blocks(name.upper(), 16, count, seed=3, scale=0.01))
     # lanes of a block fetch the same scales, of Q3_K the same high bits
-    return product(form, (mx.array(data.reshape(16, -1)),), 512, loads=2)
+    return product(BLOCK_FORMS[name], (data,), 512, loads=2)
 
 
 def many_rows(launcher: Breaking) -> None:
@@ -355,14 +351,7 @@ SCENARIOS: dict[str, Scenario] = {
     "dense": product(DENSE, (normal((16, 320), 1) / 16,)),
     "mxfp4": packed(mxfp4(), 32, 4),
     "nvfp4": packed(nvfp4(), 16, 4),
-    "q6_k": blocks(BLOCK_FORMS["q6_k"], 210, 208),
-    "q3_k": blocks(BLOCK_FORMS["q3_k"], 110, 108),
-    "q2_k": blocks(BLOCK_FORMS["q2_k"], 84, 80, 82),
-    "iq4_nl": blocks(BLOCK_FORMS["iq4_nl"], 18, 0),
-    "iq4_xs": blocks(BLOCK_FORMS["iq4_xs"], 136, 0),
-    "iq2_xxs": blocks(BLOCK_FORMS["iq2_xxs"], 66, 0),
-    "iq2_xs": blocks(BLOCK_FORMS["iq2_xs"], 74, 0),
-    "iq2_s": blocks(BLOCK_FORMS["iq2_s"], 82, 0),
+    **{name: blocks(name) for name in BLOCK_FORMS},
     "many_row_product": many_rows,
     "many_row_experts": many_experts,
 }

@@ -6,6 +6,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 from compared import normal
+from gguf_blocks import random_blocks
 from kernel_launchers import kernel_launcher
 from metal_emulator import EmulatorLauncher
 
@@ -100,28 +101,10 @@ def test_every_scale_of_four_bit_floats(form: WeightFormat) -> None:
     assert not mx.any(mx.isfinite(y[1:, numbers:])).item()
 
 
-@pytest.mark.parametrize(
-    ("form", "block", "halves"),
-    [
-        (BLOCK_FORMS["q6_k"], 210, (208,)),
-        (BLOCK_FORMS["q3_k"], 110, (108,)),
-        (BLOCK_FORMS["q2_k"], 84, (80, 82)),
-        (BLOCK_FORMS["iq4_nl"], 18, (0,)),
-        (BLOCK_FORMS["iq4_xs"], 136, (0,)),
-        (BLOCK_FORMS["iq2_xxs"], 66, (0,)),
-        (BLOCK_FORMS["iq2_xs"], 74, (0,)),
-        (BLOCK_FORMS["iq2_s"], 82, (0,)),
-    ],
-    ids=lambda value: value.name if isinstance(value, WeightFormat) else "",
-)
-def test_blocks_of_gguf(form: WeightFormat, block: int, halves: tuple[int, ...]) -> None:
-    random = np.random.default_rng(block)
-    rows, blocks = 7, 16 if form.name == "iq4_nl" else 2
-    data = random.integers(0, 256, (rows, blocks, block), dtype=np.uint8)
-    for at in halves:
-        steps = random.normal(0, 0.01, (rows, blocks)).astype(np.float16)
-        data[:, :, at : at + 2] = steps[..., None].view(np.uint8)
-    check((mx.array(data.reshape(rows, -1)),), form, 512, mx.float16)
+@pytest.mark.parametrize("name", BLOCK_FORMS)
+def test_blocks_of_gguf(name: str) -> None:
+    data = random_blocks(name.upper(), 7, 16 if name == "iq4_nl" else 2, seed=3, scale=0.01)
+    check((mx.array(data),), BLOCK_FORMS[name], 512, mx.float16)
 
 
 @pytest.mark.parametrize("rows", range(1, 9))
