@@ -2,13 +2,14 @@
 
 python tests/helpers/rooms.py           one line a room, as README.md shows it
 python tests/helpers/rooms.py files     one line a module
-python tests/helpers/rooms.py arrows    who imports whom by room, and circles of modules
+python tests/helpers/rooms.py arrows    who imports whom by room, and a circle of modules, if any
 python tests/helpers/rooms.py sizes     files over 400 lines; files under 100 with one importer
 """
 
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from layout_rules import (
@@ -55,14 +56,14 @@ def _row(module: Module) -> tuple[str, str]:
 
 
 def arrows(root: Path) -> str:
-    """A line a room with the rooms it imports, then the circles of modules, if any."""
+    """A line a room with the rooms it imports, then a circle of modules, if any."""
     graph = imports(root)
     rooms: defaultdict[str, set[str]] = defaultdict(set)
     for here, others in graph.items():
         rooms[room_of(here)] |= {room_of(there) for there in others} - {room_of(here)}
     lines = [f"{room} -> {' '.join(sorted(there)) or '(nothing)'}" for room, there in rooms.items()]
-    found = circles(graph)
-    return "\n".join([*sorted(lines), *(f"CIRCLE {' -> '.join(path)}" for path in found)])
+    found = circle(graph)
+    return "\n".join([*sorted(lines), *([f"CIRCLE {' <- '.join(found)}"] if found else [])])
 
 
 def imports(root: Path) -> dict[str, set[str]]:
@@ -72,24 +73,13 @@ def imports(root: Path) -> dict[str, set[str]]:
     return {module.name: imported_modules(module, known) for module in sources}
 
 
-def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
-    """Closed walks of imports, one for each module that is found to close one."""
-    found: list[list[str]] = []
-    done: set[str] = set()
-
-    def visit(here: str, path: list[str]) -> None:
-        if here in path:
-            found.append([*path[path.index(here) :], here])
-            return
-        if here in done:
-            return
-        for there in sorted(graph.get(here, ())):
-            visit(there, [*path, here])
-        done.add(here)
-
-    for start in sorted(graph):
-        visit(start, [])
-    return found
+def circle(graph: Mapping[str, set[str]]) -> list[str]:
+    """A closed walk of imports, empty where there is none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
 
 
 def sizes(root: Path) -> str:
