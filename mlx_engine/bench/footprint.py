@@ -1,6 +1,5 @@
 """What rounds leave in memory over a long answer, and the operations one of them writes down."""
 
-import io
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
+from mlx_engine.bench.lazy_graph import primitives
 from mlx_engine.bench.peers import Graph, MlxLm
 from mlx_engine.bench.report import MemoryReport, MemorySample, OpsRow, Plan
 from mlx_engine.bench.subject import GREEDY, SEED, long_prompt, open_answer, pinned
@@ -30,7 +30,6 @@ DEPTH = 3  # of the long answer
 DEPTHS = (0, 3)  # of the graphs
 CONTEXT = 32
 REPEATS = 5
-_OPERATION = "shape=rectangle"
 
 
 def measure_memory(engine: Engine, plan: Plan) -> MemoryReport:
@@ -96,16 +95,6 @@ def _round_ms(rounds: Sequence[RoundStats]) -> float:
     return median(r.total_ms for r in rounds)
 
 
-def count_nodes(outputs: Sequence[mx.array]) -> int:
-    """Operations between what is already computed and `outputs`.
-
-    On the CPU MLX writes its fast operations (norms, rope, delta rule) out as simple ones.
-    """
-    text = io.StringIO()
-    mx.export_to_dot(text, *outputs)
-    return text.getvalue().count(_OPERATION)
-
-
 def count_own_ops(engine: Engine) -> tuple[OpsRow, ...]:
     """A round without and with a draft, the latter only where there are heads."""
     depths = DEPTHS if engine.parts.model.heads else DEPTHS[:1]
@@ -143,5 +132,5 @@ def own_graph(engine: Engine, depth: int) -> Graph:
 
 def _row(engine: str, depth: int, build: Callable[[], Graph]) -> OpsRow:
     graphs = [build() for _ in range(REPEATS)]
-    nodes = count_nodes(graphs[0].outputs)
+    nodes = primitives(*graphs[0].outputs).total()
     return OpsRow(engine, depth, nodes, min(graph.build_ms for graph in graphs))

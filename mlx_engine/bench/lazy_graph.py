@@ -6,8 +6,10 @@ cast that is made twice of one array counts once. What is one launch on a GPU an
 written out on a CPU (our kernels, MLX's fused operations) stands in the graph as one node.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from io import StringIO
 from math import prod
 from typing import Any, NamedTuple
 
@@ -49,6 +51,16 @@ Told = Sequence[tuple[str, tuple[int, ...], mx.Dtype]]
 
 _MATRIX = 2**18
 """Elements from which on unpacking is worth a word."""
+
+
+def primitives(*outputs: mx.array) -> Counter[str]:
+    """Operations between what is already computed and `outputs`, by MLX's names, views included.
+
+    On the CPU MLX writes its fast operations (norms, rope, delta rule) out as simple ones.
+    """
+    graph = StringIO()
+    mx.export_to_dot(graph, *outputs)
+    return Counter(re.findall(r'label ="([^"]+)", shape=rectangle', graph.getvalue()))
 
 
 class Array(NamedTuple):

@@ -1,7 +1,5 @@
 """Operations of a pass of one token, counted in MLX's graph of it."""
 
-import io
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +9,7 @@ import mlx.core as mx
 from kernel_models import every_kernel, kernel_model
 
 from metal_kernels.kernel import Launch
-from mlx_engine.bench.lazy_graph import StandIn
+from mlx_engine.bench.lazy_graph import StandIn, primitives
 
 VIEWS = {
     *("AsStrided", "Broadcast", "ExpandDims", "Flatten", "Reshape", "Slice", "Split", "Squeeze"),
@@ -50,8 +48,6 @@ def operations(off: Mapping[str, str], *, on_metal: bool = False) -> Counter[str
         hidden = model.forward(mx.array([[5]]), caches)
         caches.keep(1)
         arrays = [model.logits(hidden), *(a for layer in caches.layers for a in layer.arrays())]
-        graph = io.StringIO()
-        mx.export_to_dot(graph, *arrays)
+        found = primitives(*arrays)
         mx.eval(arrays)
-    names = re.findall(r'\[label ="([^"]+)", shape=rectangle\]', graph.getvalue())
-    return Counter(name for name in names if name not in VIEWS)
+    return Counter({name: count for name, count in found.items() if name not in VIEWS})

@@ -9,29 +9,21 @@ by the clock and by the processor's time, which other programs disturb less.
 """
 
 import argparse
-import re
 from collections import Counter
-from collections.abc import Callable, Sequence
-from io import StringIO
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
 import mlx.core as mx
 
 import mlx_engine
+from mlx_engine.bench.lazy_graph import primitives
 from mlx_engine.bench.peers import MlxLm
 from mlx_engine.bench.rows import common_beginning, in_turn
 from mlx_engine.bench.subject import GREEDY, PLAIN, Run, chat_prompt, nine_kinds, play
 from mlx_engine.engine import Engine
 
 PROMPT = list(range(5, 25))
-
-
-def nodes(outputs: Sequence[mx.array]) -> Counter[str]:
-    """By the names of primitives."""
-    told = StringIO()
-    mx.export_to_dot(told, *outputs)
-    return Counter(re.findall(r'label ?="([^"]+)", shape=rectangle', told.getvalue()))
 
 
 def our_nodes(engine: Engine) -> dict[str, Counter[str]]:
@@ -44,13 +36,13 @@ def our_nodes(engine: Engine) -> dict[str, Counter[str]]:
             caches.keep(keep)
             mx.eval(hidden, caches.arrays())
         logits = model.logits(model.forward(mx.array([[7, 8, 9, 10][:rows]]), caches))
-        found[name] = nodes([mx.argmax(logits, axis=-1), *caches.arrays()])
+        found[name] = primitives(mx.argmax(logits, axis=-1), *caches.arrays())
     for head in model.heads[:1]:
         caches = head.make_head_caches()
         mx.eval(head.mtp_forward(mx.array([[3, 4]]), hidden[:, :2], caches), caches.arrays())
         caches.keep(2)
         state = head.mtp_forward(mx.array([[3]]), hidden[:, :1], caches)
-        found["1 draft"] = nodes([mx.argmax(head.mtp_logits(state), axis=-1), *caches.arrays()])
+        found["1 draft"] = primitives(mx.argmax(head.mtp_logits(state), axis=-1), *caches.arrays())
     return found
 
 
@@ -58,7 +50,7 @@ def compare(folder: str | None, tokens: int, repeats: int) -> None:
     """Print both tables for one model."""
     engine = mlx_engine.load(folder)
     theirs = MlxLm(Path(engine.description.path), GREEDY, as_float32=True)
-    found = our_nodes(engine) | {theirs.name: nodes(theirs.graph(PROMPT).outputs)}
+    found = our_nodes(engine) | {theirs.name: primitives(*theirs.graph(PROMPT).outputs)}
     print(f"\n{engine.description.path}")
     for name, kinds in found.items():
         most = ", ".join(f"{count} {kind[:20]}" for kind, count in kinds.most_common(8))
