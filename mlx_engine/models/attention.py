@@ -63,14 +63,9 @@ class Attend(Protocol):
     """Appends a block to a cache and attends to all of it."""
 
     def __call__(
-        self,
-        queries: mx.array,
-        keys: mx.array,
-        values: mx.array,
-        cache: KeyValueCache,
-        masks: Masks,
+        self, queries: mx.array, new: KeysValues, cache: KeyValueCache, masks: Masks
     ) -> mx.array:
-        """[1, heads, T, size], rotated, heads of queries a multiple of the others' -> the same."""
+        """[1, heads, T, size], rotated, heads of queries a multiple of the keys' -> the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +77,11 @@ class StockAttention:
     stock: Stock = MLX
 
     def __call__(
-        self,
-        queries: mx.array,
-        keys: mx.array,
-        values: mx.array,
-        cache: KeyValueCache,
-        masks: Masks,
+        self, queries: mx.array, new: KeysValues, cache: KeyValueCache, masks: Masks
     ) -> mx.array:
         """Causal, within the cache's window; a prompt row by row where scores would be large."""
         mask = masks.of(cache, queries.shape[2])
-        seen = cache.write(keys, values)
+        seen = cache.write(*new)
         _, heads, rows, _ = queries.shape
         if attends_in_one_launch(queries.shape, seen.keys.shape, seen.values.shape[-1]):
             return self._of_rows(slice(0, rows), queries, seen, mask)
@@ -143,20 +133,15 @@ class FewQueryAttention:
         self.served = ServedCaches(kernels, work)
 
     def __call__(
-        self,
-        queries: mx.array,
-        keys: mx.array,
-        values: mx.array,
-        cache: KeyValueCache,
-        masks: Masks,
+        self, queries: mx.array, new: KeysValues, cache: KeyValueCache, masks: Masks
     ) -> mx.array:
         """Causal, within the cache's window."""
         rows, served = queries.shape[2], self.served.of(cache.row_bits)
         if served is None or rows not in served:
-            return self._stock(queries, keys, values, cache, masks)
+            return self._stock(queries, new, cache, masks)
         return few_query_attention(
             self._stock.stock.contiguous(queries),
-            cache.append(keys, values),
+            cache.append(*new),
             cache_form(form_name(cache.row_bits), self._spec.key_dim, self._spec.value_dim),
             masks.span(cache, rows, self._spec.heads // self._spec.kv_heads),
             self._stock.scale,
@@ -253,7 +238,8 @@ class Attention:
         if self._rotate is not None:
             turned = self._rotate(turned, cache.start(), is_long=masks.is_long)
         queries, keys = mx.split(turned, [self._spec.heads], axis=1)
-        return self._attend(queries, keys, values, cache, masks).transpose(0, 2, 1, 3)
+        new = KeysValues(keys, values)
+        return self._attend(queries, new, cache, masks).transpose(0, 2, 1, 3)
 
 
 def _gates_first(spec: layer_specs.Attention) -> list[int]:
