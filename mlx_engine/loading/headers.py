@@ -67,7 +67,9 @@ def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
     parts = _assembled(family.split(tensors, config, origin))
     _check_trunk(parts.trunk, family.trunk_shapes(config, parts.trunk, origin), origin)
     found = find_heads(files, parts.head, family, config, heads)
-    needed = without_repeats(found.tensors, parts.trunk, family.repeats())
+    own = family.head_shapes(config, (), origin)
+    repeats = {mine: twin for mine, twin in family.repeats().items() if f"{mine}.weight" not in own}
+    needed = without_repeats(found.tensors, parts.trunk, repeats)
     return ModelHeaders(
         files=files,
         config=config,

@@ -11,7 +11,7 @@ from converted_metadata import converted_metadata
 from gguf_blocks import tensor
 from gguf_files import RawTensor, gguf_bytes
 from numpy.typing import NDArray
-from tiny_qwen3_5 import is_shifted_norm, tiny_config, tiny_values
+from tiny_qwen3_5 import TinyValues, is_shifted_norm, tiny_config, tiny_values
 from tiny_qwen_experts import Kind, experts_config, joined_projections
 from tiny_tokenizer import CHATML, make_tiny_tokenizer
 
@@ -131,6 +131,7 @@ def write_model(
     stored: Callable[[str, Floats], RawTensor],
     *,
     seed: int = 0,
+    values: TinyValues | None = None,
     heads: Heads = "inside",
     claimed_heads: int = 1,
     changes: Mapping[str, object] | None = None,
@@ -138,7 +139,10 @@ def write_model(
     with_joined_experts: bool = False,
     with_joined_projection: bool = False,
 ) -> Path:
-    """stored: a tensor of the file from its name and values; the rest as in the functions above."""
+    """stored: a tensor of the file from its name and values; values: in place of those of a seed.
+
+    The rest is as in the functions above.
+    """
     kind = config.get("model_type")
     text = config.get("text_config", config)
     architecture = ARCHITECTURES[kind]
@@ -152,7 +156,7 @@ def write_model(
         }
         return joined_experts(found) if with_joined_experts else found
 
-    values, tensors = tiny_values(config, seed), dict[str, Floats]()
+    values, tensors = values or tiny_values(config, seed), dict[str, Floats]()
     if heads != "none":
         tensors |= named(values.head, 4)
         tensors["blk.4.nextn.shared_head_norm.weight"] = tensors.pop("output_norm.weight")
