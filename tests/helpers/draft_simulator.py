@@ -33,16 +33,27 @@ WINDOW = 48
 """Positions around one whose runs tell what to expect there."""
 
 
-Machine = PassCosts
-"""What rounds really cost: milliseconds of a pass of 1 to 9 rows, and of a head."""
+class Machine(NamedTuple):
+    """rounds: what they really cost, as passes of 1 to 9 rows and of a head. host_ms: what of a
+    round a pass timed alone does not show, whatever its rows; else it is a share of it.
+    """
+
+    rounds: PassCosts
+    host_ms: float = 0.0
 
 
 def reading_ms(machine: Machine, rows: int) -> float:
     """What the head takes longer for rows that have waited: as much as the target, in the
     proportion of their passes, but that half of a head's pass is its output head.
     """
-    further = (machine.verify_ms[-1] - machine.verify_ms[0]) / MAX_DEPTH
-    return min(rows, ROWS_OF_A_REST) * further * machine.draft_ms / machine.verify_ms[0] / 2
+    further = (machine.rounds.verify_ms[-1] - machine.rounds.verify_ms[0]) / MAX_DEPTH
+    return (
+        min(rows, ROWS_OF_A_REST)
+        * further
+        * machine.rounds.draft_ms
+        / machine.rounds.verify_ms[0]
+        / 2
+    )
 
 
 def _machine(draft_ms: float, *verify_ms: float) -> Machine:
@@ -50,14 +61,14 @@ def _machine(draft_ms: float, *verify_ms: float) -> Machine:
     known = list(verify_ms)
     while len(known) < MAX_DEPTH + 1:
         known.append(2 * known[-1] - known[-2])
-    return Machine(tuple(known), draft_ms)
+    return Machine(PassCosts(tuple(known), draft_ms))
 
 
 def _between(draft_ms: float, **known: float) -> Machine:
     """Passes of some widths (`r4=39.4`), the others on lines between them."""
     rows = [int(name[1:]) for name in known]
     verify = np.interp(np.arange(1, MAX_DEPTH + 2), rows, list(known.values()))
-    return Machine(tuple(verify.tolist()), draft_ms)
+    return Machine(PassCosts(tuple(verify.tolist()), draft_ms))
 
 
 MACHINES = {
@@ -78,6 +89,7 @@ MACHINES = {
     "toy, CPU": _machine(1.5, 3.8, 5.4, 6.0, 6.6, 7.4, 8.0, 8.8, 9.4),
     "pocket model, CPU": _machine(2.0, 9.0, 12.5, 13.5, 14.5, 15.5, 16.5, 17.5, 18.5),
     "pocket model, packed": _machine(1.3, 5.9, 8.9, 10.4, 13.3, 15.4, 17.6, 19.8, 22.2),
+    "pocket model, at once": _machine(0.9, 2.9, 5.5, 6.6, 8.0, 9.7, 11.4)._replace(host_ms=0.8),
     # such as nothing can pay on
     "hopeless": _machine(2.0, *(10.0 * row for row in range(1, 10))),
 }
@@ -167,7 +179,7 @@ def oracle(machine: Machine, text: Text) -> Played:
     """The depth that is best in mean at each position, by chances that nobody is told."""
     gains = np.cumsum(np.cumprod(text.chances, axis=1), axis=1) + 1
     tokens = np.concatenate([np.ones((len(text.runs), 1)), gains], axis=1)
-    cost = np.array([machine.round_ms(depth) for depth in range(MAX_DEPTH + 1)])
+    cost = np.array([machine.rounds.round_ms(depth) for depth in range(MAX_DEPTH + 1)])
     best = (tokens / cost).argmax(axis=1)
     return _played(machine, text, lambda place: int(best[place]))
 
@@ -199,7 +211,7 @@ def auto(
     while place < len(text.runs):
         depth = plan.next().depth
         accepted = min(depth, text.runs[place])
-        ms = machine.round_ms(depth) + (reading_ms(machine, waiting) if depth else 0.0)
+        ms = machine.rounds.round_ms(depth) + (reading_ms(machine, waiting) if depth else 0.0)
         waiting = 0 if depth else waiting + 1
         spent += ms
         unknown.append(Outcome(depth, accepted, ms * next(clock)))
@@ -212,8 +224,10 @@ def auto(
 
 def measured(machine: Machine, draw: np.random.Generator) -> PassCosts:
     """What a few repeats find: the fastest of each pass is a little more than it can be."""
-    verify = [UNSEEN * ms * (1 + abs(draw.normal(0, 0.04))) for ms in machine.verify_ms]
-    return PassCosts(tuple(verify), UNSEEN * machine.draft_ms, (), UNSEEN * machine.beside_ms)
+    truth, share = machine.rounds, 1.0 if machine.host_ms else UNSEEN
+    alone = [share * ms - machine.host_ms for ms in truth.verify_ms]
+    verify = [ms * (1 + abs(draw.normal(0, 0.04))) for ms in alone]
+    return PassCosts(tuple(verify), share * truth.draft_ms, (), share * truth.beside_ms)
 
 
 def noise(draw: np.random.Generator) -> Iterator[float]:
@@ -227,7 +241,7 @@ def _played(machine: Machine, text: Text, choose: Callable[[int], int]) -> Playe
     place, spent, depths = 0, 0.0, list[int]()
     while place < len(text.runs):
         depth = choose(place)
-        spent += machine.round_ms(depth)
+        spent += machine.rounds.round_ms(depth)
         place += min(depth, text.runs[place]) + 1
         depths.append(depth)
     return Played(spent * len(text.runs) / place, depths)
@@ -267,7 +281,8 @@ def at_once(
     """Milliseconds a token of texts in passes that all of them share, until the first is at its
     end; at one depth or, None, as is chosen.
     """
-    machine = machine._replace(beside_ms=BESIDE * machine.verify_ms[0])
+    beside_ms = BESIDE * machine.rounds.verify_ms[0]
+    machine = machine._replace(rounds=machine.rounds._replace(beside_ms=beside_ms))
     draw, known = np.random.default_rng(seed), Known()
     chats = [_Chat(text, Learned(lambda: measured(machine, draw), known=known)) for text in texts]
     clock, spent = noise(draw), 0.0
@@ -278,11 +293,11 @@ def at_once(
             chat.choose(room)
             chat.depth = chat.depth if depth is None else min(depth, room.deepest)
         rows = sum(chat.depth + 1 for chat in chats)
-        ms = machine.pass_ms(rows, many)
+        ms = machine.rounds.pass_ms(rows, many)
         for turn in range(max(chat.depth for chat in chats)):
             drafting = sum(chat.depth > turn for chat in chats)
-            further = (drafting - 1) * machine.a_row_ms / machine.verify_ms[0]
-            ms += machine.draft_ms * (1 + further)
+            further = (drafting - 1) * machine.rounds.a_row_ms / machine.rounds.verify_ms[0]
+            ms += machine.rounds.draft_ms * (1 + further)
         ms += sum(reading_ms(machine, chat.waiting) for chat in chats if chat.depth)
         spent += ms
         for chat in chats:

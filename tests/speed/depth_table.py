@@ -10,7 +10,7 @@ from draft_simulator import MACHINES, Machine, Text, auto, fixed, oracle, record
 
 from mlx_engine.values.options import MAX_DEPTH
 
-SEEDS = range(3)
+SEEDS = range(8)
 AHEAD = 1
 """Rounds that the engine has chosen before it knows what became of one."""
 

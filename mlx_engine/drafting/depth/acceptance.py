@@ -5,13 +5,13 @@ from operator import mul
 
 from mlx_engine.drafting.contract import DEEPEST
 
-MEMORY = 0.92
-"""Weight of the past in the running acceptance: about the last 12 rounds that reached a depth."""
+MEMORY = 0.95
+"""Weight of the past in the running acceptance: about the last 20 rounds that reached a depth."""
 
 FADING = 0.99
 """The same for depths a round did not reach: what is known of them grows old more slowly."""
 
-NEXT = 0.97
+NEXT = 0.96
 """The same where all that was drafted was accepted: the text may have become easier."""
 
 FIRST_GUESS = 0.9

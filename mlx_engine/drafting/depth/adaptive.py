@@ -1,11 +1,19 @@
 """How deep a source should draft: from what its rounds cost here and what was accepted."""
 
 from collections.abc import Sequence
+from math import sqrt
 from typing import NamedTuple
 
 from mlx_engine.drafting.contract import DEEPEST, ROWS_OF_A_REST
 from mlx_engine.drafting.depth.acceptance import OF_ALL, Acceptance
-from mlx_engine.drafting.depth.costs import NOBODY, SPIKE, Others, PassCosts, RoundCosts
+from mlx_engine.drafting.depth.costs import (
+    ENOUGH_PLAIN,
+    NOBODY,
+    SPIKE,
+    Others,
+    PassCosts,
+    RoundCosts,
+)
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import DraftedBy
 from mlx_engine.values.words import Words
@@ -13,16 +21,19 @@ from mlx_engine.values.words import Words
 WORTH_IT = 1.02
 """Drafting must promise this much more than plain decoding: measurements are not exact."""
 
+UNSURE = 0.06
+"""What they may be wrong by before a draft was run; by half of it after three."""
+
 LOSS = 0.008
 """Share of the time that drafts may lose which are made to find out whether they pay."""
 
 AT_FIRST = 2.5
 """Tokens' worth of plain decoding that may be lost to begin with."""
 
-MOST_SAVED = 12.0
+MOST_SAVED = 16.0
 """The same at most, however long nothing was tried, or however much drafting has gained."""
 
-MOST_OWED = 4.0
+MOST_OWED = 3.0
 """What of drafting's losses is remembered at most: it would take long to save it up again."""
 
 DOUBT = 0.05
@@ -44,11 +55,14 @@ program's time.
 PROOFS = 3
 """Rounds with a draft after which it is proven that none can pay."""
 
+LATE = 2
+"""Rows unread from which on a draft costs more than drafts do: its source reads them first."""
+
 LONG_REST = 8
-"""Plain rounds after which a draft costs more than drafts do: the source reads their rows first."""
+"""Plain rounds of which each is looked at by the clock."""
 
 SAMPLED_EVERY = 4
-"""Plain rounds of a longer rest, of which one is looked at by the clock."""
+"""The same of those after them, of which one is."""
 
 MEASURING = Reason(
     "measuring-plain",
@@ -139,10 +153,11 @@ class AdaptiveDepth:
         self._most = limit
         self._purse = self._known.purse = self._known.purse.of_another_text()
         self.acceptance = self._known.acceptance.of_another_text()
-        self._rest = PROBE_EVERY
-        self._rested = 0
+        self._rest = PROBE_EVERY if self.costs.drafts_run else ENOUGH_PLAIN
+        self._rested = self._unread = 0
         self._parked: Choice | None = None
         self._settle()
+        self._leave_prompt()
 
     def _costs_beside(self, others: int) -> RoundCosts:
         if others not in self._costs_by_others:
@@ -179,6 +194,12 @@ class AdaptiveDepth:
         """Another text may be easier to draft: try again, if the purse can pay for it."""
         if self._can_pay and self._may_lose(1):
             self._rest = 0
+        self._leave_prompt()
+
+    def _leave_prompt(self) -> None:
+        """A source that is not expected to draft reads only its end, with its first draft."""
+        if not self.best():
+            self._unread = ROWS_OF_A_REST
 
     def asked_anew(self, known: Findings | None = None) -> None:
         """The user has changed how deep it drafts, or also how: try again, whatever was lost.
@@ -233,7 +254,7 @@ class AdaptiveDepth:
             return Choice(0, self._why_parked())
         if self._rest == 0 and self._may_probe():
             self._rest = 1
-            return Choice(1, None)
+            return Choice(max(range(1, len(possible)), key=possible.__getitem__), None)
         self._rest = (self._rest or PROBE_EVERY) - 1
         self._parked = Choice(0, self._why_parked())
         return self._parked
@@ -249,27 +270,31 @@ class AdaptiveDepth:
         self._beside = others if others.rounds else None
         if drafted == 0:
             self._rested += 1
+            self._unread += 1
             self._purse.saved()
             if self._rested <= LONG_REST or self._rested % SAMPLED_EVERY == 0:
                 self.costs.add(0, milliseconds)
-            if not self._can_pay and self._rested % PROBE_EVERY == 0 and self._pays_at_best():
-                self._rest = PROBE_EVERY  # plain rounds had become slower, too
+            is_first = self._rested == ENOUGH_PLAIN and not self.costs.drafts_run
+            is_due = is_first or self._rested % PROBE_EVERY == 0
+            if not self._can_pay and is_due and self._pays_at_best():
+                # plain rounds are slower than their passes, or have become so
+                self._rest = 0 if is_first else PROBE_EVERY
                 self._settle()
             return
         depth = min(drafted, self.costs.deepest)
-        rested, self._rested = self._rested, 0
-        was_rested = rested >= LONG_REST
-        took = milliseconds if was_rested else self.costs.without_spike(depth, milliseconds)
+        unread, self._rested, self._unread = min(self._unread, ROWS_OF_A_REST), 0, 0
+        was_late = unread >= LATE
+        took = milliseconds if was_late else self.costs.without_spike(depth, milliseconds)
         self._purse.ran(took / self.costs.at(0), accepted + 1)
         self.acceptance.add(drafted, accepted)
         self._known.acceptance.add(drafted, accepted)
         is_new = depth > self.costs.deepest_run
-        if was_rested:
-            self.costs.add_rested(depth, milliseconds, min(rested, ROWS_OF_A_REST))
+        if was_late:
+            self.costs.add_late(depth, milliseconds, unread)
         else:
             self.costs.add(depth, milliseconds)
         # another at once where it may go on so, and where this one could not tell what drafts cost
-        self._rest = 0 if accepted or (was_rested and is_new) else PROBE_EVERY
+        self._rest = 0 if accepted or (was_late and is_new) else PROBE_EVERY
         self._settle()
 
     def learn_seam(self, lost_ms: float) -> None:
@@ -280,6 +305,7 @@ class AdaptiveDepth:
         lost = min(SPIKE - 1, lost_ms / self.costs.at(0))
         self._purse.ran(1 + lost, 1)
         self._rested += 1
+        self._unread += 1
 
     def why_never(self) -> Reason | None:
         """Why not even drafts that are always accepted would pay; None where they do."""
@@ -295,24 +321,30 @@ class AdaptiveDepth:
 
     def _pays_at_best(self) -> bool:
         """Whether drafts that are always accepted would pay."""
-        return self._limit > 0 and max(self._gains(range(1, DEEPEST + 2))) >= WORTH_IT
+        unsure = UNSURE / sqrt(1 + self.costs.drafts_run)
+        gains = self._gains(range(1, DEEPEST + 2))[1:]
+        return max(gains, default=0.0) >= WORTH_IT - unsure
 
     def _may(self, depth: int) -> bool:
         """Whether it is known what such drafts do, or can be found out."""
         return depth <= self.costs.deepest_run or self._may_lose(depth)
 
     def _may_lose(self, depth: int) -> bool:
-        """The first draft of a text half of what is left, for another to follow if it falls."""
+        """All may fall that lies behind what was drafted before. The first draft of a text may lose
+        half of what is left, for another to follow.
+        """
         is_first = not self._others and not self.acceptance.is_measured
         share = 0.5 if is_first else 1.0
-        return self.costs.at(depth) / self.costs.at(0) - 1 <= share * self._purse.left
+        known = 0 if is_first else min(depth, self.costs.deepest_run)
+        lost = self.costs.at(depth) / self.costs.at(0) - self.acceptance.expected()[known]
+        return lost <= share * self._purse.left
 
     def _may_probe(self) -> bool:
         """Whether a draft can be paid, and the rows that its source reads first where they have
         waited for long; with a full purse whatever that takes, as one measurement may have been
         wrong.
         """
-        rows = min(self._rested, ROWS_OF_A_REST) if self._rested >= LONG_REST else 0
+        rows = min(self._unread, ROWS_OF_A_REST) if self._unread >= LATE else 0
         lost = self.costs.reading(rows) + self.costs.at(1) / self.costs.at(0) - 1
         return min(lost, MOST_SAVED) <= self._purse.left
 

@@ -39,6 +39,13 @@ AT_FIRST_EVERY = 6
 ENOUGH_PLAIN = 3
 
 
+ROWS_KNOWN = 64
+"""Rows read after a rest that count, at most."""
+
+ROWS_PRESUMED = 8
+"""Of them the first guess is worth."""
+
+
 class Others(NamedTuple):
     """Rounds of other conversations in a pass, and their rows."""
 
@@ -95,14 +102,29 @@ PRESUMED = PassCosts(tuple(1 + 0.06 * row for row in range(MAX_DEPTH + 1)), 0.1)
 """Proportions to begin with when there is no time to measure; rounds that were run correct them."""
 
 
+class _Read(NamedTuple):
+    """Rows that waited for their source, and what reading them took, in plain rounds."""
+
+    rows: float
+    took: float
+
+
+class _Milliseconds(NamedTuple):
+    """In mean."""
+
+    of_rounds: float
+    of_passes: float
+
+
 class RoundCosts:
     """Milliseconds of a round by depth.
 
-    A depth that was run lately is known by its own rounds. Of the others it is known what passes of
-    their width took over one of the nearest shallower depth that was run, and they are taken to be
-    no cheaper than that one. elder: another conversation's, of the same source: what its rounds
-    took, one over the other, is then known in place of passes. chats: conversations that share the
-    pass of a round, as if each had a draft of this depth.
+    A depth that was run lately is known by its own rounds. Of the others it is known how much
+    longer passes of their width took than one of the nearest shallower depth that was run: what a
+    round takes beside its pass does not grow with its rows. None is taken to be cheaper than that
+    one. elder: another conversation's, of the same source: what its rounds took is then known in
+    place of passes. chats: conversations that share the pass of a round, as if each had a draft of
+    this depth.
     """
 
     def __init__(self, costs: PassCosts, elder: "RoundCosts | None" = None, chats: int = 1) -> None:
@@ -112,13 +134,13 @@ class RoundCosts:
         self._latest = [0.0] * (DEEPEST + 1)
         self._since_plain, self._deepest_run, self._drafts_run = 0, 0, 0
         self._plain_known = 0.0
-        self._row_read: float | None = None
+        self._read = _Read(0.0, 0.0)
         self.measured(costs)
         if elder is not None:
             elder.measured(costs)
             self._passes = [elder.at(depth) for depth in range(self.deepest + 1)]
             self._deepest_run, self._drafts_run = elder.deepest_run, elder.drafts_run
-            self._row_read = elder._row_read
+            self._read = elder._read
             self._plain_known = elder._plain_known + elder._rounds[0]
 
     def of_other_drafts(self, elder: "RoundCosts | None" = None) -> "RoundCosts":
@@ -190,12 +212,14 @@ class RoundCosts:
         self._since_plain = 0 if depth == 0 else self._since_plain + 1
         self._expected = None
 
-    def add_rested(self, depth: int, milliseconds: float, rows: int) -> None:
+    def add_late(self, depth: int, milliseconds: float, rows: int) -> None:
         """The same of a draft before which its source had to read so many rows that had waited: a
         round that was no cheaper for it tells what reading costs, and that drafts are dear.
         """
         longer = milliseconds - self.at(depth)
-        self._row_read = max(0.0, longer / self.at(0)) / rows
+        known = min(1.0, ROWS_KNOWN / (self._read.rows + rows))
+        took = known * (self._read.took + longer / self.at(0))
+        self._read = _Read(known * (self._read.rows + rows), took)
         if longer < 0:
             self.add(depth, milliseconds)
         else:
@@ -204,14 +228,13 @@ class RoundCosts:
     def reading(self, rows: int) -> float:
         """Plain rounds that it takes a source to read so many rows which have waited for it.
 
-        Until it was seen, as many as the target takes for further rows of a pass, by the proportion
-        of a pass of theirs.
+        Until it was seen, half as many as the target takes for further rows of a pass, by the
+        proportion of a pass of theirs: the other half of a head is its output head, for one row.
         """
-        if self._row_read is None:
-            verify = self._costs.verify_ms
-            further = self._costs.a_row_ms / verify[0]
-            return rows * further * self._costs.draft_ms / self._passes[0]
-        return rows * self._row_read
+        verify = self._costs.verify_ms
+        presumed = self._costs.a_row_ms / verify[0] * self._costs.draft_ms / self._passes[0] / 2
+        took = self._read.took + ROWS_PRESUMED * presumed
+        return rows * max(0.0, took) / (self._read.rows + ROWS_PRESUMED)
 
     def wants_plain(self, gain: float) -> bool:
         """Whether a plain round is due, so that its cost stays known.
@@ -225,12 +248,12 @@ class RoundCosts:
     def _expect(self) -> list[float]:
         """[depth] -> milliseconds."""
         found: list[float] = []
-        anchor = 0
+        anchor, speed = 0, self._speed()
         for depth, passes in enumerate(self._passes):
             if depth == 0:
                 expected = self._scale() * passes
             else:
-                expected = found[anchor] * max(1.0, passes / self._passes[anchor])
+                expected = found[anchor] + speed * max(0.0, passes - self._passes[anchor])
             rounds = self._rounds[depth]
             found.append((TRUST * expected + rounds * self._mean[depth]) / (TRUST + rounds))
             anchor = depth if rounds else anchor
@@ -238,9 +261,26 @@ class RoundCosts:
 
     def _scale(self) -> float:
         """Milliseconds of rounds over those of the same passes."""
-        known = zip(self._rounds, self._mean, self._passes, strict=False)
-        seen = passes = 0.0
-        for rounds, mean, first in known:
-            seen += rounds * mean
-            passes += rounds * first
+        seen, passes = self._in_mean()
         return seen / passes if passes else 1.0
+
+    def _speed(self) -> float:
+        """What a round takes longer for each millisecond that its pass takes longer: a line through
+        rounds of several depths. Before there are such it is 1, or less where rounds took less.
+        """
+        expected, width = min(1.0, self._scale()), TRUST * self._passes[0] ** 2
+        mean, middle = self._in_mean()
+        both, across = expected * width, width
+        for rounds, took, passes in zip(self._rounds, self._mean, self._passes, strict=False):
+            both += rounds * (took - mean) * (passes - middle)
+            across += rounds * (passes - middle) ** 2
+        return max(0.0, both / across)
+
+    def _in_mean(self) -> _Milliseconds:
+        """Of rounds that were run lately, and of the same passes."""
+        known = list(zip(self._rounds, self._mean, self._passes, strict=False))
+        count = sum(self._rounds[: len(known)]) or 1.0
+        return _Milliseconds(
+            sum(rounds * mean for rounds, mean, _ in known) / count,
+            sum(rounds * passes for rounds, _, passes in known) / count,
+        )

@@ -14,7 +14,8 @@ from mlx_engine.drafting.depth.costs import PassCosts
 from mlx_engine.values.conversation import RoundFinished
 from mlx_engine.values.options import DraftOptions
 
-HOPELESS = PassCosts(tuple(10.0 * row for row in range(1, 10)), 5.0)
+HOPELESS = PassCosts(tuple(1000.0 * row for row in range(1, 10)), 500.0)
+"""Longer than any round here takes: what the host takes beside is not what makes them dear."""
 CHEAP = PassCosts((10.0,) * 9, 0.0)
 LENGTH = 12
 
@@ -127,13 +128,15 @@ def test_what_waits_while_the_depth_is_zero_is_read_by_the_first_draft(engine, m
 
 
 def test_a_head_reads_no_prompt_where_drafts_are_not_expected_to_pay(engine, monkeypatch):
-    """Only perfect ones would: the end of the prompt is read by the first that is tried."""
+    """Only perfect ones would: the end of the prompt is read by the first that is tried, when it is
+    known what plain rounds take.
+    """
     monkeypatch.setattr(mtp, "ROWS_OF_A_REST", 4)
     doubtful = PassCosts(tuple(10 + 9.3 * row for row in range(9)), 0.0)
     first, second = answers(engine, monkeypatch, [doubtful, doubtful])
-    assert {r.why.code for r in first[0].rounds} == {"parked-acceptance"}
-    assert first[1] == ()
-    assert second[0].progress[-1].total > 10 > 2 * 4 > max(second[1]), "a text begins with a try"
+    assert {r.why.code for r in first[0].rounds[:3]} == {"parked-acceptance"}
+    for said, rows in (first, second):
+        assert said.progress[-1].total > 10 > 2 * 4 >= max(rows), "a text begins with a try"
 
 
 def test_a_resting_round_is_a_plain_one_and_a_few_calls(engine, monkeypatch):

@@ -265,7 +265,28 @@ def test_an_unplayed_depth_is_no_bargain_by_assumption():
         length.learn(2, 0, 26.0)
     gains = length.gains(1.0)
     assert max(gains[3:]) <= 9 * 10 / 24
-    assert length.best(0.7) == 1
+    assert min(length.costs.at(depth) for depth in range(3, 9)) >= length.costs.at(2)
+
+
+@pytest.mark.parametrize(("host", "speed"), [(5.0, 1.0), (0.0, 2.0), (3.0, 1.5)])
+def test_depths_that_were_not_run_cost_what_their_passes_take_longer(host, speed):
+    """A line through rounds of two depths: what the host takes, and how slow the machine is."""
+    costs = MACHINES["steep"]
+    length = AdaptiveDepth(costs, 8)
+    for _ in range(20):
+        length.learn(0, 0, host + speed * round_ms(costs, 0))
+        length.learn(2, 2, host + speed * round_ms(costs, 2))
+    for depth in (1, 3, 4, 8):
+        expected = host + speed * round_ms(costs, depth)
+        assert length.costs.at(depth) == pytest.approx(expected, rel=0.05)
+
+
+def test_of_plain_rounds_alone_it_is_taken_that_the_host_makes_them_longer():
+    costs = MACHINES["steep"]
+    length = AdaptiveDepth(costs, 8)
+    for _ in range(20):
+        length.learn(0, 0, 15.0)
+    assert length.costs.at(4) == pytest.approx(15 - 10 + round_ms(costs, 4), rel=0.02)
 
 
 def test_what_is_only_assumed_to_pay_is_tried_when_its_loss_can_be_paid():
@@ -497,6 +518,8 @@ def test_a_guess_is_not_told_as_a_measurement():
     """Parked before any draft was made: costs are such that only perfect drafts would pay."""
     length = AdaptiveDepth(PassCosts((10.0, 19.3), 0.0), 1)
     assert "expected to be accepted" in length.next().why.words
+    length.learn(1, 0, 19.3)
+    assert length.next().depth == 1, "the first had a prompt to read"
     length.learn(1, 0, 19.3)
     assert "expected" not in length.next().why.words
 

@@ -48,7 +48,7 @@ def test_where_rows_are_dear_a_doubtful_copy_is_left():
     learned = Learned(lambda: STEEP)
     choice = plan((copy(0.5),), learned).next()
     assert choice.depth == 0
-    assert choice.why.code == "parked-cost"
+    assert choice.why.code == "parked-acceptance"
 
 
 def test_what_one_source_shows_is_not_held_against_another(learned):
