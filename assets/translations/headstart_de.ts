@@ -4292,6 +4292,10 @@
         <translation>{origin}: Die Chatvorlage hat {source} Zeichen, mehr als die {longest_source}, die gelesen werden: eine kürzere verwenden.</translation>
     </message>
     <message>
+        <source>{origin}: the chat template cannot be read ({kind}: {error}). Get it again, or replace it.</source>
+        <translation>{origin}: Die Chat-Vorlage ist nicht lesbar ({kind}: {error}). Sie erneut holen oder ersetzen.</translation>
+    </message>
+    <message>
         <source>{origin}: the chat template fails ({kind}: {error}). Change the conversation, or replace the template.</source>
         <translation>{origin}: Die Chatvorlage schlägt fehl ({kind}: {error}). Das Gespräch ändern oder die Vorlage ersetzen.</translation>
     </message>

@@ -131,7 +131,7 @@ def _not_run(files: ModelFiles, own: Mapping[str, TensorInfo], given: Path | Non
 
 def _given_heads(place: Path, needs: _Needs) -> HeadTensors:
     candidate = _read(place, _files_at(place), needs)
-    if not candidate.tensors:
+    if not any(name.endswith(".join.weight") for name in candidate.tensors):
         raise BadModelFile(
             "{place}: no MTP heads in there. Give the file or folder of the heads.", place=place
         )

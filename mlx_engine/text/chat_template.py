@@ -185,7 +185,13 @@ class ChatTemplate:
         try:
             return TemplateSandbox().compiled(self.source)
         except Exception as error:
-            raise self._failed(error) from error
+            raise BadChatTemplate(
+                "{origin}: the chat template cannot be read ({kind}: {error}). Get it again, or "
+                "replace it.",
+                origin=self.origin,
+                kind=type(error).__name__,
+                error=str(error),
+            ) from error
 
     def _failed(self, error: Exception) -> BadChatTemplate:
         return BadChatTemplate(

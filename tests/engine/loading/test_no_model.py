@@ -11,11 +11,12 @@ from model_edits import edit_tensors
 from tiny_dflash import TinyDFlash, write_tiny_dflash
 from tiny_eagle3 import TinyEagle, write_tiny_eagle
 from tiny_gemma4 import write_pair
+from tiny_published import publish
 from tiny_qwen3_5 import write_tiny_qwen3_5
 from tiny_stacks import write_stack
 
 import mlx_engine
-from mlx_engine.values.errors import HeadsOnly, UnsupportedModel
+from mlx_engine.values.errors import BadChatTemplate, BadModelFile, HeadsOnly, UnsupportedModel
 
 ALONE = r"holds MTP heads only\. Open the {} model they belong to \(hidden size 64\) and give"
 
@@ -95,4 +96,23 @@ def test_a_type_nobody_knows(tmp_path):
         json.dumps(config | {"model_type": "gpt5", "text_config": {}})
     )
     with pytest.raises(UnsupportedModel, match=r"config\.json: model_type 'gpt5' is not one"):
+        mlx_engine.load(folder)
+
+
+@pytest.mark.parametrize("given", ["itself", "llama", "llama.gguf", "glm4_moe"])
+def test_a_model_without_heads_given_for_its_heads(tmp_path, given):
+    """Is not called another model's heads, nor taken for heads that lack a tensor."""
+    folder = write_tiny_qwen3_5(tmp_path / "m", heads="none")
+    kind = given.removesuffix(".gguf")
+    place = folder if given == "itself" else publish(kind, tmp_path / "other").folder
+    if given.endswith(".gguf"):
+        place = convert(place, tmp_path / given)
+    with pytest.raises(BadModelFile, match=f"^{place}: no MTP heads in there"):
+        mlx_engine.load(folder, heads=place)
+
+
+def test_a_template_that_cannot_be_read(tmp_path):
+    folder = write_tiny_qwen3_5(tmp_path / "m")
+    (folder / "chat_template.jinja").write_text("{% if")
+    with pytest.raises(BadChatTemplate, match=r"jinja: the chat template cannot be read .*again"):
         mlx_engine.load(folder)
