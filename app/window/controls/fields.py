@@ -284,13 +284,10 @@ class NumberField(LineField):
         return self._kind.typed(self._edit.text().strip())
 
     def _place_slider(self) -> None:
-        """At the number that holds; it cannot be moved from an unknown one."""
+        """At the number that holds; it stays where it is when there is none."""
         chosen = self._typed().number
         number = self._recommended if chosen is None else chosen
-        if self._slider is None:
-            return
-        self._slider.setEnabled(number is not None)
-        if number is not None:
+        if self._slider is not None and number is not None:
             with QSignalBlocker(self._slider):
                 self._slider.setValue(self._kind.steps(number))
 

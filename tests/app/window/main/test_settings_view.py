@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QLabel, QPlainTextEdit, QPushButton, QToolButton
 from app.values.app_settings import AppSettings
 from app.values.chat_settings import ChatSettings
 from app.window.controls.choices import DropDown, Tick
+from app.window.controls.fields import Slider
 from app.window.settings_view import SettingsView
 
 
@@ -93,3 +94,8 @@ def test_all_that_is_kept_of_chats_can_be_deleted(view):
     assert any("1.2 GB" in label.text() for label in view.findChildren(QLabel))
     button.click()
     assert said == ["forget"]
+
+
+def test_a_slider_can_be_moved_where_nothing_is_recommended(view):
+    sliders = view.findChildren(Slider)
+    assert sliders and all(slider.isEnabled() for slider in sliders)
