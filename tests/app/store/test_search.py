@@ -1,5 +1,6 @@
 """Words are found by their beginnings, scripts without spaces anywhere; no query breaks it."""
 
+from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -140,21 +141,28 @@ QUERY = (
     | st.text(st.sampled_from("\"*^:(){}+-~ANDORT\0\ud800'%_[]北 a"))
     | st.binary().map(lambda raw: raw.decode("utf-8", "surrogateescape"))
 )
-PASSING = open_passing_store("for one test")
+
+
+@pytest.fixture(scope="module")
+def passing() -> Iterator[SessionStore]:
+    """One for all examples of a test."""
+    store = open_passing_store("for one test")
+    yield store
+    store.close()
 
 
 @settings(max_examples=150)
 @given(st.text(), QUERY)
 @example('a" OR "b', '"')
 @example("x" * 500, "x " * 400)
-def test_any_query_on_any_text(text: str, query: str) -> None:
-    chat = talk(PASSING, text)
+def test_any_query_on_any_text(passing: SessionStore, text: str, query: str) -> None:
+    chat = talk(passing, text)
     try:
-        for hit in PASSING.search.find(query):
+        for hit in passing.search.find(query):
             assert all(0 <= s < e <= len(hit.snippet) for s, e in hit.snippet_ranges)
             assert all(0 <= s < e <= len(hit.chat.title) for s, e in hit.title_ranges)
     finally:
-        PASSING.chats.delete_for_ever(chat)
+        passing.chats.delete_for_ever(chat)
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
@@ -207,4 +215,5 @@ def raise_corrupt(database: Database) -> None:
 
 
 def test_an_empty_database_finds_nothing() -> None:
-    assert Search(open_in_memory("")).find("x") == ()
+    with closing(open_in_memory("")) as database:
+        assert Search(database).find("x") == ()

@@ -38,6 +38,11 @@ CLASSES = {
 needs_toy = pytest.mark.skipif(not TOY.is_dir(), reason=f"{TOY.name} reference data not beside")
 only_experts = pytest.mark.parametrize("kind", KINDS, scope="module")
 only_plain = pytest.mark.parametrize("kind", ["qwen3_5"], scope="module")
+ROUNDING = 5e-5
+"""Between two sums of float32 in other orders: either is 0.6e-5 to 6e-5 from float64 (six seeds),
+and the last bits of the C library's `log1p`, of which decays are made, move them by 0.3e-5. One
+matrix that is a thousandth too large makes 2e-3.
+"""
 
 
 @pytest.fixture(scope="module", params=CLASSES)
@@ -149,9 +154,7 @@ def test_logits_equal_mlx_lm(tmp_path, kind, bits):
         folder = write_tiny_experts(tmp_path / "mlx", kind, experts="stacked", bits=bits, seed=5)
     model, _ = mlx_lm.utils.load_model(folder, strict=False)
     wanted = np.array(model(mx.array([TOKENS]))[0].astype(mx.float32))
-    # both are about 1e-5 from float64, as they sum in another order on a CPU, with experts up to
-    # 5e-5: mlx-lm divides a softmax of all by the sum of those chosen
-    assert relative(mlx_engine.load(folder).logits(TOKENS), wanted) < 5e-5
+    assert relative(mlx_engine.load(folder).logits(TOKENS), wanted) < ROUNDING
 
 
 @only_experts
@@ -240,7 +243,7 @@ def test_layers_without_experts(tmp_path):
     folder = write_tiny_experts(tmp_path / "m", "qwen3_next", experts="stacked", changes=changes)
     model, _ = mlx_lm.utils.load_model(folder, strict=False)
     wanted = np.array(model(mx.array([TOKENS]))[0].astype(mx.float32))
-    assert relative(mlx_engine.load(folder).logits(TOKENS), wanted) < 1e-5
+    assert relative(mlx_engine.load(folder).logits(TOKENS), wanted) < ROUNDING
 
 
 @needs_toy
