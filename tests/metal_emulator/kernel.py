@@ -68,7 +68,9 @@ class EmulatedKernel:
             need = self.registers(inputs, output_dtypes, template)
             check_threads(self.name, Dispatch(grid, threadgroup), need)
         how = self.options
-        command = tuple(toolchain.kernel_command(how.check, how.private, how.arithmetic))
+        command = tuple(
+            toolchain.kernel_command(how.check, how.private, how.arithmetic, how.unrolled)
+        )
         lines = toolchain.LINES if how.lines else ()
         code = Code(
             build.kernel_library(self.name, text, command),

@@ -54,7 +54,8 @@ class Options:
     launch counts as endless. arithmetic: count operations on floating point numbers; slower. lint:
     check address spaces and registers. private: find variables of a thread that are used before
     they are written; slow, without the other checks. lines: a fault is told with its line, for
-    which its kernel is compiled again.
+    which its kernel is compiled again. unrolled: all loops are written out that ask for it; else
+    few are.
     """
 
     shuffle: int = 0
@@ -64,6 +65,7 @@ class Options:
     lint: bool = False
     private: bool = False
     lines: bool = True
+    unrolled: bool = False
 
     @property
     def counts_traffic(self) -> bool:

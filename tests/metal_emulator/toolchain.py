@@ -45,11 +45,11 @@ ROLLED_UP = ["-mllvm", "-pragma-unroll-threshold=0", "-mllvm", "-unroll-threshol
 """Compiled in two thirds of the time; most launches are as fast."""
 
 QUICK = [
-    *("-O1", "-fno-vectorize", *ROLLED_UP),
+    *("-O1", "-fno-vectorize"),
     *("-mllvm", "-regalloc=basic", "-mllvm", "-enable-misched=false"),
 ]
 CHECKED = [
-    *("-O2", *ROLLED_UP, "-mllvm", "-fast-isel", "-mllvm", "-optimize-regalloc=false"),
+    *("-O2", "-mllvm", "-fast-isel", "-mllvm", "-optimize-regalloc=false"),
     *("-fsanitize=thread", "-fsanitize=array-bounds", "-fsanitize=alignment"),
     *("-mllvm", "-tsan-instrument-func-entry-exit=0"),
     *("-mllvm", "-tsan-instrument-read-before-write=1"),
@@ -86,13 +86,16 @@ def _clang() -> list[str]:
     return [zig(), "clang", "-std=c++17"]
 
 
-def kernel_command(checked: bool, watched: bool = False, counted: bool = False) -> list[str]:
+def kernel_command(
+    checked: bool, watched: bool = False, counted: bool = False, unrolled: bool = False
+) -> list[str]:
     """Compiles a kernel.
 
     checked: with a call at every access to memory; watched: instead, at every one to a variable;
-    counted: with numbers that count their arithmetic.
+    counted: with numbers that count their arithmetic; unrolled: with loops written out.
     """
-    how = WATCHED if watched else [*OPTIMISED, *(CHECKED if checked else QUICK)]
+    loops = [] if unrolled else ROLLED_UP
+    how = WATCHED if watched else [*OPTIMISED, *(CHECKED if checked else QUICK), *loops]
     count = ["-DMSL_COUNT"] if counted else []
     return [*_clang(), *PROCESSORS[platform.machine()], *BASE, *KERNEL, *how, *count]
 
