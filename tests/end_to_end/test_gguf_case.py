@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from shared_case import FOLDER, QUANTISATIONS, gguf_of, needs_case
 
 import mlx_engine
@@ -41,11 +42,17 @@ def test_logits_are_those_of_the_dequantised_file(quantisation: str) -> None:
     assert np.abs(got - wanted).max() < LOGITS
 
 
+@cache
+def logits_along(quantisation: str, prompt: str, text: tuple[int, ...]) -> NDArray[np.float32]:
+    """Of each token of a text, [T, V]."""
+    asked = engine(quantisation).tokenize(prompt, True)
+    return engine(quantisation).logits([*asked, *text[:-1]])[len(asked) - 1 :]
+
+
 @pytest.mark.parametrize("quantisation", QUANTISATIONS)
 def test_greedy_text_is_llama_cpps_except_at_ties(quantisation: str) -> None:
     for run in runs(quantisation, "plain"):
-        prompt = engine(quantisation).tokenize(run["prompt"])
-        logits = engine(quantisation).logits(prompt + run["tokens"][:-1])[len(prompt) - 1 :]
+        logits = logits_along(quantisation, run["prompt"], tuple(run["tokens"]))
         behind = logits.max(-1) - logits[np.arange(len(logits)), run["tokens"]]
         assert behind.max() < TIE
         assert (behind > 0).sum() <= 8  # the same tie comes again in text that repeats itself
@@ -58,7 +65,7 @@ def test_text_with_drafting_is_text_without(quantisation: str) -> None:
             engine(quantisation)
             .generate(run["prompt"], 40, GREEDY, DraftOptions(depth=depth), ignore_eos=True)
             .text
-            for depth in (0, 1, 3)
+            for depth in (0, 1)
         }
         assert len(texts) == 1
 
@@ -71,19 +78,16 @@ class Drafts(NamedTuple):
 
 def drafts_along(quantisation: str, run: dict) -> Drafts:
     """Counts over llama.cpp's text; where a tie falls otherwise, it goes on behind their token."""
-    asked, text = engine(quantisation).tokenize(run["prompt"], True), run["tokens"]
-    drafted = accepted = ties = 0
-    while text:
-        ours = drafted_text(quantisation, asked, len(text))
-        pairs = zip(ours.tokens, text, strict=True)
-        same = next((place for place, (own, its) in enumerate(pairs) if own != its), len(text))
-        if 0 < same < len(text):
-            ours = drafted_text(quantisation, asked, same)
-        if same:
+    prompt, text = engine(quantisation).tokenize(run["prompt"], True), run["tokens"]
+    logits = logits_along(quantisation, run["prompt"], tuple(text))
+    ties = np.flatnonzero(logits.argmax(-1) != text).tolist()
+    drafted = accepted = 0
+    for start, end in zip([0, *(tie + 1 for tie in ties)], [*ties, len(text)], strict=True):
+        if start < end:
+            ours = drafted_text(quantisation, [*prompt, *text[:start]], end - start)
+            assert list(ours.tokens) == text[start:end], "drafts change no word"
             drafted, accepted = drafted + ours.stats.drafted, accepted + ours.stats.accepted
-        ties += same < len(text)
-        asked, text = [*asked, *text[: same + 1]], text[same + 1 :]
-    return Drafts(drafted, accepted, ties)
+    return Drafts(drafted, accepted, len(ties))
 
 
 def drafted_text(quantisation: str, tokens: list[int], count: int) -> Generation:
