@@ -75,6 +75,28 @@ def _passes_are_timed_once() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def usual_rows() -> Iterator[dict[str, tuple[int, ...]]]:
+    """Of passes that are compared at every load; here few are, else they were most of its time."""
+    from mlx_engine import numerics
+
+    few = {"STOCK_ROWS": (2,), "KEYS": (40,)}
+    with pytest.MonkeyPatch.context() as patch:
+        usual = {name: getattr(numerics, name) for name in few}
+        for name, value in few.items():
+            patch.setattr(numerics, name, value)
+        yield usual
+
+
+@pytest.fixture(scope="module")
+def rows_compared(usual_rows: dict[str, tuple[int, ...]]) -> Iterator[None]:
+    """For files that ask what numerics are: they are found out as for a user."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in usual_rows.items():
+            patch.setattr(f"mlx_engine.numerics.{name}", value)
+        yield
+
+
 @pytest.fixture
 def compiling() -> Iterator[None]:
     """MLX traces and compiles what it is told to, as on a Mac."""

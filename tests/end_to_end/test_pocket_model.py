@@ -11,6 +11,8 @@ from session_runs import listen, session_of
 import mlx_engine
 from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
 
+pytestmark = pytest.mark.usefixtures("rows_compared")
+
 HELD_OUT = Path(__file__).parents[2] / "assets" / "pocket_model" / "held_out.json"
 LENGTH = 10
 

@@ -29,12 +29,6 @@ SHORT = GenerationOptions(3, ignore_eos=True)
 GREEDY = SamplingOptions(temperature=0)
 
 
-@pytest.fixture(autouse=True)
-def few_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each pass costs the emulator as much as a hundred cost a GPU."""
-    monkeypatch.setattr("mlx_engine.numerics.KEYS", (40,))
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Dense and packed matrices, attention and recurrence, an MTP head; heads of 32."""

@@ -12,6 +12,8 @@ import mlx_engine
 from mlx_engine.values.errors import BadOption, BadPrompt, PromptTooLong
 from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
 
+pytestmark = pytest.mark.usefixtures("rows_compared")
+
 V = 300
 GREEDY = SamplingOptions(temperature=0)
 BAD_IDS = [[-1], [V], [0, 2**40], [1.5], ["a"], [None], [2**70]]

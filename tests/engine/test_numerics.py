@@ -23,6 +23,8 @@ from mlx_engine.numerics import (
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import AskedNumerics, LoadOptions
 
+pytestmark = pytest.mark.usefixtures("rows_compared")
+
 CONTEXT = 10_000
 
 

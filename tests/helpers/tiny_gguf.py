@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -171,10 +172,15 @@ def write_model(
     return path
 
 
+@cache
+def _names(architecture: str) -> gguf.TensorNameMap:
+    kind = next(key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
+    return gguf.get_tensor_name_map(kind, 5)
+
+
 def file_name(canonical: str, architecture: str, first_block: int) -> str:
     """By the gguf package's map."""
-    kind = next(key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
-    names = gguf.get_tensor_name_map(kind, 5)
+    names = _names(architecture)
     for ours, published in RENAMED.items():
         canonical = canonical.replace(ours, published)
     if canonical.startswith("layers."):

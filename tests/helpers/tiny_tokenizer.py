@@ -1,6 +1,7 @@
 """A byte-level BPE tokenizer, trained on the spot, as a folder that looks like a real one's."""
 
 import json
+from functools import cache
 from pathlib import Path
 
 import tokenizers
@@ -29,6 +30,23 @@ def make_tiny_tokenizer(
     PLAIN_MARKERS (added tokens that are not special, as in Qwen3). At least 261.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / "tokenizer.json").write_text(_trained(vocabulary), encoding="utf-8")
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "eos_token": "<|im_end|>",
+        "pad_token": "<|endoftext|>",
+        "bos_token": None,
+        "clean_up_tokenization_spaces": False,
+    }
+    if chat_template is not None:
+        config["chat_template"] = chat_template
+    (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
+    return folder
+
+
+@cache
+def _trained(vocabulary: int) -> str:
+    """Its tokenizer.json."""
     core = tokenizers.Tokenizer(models.BPE())
     core.normalizer = normalizers.NFC()
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
@@ -44,15 +62,5 @@ def make_tiny_tokenizer(
         raise ValueError(f"a vocabulary of {vocabulary} is out of reach of this corpus")
     core.add_special_tokens(SPECIAL)
     core.add_tokens([tokenizers.AddedToken(text, normalized=False) for text in PLAIN_MARKERS])
-    core.save(str(folder / "tokenizer.json"))
-    config = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "eos_token": "<|im_end|>",
-        "pad_token": "<|endoftext|>",
-        "bos_token": None,
-        "clean_up_tokenization_spaces": False,
-    }
-    if chat_template is not None:
-        config["chat_template"] = chat_template
-    (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
-    return folder
+    text: str = core.to_str(pretty=True)
+    return text

@@ -19,6 +19,7 @@ def test_a_kernel(trial: Trial, dtype: mx.Dtype) -> None:
     assert check(trial, MetalLauncher(), dtype).wrong == ""
 
 
+@pytest.mark.usefixtures("rows_compared")
 @pytest.mark.parametrize("kind", ["dense", "experts"])
 def test_a_model(kind: Kind) -> None:
     mine, plain = kernel_model(kind, every_kernel(MetalLauncher())), kernel_model(kind)

@@ -16,6 +16,8 @@ from mlx_engine.drafting.drafters import SharedCacheDraft
 from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.options import DraftOptions
 
+pytestmark = pytest.mark.usefixtures("rows_compared")
+
 TOKENS = [int(t) for t in np.random.default_rng(2).integers(0, VOCABULARY, 3 * WINDOW)]
 AFTER = (7, 200)
 FORMS = {

@@ -15,6 +15,8 @@ from mlx_engine.loading.load import load_model
 from mlx_engine.values.model_description import KernelState
 from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
 
+pytestmark = pytest.mark.usefixtures("rows_compared")
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -27,6 +27,8 @@ from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.registry import family_for
 from mlx_engine.values.options import LoadOptions
 
+pytestmark = pytest.mark.usefixtures("rows_compared")
+
 TOKENS = [int(t) for t in np.random.default_rng(0).integers(0, VOCABULARY, 3 * WINDOW)]
 CHAINED = ("mimo_v2_flash", "step3p5")
 FAULTS = [(kind, fault) for kind in KINDS for fault in ("trunk", "order", "norm")]

@@ -21,6 +21,8 @@ from mlx_engine.numerics import compare_rows
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 
+pytestmark = pytest.mark.usefixtures("rows_compared")
+
 PROMPT = [5, 1, 30, 17, 2, 9, 9, 21, 4, 60, 61, 3]
 LENGTH = 9
 WAYS = {

@@ -17,6 +17,8 @@ from mlx_engine.loading.load_tensors import load_tensors
 from mlx_engine.models.registry import FAMILIES
 from mlx_engine.models.weights import WeightTable
 
+pytestmark = pytest.mark.usefixtures("rows_compared")
+
 STRAIGHT = 32
 """Of latent attention, so that rows of this part can be packed."""
 FORMS = [(name, own) for name in TYPES for own in (True, False)]

@@ -28,6 +28,8 @@ from mlx_engine.models.layer_specs import Experts, FeedForward
 from mlx_engine.models.weights import Part, WeightTable
 from mlx_engine.values.errors import EngineError
 
+pytestmark = pytest.mark.usefixtures("rows_compared")
+
 TOY = Path(__file__).parents[4] / "shared" / "data" / "qwen35"
 TOKENS = [int(t) for t in np.random.default_rng(0).integers(0, 300, 41)]
 CLASSES = {
