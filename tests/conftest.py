@@ -2,6 +2,7 @@
 
 import gc
 import os
+import pkgutil
 import sys
 from collections.abc import Iterator
 from importlib.abc import MetaPathFinder
@@ -67,33 +68,42 @@ def _what_there_is_stays() -> None:
     gc.freeze()
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _passes_are_timed_once() -> Iterator[None]:
-    """Not five times behind the first answer of every engine: no test asks how fast passes are."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mlx_engine.drafting.depth.cost_meter.REPEATS", 1)
-        yield
+ROWS_COMPARED = {"mlx_engine.numerics.STOCK_ROWS": (2,), "mlx_engine.numerics.KEYS": (40,)}
+"""Of the passes that say at every load whether rows depend on one another: else most of a load."""
+
+_METER = "mlx_engine.drafting.depth.cost_meter"
+PASSES_TIMED = {f"{_METER}.FEW_ROWS": (1, 2, 9), f"{_METER}.QUEUED": 3}
+"""Of those that are timed behind the first answer of every engine: else a quarter of its work."""
 
 
 @pytest.fixture(scope="session", autouse=True)
-def usual_rows() -> Iterator[dict[str, tuple[int, ...]]]:
-    """Of passes that are compared at every load; here few are, else they were most of its time."""
-    from mlx_engine import numerics
-
-    few = {"STOCK_ROWS": (2,), "KEYS": (40,)}
+def usually() -> Iterator[dict[str, object]]:
+    """Little is found out of the machine again and again, as but for some files no test asks: what
+    a user has instead.
+    """
+    usual: dict[str, object] = {}
     with pytest.MonkeyPatch.context() as patch:
-        usual = {name: getattr(numerics, name) for name in few}
-        for name, value in few.items():
-            patch.setattr(numerics, name, value)
+        for name, few in {**ROWS_COMPARED, **PASSES_TIMED, f"{_METER}.REPEATS": 1}.items():
+            usual[name] = pkgutil.resolve_name(name)
+            patch.setattr(name, few)
         yield usual
 
 
 @pytest.fixture(scope="module")
-def rows_compared(usual_rows: dict[str, tuple[int, ...]]) -> Iterator[None]:
-    """For files that ask what numerics are: they are found out as for a user."""
+def rows_compared(usually: dict[str, object]) -> Iterator[None]:
+    """For files that ask what numerics are."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in usual_rows.items():
-            patch.setattr(f"mlx_engine.numerics.{name}", value)
+        for name in ROWS_COMPARED:
+            patch.setattr(name, usually[name])
+        yield
+
+
+@pytest.fixture(scope="module")
+def passes_timed(usually: dict[str, object]) -> Iterator[None]:
+    """For files that ask what passes cost, or have all their kernels compiled."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in PASSES_TIMED:
+            patch.setattr(name, usually[name])
         yield
 
 

@@ -23,6 +23,8 @@ from mlx_engine.loading.load import load_model
 from mlx_engine.values.conversation import GenerationFinished
 from mlx_engine.values.options import DraftOptions, GenerationOptions, LoadOptions, SamplingOptions
 
+pytestmark = pytest.mark.usefixtures("passes_timed")
+
 OPTIONS = LoadOptions(check_heads=False)
 PIPELINES_OF_ALL, PIPELINES_OF_ONE = 92, 18
 SHORT = GenerationOptions(3, ignore_eos=True)

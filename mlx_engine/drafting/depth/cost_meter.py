@@ -178,7 +178,7 @@ class CostMeter:
         heads = self._model.heads
         fastest = [float("inf")] * len(heads)
         for head in heads:
-            for rows in range(1, MAX_DEPTH + 2):
+            for rows in FEW_ROWS:
                 _pass_ms(head, state, rows, self._begin)
                 yield
         for _ in range(REPEATS):

@@ -9,6 +9,8 @@ from mlx_engine.drafting.depth.cost_meter import CostMeter
 from mlx_engine.models.contract import at_once, lazily
 from mlx_engine.values.options import MAX_DEPTH
 
+pytestmark = pytest.mark.usefixtures("passes_timed")
+
 
 class APass:
     """On a stand-in for a device; ends: when, in milliseconds, None before it is queued."""
