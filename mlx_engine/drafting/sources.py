@@ -170,7 +170,8 @@ class Drafting:
         Nothing that drafts is read into memory while the depth is 0; what cannot be read is a
         reason to decode plainly. A source that was lost is made anew, and so is the sequence when
         it has to be read from the start. Where no draft can pay, nothing that only drafts need is
-        computed by the target; where none is expected to, a head reads no prompt but its end.
+        computed by the target; where none is expected to, by those made before, a head reads no
+        prompt but its end.
         """
         self._plan = None
         if self._drafts(options):
@@ -190,7 +191,7 @@ class Drafting:
         if never is not None and sequence.source.target is not None:
             sequence.use(self._kit.make(options, with_model=False))  # the target as it is
             self._made = _Made(options.source, with_model=False)
-        sequence.source.rest(rests=options.depth == 0 or self._expects_none(options))
+        sequence.source.rest(rests=options.depth == 0 or self._leaves_prompt(options))
 
     def forget(self) -> None:
         """After an error: the next answer makes its source anew."""
@@ -258,12 +259,12 @@ class Drafting:
             return None
         return self._learned.of(model).why_never()
 
-    def _expects_none(self, options: DraftOptions) -> bool:
-        """Whether drafts of the model that the options name are not expected to pay: it need not
-        read the prompt.
-        """
+    def _leaves_prompt(self, options: DraftOptions) -> bool:
+        """Whether the model that the options name need not read the prompt."""
         model = model_of(options)
-        return options.depth == "auto" and model is not None and not self._learned.of(model).best()
+        if options.depth != "auto" or model is None:
+            return False
+        return self._learned.of(model).leaves_prompt
 
     def _no_draft(self, why: Reason | None) -> RoundPlan:
         return RoundPlan((), self._learned, 0, why)

@@ -29,6 +29,9 @@ from mlx_engine.values.words import Words
 
 NO_HEADS = Reason("no-heads", Words("This model has no MTP heads."))
 
+ONLY_HEADS_HAVE = (".join.", ".enorm.", ".hnorm.")
+"""Parts of canonical names: what a head has beside a layer of any model."""
+
 
 @dataclass(frozen=True, slots=True)
 class HeadTensors:
@@ -131,7 +134,7 @@ def _not_run(files: ModelFiles, own: Mapping[str, TensorInfo], given: Path | Non
 
 def _given_heads(place: Path, needs: _Needs) -> HeadTensors:
     candidate = _read(place, _files_at(place), needs)
-    if not any(name.endswith(".join.weight") for name in candidate.tensors):
+    if not any(part in name for name in candidate.tensors for part in ONLY_HEADS_HAVE):
         raise BadModelFile(
             "{place}: no MTP heads in there. Give the file or folder of the heads.", place=place
         )

@@ -196,9 +196,16 @@ class AdaptiveDepth:
             self._rest = 0
         self._leave_prompt()
 
+    @property
+    def leaves_prompt(self) -> bool:
+        """Whether its source need not read a text before it drafts, and then no more than its end:
+        no draft can pay, or by what was seen none does. The first of all shall have read all.
+        """
+        is_known = self._known.acceptance.is_measured or not self._can_pay
+        return is_known and not self.best()
+
     def _leave_prompt(self) -> None:
-        """A source that is not expected to draft reads only its end, with its first draft."""
-        if not self.best():
+        if self.leaves_prompt:
             self._unread = ROWS_OF_A_REST
 
     def asked_anew(self, known: Findings | None = None) -> None:
