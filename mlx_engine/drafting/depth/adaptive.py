@@ -1,7 +1,6 @@
 """How deep a source should draft: from what its rounds cost here and what was accepted."""
 
 from collections.abc import Sequence
-from math import sqrt
 from typing import NamedTuple
 
 from mlx_engine.drafting.contract import DEEPEST, ROWS_OF_A_REST
@@ -20,9 +19,6 @@ from mlx_engine.values.words import Words
 
 WORTH_IT = 1.02
 """Drafting must promise this much more than plain decoding: measurements are not exact."""
-
-UNSURE = 0.06
-"""What they may be wrong by before a draft was run; by half of it after three."""
 
 LOSS = 0.008
 """Share of the time that drafts may lose which are made to find out whether they pay."""
@@ -102,7 +98,7 @@ class Purse:
     def of_another_text(self) -> "Purse":
         """Of the text after this one: what is left, at most as much as there is at first."""
         other = Purse()
-        other.left = min(AT_FIRST, max(0.0, self.left))
+        other.left = min(AT_FIRST, self.left)
         return other
 
     def ran(self, cost: float, tokens: int) -> None:
@@ -276,11 +272,8 @@ class AdaptiveDepth:
             milliseconds = self.costs.if_all_alike(drafted, milliseconds, others)
         self._beside = others if others.rounds else None
         if drafted == 0:
-            self._rested += 1
-            self._unread += 1
+            self.pass_over(milliseconds)
             self._purse.saved()
-            if self._rested <= LONG_REST or self._rested % SAMPLED_EVERY == 0:
-                self.costs.add(0, milliseconds)
             is_first = self._rested == ENOUGH_PLAIN and not self.costs.drafts_run
             is_due = is_first or self._rested % PROBE_EVERY == 0
             if not self._can_pay and is_due and self._pays_at_best():
@@ -303,6 +296,13 @@ class AdaptiveDepth:
         # another at once where it may go on so, and where this one could not tell what drafts cost
         self._rest = 0 if accepted or (was_late and is_new) else PROBE_EVERY
         self._settle()
+
+    def pass_over(self, milliseconds: float) -> None:
+        """A plain round was run; where drafting is off, nothing is saved by it."""
+        self._rested += 1
+        self._unread += 1
+        if self._rested <= LONG_REST or self._rested % SAMPLED_EVERY == 0:
+            self.costs.add(0, milliseconds)
 
     def learn_seam(self, lost_ms: float) -> None:
         """A plain round before or after a draft, where plain rounds alone are begun ahead: of two
@@ -328,9 +328,7 @@ class AdaptiveDepth:
 
     def _pays_at_best(self) -> bool:
         """Whether drafts that are always accepted would pay."""
-        unsure = UNSURE / sqrt(1 + self.costs.drafts_run)
-        gains = self._gains(range(1, DEEPEST + 2))[1:]
-        return max(gains, default=0.0) >= WORTH_IT - unsure
+        return self._limit > 0 and max(self._gains(range(1, DEEPEST + 2))) >= WORTH_IT
 
     def _may(self, depth: int) -> bool:
         """Whether it is known what such drafts do, or can be found out."""

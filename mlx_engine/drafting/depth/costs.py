@@ -36,6 +36,11 @@ IN_A_ROW = 3
 AT_FIRST_EVERY = 6
 """The same until ENOUGH_PLAIN of them were run."""
 
+FIRST_LOSS = 0.02
+"""Share of the time of a conversation's first drafts that its first plain rounds may lose: behind
+another context all takes longer, and what drafts take longer than plain rounds may pay no more.
+"""
+
 ENOUGH_PLAIN = 3
 
 
@@ -133,7 +138,7 @@ class RoundCosts:
         self._rounds = [0.0] * (DEEPEST + 1)
         self._latest = [0.0] * (DEEPEST + 1)
         self._since_plain, self._deepest_run, self._drafts_run = 0, 0, 0
-        self._plain_known = 0.0
+        self._plain_known, self._was_plain = 0.0, False
         self._read = _Read(0.0, 0.0)
         self.measured(costs)
         if elder is not None:
@@ -209,6 +214,7 @@ class RoundCosts:
         self._rounds[depth], self._latest[depth] = rounds + 1, milliseconds
         self._deepest_run = max(depth, self._deepest_run)
         self._drafts_run += depth > 0
+        self._was_plain = self._was_plain or depth == 0
         self._since_plain = 0 if depth == 0 else self._since_plain + 1
         self._expected = None
 
@@ -243,7 +249,10 @@ class RoundCosts:
         """
         if self._plain_known + self._rounds[0] < ENOUGH_PLAIN:
             return self._since_plain >= AT_FIRST_EVERY
-        return self._since_plain >= max(PLAIN_EVERY, IN_A_ROW * (gain - 1) / PLAIN_LOSS)
+        lost = IN_A_ROW * (gain - 1)
+        if not self._was_plain:
+            return self._since_plain >= min(PLAIN_EVERY, max(AT_FIRST_EVERY, lost / FIRST_LOSS))
+        return self._since_plain >= max(PLAIN_EVERY, lost / PLAIN_LOSS)
 
     def _expect(self) -> list[float]:
         """[depth] -> milliseconds."""

@@ -289,6 +289,20 @@ def test_of_plain_rounds_alone_it_is_taken_that_the_host_makes_them_longer():
     assert length.costs.at(4) == pytest.approx(15 - 10 + round_ms(costs, 4), rel=0.02)
 
 
+@pytest.mark.parametrize(("drafted_ms", "soonest", "latest"), [(18.5, 6, 20), (11.0, 40, 50)])
+def test_a_conversation_soon_measures_its_own_plain_rounds_where_drafts_gain_little(
+    drafted_ms, soonest, latest
+):
+    """Those before it have, but perhaps behind a shorter context."""
+    costs, known = PassCosts((10.0, drafted_ms), 0.0), Findings()
+    for _ in range(2):
+        length, depths = AdaptiveDepth(costs, 1, known), []
+        for _ in range(60):
+            depths.append(length.next().depth)
+            length.learn(depths[-1], depths[-1], drafted_ms if depths[-1] else 10.0)
+    assert soonest <= depths.index(0) <= latest
+
+
 def test_what_is_only_assumed_to_pay_is_tried_when_its_loss_can_be_paid():
     """Eight drafts promise 1.2 of plain decoding and may lose four tokens: too much at first."""
     length = AdaptiveDepth(PassCosts((10.0, *[49.0] * 8), 0.0), 8)

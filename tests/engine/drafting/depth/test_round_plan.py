@@ -48,7 +48,22 @@ def test_where_rows_are_dear_a_doubtful_copy_is_left():
     learned = Learned(lambda: STEEP)
     choice = plan((copy(0.5),), learned).next()
     assert choice.depth == 0
-    assert choice.why.code == "parked-acceptance"
+    assert choice.why.code == "parked-cost"
+
+
+def test_where_drafting_is_off_nothing_is_saved_for_drafts(learned):
+    """What was lost by drafts is saved up by rounds that might have had one."""
+    taught = learned.of("mtp")
+    for _ in range(10):
+        taught.learn(3, 0, 14.0)
+    before = taught._purse.left
+    off = plan((MTP,), learned, depth=0)
+    for _ in range(500):
+        off.learn(0, 0, 10.0)
+    assert taught._purse.left == before
+    assert taught.costs.at(0) == pytest.approx(10, rel=0.1)
+    plan((MTP,), learned).learn(0, 0, 10.0)
+    assert taught._purse.left > before
 
 
 def test_what_one_source_shows_is_not_held_against_another(learned):
