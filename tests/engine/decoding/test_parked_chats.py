@@ -132,7 +132,7 @@ def test_a_head_reads_no_prompt_where_drafts_were_seen_not_to_pay(engine, monkey
     monkeypatch.setattr(mtp, "ROWS_OF_A_REST", 4)
     doubtful = PassCosts(tuple(1000.0 + 930 * row for row in range(9)), 0.0)
     ((first, rows),) = answers(engine, monkeypatch, [doubtful])
-    assert sum(rows) >= first.progress[-1].total - 1 > 10
+    assert sum(rows) >= first.progress[-1].total - 2 > 10, "the newest may wait"
     learned = engine.fresh_learned()
     learned.follow(DraftOptions())
     for _ in range(60):
