@@ -272,7 +272,7 @@ class AdaptiveDepth:
             milliseconds = self.costs.if_all_alike(drafted, milliseconds, others)
         self._beside = others if others.rounds else None
         if drafted == 0:
-            self.pass_over(milliseconds)
+            self._see_plain(milliseconds)
             self._purse.saved()
             is_first = self._rested == ENOUGH_PLAIN and not self.costs.drafts_run
             is_due = is_first or self._rested % PROBE_EVERY == 0
@@ -297,8 +297,11 @@ class AdaptiveDepth:
         self._rest = 0 if accepted or (was_late and is_new) else PROBE_EVERY
         self._settle()
 
-    def pass_over(self, milliseconds: float) -> None:
-        """A plain round was run; where drafting is off, nothing is saved by it."""
+    def pass_over(self, milliseconds: float, others: Others) -> None:
+        """A plain round was run with drafting off: nothing is saved by it."""
+        self._see_plain(self.costs.if_all_alike(0, milliseconds, others))
+
+    def _see_plain(self, milliseconds: float) -> None:
         self._rested += 1
         self._unread += 1
         if self._rested <= LONG_REST or self._rested % SAMPLED_EVERY == 0:

@@ -97,10 +97,10 @@ class Learned:
         for depth in self._depths.values():
             depth.learn(0, 0, milliseconds, others)
 
-    def pass_over(self, milliseconds: float) -> None:
+    def pass_over(self, milliseconds: float, others: Others) -> None:
         """The same of one with drafting off."""
         for depth in self._depths.values():
-            depth.pass_over(milliseconds)
+            depth.pass_over(milliseconds, others)
 
     def learn_seam(self, lost_ms: float) -> None:
         """The same of a plain round that was not both begun ahead and followed so."""
@@ -181,8 +181,7 @@ class RoundPlan:
         if drafted and self._by is not None:
             self._learned.of(self._by).learn(drafted, accepted, milliseconds, others)
         elif self._depth == 0:
-            if not others.rounds:
-                self._learned.pass_over(milliseconds)
+            self._learned.pass_over(milliseconds, others)
         else:
             self._learned.learn_plain(milliseconds, others)
 

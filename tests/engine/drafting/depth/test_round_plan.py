@@ -4,7 +4,7 @@ import pytest
 
 from mlx_engine.drafting.contract import Offer
 from mlx_engine.drafting.depth.choice import Learned, RoundPlan
-from mlx_engine.drafting.depth.costs import PassCosts
+from mlx_engine.drafting.depth.costs import Others, PassCosts
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import DraftOptions
 
@@ -60,7 +60,9 @@ def test_where_drafting_is_off_nothing_is_saved_for_drafts(learned):
     off = plan((MTP,), learned, depth=0)
     for _ in range(500):
         off.learn(0, 0, 10.0)
+    off.learn(0, 0, 40.0, Others(2, 4))
     assert taught._purse.left == before
+    assert taught._unread == 501, "in a pass with others, too"
     assert taught.costs.at(0) == pytest.approx(10, rel=0.1)
     plan((MTP,), learned).learn(0, 0, 10.0)
     assert taught._purse.left > before
