@@ -10,8 +10,9 @@ def use_trained_weights(model: Module) -> None:
     from mlx_lm.models.jamba import JambaSparseMoeBlock
 
     modules = model.named_modules()  # type: ignore[no-untyped-call]
-    made = [(path, _Experts(block)) for path, block in modules
-            if type(block) is JambaSparseMoeBlock]  # fmt: skip
+    made = [
+        (path, _Experts(block)) for path, block in modules if type(block) is JambaSparseMoeBlock
+    ]
     if made:
         model.update_modules(tree_unflatten(made))
 
