@@ -155,15 +155,21 @@ def inspect_model(
     built_in: Path,
     heads: Path | None = None,
     hub: FromHub | None = None,
+    *,
+    text: bool = False,
 ) -> ModelDescription:
     """What would be loaded from `path` (None: from `built_in`), with Metal and without.
 
     With Metal our kernels are taken to be in use: they alone read some blocks of a GGUF. heads and
-    hub are as in `load_model`. Raises EngineError.
+    hub are as in `load_model`. text: read tokenizer and template as well. Raises EngineError.
     """
     files, options = locate_model(path, built_in, hub), LoadOptions(heads=heads)
     headers = read_headers(files, locate_heads(heads, hub))
     with_metal = describe(keep_blocks(headers, _every_kernel), options)
+    if text:
+        from mlx_engine.loading.text_parts import read_text_parts
+
+        read_text_parts(headers).tokenizer.fitted(with_metal.vocabulary)
     without = describe(headers, options, metal=False, packed=False)
     return with_metal if with_metal == without else replace(with_metal, without_metal=without)
 

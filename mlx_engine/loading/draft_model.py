@@ -10,10 +10,11 @@ from mlx_engine.loading.arrays import cast_floats, evaluate_arrays
 from mlx_engine.loading.find import FromHub, ModelFiles, locate_model, read_json_object
 from mlx_engine.loading.fp8 import join_fp8
 from mlx_engine.loading.headers import read_headers
-from mlx_engine.loading.load import LoadedModel, load_model, read_text_parts
+from mlx_engine.loading.load import LoadedModel, load_model
 from mlx_engine.loading.load_tensors import load_tensors
 from mlx_engine.loading.no_model import DrafterKind, drafter_kind
 from mlx_engine.loading.safetensors import TensorInfo, merge_headers
+from mlx_engine.loading.text_parts import read_text_parts
 from mlx_engine.models.contract import Model
 from mlx_engine.models.drafters import Drafter
 from mlx_engine.models.drafters.dflash import DFlash, DFlashConfig
