@@ -20,7 +20,7 @@ from mlx_engine.models.specs import Block, Heads, ModelSpec
 from mlx_engine.models.tensor_names import NEXTN_NAMES
 from mlx_engine.values.errors import UnsupportedModel
 
-_LEFT_OUT = {
+_LEFT_OUT: dict[str, dict[str, object]] = {
     "deepseek_v3": {
         "first_k_dense_replace": 3,
         "n_shared_experts": 1,
@@ -31,6 +31,8 @@ _LEFT_OUT = {
         "n_shared_experts": 1,
         "routed_scaling_factor": 1.8,
     },
+    "glm4_moe": {"rms_norm_eps": 1e-5, "first_k_dense_replace": 1, "n_shared_experts": 1},
+    "dots1": {"norm_topk_prob": False, "max_position_embeddings": 2048},
 }
 """What transformers takes where a config is silent."""
 
@@ -82,7 +84,7 @@ class DeepseekV3(SpecFamily):
 
 class Glm4Moe(SpecFamily):
     """`glm4_moe`: grouped-query attention, half-rotated; the head is layer 46 in Air, else 92, and
-    files carry copies of the trunk's embedding and output head.
+    files carry copies of the trunk's embedding and output head. `dots1` rotates whole heads.
     """
 
     renames: ClassVar = {"mlp.shared_experts": "mlp.shared_expert"}
@@ -90,15 +92,22 @@ class Glm4Moe(SpecFamily):
 
     def read(self, fields: ConfigFields) -> ModelSpec:
         """By the names of Hugging Face's config."""
-        fields = fields.with_defaults(
-            rms_norm_eps=1e-5, first_k_dense_replace=1, n_shared_experts=1
-        )
+        is_dots = self.model_type == "dots1"
+        fields = fields.with_defaults(**_LEFT_OUT[self.model_type])
+        bias = fields.flag("attention_bias", default=False)
         attention = replace(
-            plain_attention(fields, share=0.5),
-            qkv_bias=fields.flag("attention_bias", default=False),
-            qk_norm="head" if fields.flag("use_qk_norm", default=False) else "none",
+            plain_attention(fields, share=1.0 if is_dots else 0.5),
+            qkv_bias=bias,
+            out_bias=bias and is_dots,
+            qk_norm="head" if fields.flag("use_qk_norm", default=is_dots) else "none",
         )
-        return _with_head_behind(fields, attention, _routed_feeds(fields))
+        model = _with_head_behind(fields, attention, _routed_feeds(fields))
+        windows = fields.windows(None) if is_dots else (None,) * fields.layers()
+        blocks = (
+            replace(block, mixer=replace(attention, window=window))
+            for block, window in zip(model.blocks, windows, strict=True)
+        )
+        return replace(model, blocks=tuple(blocks))
 
 
 def _with_head_behind(
