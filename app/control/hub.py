@@ -44,7 +44,7 @@ class HubController(QObject):
         self._patience.timeout.connect(self._give_up)
         view.search_wanted.connect(self._search)
         view.list.look_wanted.connect(lambda hub_id: self._look(HubModel(hub_id)))
-        view.list.download_wanted.connect(lambda offer: downloads.resume(offer.link))
+        view.download_wanted.connect(downloads.resume)
         self._show_chosen()
 
     def show(self, model: HubModel) -> None:

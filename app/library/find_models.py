@@ -33,9 +33,9 @@ def folder_model(folder: Path, names: Iterable[str], name: str, place: str) -> F
     if any(n.lower().endswith(GGUF) for n in known) and not weights:
         return None
     problem = _folder_problem(folder, known, weights)
-    files = [folder / n for n in weights]
-    note = "" if problem else heads_words(folder_has_heads(folder, known, files))
-    return _found(name, folder, place, files, problem, note)
+    parts = [folder / n for n in weights]
+    note = "" if problem else heads_words(folder_has_heads(folder, known, parts))
+    return _found(name, folder, place, [folder / n for n in known], problem, note)
 
 
 def gguf_model(file: Path, name: str, place: str) -> FoundModel | None:

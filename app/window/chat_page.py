@@ -53,6 +53,7 @@ class HeadBar(QFrame):
         self._in_use: ModelDescription | None = None
         self._memory = 0
         self._menu = QMenu(self._model)
+        self._menu.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # not as the button has it
         self._menu.aboutToShow.connect(self._fill_menu)
         self._model.setMenu(self._menu)
         self._detail = ShortLabel()

@@ -19,6 +19,7 @@ STATES: dict[Phase, str] = {
     "paused": Words("Paused"),
     "failed": Words("Stopped"),
 }
+DOWNLOADED = Words("{size} · downloaded")
 RUNS: tuple[Phase, ...] = ("waiting", "looking", "running")
 
 
@@ -129,7 +130,7 @@ def progress_in_words(figures: DownloadFigures) -> str:
         return f"{how_much} · {in_a_sentence(state)}" if how_much else state
     if figures.phase == "looking":
         return tr("Asking for its files and sizes")
-    return tr("{size} · downloaded", size=size_words(figures.total))
+    return tr(DOWNLOADED, size=size_words(figures.total))
 
 
 def _running_words(figures: DownloadFigures, how_much: str) -> str:

@@ -144,6 +144,7 @@ class LibraryView(QWidget):
     def show_downloads(self, downloads: Sequence[DownloadFigures]) -> None:
         """Show these downloads, in their order."""
         self.downloads.show_downloads(downloads)
+        self.hub.show_downloads(downloads)
         self._fit_downloads()
 
     def show_problem(self, words: str) -> None:

@@ -165,6 +165,7 @@ class ModelCardView(QFrame):
         self.facts.show_name(name)
         self._show_loading(False)
         self.load_fields.hide()
+        self._load.setText(tr("Load"))
         self._load.setEnabled(False)
         self._bytes.setText(tr(LOOKING))
         say(self._problem, "")

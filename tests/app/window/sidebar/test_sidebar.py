@@ -86,6 +86,14 @@ def test_renaming_happens_in_place(qtbot: QtBot, sidebar: Sidebar) -> None:
     assert heard.args == [2, "Better name"]
 
 
+def test_a_long_name_is_changed_from_its_beginning(qtbot: QtBot, sidebar: Sidebar) -> None:
+    sidebar.list.rename(2)
+    editor = sidebar.list.viewport().findChild(QLineEdit)
+    assert editor is not None
+    qtbot.waitUntil(lambda: editor.cursorPosition() == 0)
+    assert editor.selectedText() == editor.text()
+
+
 def test_escape_leaves_the_name_alone(qtbot: QtBot, sidebar: Sidebar) -> None:
     renamed: list[str] = []
     sidebar.list.renamed.connect(lambda _, title: renamed.append(title))
