@@ -15,6 +15,7 @@ from mlx_engine.hub.weight_files import (
     INDEX,
     SAFETENSORS,
     UNSAFE,
+    hub_snapshot,
     is_gguf_head,
     is_gguf_model,
     is_heads_name,
@@ -271,7 +272,11 @@ def _here(path: str | Path) -> Path | None:
 
 
 def _at(place: Path) -> ModelFiles:
-    return read_folder(place) if place.is_dir() else _folder_of(place)
+    """A repository in the hub's cache stands for the files of its main branch."""
+    if place.is_dir():
+        is_repository = place.name.startswith("models--")
+        return read_folder((hub_snapshot(place) if is_repository else None) or place)
+    return _folder_of(place)
 
 
 def _folder_of(file: Path) -> ModelFiles:
