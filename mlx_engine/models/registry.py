@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mlx_engine.models.families.deepseek_v3 import DeepseekV2, DeepseekV3, Glm4Moe
+from mlx_engine.models.families.deepseek_v3 import BailingMoe, DeepseekV2, DeepseekV3, Glm4Moe
 from mlx_engine.models.families.gemma3 import Gemma3
 from mlx_engine.models.families.gpt_oss import GptOss
 from mlx_engine.models.families.llama import Glm4, Llama, Olmo2, Phi3
@@ -45,6 +45,7 @@ FAMILIES: dict[str, type[SpecFamily]] = {
     "glm4_moe": Glm4Moe,
     "dots1": Glm4Moe,
     "glm4_moe_lite": DeepseekV3,
+    "bailing_moe": BailingMoe,
     "deepseek_v2": DeepseekV2,
     "deepseek_v3": DeepseekV3,
     "kimi_k2": DeepseekV3,

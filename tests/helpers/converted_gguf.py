@@ -122,6 +122,9 @@ def convert(
     named = {_mapped(one.name, names): one.value for one in tensors}
     if joined or is_bailing:
         named = _joined(named)
+    if is_bailing:
+        last = ("nextn.shared_head_norm", "layer_output_norm")
+        named = {name.replace(*last): value for name, value in named.items()}
     named = {name: v for name, v in named.items() if _is_wanted(name, heads, first)}
     metadata = converted_metadata(architecture, config, blocks)
     metadata |= vocabulary_metadata(file.parent / f"{file.stem}-tokenizer")
