@@ -100,10 +100,10 @@ class TroubleController(QObject):
         notice.details_wanted.connect(lambda details: self._show(notice.words(), details))
         mistakes.made.connect(self._show)
 
-    def tell(self, words: str, details: str = "") -> None:
+    def tell(self, words: str, details: str = "", *, stays: bool = False) -> None:
         """What went wrong, in the notice and the log."""
         self._mistakes.note(f"{words}\n{details}" if details else words)
-        self._notice.say(words, details, is_problem=True)
+        self._notice.say(words, details, is_problem=True, stays=stays)
 
     def tell_of_the_start(self, notes: Sequence[str]) -> None:
         """What was found when files were opened: on show until it is dismissed."""
@@ -112,9 +112,9 @@ class TroubleController(QObject):
             self._notice.say(joined(notes, " "), stays=True)
 
     def _tell_of_a_question(self, words: str, details: str) -> None:
-        if not details:
-            self._of_a_question = words
-        self.tell(words, details)
+        self._notice.withdraw(self._of_a_question)
+        self._of_a_question = "" if details else words
+        self.tell(words, details, stays=not details)
 
     def _show(self, words: str, details: str) -> None:
         """One box at a time, which counts the others."""

@@ -213,6 +213,7 @@ class HubView(QWidget):
         if path := self._path_of(offer):
             self.load_wanted.emit(path)
         elif offer.has_room:
+            self.list.setFocus()  # the button is of no use until it has come
             self.download_wanted.emit(offer.link)
 
     def _show_pick(self, offer: HubOffer | None) -> None:

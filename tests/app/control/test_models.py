@@ -19,6 +19,7 @@ from scripted_models import MISFIT, Doubting, ScriptedModels, WorkerEngine, desc
 from windows import Driven, close, folders_in, running, scripted
 
 from app.app import App
+from app.control.models import model_name
 from app.control.settings import save_settings
 from app.values.app_settings import BUILT_IN, AppSettings
 from app.values.chat_settings import ChatSettings
@@ -332,3 +333,10 @@ def test_the_output_head_in_use_is_said(driven: Driven, source: ScriptedModels) 
 
 def words_of(widget: QWidget) -> list[str]:
     return [label.text() for label in widget.findChildren(QLabel) if not label.isHidden()]
+
+
+def test_a_model_has_its_name_before_it_was_looked_at() -> None:
+    assert model_name("/hub/models--org--small/snapshots/c0ffee") == "org/small"
+    assert model_name("/models/Qwen/mlx") == "Qwen"
+    assert model_name("/models/qwen-Q4_K_M.gguf") == "qwen-Q4_K_M.gguf"
+    assert model_name(None) == "Pocket model"

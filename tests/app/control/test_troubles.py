@@ -58,6 +58,9 @@ def test_why_nothing_was_asked_is_said_until_something_is(
         driven.send("Hello")
         chats.edit(chats.chat.turns[0].message.id, "Hello again")
         assert "Stop the answer" in notice.words()
+        notice.say("Something less important.")
+        assert "Stop the answer" in notice.words()
+        notice.withdraw("Something less important.")
         chats.stop()
         driven.until_answered()
         assert notice.words() == found, "and what stays, stays"

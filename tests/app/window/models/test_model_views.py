@@ -282,7 +282,15 @@ def test_what_came_is_offered_to_be_loaded_and_what_comes_not_again(qtbot, libra
     small = HubOffer("a/one:Q4_K_M", "Q4_K_M", GB, True, "fits", "1 file, 1 GB; 9 GB free")
     large = HubOffer("a/one:F32", "F32", 9 * GB, None, "tight", "9 GB", False, "/hub/f32.gguf")
     hub.list.show_offers("a/one", (small, large))
+    library.show_place("hub")
+    library.show()
+    library.activateWindow()
+    button = next(b for b in hub.findChildren(QPushButton) if b.text() == "Download")
+    button.setFocus()
+    qtbot.waitUntil(button.hasFocus)
+    button.click()
     library.show_downloads([DownloadFigures(small.link, "one", "running", 1, 2)])
+    assert hub.list.hasFocus(), "not what comes after the button, which is of no use now"
     with qtbot.assertNotEmitted(hub.download_wanted):
         press(hub, "Download")
     done = DownloadFigures(small.link, "one", "done", 2, 2, path="/hub/q4.gguf")
