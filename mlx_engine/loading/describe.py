@@ -49,14 +49,14 @@ def describe(
     packed: packed weights stay so; else those of a small model are unpacked, as they are where
     neither Metal nor a kernel reads them.
     """
-    figures = headers.family.figures(headers.config, str(headers.files.config))
+    figures = headers.family.figures()
     weights = weights_by_group(headers, wide=not metal)
     work, is_unpacked = figures.work, False
     if not packed and figures.unpacks:
         packed_weights, weights = weights, unpacked_if_small(weights)
         if weights != packed_weights:
             work, is_unpacked = replace(work, group_sums=_group_sums(weights)), True
-    element = element_bytes(headers.config, metal=metal)
+    element = element_bytes(headers.family.config, metal=metal)
     used = [
         weight
         for name, members in weights.items()

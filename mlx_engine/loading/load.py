@@ -167,7 +167,7 @@ def _build(headers: ModelHeaders, weights: _Weights, *, for_cpu: bool, kernels: 
     if weights.head is not None:
         its = headers.heads.origin
         tables.append(WeightTable(weights.head, its, for_cpu=for_cpu, kernels=kernels))
-    model = headers.family.build(headers.config, tables[0], tables[1] if tables[1:] else None)
+    model = headers.family.build(tables[0], tables[1] if tables[1:] else None)
     for table in tables:
         table.check_all_used()
     return _Built(model, tables[0].handed_out, tables[1].handed_out if tables[1:] else ())

@@ -1,6 +1,6 @@
 """Which family runs a model_type."""
 
-from pathlib import Path
+from collections.abc import Mapping
 
 from mlx_engine.models.families.deepseek_v3 import BailingMoe, DeepseekV2, DeepseekV3, Glm4Moe
 from mlx_engine.models.families.gemma3 import Gemma3
@@ -69,12 +69,12 @@ def is_known(model_type: object) -> bool:
     )
 
 
-def family_for(model_type: str, origin: Path) -> Family:
+def family_for(model_type: str, config: Mapping[str, object], origin: str) -> Family:
     """The family of a config's model_type; UnsupportedModel names those there are."""
     if model_type in FAMILIES:
-        return FAMILIES[model_type](model_type)
+        return FAMILIES[model_type](model_type, config, origin)
     if is_known(model_type):
-        return LibraryFamily(model_type)
+        return LibraryFamily(model_type, config, origin)
     raise UnsupportedModel(
         "{origin}: model_type {name} is not one this version runs: {known}, and the others that "
         "mlx-lm has a class for. Take another model.",

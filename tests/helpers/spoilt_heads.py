@@ -26,7 +26,7 @@ def spoilt(folder: Path, spoil: Callable[[Arrays], Arrays]) -> Model:
     head = headers.family.canonical_head(tensors, "head", trunk.norm_shift)
     arrays = (cast_floats(part, metal=False) for part in (trunk.arrays, spoil(head.arrays)))
     tables = [WeightTable(part, "model", for_cpu=True) for part in arrays]
-    return headers.family.build(headers.config, *tables)
+    return headers.family.build(*tables)
 
 
 def shifted(by: float) -> Callable[[Arrays], Arrays]:

@@ -169,10 +169,10 @@ class BailingMoe(SpecFamily):
         ]
         return _with_head_behind(fields, attention, feeds)
 
-    def recipes(self, names: Iterable[str], spec: ModelSpec) -> Recipes:
+    def recipes(self, names: Iterable[str]) -> Recipes:
         """Queries, keys and values are one matrix, experts a stack."""
         listed = list(names)
-        return qkv_recipes(listed, spec.blocks[0]) | expert_recipes(listed)
+        return qkv_recipes(listed, self.spec.blocks[0]) | expert_recipes(listed)
 
 
 def _with_head_behind(

@@ -138,9 +138,9 @@ def _most_windows(fields: ConfigFields) -> tuple[int | None, ...]:
 class _Joined(SpecFamily):
     """Stores queries, keys and values one below the other, or gates above ups, or both."""
 
-    def recipes(self, names: Iterable[str], spec: ModelSpec) -> Recipes:
+    def recipes(self, names: Iterable[str]) -> Recipes:
         """Rows of the joined matrices that are there."""
-        listed, first = list(names), spec.blocks[0]
+        listed, first = list(names), self.spec.blocks[0]
         assert isinstance(first.feed, FeedForward)
         halves = [("mlp.gate_proj", first.feed.inner), ("mlp.up_proj", first.feed.inner)]
         return qkv_recipes(listed, first) | row_recipes(listed, "mlp.gate_up_proj", halves)

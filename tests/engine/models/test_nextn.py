@@ -39,12 +39,12 @@ def model_of(folder, name, **changes):
             spec = super().read(fields)
             return replace(spec, heads=replace(spec.heads, **changes))
 
-    family = Changed(name)
     headers = read_headers(locate_model(folder, folder))
+    family = Changed(name, headers.family.config, "tiny")
     trunk = family.canonical_trunk(load_tensors(headers.parts.trunk, metal=False), "trunk")
     head = family.canonical_head(load_tensors(headers.heads.tensors, metal=False), "head", None)
     tables = [WeightTable(part.arrays, "tiny") for part in (trunk, head)]
-    model = family.build(headers.config, *tables)
+    model = family.build(*tables)
     for table in tables:
         table.check_all_used()
     return model
