@@ -12,7 +12,6 @@ from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from windows import running, scripted
 
-from app.values.chat_settings import ChatSettings
 from app.values.errors import StoreFull
 from app.window.controls.icons import IconButton, Sign
 from app.window.layers import CrashBox
@@ -174,20 +173,6 @@ def test_links_of_a_model_open_no_files(qapp: QApplication, qtbot: QtBot, tmp_pa
         for link in ("file:///etc/passwd", "javascript:alert(1)", "x-apple:run", "nonsense"):
             driven.widgets.transcript.reader.link_clicked.emit(link)
             assert link in driven.widgets.notice.words()
-
-
-def test_thousands_of_chats_are_all_listed(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path
-) -> None:
-    with running(qapp, qtbot, tmp_path, scripted()) as driven:
-        with driven.app.store.database.transaction():
-            for number in range(2001):
-                driven.app.store.chats.create(ChatSettings(), f"Chat {number}")
-        driven.app.listed.refresh()
-        model = driven.widgets.sidebar.list.model()
-        assert model.index(model.rowCount() - 1, 0).data() == "Chat 0"
-        driven.app.listed.search("Chat 1999")
-        assert model.rowCount() == 2
 
 
 def test_closing_waits_for_no_answer(qapp: QApplication, qtbot: QtBot, tmp_path: Path) -> None:

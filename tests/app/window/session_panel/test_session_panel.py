@@ -263,14 +263,6 @@ def test_numerics(panel, heard):
     assert "In effect: exact." in shown_words(panel)
 
 
-def test_every_control_has_a_name(panel):
-    for kind in (QLineEdit, QPlainTextEdit, QToolButton, DropDown):
-        for widget in panel.findChildren(kind):
-            assert widget.accessibleName(), widget
-            by_arrows = widget.property("role") == "segment"
-            assert by_arrows or widget.focusPolicy() & Qt.FocusPolicy.TabFocus, widget
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("zoom", [0.8, 2.0])
 def test_it_can_be_drawn(qtbot, wear, scheme, zoom):
