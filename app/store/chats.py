@@ -97,13 +97,11 @@ class Chats:
             settings_to_json(settings),
         )
 
-    def listed(self, limit: int = -1, offset: int = 0) -> tuple[ChatSummary, ...]:
+    def listed(self) -> tuple[ChatSummary, ...]:
         """All that are not in the bin: pinned ones first, then the last changed first."""
         rows = self._database.rows(
             f"""SELECT {SUMMARY_COLUMNS} FROM chat WHERE deleted_at IS NULL
-                ORDER BY pinned DESC, updated_at DESC, id DESC LIMIT ? OFFSET ?""",
-            limit,
-            offset,
+                ORDER BY pinned DESC, updated_at DESC, id DESC"""
         )
         return tuple(summary_from_row(row) for row in rows)
 

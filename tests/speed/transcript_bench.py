@@ -7,7 +7,7 @@ import statistics
 import time
 
 from PySide6.QtWidgets import QApplication
-from transcript_shots import ANSWER, drafted
+from rich_answer import ANSWER, drafted
 
 from app.start.threads import Collector
 from app.window.style_sheet import dress
