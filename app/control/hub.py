@@ -40,7 +40,7 @@ class HubController(QObject):
         super().__init__(parent)
         self._view, self._hub, self._machine = view, hub, machine
         self._net = Beside(self)
-        self._patience = QTimer(self, singleShot=True, interval=PATIENCE_MS)
+        self._patience = QTimer(self, singleShot=True)
         self._patience.timeout.connect(self._give_up)
         view.search_wanted.connect(self._search)
         view.list.look_wanted.connect(lambda hub_id: self._look(HubModel(hub_id)))
@@ -52,10 +52,6 @@ class HubController(QObject):
         self._view.show_words(model.link)
         self._view.list.show_finds("", (HubFind(model.hub_id),))
         self._look(model)
-
-    def set_patience(self, milliseconds: int) -> None:
-        """How long an answer is waited for."""
-        self._patience.setInterval(milliseconds)
 
     def close(self) -> None:
         """The program ends."""
@@ -116,7 +112,7 @@ class HubController(QObject):
             else:
                 use(answered)
 
-        self._patience.start()
+        self._patience.start(PATIENCE_MS)
         self._net.run(answer, take)
 
     def _give_up(self) -> None:

@@ -70,7 +70,7 @@ def names(driven: Driven) -> list[str]:
 
 def folders_shown(driven: Driven) -> str:
     rows = driven.widgets.library.folders.findChildren(ShortLabel)
-    return " ".join(row.whole_text() for row in rows)
+    return " ".join(row.accessibleName() for row in rows)
 
 
 def row_of(driven: Driven) -> DownloadRow:
@@ -325,16 +325,16 @@ def test_what_the_hub_cannot_give_is_said(driven: Driven, fake: FakeHub, qtbot: 
 
 
 def test_a_hub_that_hangs_is_given_up_and_can_be_asked_again(
-    driven: Driven, fake: FakeHub, qtbot: QtBot
+    driven: Driven, fake: FakeHub, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub = driven.widgets.library.hub
     fake.silence_s = 0.4
-    driven.app.library.hub.set_patience(50)
+    monkeypatch.setattr("app.control.hub.PATIENCE_MS", 50)
     search(driven, qtbot, "org")
     driven.until(lambda: "does not answer" in said(hub))
     assert hub_rows(driven)[0].startswith("These kept"), "what was there stays"
     fake.silence_s = 0.0
-    driven.app.library.hub.set_patience(20_000)
+    monkeypatch.setattr("app.control.hub.PATIENCE_MS", 20_000)
     qtbot.keyClick(field(driven), Qt.Key.Key_Return)
     driven.until(lambda: hub_rows(driven) == ["org/small"])
     assert "does not answer" not in said(hub)

@@ -27,7 +27,7 @@ def source() -> ScriptedModels:
 
 
 def detail(driven: Driven) -> str:
-    return " ".join(part.whole_text() for part in driven.widgets.head.findChildren(ShortLabel))
+    return " ".join(part.accessibleName() for part in driven.widgets.head.findChildren(ShortLabel))
 
 
 def eject(driven: Driven) -> None:

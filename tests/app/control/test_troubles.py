@@ -112,20 +112,6 @@ def test_settings_of_a_chat_that_had_to_be_reset_are_named(
         assert driven.app.chats.chat.settings.system == "Be kind."
 
 
-def test_a_database_of_another_program_is_left_alone(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path
-) -> None:
-    other = sqlite3.connect(tmp_path / "chats.db")
-    other.execute("CREATE TABLE theirs (x)")
-    other.commit()
-    other.close()
-    before = (tmp_path / "chats.db").read_bytes()
-    with running(qapp, qtbot, tmp_path, scripted()) as driven:
-        assert "another program" in driven.widgets.notice.words()
-        assert driven.ask("Hello") == "You said: Hello"
-    assert (tmp_path / "chats.db").read_bytes() == before
-
-
 def test_a_newer_database_can_be_read_and_what_is_typed_stays(
     qapp: QApplication, qtbot: QtBot, tmp_path: Path
 ) -> None:

@@ -228,17 +228,6 @@ def test_shortcuts_users_bring_along(name: str, keys: str) -> None:
     assert keys in [key.toString() for key in actions[name].shortcuts()]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_whole_window_is_made_and_painted(qtbot: QtBot, wear: Wear, scheme: Scheme) -> None:
-    wear(scheme, 1.0)
-    widgets = Widgets()
-    qtbot.addWidget(widgets.window)
-    widgets.window.show()
-    assert not widgets.window.grab().isNull()
-    widgets.layer.open()
-    assert widgets.layer.size() == widgets.window.body.size()
-
-
 class ShownWindows(QObject):
     """Notes each window of its own that appears."""
 

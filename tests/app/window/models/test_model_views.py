@@ -426,13 +426,6 @@ def test_the_overlay_covers_its_window_and_says_the_plan(qtbot, add, theme):
     assert redness() > 20
 
 
-def test_everything_can_be_drawn_at_any_zoom(add, wear, library):
-    for widget in (library, add(FirstRunView())):
-        wear("dark", 2.0)
-        widget.resize(500, 500)
-        assert not widget.grab().isNull()
-
-
 def test_a_card_that_is_higher_than_the_window_is_scrolled(add, theme, qtbot):
     window, card = add(QWidget()), ModelCardView()
     layer = CardLayer(card, window)

@@ -69,17 +69,6 @@ def test_no_bare_key_deletes(qtbot: QtBot, sidebar: Sidebar, key: Qt.Key) -> Non
     assert deleted == []
 
 
-def test_renaming_happens_in_place(qtbot: QtBot, sidebar: Sidebar) -> None:
-    sidebar.list.rename(2)
-    editor = sidebar.list.viewport().findChild(QLineEdit)
-    assert editor is not None
-    assert editor.text() == "MTP notes"
-    with qtbot.waitSignal(sidebar.list.renamed) as heard:
-        editor.setText("Better name")
-        qtbot.keyClick(editor, Qt.Key.Key_Return)
-    assert heard.args == [2, "Better name"]
-
-
 def test_a_long_name_is_changed_from_its_beginning(qtbot: QtBot, sidebar: Sidebar) -> None:
     sidebar.list.rename(2)
     editor = sidebar.list.viewport().findChild(QLineEdit)
