@@ -9,7 +9,7 @@ from app.control.downloads import Downloads
 from app.library.hub_search import look_at, search
 from app.library.machine import Machine, chosen_for
 from app.start.threads import Beside
-from app.values.hub import Format, HubFind, HubOffer
+from app.values.hub import Format, HubFind
 from app.window.language import tr
 from app.window.models.hub_view import HubView
 from mlx_engine.hub.client import Hub
@@ -90,11 +90,8 @@ class HubController(QObject):
         self._view.list.open(model.hub_id)
         self._ask(
             lambda: look_at(self._hub, model, self._machine),
-            lambda offers: self._show_offers(model, offers),
+            lambda offers: self._view.list.show_offers(model.hub_id, offers),
         )
-
-    def _show_offers(self, model: HubModel, offers: tuple[HubOffer, ...]) -> None:
-        self._view.list.show_offers(model.hub_id, offers)
 
     def _ask(self, ask: Callable[[], T], use: Callable[[T], object]) -> None:
         """Use the answer, or say what is wrong with it."""

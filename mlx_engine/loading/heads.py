@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 from typing import NamedTuple
 
@@ -140,7 +141,7 @@ def _candidates(
     for paths in together.values():
         yield _read_if_sound(paths[0], tuple(paths), family)
     root = files.root.absolute()
-    for sibling in sorted(root.parent.glob(f"{_literal(root.name)}-[Mm][Tt][Pp]*")):
+    for sibling in sorted(root.parent.glob(f"{escape(root.name)}-[Mm][Tt][Pp]*")):
         if sibling.is_dir():
             yield _read_if_sound(sibling, safetensors_in(sibling), family)
 
@@ -282,8 +283,3 @@ def _none_there(family: Family, files: ModelFiles) -> Reason:
             sign=sign,
         ),
     )
-
-
-def _literal(name: str) -> str:
-    """`name` as a glob pattern that matches only itself."""
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
