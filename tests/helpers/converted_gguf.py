@@ -37,6 +37,8 @@ ARCHITECTURES = {
     "olmo2": "olmo2",
     "olmo3": "olmo2",
     "exaone4": "exaone4",
+    "ministral3": "mistral3",
+    "granite": "granite",
     "smollm3": "smollm3",
     "seed_oss": "seed_oss",
     "dots1": "dots1",
@@ -50,7 +52,7 @@ ARCHITECTURES = {
     "mimo_v2_flash": "mimo2",
     "step3p5": "step35",
 }
-_IN_PAIRS = ("llama", "xverse", "internlm2", "smollm3")
+_IN_PAIRS = ("llama", "xverse", "internlm2", "smollm3", "mistral3", "granite")
 _BEYOND_THE_MAP = {
     "eh_proj": "nextn.eh_proj",
     "enorm": "nextn.enorm",

@@ -83,6 +83,25 @@ def _mostly_windowed(config: Config) -> dict[str, object]:
     }
 
 
+def _ministral3(config: Config) -> dict[str, object]:
+    rope = config["rope_parameters"]
+    if "llama_4_scaling_beta" not in rope:
+        return _llama(config)
+    return _llama(config) | {
+        "rope.scaling.yarn_log_multiplier": rope["mscale_all_dim"],
+        "attention.temperature_scale": rope["llama_4_scaling_beta"],
+    }
+
+
+def _granite(config: Config) -> dict[str, object]:
+    return _llama(config) | {
+        "attention.scale": config["attention_multiplier"],
+        "embedding_scale": config["embedding_multiplier"],
+        "logit_scale": config["logits_scaling"],
+        "residual_scale": config["residual_multiplier"],
+    }
+
+
 def _dots1(config: Config) -> dict[str, object]:
     return _inner(config) | {"leading_dense_block_count": config["first_k_dense_replace"]}
 
@@ -227,6 +246,8 @@ _OWN = {
     "xverse": _llama,
     "internlm2": _llama,
     "smollm3": _llama,
+    "mistral3": _ministral3,
+    "granite": _granite,
     "olmo2": _mostly_windowed,
     "exaone4": _mostly_windowed,
     "dots1": _dots1,

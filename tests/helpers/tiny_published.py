@@ -106,6 +106,20 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, object]]] = {
             "use_mamba_kernels": False,
         },
     ),
+    "ministral3": (
+        "Ministral3",
+        {
+            "head_dim": 16,
+            "rope_parameters": _YARN
+            | {
+                "original_max_position_embeddings": 16,
+                "mscale": 1.0,
+                "mscale_all_dim": 1.0,
+                "llama_4_scaling_beta": 0.4,
+                "truncate": True,
+            },
+        },
+    ),
     "glm": ("Glm", {"head_dim": 32}),
     "glm4": ("Glm4", {"head_dim": 32}),
     "olmo2": ("Olmo2", {}),

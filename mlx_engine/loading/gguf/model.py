@@ -6,6 +6,13 @@ from pathlib import Path
 
 from mlx_engine.loading.gguf.architecture import Architecture
 from mlx_engine.loading.gguf.file import GgufFile, read_gguf
+from mlx_engine.loading.gguf.llama import (
+    GraniteGguf,
+    LlamaGguf,
+    Mistral3Gguf,
+    PlainGguf,
+    SmolLm3Gguf,
+)
 from mlx_engine.loading.gguf.llama_like import (
     ChatGlmGguf,
     Ernie45Gguf,
@@ -14,15 +21,12 @@ from mlx_engine.loading.gguf.llama_like import (
     Gemma3Gguf,
     Glm4Gguf,
     GptOssGguf,
-    LlamaGguf,
     MiniMaxM2Gguf,
     Olmo2Gguf,
     Phi3Gguf,
-    PlainGguf,
     Qwen2Gguf,
     Qwen3Gguf,
     Qwen3MoeGguf,
-    SmolLm3Gguf,
 )
 from mlx_engine.loading.gguf.metadata import GgufMetadata
 from mlx_engine.loading.gguf.nextn import (
@@ -48,6 +52,8 @@ ARCHITECTURES: dict[str, Callable[[GgufFile], Architecture]] = {
     "llama": LlamaGguf,
     "xverse": LlamaGguf,
     "internlm2": LlamaGguf,
+    "mistral3": Mistral3Gguf,
+    "granite": GraniteGguf,
     "smollm3": SmolLm3Gguf,
     "exaone": PlainGguf,
     "seed_oss": PlainGguf,

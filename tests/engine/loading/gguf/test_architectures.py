@@ -126,6 +126,18 @@ KINDS: dict[str, tuple[str, dict[str, object]]] = {
         {"sliding_window": None, "layer_types": ["full_attention"] * 4},
     ),
     "ernie4_5": ("ernie4_5", {}),
+    "ministral3": ("ministral3", {}),
+    "mistral3": ("llama", {"rope_parameters": PLAIN, "head_dim": 24}),
+    "granite": (
+        "granite",
+        {
+            "rope_parameters": PLAIN,
+            "attention_multiplier": 0.4,
+            "embedding_multiplier": 12.0,
+            "logits_scaling": 8.0,
+            "residual_multiplier": 0.3,
+        },
+    ),
     "qwen2vl": ("qwen2", {}),
     "qwen3vl": ("qwen3", {}),
     "qwen3vlmoe": ("qwen3_moe", {}),
@@ -137,8 +149,8 @@ KINDS: dict[str, tuple[str, dict[str, object]]] = {
         {"q_lora_rank": None, "rope_parameters": YARN | {"mscale": 0.707, "mscale_all_dim": 0.707}},
     ),
 }
-AS = ("xverse", "internlm2", "exaone", "pangu-embedded", "qwen2vl", "qwen3vl", "qwen3vlmoe",
-      "bailingmoe2")  # fmt: skip
+AS = ("mistral3", "xverse", "internlm2", "exaone", "pangu-embedded", "qwen2vl", "qwen3vl",
+      "qwen3vlmoe", "bailingmoe2")  # fmt: skip
 """Architectures of layers that transformers has by another name."""
 STACKED = ("mimo_v2_flash", "step3p5")
 JOINED = (
@@ -151,6 +163,7 @@ JOINED = (
     "glm4 of a model with eyes",
     "bailingmoe2",
     "seed_oss",
+    "ministral3",
 )
 OLD_LATENTS = ("deepseek_v3", "deepseek_v2")
 DRAFTED = (
@@ -160,6 +173,7 @@ DRAFTED = (
     "olmo3",
     "exaone4",
     "smollm3",
+    "ministral3",
     "gemma3",
     "gpt_oss",
     "deepseek_v3",
@@ -276,6 +290,7 @@ def test_a_text_beyond_the_trained_length(tmp_path):
         ("olmo2", TYPES.Q8_0),
         ("ernie4_5_moe", TYPES.Q8_0),
         ("minimax_m2", TYPES.Q4_0),
+        ("ministral3", TYPES.Q8_0),
     ],
 )
 def test_packed_equals_unpacked(made, tmp_path, monkeypatch, kind, packed):
