@@ -254,12 +254,12 @@ def to_trash(path: Path) -> bool:
     return QFile(str(path)).moveToTrash()
 
 
-def reveal(path: str, platform: str = sys.platform) -> bool:
+def reveal(path: str) -> bool:
     """Selected in the Finder on a Mac; elsewhere its folder is opened. False: it is not there."""
     place = Path(path)
     if not place.exists():
         return False
-    if platform == "darwin":
+    if sys.platform == "darwin":
         return QProcess.startDetached("/usr/bin/open", ["-R", str(place)])[0]
     folder = place if place.is_dir() else place.parent
     return QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder)))

@@ -97,7 +97,7 @@ class Reader(QObject):
             self.turns.do(self._fit_next)
 
 
-def css(look: Look, muted: bool = False) -> str:
+def css(look: Look, muted: bool) -> str:
     """The style sheet of a prose document."""
     theme, size = look.theme, look.sizes.transcript
     colour = theme.muted if muted else theme.text
