@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -174,6 +175,9 @@ def _existing(shard: Path, told_by: str) -> Path:
 
 def _without_safetensors(root: Path, names: list[str], has_heads: bool) -> ModelFiles:
     ggufs = [name for name in names if is_gguf_model(name)]
+    if not ggufs:  # of a model in parts that lacks its first, which is told when one is read
+        parts = (name for name in names if name.lower().endswith(GGUF) and shard_of(name))
+        ggufs = [*islice(parts, 1)]
     if len(ggufs) == 1:
         return gguf_file(root / ggufs[0])
     if ggufs:

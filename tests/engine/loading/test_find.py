@@ -250,6 +250,12 @@ def test_an_adapter_is_told_from_a_model(tmp_path: Path, name: str) -> None:
     assert names(locate_model(root, tmp_path, no_download).shards) == ["model.safetensors"]
 
 
+def test_a_gguf_in_parts_without_its_first(tmp_path: Path) -> None:
+    """Which of them is opened does not matter: that the first is missing is told by reading it."""
+    root = fill(tmp_path, "m-00002-of-00003.gguf", "m-00003-of-00003.gguf")
+    assert locate_model(root, tmp_path, no_download).root == root / "m-00002-of-00003.gguf"
+
+
 @pytest.mark.parametrize(
     "name", ["mmproj-F16.gguf", "m-mmproj-f16.gguf", "mtp-m.gguf", "m.imatrix.gguf"]
 )
