@@ -28,7 +28,7 @@ from app.library.model_card import read_card
 from app.start.awake import Awake, this_systems_power
 from app.start.folders import Folders
 from app.start.mistakes import Mistakes
-from app.start.threads import Collector, keep_clipboard
+from app.start.threads import Collector, keep_clipboard, share_python
 from app.store.session_store import open_some_store
 from app.values.app_settings import settings_of
 from app.values.chat_settings import ChatSettings
@@ -71,7 +71,7 @@ class App(QObject):
     ) -> None:
         """source, hub: where models come from, None for the engine and the hub."""
         super().__init__()
-        self._collector = Collector(self)
+        self._collector, self._end_sharing = Collector(self), share_python()
         self._is_closed = False
         self.awake = Awake(this_systems_power())
         machine = this_machine()
@@ -233,6 +233,7 @@ class App(QObject):
         self._end_catching()
         keep_clipboard()
         self._collector.close()
+        self._end_sharing()
 
     def _load_last(self) -> None:
         self.rest.load_last(self.chats.chat.settings.load)

@@ -5,6 +5,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from threading import Lock, Thread
 from typing import TypeVar
 
@@ -43,6 +44,19 @@ class Turns(QObject):
         if not self._pieces:
             self._timer.stop()
         piece()
+
+
+SHARE_S = 0.0005
+"""For so long a thread keeps Python from another that waits for it."""
+
+
+def share_python() -> Callable[[], None]:
+    """Have threads take short turns; call the result for Python's own, of 5 ms: the window, which
+    gives Python away at each call of Qt, stands still for 20 of them beside a thread that imports.
+    """
+    former = sys.getswitchinterval()
+    sys.setswitchinterval(SHARE_S)
+    return partial(sys.setswitchinterval, former)
 
 
 EACH = 0

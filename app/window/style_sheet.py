@@ -11,8 +11,8 @@ from functools import cache
 from math import ceil
 from string import Template
 
-from PySide6.QtCore import QPoint, QRect, Qt
-from PySide6.QtGui import QPainter, QPaintEvent, QPixmap
+from PySide6.QtCore import QPoint, QRect, QSize, Qt
+from PySide6.QtGui import QPainter, QPaintEvent, QPixmap, QResizeEvent
 from PySide6.QtWidgets import QApplication, QWidget
 from shiboken6 import isValid
 
@@ -237,6 +237,10 @@ letters that are drawn for the first time.
 """
 
 
+SIZED = 100
+"""Widgets of a window that learn their sizes in a step."""
+
+
 class Cover(QWidget):
     """A picture over a window of how it looks; what is below it takes clicks and keys.
 
@@ -287,9 +291,11 @@ def dress(
     former: another look that may be on its way; it ends once its windows are covered again.
     """
     seen = {part for part in _parts(application) if part.isVisible() and meets_window(part)}
-    covers = [Cover(window) for window in {part.window() for part in seen}]
+    windows = {part.window() for part in seen}
+    covers = [Cover(window) for window in windows]
     try:
         try:
+            yield from _sized(windows)
             for _ in range(STRIPS):
                 yield
                 for cover in filter(isValid, covers):
@@ -317,6 +323,20 @@ def dress(
             cover.deleteLater()
     yield from IDLE
     yield from _worn(part for part in parts if part not in seen)
+
+
+def _sized(windows: Iterable[QWidget]) -> Iterator[None]:
+    """Tell hidden widgets their sizes, some a step: for a picture of its window Qt would do it, of
+    all that were never shown at once, which takes longer than to paint them.
+    """
+    untold = Qt.WidgetAttribute.WA_PendingResizeEvent
+    hidden = [part for window in windows for part in window.findChildren(QWidget)]
+    for number, part in enumerate(filter(isValid, hidden), 1):
+        if part.testAttribute(untold):
+            part.setAttribute(untold, False)
+            QApplication.sendEvent(part, QResizeEvent(part.size(), QSize()))
+        if number % SIZED == 0:
+            yield
 
 
 def _parts(application: QApplication) -> list[QWidget]:

@@ -64,3 +64,10 @@ def wheel(view: TranscriptView, pixels: int) -> None:
 
 
 LIVE = ShownMessage(1, "assistant", "", state="live")
+
+
+def begin(view: TranscriptView, message: ShownMessage = LIVE) -> None:
+    """Add a message, until it is made."""
+    view.add_message(message)
+    while not of(view, message.id).is_built:
+        QApplication.processEvents()

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from PySide6.QtCore import QTimer
 from PySide6.QtGui import QSyntaxHighlighter, QTextDocument
 
-from app.start.threads import TURN_MS, Beside
+from app.start.threads import TURN_MS, Beside, Turns
 from app.window.look import look
 from app.window.transcript.drafted_spans import Tint, in_utf16
 
@@ -109,9 +109,9 @@ SOON_MS = 100
 class CodeColours(QSyntaxHighlighter):
     """Highlights one document, by the words of its lines as far as they were read."""
 
-    def __init__(self, document: QTextDocument, language: str) -> None:
+    def __init__(self, document: QTextDocument, language: str, turns: Turns) -> None:
         super().__init__(document)
-        self._language = language
+        self._language, self._turns = language, turns
         self._lines: list[list[Word]] = []
         self._finished = 0
         self._opener = ""
@@ -135,9 +135,13 @@ class CodeColours(QSyntaxHighlighter):
             self._turn.start(TURN_MS)
 
     def _come_to_read(self) -> None:
-        """Once there is a lexer: its making takes tens of milliseconds, beside the window."""
+        """Once there is a lexer: its making takes tens of milliseconds, beside the window when that
+        has nothing else to do.
+        """
         if self._has_lexer:
             self.read()
+        elif self._turns.is_busy:
+            self._turn.start(SOON_MS)
         else:
             Beside(self).run(partial(_lexer, self._language), self._take_lexer)
 

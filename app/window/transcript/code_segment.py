@@ -22,7 +22,7 @@ from app.window.language import tr
 from app.window.look import look
 from app.window.style_sheet import LaidOut
 from app.window.transcript.code_colours import CodeColours
-from app.window.transcript.drafted_spans import Run, Tint, in_utf16, tints
+from app.window.transcript.drafted_spans import Run, Tint, in_utf16, tints, within
 from app.window.transcript.page_boxes import PlacedBlock, TintRects, paint_tints
 from app.window.transcript.reader import CopyButton, Reader, keeps_height, scrolls
 from app.window.transcript.streaming_markdown import Segment
@@ -36,10 +36,11 @@ class CodeText(QPlainTextEdit, LaidOut):
     def __init__(self, reader: Reader, language: str) -> None:
         super().__init__()
         self.setAccessibleName(tr("Code, {language}", language=language or tr("plain")))
-        self.colours = CodeColours(self.document(), language)
+        self.colours = CodeColours(self.document(), language, reader.turns)
         self._reader, self._look = reader, look()
         self._code = ""
-        self._tints: list[Tint] = []
+        self._runs: Sequence[Run] = ()
+        self._spans: Sequence[DraftedSpan] = ()
         self._tint_rects = TintRects()
         self.setReadOnly(True)
         self.setFrameShape(QFrame.Shape.NoFrame)
@@ -57,8 +58,10 @@ class CodeText(QPlainTextEdit, LaidOut):
         self.horizontalScrollBar().rangeChanged.connect(lambda *_: self._set_height())
         self._dress()
 
-    def show_code(self, code: str, drafted: Sequence[Tint]) -> None:
-        """Show this code; tints count its characters."""
+    def show_code(
+        self, code: str, runs: Sequence[Run] = (), spans: Sequence[DraftedSpan] = ()
+    ) -> None:
+        """Show this code. runs: where it stands in an answer; spans: what of that was drafted."""
         if code.startswith(self._code):
             cursor = QTextCursor(self.document())
             cursor.movePosition(QTextCursor.MoveOperation.End)
@@ -67,8 +70,7 @@ class CodeText(QPlainTextEdit, LaidOut):
         else:
             self.setPlainText(code)
             self.colours.grow(is_other=True)
-        self._code = code
-        self._tints = in_utf16(code, drafted)
+        self._code, self._runs, self._spans = code, runs, spans
         self._set_height()
         self.viewport().update()
 
@@ -106,12 +108,31 @@ class CodeText(QPlainTextEdit, LaidOut):
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
         """Tints first, the code on top of them."""
-        if self._reader.shows_drafted and self._tints:
+        if self._reader.shows_drafted and self._spans:
             with QPainter(self.viewport()) as painter:
                 area = QRectF(event.rect())
-                found = self._tint_rects.boxes(self._lines(area), self._tints)
-                paint_tints(painter, found, area)
+                lines = list(self._lines(area))
+                paint_tints(painter, self._tint_rects.boxes(lines, self.tinted(lines)), area)
         super().paintEvent(event)
+
+    def tinted(self, lines: Sequence[PlacedBlock]) -> list[Tint]:
+        """What was drafted of these lines, in positions of the document. Code may be long, and what
+        is not in view is not looked at.
+        """
+        text = "\n".join(line.block.text() for line in lines)
+        before = lines[0].block.position() if lines else 0
+        first = len(self._code.encode("utf-16-le")[: 2 * before].decode("utf-16-le"))
+        found = list[Tint]()
+        for shown, source, length in self._runs:
+            start, end = max(first, shown), min(first + len(text), shown + length)
+            if start < end:
+                run = Run(start - first, source + start - shown, end - start)
+                drafted = within(self._spans, run.source, run.source + run.length, run.source)
+                found += tints((run,), drafted)
+        return [
+            tint._replace(start=tint.start + before, end=tint.end + before)
+            for tint in in_utf16(text, found)
+        ]
 
     def _lines(self, area: QRectF) -> Iterator[PlacedBlock]:
         """The lines that touch `area`, which may be a small part of the code."""
@@ -153,12 +174,16 @@ class CodeSegment(QWidget):
         column(head, self.lines, of=self, margins=(1, 1, 1, 1), spacing=8)
 
     def show_segment(self, segment: Segment, spans: Sequence[DraftedSpan]) -> None:
-        """Show the code of a segment; spans count in its source."""
-        code = segment.code.replace("\r\n", " \n")
-        self._code = segment.code
+        """Show the code of a segment; spans: of the whole answer."""
+        runs, parts = list[Run](), segment.code_parts
+        for part in parts:
+            shown = runs[-1].rendered + runs[-1].length if runs else 0
+            runs.append(Run(shown, segment.start + part.start, len(part.text)))
+        self._code = "".join(part.text for part in parts)
+        code = self._code.replace("\r\n", " \n")
         if segment.closed:
             self.lines.colours.complete(code)
-        self.lines.show_code(code, tints(_runs(segment), spans) if spans else ())
+        self.lines.show_code(code, runs, spans)
 
     def copy(self) -> None:
         """Put the code on the clipboard."""
@@ -173,10 +198,3 @@ class CodeSegment(QWidget):
             painter.setPen(QPen(look().colour("line"), 1))
             painter.setBrush(look().colour("code"))
             painter.drawRoundedRect(self.rect().toRectF().adjusted(0.5, 0.5, -0.5, -0.5), 8, 8)
-
-
-def _runs(segment: Segment) -> Iterator[Run]:
-    shown = 0
-    for part in segment.code_parts:
-        yield Run(shown, part.start, len(part.text))
-        shown += len(part.text)

@@ -131,8 +131,8 @@ class Formulas(QObject):
 
     @property
     def is_busy(self) -> bool:
-        """Whether one is being set, or a text waits to show those that were."""
-        return self._is_setting or bool(self._shows)
+        """Whether one is being set or will be, or a text waits to show those that were."""
+        return self._is_setting or bool(self._wanted or self._shows)
 
     def get(self, key: FormulaKey) -> Formula | None:
         """As it was set; None if it was not or cannot be."""
@@ -176,7 +176,10 @@ class Formulas(QObject):
             self._turns.do(self._show_one)
 
     def _set_next(self) -> None:
-        if self._wanted and not self._is_setting:
+        """Once the window has nothing else to do, from which a thread that sets takes time."""
+        if self._wanted and self._turns.is_busy:
+            self._turns.do(self._set_next)
+        elif self._wanted and not self._is_setting:
             self._is_setting = True
             key, _ = self._wanted.popitem(last=False)
             self._beside.run_each(lambda: set_formula(key), lambda found: self._keep(key, found))
@@ -229,16 +232,14 @@ SIZE = QTextFormat.Property.UserProperty
 
 
 def place_formulas(
-    document: QTextDocument, formulas: Formulas, pixels: int, width: int, ratio: float
+    document: QTextDocument, formulas: Formulas, pixels: int, width: int
 ) -> list[FormulaKey]:
     """Make pictures of the formulas that were set, no wider than `width`, and give those there are
     the sizes and colours of now; all pictures, from the top.
 
     One that would be too small to be read stays in letters, which wrap. What is right already is
-    left alone: each change has the text laid out anew. pixels: of the document's font. ratio: of
-    the screen's pixels to ours.
+    left alone: each change has the text laid out anew. pixels: of the document's font.
     """
-    step = next((n for n in (1, 2, 4) if (n * ratio).is_integer()), 1)
     placed, cursor = [], QTextCursor(document)
     cursor.beginEditBlock()
     for title, start, end, form in reversed(_found(document)):
@@ -261,8 +262,8 @@ def place_formulas(
         below = ceil(formula.below * scale - HARDLY)
         one = Placed(
             key,
-            _up_to(step, formula.width * scale),
-            _up_to(step, ceil(formula.above * scale) + below),
+            ceil(formula.width * scale),
+            ceil(formula.above * scale) + below,
             below,
             scale,
             image.foreground().color().name(),
@@ -281,11 +282,6 @@ def place_formulas(
             cursor.insertImage(image)
     cursor.endEditBlock()
     return placed[::-1]
-
-
-def _up_to(step: int, length: float) -> int:
-    """Whole pixels of the screen: of an image that ends between two of them Qt leaves out a row."""
-    return step * ceil(length / step)
 
 
 HARDLY = 0.6

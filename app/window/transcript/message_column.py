@@ -139,6 +139,7 @@ class MessageColumn(PinnedScroll):
         self._reader = reader
         self._views: list[MessageView] = []
         self._earlier: list[ShownMessage] = []
+        self._dropped: list[MessageView] = []
         self._first: int | None = None
         self._goes_to_first = False
         self.is_filling = False
@@ -286,9 +287,13 @@ class MessageColumn(PinnedScroll):
             self._reader.turns.do(self._make_in_view)
 
     def _make_nearby(self) -> None:
-        """It waits until nothing else is to do."""
+        """It waits until nothing else is to do. What is not on show any more goes first."""
         if self._reader.turns.is_busy:
             self._nearby.start()
+            return
+        if self._dropped:
+            self._dropped.pop().deleteLater()
+            self._reader.turns.do(self._make_nearby)
             return
         for view in (self._unmade_within(0) or self._unmade_within(self.viewport().height()))[:1]:
             self.make_some(view)
@@ -318,8 +323,9 @@ class MessageColumn(PinnedScroll):
         for view in self._views[index:]:
             self._column.removeWidget(view)
             view.hide()
-            view.deleteLater()
+        self._dropped += self._views[index:]
         del self._views[index:]
+        self._nearby.start()
 
     def fit_text(self) -> None:
         """The reader wants text of another width."""

@@ -22,6 +22,7 @@ from app.window.transcript.segment_column import TextWidget, link_definitions, s
 from app.window.transcript.shown_message import ShownMessage
 from app.window.transcript.streaming_markdown import StreamingMarkdown
 from app.window.transcript.user_bubble import UserBubble, beginning_of
+from mlx_engine.values.conversation import TextPiece
 from mlx_engine.values.words import Words
 
 
@@ -92,6 +93,7 @@ class MessageView(QWidget):
         self._body: AnswerView | UserBubble | None = None
         self._searched: Sequence[str] | None = None
         self._steps: Iterator[None] | None = None
+        self._waiting: list[TextPiece] = []
         self.buttons: MessageActions | None = None
         self.footer: MessageFooter | None = None
         self.editor: MessageEditor | None = None
@@ -124,9 +126,12 @@ class MessageView(QWidget):
         until then a layout would take it for empty and the page would jump.
         """
         reader, body = self._reader, self._make_body(width)
+        wear(self)  # what is made later is dressed step by step
+        body.setParent(self)
         if isinstance(body, AnswerView):
             for _ in body.show_message(self.message):
                 yield
+            body.append(self._waiting)
         self.hide()
         self.setMinimumHeight(0)
         self.setMaximumHeight(LARGEST)
@@ -135,8 +140,8 @@ class MessageView(QWidget):
         foot = row(Wide(self.footer), SPARE, self.buttons, spacing=8)
         above = [label(NOT_READ, "note")] if self.message.is_first_read else []
         self._column = column(*above, body, foot, of=self, spacing=2)
-        wear(self)
         self._body = body
+        body.show()
         self._connect(self.buttons, self.footer)
         self._show_state()
         if self.message.id in reader.unsent:
@@ -145,9 +150,17 @@ class MessageView(QWidget):
         self.show()
         yield
 
+    def append(self, pieces: Sequence[TextPiece]) -> None:
+        """Grow a live answer, which may still have to be made."""
+        if self.answer is not None:
+            self.answer.append(pieces)
+        else:
+            self._waiting += pieces
+
     def finish(self, message: ShownMessage) -> bool:
         """Become the finished message; False if its text is another, so that it must be rebuilt."""
         self.message, self._searched, self._steps = message, None, None
+        self._waiting.clear()
         if not isinstance(self._body, AnswerView):
             return not self.is_built
         if not self._body.is_of(message):

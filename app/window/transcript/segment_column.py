@@ -66,6 +66,7 @@ class SegmentColumn(QWidget):
         for index, segment in enumerate(self._stream.segments):
             self._add(segment)
             self._show(index)
+            self._widgets[index].ensurePolished()
             yield
 
     def text(self) -> str:
@@ -132,10 +133,10 @@ class SegmentColumn(QWidget):
 
     def _show(self, index: int) -> None:
         widget, segment = self._widgets[index], self._stream.segments[index]
-        spans = within(self._spans, segment.start, segment.end, len(segment.head))
         if isinstance(widget, CodeSegment):
-            widget.show_segment(segment, spans)
+            widget.show_segment(segment, self._spans)
             return
+        spans = within(self._spans, segment.start, segment.end, len(segment.head))
         if segment.closed:
             source = segment.markdown
             widget.show_html(markdown_html(source, self._definitions), source, spans)

@@ -161,16 +161,16 @@ class TranscriptView(QWidget):
         """Grow a live answer by a batch of pieces; costs the same however long it is."""
         view = self.column.view(message_id)
         if view is not None:
-            self.column.make(view)
-            if view.answer is not None:
-                view.answer.append(pieces)
-                self._mark_soon()
+            view.append(pieces)
+            self._mark_soon()
 
     def finish_thinking(self, message_id: int, seconds: float | None) -> None:
         """The thinking of a live answer took this long."""
         view = self.column.view(message_id)
-        if view is not None and view.answer is not None:
-            view.answer.finish_thinking(seconds)
+        if view is not None:
+            self.column.make(view)
+            if view.answer is not None:
+                view.answer.finish_thinking(seconds)
 
     def finish(self, message: ShownMessage) -> None:
         """An answer is complete, stopped or failed: its final text, figures and state."""

@@ -1,12 +1,13 @@
 """Garbage is collected on the window's thread; what stays is left out of it, once."""
 
 import gc
+import sys
 from types import SimpleNamespace
 
 import pytest
 from PySide6.QtWidgets import QApplication
 
-from app.start.threads import Collector
+from app.start.threads import SHARE_S, Collector, share_python
 
 
 def test_what_is_imported_on_the_way_is_left_out_once_no_more_comes(
@@ -62,3 +63,11 @@ def test_only_what_the_app_has_settled_is_let_go(
     collector.settle()
     collector.close()
     assert told == done
+
+
+def test_threads_take_short_turns_until_the_app_ends() -> None:
+    former = sys.getswitchinterval()
+    end = share_python()
+    assert former > SHARE_S and sys.getswitchinterval() == pytest.approx(SHARE_S)
+    end()
+    assert sys.getswitchinterval() == pytest.approx(former)

@@ -1,6 +1,7 @@
 """Icons, palette and style sheet: drawn in the theme's colours, readable, accepted by Qt."""
 
 import dataclasses
+from itertools import pairwise
 
 import pytest
 from painted import solid_colours
@@ -13,7 +14,7 @@ from app.window.controls.choices import DropDown, Tick
 from app.window.controls.icons import app_icon, icon, paint_icon, pixmap
 from app.window.controls.layouts import column
 from app.window.look import Look, TypeSizes, load_theme, look, mixed, palette_of
-from app.window.style_sheet import STRIPS, dress, style_sheet, wear
+from app.window.style_sheet import SIZED, STRIPS, dress, style_sheet, wear
 
 ICONS = sorted(path.stem for path in asset_path("icons").glob("*.svg") if path.stem != "app")
 
@@ -178,6 +179,34 @@ def test_a_turn_paints_one_strip_of_a_window(qtbot, qapp):
         turns.append(len(painted))
         painted.clear()
     assert max(turns) == 2 and seen == set(parts)
+    list(dress(qapp, "light", 1.0))
+
+
+class Sized(QWidget):
+    """A part that notes when it is told its size."""
+
+    def __init__(self, window, sized):
+        super().__init__(window)
+        self._sized = sized
+
+    def resizeEvent(self, event):  # noqa: N802
+        self._sized.append(self)
+
+
+def test_a_turn_tells_some_of_the_hidden_parts_of_a_window_their_sizes(qtbot, qapp):
+    window, sized = QWidget(), []
+    qtbot.addWidget(window)
+    wear(window)
+    with qtbot.waitExposed(window):
+        window.show()
+    hidden = QWidget(window)
+    parts = [Sized(hidden, sized) for _ in range(3 * SIZED)]
+    told = [0]
+    for _ in dress(qapp, "dark", 1.0):
+        qapp.processEvents()
+        told.append(len(sized))
+    assert set(sized) == set(parts)
+    assert max(later - before for before, later in pairwise(told)) <= SIZED
     list(dress(qapp, "light", 1.0))
 
 

@@ -7,7 +7,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QAccessible
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
-from shown_transcript import LIVE, STATS, of, settle, show, stream
+from shown_transcript import STATS, begin, of, settle, show, stream
 
 from app.values.chats import ChatGroup, ChatSummary, DraftedSpan, ListedChat
 from app.window.sidebar.sidebar import Sidebar
@@ -62,7 +62,7 @@ def test_an_empty_transcript(view: TranscriptView) -> None:
 
 
 def test_an_answer_while_it_streams_with_and_without_tints(view: TranscriptView) -> None:
-    view.add_message(LIVE)
+    begin(view)
     stream(view, "so ", "thinking")
     stream(view, RICH)
     assert {"Thinking…", "Answer", "Code, py", "Copy code"} <= set(names(view))

@@ -4,7 +4,7 @@ import time
 
 import pytest
 from PySide6.QtNetwork import QHostAddress, QTcpServer
-from shown_transcript import LIVE, of, settle, show, shown_text, stream
+from shown_transcript import begin, of, settle, show, shown_text, stream
 
 from app.window.transcript.shown_message import ShownMessage
 from app.window.transcript.transcript_view import TranscriptView
@@ -20,7 +20,7 @@ def test_no_picture_style_or_frame_is_fetched(view: TranscriptView) -> None:
     )
     show(view, ShownMessage(3, "assistant", source, source), ShownMessage(2, "user", source))
     of(view, 3).answer.thinking.head.setChecked(True)
-    view.add_message(LIVE)
+    begin(view)
     stream(view, source)
     server.waitForNewConnection(300)
     assert not server.hasPendingConnections()

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from PySide6.QtGui import QTextCursor
 from PySide6.QtWidgets import QApplication, QPlainTextEdit
 
+from app.start.threads import Turns
 from app.window.look import look
 from app.window.transcript import code_colours
 from app.window.transcript.code_colours import CodeColours, coloured_lines
@@ -34,7 +35,7 @@ def colours_on_show(editor: QPlainTextEdit) -> list[tuple[str, str]]:
 
 def growing(language: str, code: str) -> tuple[QPlainTextEdit, CodeColours]:
     editor = QPlainTextEdit()
-    colours = CodeColours(editor.document(), language)
+    colours = CodeColours(editor.document(), language, Turns())
     for letter in code:
         editor.moveCursor(QTextCursor.MoveOperation.End)
         editor.insertPlainText(letter)
@@ -136,10 +137,10 @@ def test_growing_code_is_read_a_little_later_each_finished_line_once(qtbot, monk
     qtbot.addWidget(text)
     code = "\n".join(f"value_{n} = 'word'" for n in range(30))
     for end in range(0, len(code), 3):
-        text.show_code(code[:end], ())
+        text.show_code(code[:end])
     assert not read
-    text.show_code(code, ())
+    text.show_code(code)
     qtbot.waitUntil(lambda: colours_on_show(text) == [("'word'", "string")] * 30)
-    text.show_code(code + "\nx = 1", ())
+    text.show_code(code + "\nx = 1")
     qtbot.waitUntil(lambda: colours_on_show(text)[-1] == ("1", "number"))
     assert len(read) == 30 + 2

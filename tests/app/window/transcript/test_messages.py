@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from PySide6.QtCore import QMimeData, QPoint, Qt, QUrl
 from PySide6.QtGui import QGuiApplication, QImage, QTextDocument
-from PySide6.QtWidgets import QLabel, QPushButton
+from PySide6.QtWidgets import QLabel, QPushButton, QScrollArea
 from shown_transcript import (
-    LIVE,
     STATS,
+    begin,
     of,
     settle,
     show,
@@ -19,10 +19,12 @@ from shown_transcript import (
 from app.start.asset_files import asset_path
 from app.values.attached_text import AttachedText, with_attachments
 from app.values.chats import DraftedSpan
-from app.window.transcript.code_segment import CodeSegment
+from app.window.transcript.code_segment import CodeSegment, CodeText
+from app.window.transcript.drafted_spans import Tint
 from app.window.transcript.page_boxes import placed, quote_bars
-from app.window.transcript.reader import QUOTE_STEP
+from app.window.transcript.reader import QUOTE_STEP, Reader
 from app.window.transcript.shown_message import ShownMessage
+from app.window.transcript.streaming_markdown import Segment
 from app.window.transcript.user_bubble import UserBubble
 from mlx_engine.values.conversation import TextPiece
 
@@ -180,6 +182,56 @@ def test_wide_letters_do_not_shift_tints(view):
     assert (tint.start, tint.end) == (5, 12)
 
 
+@pytest.mark.parametrize("indent", ["", "    "])
+def test_drafted_code_is_tinted_where_it_stands(view, indent):
+    lines = f"{indent}🙂 = 1\n{indent}value = drafted(2)\n"
+    text = f"Words\n\n{lines}" if indent else f"Words\n\n```python\n{lines}```\n"
+    at = text.index("drafted")
+    show(view, ShownMessage(1, "assistant", text, spans=(DraftedSpan(at, at + 7, 2),)))
+    code = of(view, 1).texts()[-1]
+    first, *rest = placed(code.document())
+    for shown in ([first, *rest], rest):
+        (tint,) = code.tinted(shown)
+        assert (tint.depth, words_at(code, tint)) == (2, "drafted")
+    assert code.tinted([first]) == []
+
+
+def words_at(code: CodeText, tint: Tint) -> str:
+    return code.text().encode("utf-16-le")[2 * tint.start : 2 * tint.end].decode("utf-16-le")
+
+
+class Spans(list[DraftedSpan]):
+    """Counts those that are looked at."""
+
+    looked_at = 0
+
+    def __getitem__(self, at):
+        found = super().__getitem__(at)
+        self.looked_at += len(found) if isinstance(at, slice) else 1
+        return found
+
+    def __iter__(self):
+        self.looked_at += len(self)
+        return super().__iter__()
+
+
+def test_of_long_code_only_what_is_drafted_in_view_is_looked_at(qtbot):
+    line = "value = drafted(2)\n"
+    source = f"```python\n{line * 5000}"
+    spans = Spans(DraftedSpan(at, at + 5, 1) for at in range(10, len(source), len(line)))
+    reader, area = Reader(), QScrollArea()
+    reader.shows_drafted = True
+    code = CodeSegment(reader, "python")
+    area.setWidget(code)
+    qtbot.addWidget(area)
+    area.resize(700, 500)
+    area.show()
+    code.show_segment(Segment("code", 0, source, closed=False), spans)
+    code.resize(code.sizeHint())
+    settle()
+    assert 20 < spans.looked_at < 1000
+
+
 def test_two_megabytes_pasted_do_not_freeze(view):
     pasted = "word " * 400_000
     show(view, ShownMessage(1, "user", pasted))
@@ -217,7 +269,7 @@ def test_what_was_attached_is_a_chip_that_opens(view, qtbot):
     "text", ["```", "[" * 4000, "| a |\n|--", "<img src=x>", "\0\x07", "~~~\r\n"]
 )
 def test_broken_markdown_is_shown(view, text):
-    view.add_message(LIVE)
+    begin(view)
     for letter in text[:40]:
         view.append_pieces(1, [TextPiece(letter)])
     view.append_pieces(1, [TextPiece(text[40:])])
@@ -253,7 +305,7 @@ def test_a_quote_written_from_the_right_has_its_bar_there(view):
 
 def test_a_fence_of_maths_is_rendered_also_while_it_grows(view):
     text = "So\n\n```math\n\\frac{a}{b} + x^2\n```\n\nand\n\n```python\nx = 1\n```\n"
-    view.add_message(LIVE)
+    begin(view)
     for letter in text[:30]:
         view.append_pieces(1, [TextPiece(letter)])
     (prose,) = of(view, 1).texts()
@@ -282,9 +334,19 @@ def test_links_are_handed_on(view, qtbot):
     assert caught.args == ["https://x.org"]
 
 
+def test_everything_can_be_named_by_a_screen_reader(view):
+    show(view, ShownMessage(1, "user", "hi"), ShownMessage(2, "assistant", "x", stats=STATS))
+    for message in (1, 2):
+        buttons = of(view, message).buttons
+        for button in (buttons.copy, buttons.edit, buttons.regenerate, buttons.previous):
+            assert button.accessibleName()
+            assert button.focusPolicy() & Qt.FocusPolicy.TabFocus
+    assert of(view, 2).footer.accessibleName().startswith("Figures: 41.3 tok/s")
+
+
 def test_links_defined_in_another_segment(view):
     source = "See [the notes][1].\n\n```\nx\n```\n\n[1]: https://x.org\n"
-    view.add_message(LIVE)
+    begin(view)
     stream(view, source)
     assert "[1]" in shown_text(view, 1)
     view.finish(ShownMessage(1, "assistant", source))

@@ -5,10 +5,12 @@ from itertools import pairwise
 
 from PySide6.QtCore import QCoreApplication, QEvent, QPoint, Qt
 from PySide6.QtWidgets import QApplication, QLabel, QWidget
+from shiboken6 import isValid
 from shown_transcript import (
     LIVE,
     PARAGRAPH,
     bar,
+    begin,
     of,
     settle,
     show,
@@ -31,7 +33,7 @@ from mlx_engine.values.conversation import TextPiece
 
 def test_a_streamed_answer_is_the_answer_shown_whole(view):
     source = "# Title\n\nSome **bold** words.\n\n```py\nx = 1\n```\n\n- a\n- b\n"
-    view.add_message(LIVE)
+    begin(view)
     for letter in source:
         view.append_pieces(1, [TextPiece(letter)])
     view.finish(ShownMessage(1, "assistant", source))
@@ -64,7 +66,7 @@ def test_what_grows_stands_on_the_page_like_what_is_set_at_once(view, monkeypatc
         at_once.deleteLater()
 
     monkeypatch.setattr(ProseSegment, "show_html", remembered)
-    view.add_message(LIVE)
+    begin(view)
     for at in range(0, len(GROWING), 5):
         view.append_pieces(1, [TextPiece(GROWING[at : at + 5])])
     assert shown.count(True) > 20
@@ -77,7 +79,7 @@ def test_a_paragraph_is_rendered_no_more_once_others_stand_below_it(view, monkey
         "markdown_html",
         lambda source, *more: rendered.append(source) or markdown_html(source, *more),
     )
-    view.add_message(LIVE)
+    begin(view)
     for paragraph in range(5):
         stream(view, f"Paragraph {paragraph}.\n\n")
         stream(view, f"It has words, {paragraph}.\n\n")
@@ -99,7 +101,7 @@ def test_a_stored_answer_is_rendered_once(view, monkeypatch):
 
 
 def test_at_the_end_it_follows(view):
-    view.add_message(LIVE)
+    begin(view)
     for _ in range(12):
         stream(view, PARAGRAPH)
         assert bar(view).value() == bar(view).maximum()
@@ -108,7 +110,7 @@ def test_at_the_end_it_follows(view):
 
 
 def test_a_reader_who_went_up_by_a_pixel_is_left_alone(view):
-    view.add_message(LIVE)
+    begin(view)
     stream(view, PARAGRAPH * 8)
     wheel(view, 2)
     place = bar(view).value()
@@ -120,7 +122,7 @@ def test_a_reader_who_went_up_by_a_pixel_is_left_alone(view):
 
 
 def test_coming_down_to_the_end_follows_again(view, qtbot):
-    view.add_message(LIVE)
+    begin(view)
     stream(view, PARAGRAPH * 8)
     wheel(view, 200)
     wheel(view, -500)
@@ -133,7 +135,7 @@ def test_coming_down_to_the_end_follows_again(view, qtbot):
 
 
 def test_thinking_opens_and_closes_for_the_reader_alone(view):
-    view.add_message(LIVE)
+    begin(view)
     stream(view, PARAGRAPH * 8, "thinking")
     thinking = of(view, 1).answer.thinking
     assert not thinking.is_open and thinking.words() == "Thinking…"
@@ -209,7 +211,7 @@ def test_a_long_chat_is_made_where_it_is_looked_at(view, qtbot):
 
 
 def test_a_selection_in_a_growing_answer_stays(view):
-    view.add_message(LIVE)
+    begin(view)
     stream(view, "some words here")
     prose = of(view, 1).texts()[0]
     cursor = prose.textCursor()
@@ -314,7 +316,7 @@ def test_what_comes_into_view_while_text_is_sought_is_marked(view, qtbot):
 
 
 def test_a_growing_answer_keeps_its_marks(view, qtbot):
-    view.add_message(LIVE)
+    begin(view)
     stream(view, "a needle here, ")
     view.open_find()
     qtbot.keyClicks(view.find_bar.field, "needle")
@@ -324,7 +326,7 @@ def test_a_growing_answer_keeps_its_marks(view, qtbot):
 
 
 def test_marked_text_may_go_while_it_is_sought(view, qtbot):
-    view.add_message(LIVE)
+    begin(view)
     stream(view, "a needle here, ")
     view.open_find()
     qtbot.keyClicks(view.find_bar.field, "needle")
@@ -415,7 +417,7 @@ def test_what_arrives_while_a_long_chat_gets_its_places_leaves_the_rest_to_later
 
 
 def test_a_stopped_answer_keeps_its_text_and_says_so(view):
-    view.add_message(LIVE)
+    begin(view)
     stream(view, "half an ans")
     view.finish(
         replace(LIVE, text="half an ans", state="stopped", notice="Stopped.", can_continue=True)
@@ -427,7 +429,7 @@ def test_a_stopped_answer_keeps_its_text_and_says_so(view):
 
 
 def test_an_answer_that_ended_differently_is_shown_as_it_ended(view):
-    view.add_message(LIVE)
+    begin(view)
     stream(view, "so far STOP")
     view.finish(ShownMessage(1, "assistant", "so far"))
     until_filled(view)
@@ -496,12 +498,27 @@ def test_a_question_and_its_answer_are_made_in_a_turn_each(view, qapp):
     made = [0]
     view.add_message(ShownMessage(2, "user", "why"))
     view.add_message(LIVE)
+    view.append_pieces(1, [TextPiece("so")])
+    assert not any(v.is_built for v in view.column.views)
     while made[-1] < 2:
         made.append(sum(v.is_built for v in view.column.views))
         assert made[-1] - made[-2] <= 1
         qapp.processEvents()
-    view.append_pieces(1, [TextPiece("so")])
     assert shown_text(view, 2) == "why" and shown_text(view, 1) == "so"
+
+
+def test_what_was_on_show_goes_a_message_a_turn(view, qapp):
+    show(view, *(ShownMessage(n, "user", "hi") for n in range(1, 20)))
+    left = list(view.column.views)
+    for message in left:
+        view.column.make(message)
+    view.show_messages([LIVE])
+    there = [len(left)]
+    while there[-1]:
+        qapp.processEvents()
+        qapp.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+        there.append(sum(map(isValid, left)))
+        assert there[-2] - there[-1] <= 1
 
 
 def test_a_message_of_a_chat_that_was_left_is_not_made_any_more(view):
