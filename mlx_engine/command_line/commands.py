@@ -114,9 +114,7 @@ def inspect(arguments: Namespace, outside: Outside) -> int:
     screen = make_screen(outside.stdout, outside.stderr, plain=False)
     fetched = shown(screen.progress, DOWNLOADING)
     try:
-        model = outside.inspect(
-            arguments.model, heads=arguments.heads, on_download=fetched, text=True
-        )
+        model = outside.inspect(arguments.model, heads=arguments.heads, on_download=fetched)
     finally:
         screen.progress("")
     gpu_bytes = outside.gpu_bytes() or ROOMY

@@ -210,8 +210,7 @@ class PromptWriter:
         return True
 
     def _unwritten(self, error: Exception) -> Reason:
-        why = error.strerror if isinstance(error, OSError) else None
-        words = f"{self._folder.path} takes no more ({why or error})"
+        words = f"{self._folder.path} takes no more ({error})"
         return kept_in_memory("prompt-files-unwritten", words)
 
 

@@ -2,34 +2,44 @@
 
 `PYTHONPATH=. python tests/speed/standstill.py [REPEATS] [SUBJECT...]`, of all SUBJECTS without any
 named; milliseconds of the longest turn between two looks at what its user did. Of each action's
-repeats the fastest, as other programs make one slower only, and the median; then by the clock. The
-first time is told as well. Everything is laid out and painted, and CHATS are in the sidebar.
+repeats the fastest, as other programs make one slower only, and the median, of the time that its
+thread worked; then the median and the first by the clock, and the median of the work of all turns.
+Everything is laid out and painted, and CHATS are in the sidebar.
 """
 
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from PySide6.QtWidgets import QMessageBox
+from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtGui import QGuiApplication, QWheelEvent
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QLineEdit, QMessageBox
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "helpers"))
 
-from rich_answer import ANSWER, STATS
 from scripted_engine import Answer
 from scripted_models import ScriptedModels, WorkerEngine, described
+from transcript_shots import ANSWER, STATS
 from whole_window import turn, until, whole_window
 
 from app.app import App
 from app.values.chat_settings import ChatSettings
 from app.values.models import FoundModel
+from app.window.composer.attachments import AttachmentChip
 from mlx_engine.values.conversation import GenerationFinished
 
 POCKET = Path(__file__).resolve().parents[2] / "assets" / "pocket_model"
-MESSAGES, LONG = 80, 300
+MESSAGES, LONG = 80, 400
+CODE = "```python\n" + "    total += price_of(item)\n" * 5000 + "```\n"
+TABLE = "| Name | Worth |\n|---|--:|\n" + "| a name of three words | 1,000 |\n" * 200
+LONG_ANSWER = 20
+"""Times the answer of the screenshots, in words 3,300."""
+PASTED = "A line of words that come from elsewhere.\n" * 7500
 MODELS = 300
 CHATS = 1000
 SELECTED = 20
@@ -88,9 +98,17 @@ def rich_chat(app: App, title: str, messages: int = MESSAGES, answer: str = ANSW
     return chat
 
 
+class Bench(NamedTuple):
+    """answers: those that the model will give next."""
+
+    app: App
+    repeats: int
+    answers: list[Answer]
+
+
 def main() -> None:
     repeats = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-    answers = [Answer(ANSWER * 4, pause_s=0.01)] * repeats
+    answers = list[Answer]()
     source = ScriptedModels({"None": WorkerEngine(answers, described("small", 10**7))})
     with whole_window(source) as app:
         for number in range(CHATS):
@@ -98,9 +116,9 @@ def main() -> None:
         app.settings.change(replace(app.settings.value, show_drafted=True))
         app.start()
         until(lambda: app.models.description is not None)
-        print(f"{'ms':20} fastest  median   clock  in all   first")
+        print(f"{'ms':24} fastest  median   clock   first  in all")
         for subject in sys.argv[2:] or SUBJECTS:
-            measure(SUBJECTS[subject](app, repeats), repeats)
+            measure(SUBJECTS[subject](Bench(app, repeats, answers)), repeats)
 
 
 def measure(actions: Actions, repeats: int) -> None:
@@ -111,10 +129,11 @@ def measure(actions: Actions, repeats: int) -> None:
             found[name].append(action())
     for name, times in found.items():
         longest = [max(turn.worked for turn in turns) for turns in times]
-        clock = statistics.median(max(turn.passed for turn in turns) for turns in times)
+        clock = [max(turn.passed for turn in turns) for turns in times]
         whole = statistics.median(sum(turn.worked for turn in turns) for turns in times)
-        figures = (min(longest), statistics.median(longest), clock, whole, longest[0])
-        print(f"{name:20}", " ".join(f"{figure:7.1f}" for figure in figures), flush=True)
+        middle, middle_clock = statistics.median(longest), statistics.median(clock)
+        figures = (min(longest), middle, middle_clock, clock[0], whole)
+        print(f"{name:24}", " ".join(f"{figure:7.1f}" for figure in figures), flush=True)
 
 
 def each(**actions: Callable[[], object]) -> Actions:
@@ -125,46 +144,161 @@ def each(**actions: Callable[[], object]) -> Actions:
     }
 
 
-def streaming(app: App, _: int) -> Actions:
-    def stream() -> list[Turn]:
+def in_steps(steps: Iterable[Callable[[], object]], rest_s: float = 0.02) -> list[Turn]:
+    """One after the other, as fast as a user does them, then until nothing is left to do."""
+    turns = []
+    for step in steps:
+        turns.append(timed(step))
+        end = time.monotonic() + rest_s
+        turns += turns_until(lambda end=end: time.monotonic() > end)
+    return [*turns, *turns_of(turn)]
+
+
+def streaming(bench: Bench) -> Actions:
+    app = bench.app
+
+    def stream(text: str, pause_s: float = 0.01) -> list[Turn]:
+        bench.answers.append(Answer(text, accepted=(3, 2, 3), pause_s=pause_s))
         turns_of(app.begin_chat)
         begin = timed(lambda: app.chats.send("Go on."))
         return [begin, *turns_until(lambda: app.chats.running is None), *turns_of(turn)]
 
-    return {"streaming": stream}
+    def while_drafting_opens() -> list[Turn]:
+        bench.answers.append(Answer(ANSWER * 4, pause_s=0.01))
+        turns_of(app.begin_chat)
+        app.chats.send("Go on.")
+        toggle = app.widgets.actions["drafting"].trigger
+        turns = in_steps([toggle] * 4, 0.3)
+        return [*turns, *turns_until(lambda: app.chats.running is None), *turns_of(turn)]
+
+    return {
+        "streaming": lambda: stream(ANSWER * 4),
+        "table of 200 rows": lambda: stream(TABLE, 0.005),
+        "code of 5,000 lines": lambda: stream(CODE, 0.0005),
+        "drafting opens and goes": while_drafting_opens,
+    }
 
 
-def chats(app: App, _: int) -> Actions:
+def chats(bench: Bench) -> Actions:
+    app = bench.app
     one, other, long = rich_chat(app, "One"), rich_chat(app, "Other"), rich_chat(app, "Long", LONG)
     app.listed.refresh()
     go_to = app.listed.chosen.emit
     return each(
         chat_of_80=lambda: go_to(one, None),
         other_chat_of_80=lambda: go_to(other, None),
-        chat_of_300=lambda: go_to(long, None),
+        chat_of_400=lambda: go_to(long, None),
         new_chat=app.begin_chat,
     )
 
 
-def looks(app: App, _: int) -> Actions:
+def looks(bench: Bench) -> Actions:
     """Of the window with a chat."""
+    app = bench.app
     turns_of(lambda: app.listed.chosen.emit(rich_chat(app, "Looked at"), None))
     return each(
         larger_text=lambda: app.look.zoom(1),
         text_as_before=lambda: app.look.zoom(0),
         dark=lambda: app.look.choose("dark"),
         light=lambda: app.look.choose("light"),
+        drafted_words=app.widgets.actions["drafted-words"].trigger,
     )
 
 
-def resizing(app: App, _: int) -> Actions:
-    """Of the window with an answer of 9,200 pixels, at its end."""
-    window = app.widgets.window
-    turns_of(lambda: app.listed.chosen.emit(rich_chat(app, "High", 2, ANSWER * 10), None))
-    return each(narrower=lambda: window.resize(900, 700), wider=lambda: window.resize(1180, 760))
+def resizing(bench: Bench) -> Actions:
+    """Of the window with a long chat, then with an answer of 9,200 pixels, at their ends."""
+    app, window = bench.app, bench.app.widgets.window
+    long, high = rich_chat(app, "Long", LONG), rich_chat(app, "High", 2, ANSWER * 10)
+    go_to = app.listed.chosen.emit
+
+    def dragged() -> list[Turn]:
+        widths = [*range(1180, 900, -20), *range(900, 1181, 20)]
+        return in_steps([lambda width=width: window.resize(width, 760) for width in widths], 0.016)
+
+    return {
+        **each(chat_of_400=lambda: go_to(long, None)),
+        "edge dragged": dragged,
+        **each(
+            answer_of_9200_pixels=lambda: go_to(high, None),
+            narrower=lambda: window.resize(900, 700),
+            wider=lambda: window.resize(1180, 760),
+        ),
+    }
 
 
-def pages(app: App, _: int) -> Actions:
+def long_chat(bench: Bench) -> Actions:
+    """What is done in a chat of 400 messages, and with a long text."""
+    app, column = bench.app, bench.app.widgets.transcript.column
+    chat, long = rich_chat(app, "Long", LONG), rich_chat(app, "High", 2, ANSWER * LONG_ANSWER)
+    go_to, actions = app.listed.chosen.emit, app.widgets.actions
+    bar = column.verticalScrollBar()
+
+    def wheel(pixels: int) -> None:
+        place = QPointF(column.viewport().rect().center())
+        event = QWheelEvent(
+            place,
+            column.viewport().mapToGlobal(place),
+            QPoint(),
+            QPoint(0, pixels),
+            Qt.MouseButton.NoButton,
+            Qt.KeyboardModifier.NoModifier,
+            Qt.ScrollPhase.NoScrollPhase,
+            False,
+        )
+        QApplication.sendEvent(column.viewport(), event)
+
+    def drag(to: float) -> None:
+        bar.setSliderDown(True)
+        bar.setSliderPosition(round(to * bar.maximum()))
+
+    def dragged() -> list[Turn]:
+        places = [1 - n / 40 for n in range(41)] + [n / 7 for n in range(8)]
+        turns = in_steps([lambda to=to: drag(to) for to in places], 0.03)
+        bar.setSliderDown(False)
+        return turns
+
+    def paste() -> None:
+        QGuiApplication.clipboard().setText(PASTED)
+        app.widgets.composer.setFocus()
+        actions["paste"].trigger()
+
+    def give_up() -> None:
+        app.widgets.composer.findChild(AttachmentChip).remove_wanted.emit()
+
+    def select_all() -> None:
+        column.views[-1].texts()[0].setFocus()
+        actions["select-all"].trigger()
+
+    return {
+        **each(chat_of_400=lambda: go_to(chat, None)),
+        "wheel": lambda: in_steps([lambda: wheel(120)] * 60),
+        "scroll bar dragged": dragged,
+        **each(
+            answer_of_3300_words=lambda: go_to(long, None),
+            select_all=select_all,
+            copy=actions["copy"].trigger,
+            copy_answer=actions["copy-answer"].trigger,
+            paste_of_300_kB=paste,
+            pasted_text_goes=give_up,
+        ),
+    }
+
+
+def comparing(bench: Bench) -> Actions:
+    app = bench.app
+
+    def run() -> list[Turn]:
+        bench.answers.extend([Answer(ANSWER * 4, pause_s=0.005)] * 2)
+        app.widgets.actions["compare"].trigger()
+        begin = timed(lambda: app.compare.run("Go on."))
+        turns = turns_until(lambda: not app.compare.is_running)
+        return [begin, *turns, *turns_of(turn)]
+
+    return {"compare": run} | each(back_to_the_chat=lambda: app.widgets.window.show_page("chat"))
+
+
+def pages(bench: Bench) -> Actions:
+    app = bench.app
     window, commands = app.widgets.window, app.widgets.actions
     entries = [
         FoundModel(f"Model {n}", Path(f"/models/{n}"), "Here", n * 10**8, "") for n in range(MODELS)
@@ -189,8 +323,9 @@ def pages(app: App, _: int) -> Actions:
     )
 
 
-def layers(app: App, _: int) -> Actions:
+def layers(bench: Bench) -> Actions:
     """What lies over the window."""
+    app = bench.app
     return each(
         a_models_card=lambda: app.cards.offer(str(POCKET)),
         the_card_goes=app.widgets.layer.hide,
@@ -201,15 +336,20 @@ def layers(app: App, _: int) -> Actions:
     )
 
 
-def sidebar(app: App, repeats: int) -> Actions:
-    listed, rows = app.listed, app.widgets.sidebar.list
+def sidebar(bench: Bench) -> Actions:
+    app, listed, rows = bench.app, bench.app.listed, bench.app.widgets.sidebar.list
     many = [chat.id for chat in app.store.chats.listed()][SELECTED : 2 * SELECTED]
     folder = app.store.folders.create("Folder").id
-    doomed = [rich_chat(app, "Doomed") for _ in range(repeats)]
+    doomed = [rich_chat(app, "Doomed") for _ in range(bench.repeats)]
     listed.refresh()
-    return each(
-        search=lambda: listed.search("chat 9"),
-        search_ended=lambda: listed.search(""),
+    field = app.widgets.sidebar.findChild(QLineEdit)
+
+    def type_search() -> list[Turn]:
+        letters = [lambda letter=letter: QTest.keyClicks(field, letter) for letter in "chat 9"]
+        return in_steps(letters, 0.3)
+
+    return {"search typed": type_search} | each(
+        search_ended=field.clear,
         renamed=lambda: rows.renamed.emit(many[0], "Another name"),
         pinned=lambda: listed.pin(True, many[0]),
         pinned_no_more=lambda: listed.pin(False, many[0]),
@@ -220,9 +360,19 @@ def sidebar(app: App, repeats: int) -> Actions:
     )
 
 
-SUBJECTS: dict[str, Callable[[App, int], Actions]] = {
+SUBJECTS: dict[str, Callable[[Bench], Actions]] = {
     subject.__name__: subject
-    for subject in (streaming, chats, looks, resizing, pages, layers, sidebar)
+    for subject in (
+        streaming,
+        chats,
+        looks,
+        resizing,
+        long_chat,
+        comparing,
+        pages,
+        layers,
+        sidebar,
+    )
 }
 
 
