@@ -51,14 +51,6 @@ def has_round(value: Reply) -> bool:
     )
 
 
-def test_a_question_is_answered() -> None:
-    with served(models(Answer("Because it is so.", thinking="Hm."))) as room:
-        room.put(LoadModel("m"), ask("Why?"))
-        finished = room.until_answered("answer")
-    assert finished.text == "Because it is so."
-    assert room.text("answer") == "Hm.Because it is so."
-
-
 def test_a_model_is_let_go_after_its_answers_and_its_memory_is_told() -> None:
     source = models(Answer("Because."))
     with served(source) as room:
@@ -80,17 +72,6 @@ def test_without_a_model_there_are_words() -> None:
     assert isinstance(failed, AnswerFailed)
     assert failed.problem.kind == "known"
     assert "No model" in failed.problem.words
-
-
-def test_stop_ends_an_answer_in_the_middle_and_the_text_stands() -> None:
-    with served(models(SLOWLY)) as room:
-        room.put(LoadModel("m"), ask("Why?"))
-        room.until(has_round)
-        room.put(StopAnswer("chat"))
-        finished = room.until_answered("answer")
-    assert finished.reason == "stopped"
-    assert 0 < len(finished.text) < len(LONG)
-    assert room.text("answer") == finished.text
 
 
 def test_a_stopped_answer_goes_on_where_it_was() -> None:
@@ -201,15 +182,6 @@ def test_another_model_waits_for_every_answer_and_questions_behind_it_for_the_mo
         assert room.until_answered("a1").reason == "stopped"
         room.until_a(ModelLoaded)
         room.until_answered("c1")
-
-
-def test_chats_do_not_mix() -> None:
-    source = models()
-    with served(source) as room:
-        room.put(LoadModel("m"), ask("one", "a", "a1"), ask("two", "b", "b1"))
-        assert room.until_answered("a1").text == "You said: one"
-        assert room.until_answered("b1").text == "You said: two"
-    assert len(engine_of(source).sessions) == 2
 
 
 def test_an_error_with_words_keeps_the_text_and_the_thread() -> None:

@@ -70,20 +70,6 @@ def test_an_engine_gives_way_to_whatever_waits() -> None:
     assert is_awaited()
 
 
-def test_what_comes_from_the_hub_is_told_apart_and_can_be_stopped() -> None:
-    source = two_models()
-    source.fetched_bytes, source.pause_s = 3 * GB, 0.05
-    with served(source) as room:
-        room.put(LoadModel("new"))
-        room.until(lambda value: isinstance(value, LoadProgress) and value.fetches)
-        room.put(CancelLoad())
-        assert isinstance(outcome(room, "new"), LoadCancelled)
-    steps = [value for value in room.replies if isinstance(value, LoadProgress) and value.fetches]
-    assert {step.total for step in steps} == {3 * GB}
-    assert steps[-1].done < 3 * GB
-    assert source.loaded == []
-
-
 def test_another_model_takes_over_once_it_is_loaded() -> None:
     source = two_models()
     with served(source) as room:
@@ -268,15 +254,6 @@ def test_progress_is_told_thirty_times_a_second_at_most() -> None:
         if isinstance(reply, LoadProgress)
     ]
     assert 3 < len(at) <= 30 * (at[-1] - at[0]) + 4
-
-
-def test_a_load_in_flight_does_not_hold_up_the_end() -> None:
-    source = two_models(pause_s=SLOW)
-    source.slices = 1000
-    with served(source) as room:
-        room.put(LoadModel("new"))
-        room.until(lambda value: isinstance(value, LoadProgress) and value.done > 0)
-    assert source.loaded == []
 
 
 def test_what_does_not_fit_is_refused_while_the_model_in_use_stays() -> None:
