@@ -26,6 +26,12 @@ NOISE = 0.06
 SPIKES = 0.01
 """Share of rounds that take five times as long."""
 
+DRIFT = 0.3
+"""The same of a machine that becomes slower and faster, about its usual speed."""
+
+DRIFT_ROUNDS = 300
+"""Rounds after which little is left of what it was."""
+
 UNSEEN = 0.9
 """What a pass timed alone takes of the same pass in a round, where text and sampling run too."""
 
@@ -193,18 +199,23 @@ class Outcome(NamedTuple):
 
 
 def auto(
-    machine: Machine, text: Text, seed: int = 0, ahead: int = 0, known: Known | None = None
+    machine: Machine,
+    text: Text,
+    seed: int = 0,
+    ahead: int = 0,
+    known: Known | None = None,
+    drift: float = 0.0,
 ) -> Played:
     """As the engine chooses: costs measured at load, noisily and alone, then its own rounds.
 
     ahead: rounds that are chosen before it is known what became of a round. known: what texts
-    before this one have found.
+    before this one have found. drift: of the machine's speed while it answers.
     """
     draw = np.random.default_rng(seed)
     learned = Learned(lambda: measured(machine, draw), known=known)
     learned.begin_text()
     plan = RoundPlan((Offer("mtp"),), learned, "auto", None)
-    clock = noise(draw)
+    clock = noise(draw, drift)
 
     unknown = list[Outcome]()
     place, waiting, spent, depths = 0, 0, 0.0, list[int]()
@@ -230,11 +241,13 @@ def measured(machine: Machine, draw: np.random.Generator) -> PassCosts:
     return PassCosts(tuple(verify), share * truth.draft_ms, (), share * truth.beside_ms)
 
 
-def noise(draw: np.random.Generator) -> Iterator[float]:
+def noise(draw: np.random.Generator, drift: float = 0.0) -> Iterator[float]:
     """Factors of rounds' times."""
+    left, slow = np.exp(-1 / DRIFT_ROUNDS), 0.0
     while True:
         spike = 5.0 if draw.random() < SPIKES else 1.0
-        yield spike * float(np.exp(draw.normal(0, NOISE)))
+        yield spike * float(np.exp(slow + draw.normal(0, NOISE)))
+        slow = left * slow + np.sqrt(1 - left**2) * drift * draw.standard_normal()
 
 
 def _played(machine: Machine, text: Text, choose: Callable[[int], int]) -> Played:

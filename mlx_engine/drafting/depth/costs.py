@@ -19,9 +19,12 @@ slower or faster since, and a depth that seems dear for that alone would never b
 FADING_AT_REST = 0.995
 """The same after a plain round: drafts that were dear then may be so again."""
 
+FADING_PLAIN = 0.99
+"""What is left, after a drafted round, of what plain rounds count against the next of them."""
+
 SPIKE = 1.5
-"""A round counts as at most this many times dearer than expected, unless the last of its depth was
-as long: another program's time does not come twice in a row.
+"""A round counts as at most this many times dearer than expected, or than the last of its depth
+counted: another program's time seldom comes twice in a row.
 """
 
 PLAIN_EVERY = 48
@@ -43,6 +46,13 @@ another context all takes longer, and what drafts take longer than plain rounds 
 
 ENOUGH_PLAIN = 3
 
+PACE = 0.07
+"""Of what a round takes longer than those of its depth, so much is the machine's, which has become
+slower for all of them.
+"""
+
+KNOWN = 3
+"""Rounds of a depth after which two that are dear in a row are doubted, too."""
 
 ROWS_KNOWN = 64
 """Rows read after a rest that count, at most."""
@@ -202,16 +212,22 @@ class RoundCosts:
     def without_spike(self, depth: int, milliseconds: float) -> float:
         """What a round of this depth may have taken without another program's time."""
         expected = self._mean[depth] if self._rounds[depth] else self.at(depth)
-        return min(milliseconds, max(expected * SPIKE, self._latest[depth]))
+        return min(milliseconds, SPIKE * max(expected, self._latest[depth]))
 
     def add(self, depth: int, milliseconds: float) -> None:
         """A round of this depth took so long."""
         rounds = min(self._rounds[depth], RECENT - 1)
+        if depth == 0:
+            rounds *= FADING_PLAIN**self._since_plain
         counted = self.without_spike(depth, milliseconds)
+        if rounds:
+            longer = counted / self._mean[depth] - 1
+            self._mean = [mean * (1 + PACE * rounds / RECENT * longer) for mean in self._mean]
         self._mean[depth] = (rounds * self._mean[depth] + counted) / (rounds + 1)
         faded = FADING if depth else FADING_AT_REST
         self._rounds[1:] = [faded * known for known in self._rounds[1:]]
-        self._rounds[depth], self._latest[depth] = rounds + 1, milliseconds
+        self._latest[depth] = counted if rounds >= KNOWN else milliseconds
+        self._rounds[depth] = rounds + 1
         self._deepest_run = max(depth, self._deepest_run)
         self._drafts_run += depth > 0
         self._was_plain = self._was_plain or depth == 0

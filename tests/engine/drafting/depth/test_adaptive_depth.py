@@ -512,7 +512,32 @@ def test_a_spike_is_not_a_cost():
     assert length.gains()[3] < 1.1 * once[3], "nor does one make drafts look better"
     for _ in range(8):
         length.learn(3, 3, 3 * round_ms(costs, 3))
+        length.learn(0, 0, round_ms(costs, 0))
     assert length.gains()[3] < 0.6 * before[3], "what lasts is"
+
+
+def test_two_spikes_in_a_row_are_no_cost_of_what_is_well_known():
+    length, costs = AdaptiveDepth(MACHINES["mild"], 8), MACHINES["mild"]
+    for _ in range(6):
+        length.learn(0, 0, round_ms(costs, 0))
+    before = length.costs.at(0)
+    for _ in range(2):
+        length.learn(0, 0, 20 * round_ms(costs, 0))
+    assert length.costs.at(0) < 1.3 * before
+
+
+@pytest.mark.parametrize("now", [2.0, 0.5])
+def test_a_machine_that_becomes_slower_or_faster_does_so_for_all_depths(now):
+    """What drafting gains is not told from rounds of two different speeds, for most of it."""
+    length, costs = AdaptiveDepth(MACHINES["mild"], 8), MACHINES["mild"]
+    for _ in range(20):
+        length.learn(0, 0, round_ms(costs, 0))
+        length.learn(3, 3, round_ms(costs, 3))
+    before, plain = length.gains()[3], length.costs.at(0)
+    for _ in range(40):
+        length.learn(3, 3, now * round_ms(costs, 3))
+    assert length.gains()[3] == pytest.approx(before, rel=0.3)
+    assert length.costs.at(0) == pytest.approx(now * plain, rel=0.3)
 
 
 def test_a_depth_run_while_the_machine_was_slow_is_not_dear_for_ever():
