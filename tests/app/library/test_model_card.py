@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from model_files import gguf
-from scripted_engine import DESCRIPTION, NO_HEADS
+from scripted_engine import DESCRIPTION
 
 import mlx_engine
 from app.library.machine import Machine, this_machine, usable_bytes
@@ -34,14 +34,6 @@ def test_a_card_says_what_the_model_is() -> None:
         "256k tokens",
     )
     assert (card.heads, card.has_heads) == ("1 MTP head", True)
-
-
-def test_a_card_says_why_there_is_no_drafting() -> None:
-    card = make_card(NO_HEADS, MAC)
-    assert not card.has_heads
-    assert card.heads == (
-        "This file has no MTP heads (block 64 has no eh_proj). It runs without drafting."
-    )
 
 
 @pytest.mark.parametrize(
