@@ -143,15 +143,18 @@ def inspect(
     heads: str | Path | None = None,
     on_download: Callable[[int, int], None] | None = None,
     stop: Callable[[], bool] | None = None,
+    text: bool = False,
 ) -> ModelDescription:
     """Describe a model from its headers alone, without loading it.
 
-    One of the hub is fetched first; on_download and stop are as in `load`. HeadsOnly for a file of
-    MTP heads, and other EngineErrors.
+    One of the hub is fetched first; on_download and stop are as in `load`. text: read tokenizer and
+    chat template as well, up to two seconds, so that an error of theirs is told before a load.
+    HeadsOnly for a file of MTP heads, and other EngineErrors.
     """
     from mlx_engine.built_in_model import built_in_model
     from mlx_engine.loading.describe import inspect_model
     from mlx_engine.loading.find import FromHub
 
     wanted = None if heads is None else Path(heads)
-    return inspect_model(path, built_in_model(), wanted, FromHub(None, on_download, stop))
+    hub = FromHub(None, on_download, stop)
+    return inspect_model(path, built_in_model(), wanted, hub, text=text)

@@ -80,6 +80,8 @@ class HeadFit(NamedTuple):
 
 def measure_fit(model: Model, tokens: Sequence[int]) -> HeadFit:
     """Compare the first head's choices with the model's on at most MOST_TOKENS of these tokens."""
+    if len(tokens) < FEWEST:  # of a tokenizer that knows hardly any of it
+        return HeadFit(0, 0)
     read = mx.array([list(tokens)[:MOST_TOKENS]])
     hidden = model.forward(read, model.make_caches())
     first = model.heads[0]

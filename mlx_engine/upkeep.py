@@ -14,7 +14,7 @@ from mlx_engine.drafting.depth.cost_meter import CostMeter
 from mlx_engine.drafting.depth.costs import PassCosts
 from mlx_engine.kernel_choice.verdict import Verdict
 from mlx_engine.loading.load import LoadedModel
-from mlx_engine.values.errors import Reason
+from mlx_engine.values.errors import NumericsError, Reason
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import MAX_DEPTH, LoadOptions
 
@@ -101,10 +101,17 @@ class Upkeep:
         return is_done
 
     def survives(self, error: Exception) -> bool:
-        """Whether it works otherwise from now on, which the description says at once."""
+        """Whether it works otherwise from now on, which the description says at once.
+
+        Raises NumericsError with the name of the file where that is to blame.
+        """
         is_survived = self._chores.survives(error)
         if is_survived:
             self.told()
+        elif isinstance(error, NumericsError):
+            raise NumericsError(
+                "{path}: {error}", path=self.description.path, error=error.args[0]
+            ) from error
         return is_survived
 
     def tell(self, trouble: Reason) -> None:

@@ -380,8 +380,8 @@
         <translation>Eine Antwort wird gerade geschrieben: erst anhalten, dann das Modell auswerfen.</translation>
     </message>
     <message>
-        <source>Let go after {minutes} min without a question: the next question loads it again</source>
-        <translation>Nach {minutes} min ohne Frage freigegeben: Die nächste Frage lädt es wieder</translation>
+        <source>Let go after {minutes} min idle: the next question loads it again</source>
+        <translation>Nach {minutes} min ohne Nutzung freigegeben: Die nächste Frage lädt es wieder</translation>
     </message>
     <message>
         <source>This model has no MTP heads.</source>
@@ -772,8 +772,16 @@
         <translation>{path} war beschädigt. Die Datei ist als {aside} aufgehoben.</translation>
     </message>
     <message>
-        <source>{chats} chats with {messages} messages could be read and are here.</source>
-        <translation>{chats} Chats mit {messages} Nachrichten waren lesbar und sind hier.</translation>
+        <source>What could be read of it is here: {chats} with {messages}.</source>
+        <translation>Was davon lesbar war, ist hier: {chats} mit {messages}.</translation>
+    </message>
+    <message numerus="yes">
+        <source>{n:,} messages</source>
+        <comment>1 message</comment>
+        <translation>
+            <numerusform>1 Nachricht</numerusform>
+            <numerusform>{n:,} Nachrichten</numerusform>
+        </translation>
     </message>
     <message>
         <source>What can be read of it could not be taken over ({error}).</source>
@@ -1602,8 +1610,8 @@
         <translation>Nicht {kernels}: {why}</translation>
     </message>
     <message>
-        <source>No model is in use.</source>
-        <translation>Zurzeit ist kein Modell geladen.</translation>
+        <source>None is in use.</source>
+        <translation>Keine in Gebrauch.</translation>
     </message>
     <message>
         <source>{setting} {speed:.1f} tok/s</source>

@@ -143,8 +143,8 @@ def dry_run(config: Mapping[str, object], form: Format, *, layers: int | None = 
         raise UnsupportedModel(
             f"{', '.join(fields.model_types)}: a dry run is for families on our own layers."
         )
-    family = FAMILIES[kind](kind)
-    spec = family.read(fields)
+    family = FAMILIES[kind](kind, config, "config.json")
+    spec = family.spec
     few = spec if layers is None else replace(spec, blocks=spec.blocks[:layers])
     return _DryRun(few, form, kind, is_shifted_family=family.norms != "w").report()
 

@@ -235,7 +235,7 @@ def _add_doctor(parser: argparse.ArgumentParser) -> None:
 _COMMANDS: dict[str, tuple[str, str, Callable[[argparse.ArgumentParser], None]]] = {
     "chat": ("talk with a model in the terminal", CHAT_EXAMPLES, _add_chat),
     "generate": ("continue a raw prompt, or answer it", GENERATE_EXAMPLES, _add_generate),
-    "inspect": ("describe a model from its headers alone", INSPECT_EXAMPLES, _add_inspect),
+    "inspect": ("describe a model without loading its weights", INSPECT_EXAMPLES, _add_inspect),
     "bench": ("measure speed, drafting and memory here", BENCH_EXAMPLES, _add_bench),
     "doctor": ("check this machine and this installation", DOCTOR_EXAMPLES, _add_doctor),
 }

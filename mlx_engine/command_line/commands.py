@@ -114,7 +114,9 @@ def inspect(arguments: Namespace, outside: Outside) -> int:
     screen = make_screen(outside.stdout, outside.stderr, plain=False)
     fetched = shown(screen.progress, DOWNLOADING)
     try:
-        model = outside.inspect(arguments.model, heads=arguments.heads, on_download=fetched)
+        model = outside.inspect(
+            arguments.model, heads=arguments.heads, on_download=fetched, text=True
+        )
     finally:
         screen.progress("")
     gpu_bytes = outside.gpu_bytes() or ROOMY

@@ -210,7 +210,8 @@ class PromptWriter:
         return True
 
     def _unwritten(self, error: Exception) -> Reason:
-        words = f"{self._folder.path} takes no more ({error})"
+        why = error.strerror if isinstance(error, OSError) else None
+        words = f"{self._folder.path} takes no more ({why or error})"
         return kept_in_memory("prompt-files-unwritten", words)
 
 

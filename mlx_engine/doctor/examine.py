@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 import mlx.core as mx
 
@@ -214,22 +213,7 @@ def _quantised(shape: tuple[int, int], bits: int, dtype: mx.Dtype) -> Product:
     )
 
 
-class Generates(Protocol):
-    """The part of an engine these checks use."""
-
-    def measure_costs(self, stop: Callable[[], bool]) -> object:
-        """Find out all there is about kernels and passes here."""
-
-    def generate(
-        self, prompt: str, *, max_tokens: int, sampling: SamplingOptions, draft: DraftOptions
-    ) -> Generation:
-        """Continue a raw prompt."""
-
-    def close(self) -> None:
-        """Give the memory back."""
-
-
-def check_built_in_model(load: Callable[[], Generates]) -> list[Finding]:
+def check_built_in_model(load: Callable[[], "mlx_engine.Engine"]) -> list[Finding]:
     """Fail when it cannot be loaded or says nothing; warn when drafting changes its words."""
     try:
         engine = load()
@@ -244,7 +228,7 @@ def check_built_in_model(load: Callable[[], Generates]) -> list[Finding]:
     return [_answers(plain), _same_words(plain, drafted)]
 
 
-def _generate(engine: Generates, depth: int) -> Generation:
+def _generate(engine: "mlx_engine.Engine", depth: int) -> Generation:
     draft = DraftOptions(depth=depth)
     return engine.generate(PROMPT, max_tokens=LENGTH, sampling=GREEDY, draft=draft)
 

@@ -14,6 +14,9 @@ UNSAFE = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
 PARTIAL = (".incomplete", ".part", ".partial", ".download", ".crdownload", ".downloading")
 _SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})(\.gguf|\.safetensors)", re.IGNORECASE)
 _OF_HEADS = re.compile("(?<![a-z])(mtp|nextn)(?![a-z])", re.IGNORECASE)
+_BESIDE = re.compile(r".*mmproj.*|(.*\.)?imatrix[^.]*\.gguf", re.IGNORECASE)
+"""Names of eyes and of importance matrices, which lie beside models; a model made with one is
+called ...-imatrix, or the like."""
 _LAYOUTS = frozenset(("hf", "mlx", "gguf", "safetensors", "model"))
 """What folders of a model are called by the form it has in them."""
 
@@ -59,9 +62,9 @@ def is_gguf_head(name: str) -> bool:
 
 
 def is_gguf_model(name: str) -> bool:
-    """Of a model in parts only the first is opened; heads and vision parts are no models."""
+    """Of a model in parts only the first is opened; heads, eyes and matrices are no models."""
     shard = shard_of(name)
-    beside = is_gguf_head(name) or "mmproj" in name.lower()
+    beside = is_gguf_head(name) or _BESIDE.fullmatch(name) is not None
     return name.lower().endswith(GGUF) and not beside and (shard is None or shard.number == 1)
 
 
@@ -74,6 +77,19 @@ def folder_name(folder: Path) -> str:
     if around.name == "snapshots" and around.parent.name.startswith("models--"):
         return around.parent.name.removeprefix("models--").replace("--", "/")
     return around.name if folder.name.lower() in _LAYOUTS and around.name else folder.name
+
+
+def hub_snapshot(repository: Path) -> Path | None:
+    """The folder of files of a repository in the hub's cache, None when there is none."""
+    snapshots = repository / "snapshots"
+    try:
+        main = (repository / "refs" / "main").read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        main = ""
+    if main and "/" not in main and (snapshots / main).is_dir():
+        return snapshots / main
+    folders = filter(Path.is_dir, snapshots.glob("[!.]*"))
+    return max(folders, key=lambda folder: folder.stat().st_mtime, default=None)
 
 
 def damage(path: Path) -> str | None:

@@ -49,14 +49,14 @@ def describe(
     packed: packed weights stay so; else those of a small model are unpacked, as they are where
     neither Metal nor a kernel reads them.
     """
-    figures = headers.family.figures(headers.config, str(headers.files.config))
+    figures = headers.family.figures()
     weights = weights_by_group(headers, wide=not metal)
     work, is_unpacked = figures.work, False
     if not packed and figures.unpacks:
         packed_weights, weights = weights, unpacked_if_small(weights)
         if weights != packed_weights:
             work, is_unpacked = replace(work, group_sums=_group_sums(weights)), True
-    element = element_bytes(headers.config, metal=metal)
+    element = element_bytes(headers.family.config, metal=metal)
     used = [
         weight
         for name, members in weights.items()
@@ -155,15 +155,21 @@ def inspect_model(
     built_in: Path,
     heads: Path | None = None,
     hub: FromHub | None = None,
+    *,
+    text: bool = False,
 ) -> ModelDescription:
     """What would be loaded from `path` (None: from `built_in`), with Metal and without.
 
     With Metal our kernels are taken to be in use: they alone read some blocks of a GGUF. heads and
-    hub are as in `load_model`. Raises EngineError.
+    hub are as in `load_model`. text: read tokenizer and template as well. Raises EngineError.
     """
     files, options = locate_model(path, built_in, hub), LoadOptions(heads=heads)
     headers = read_headers(files, locate_heads(heads, hub))
     with_metal = describe(keep_blocks(headers, _every_kernel), options)
+    if text:
+        from mlx_engine.loading.text_parts import read_text_parts
+
+        read_text_parts(headers).tokenizer.fitted(with_metal.vocabulary)
     without = describe(headers, options, metal=False, packed=False)
     return with_metal if with_metal == without else replace(with_metal, without_metal=without)
 

@@ -10,10 +10,11 @@ from mlx_engine.loading.arrays import cast_floats, evaluate_arrays
 from mlx_engine.loading.find import FromHub, ModelFiles, locate_model, read_json_object
 from mlx_engine.loading.fp8 import join_fp8
 from mlx_engine.loading.headers import read_headers
-from mlx_engine.loading.load import LoadedModel, load_model, read_text_parts
+from mlx_engine.loading.load import LoadedModel, load_model
 from mlx_engine.loading.load_tensors import load_tensors
 from mlx_engine.loading.no_model import DrafterKind, drafter_kind
 from mlx_engine.loading.safetensors import TensorInfo, merge_headers
+from mlx_engine.loading.text_parts import read_text_parts
 from mlx_engine.models.contract import Model
 from mlx_engine.models.drafters import Drafter
 from mlx_engine.models.drafters.dflash import DFlash, DFlashConfig
@@ -22,7 +23,7 @@ from mlx_engine.models.drafters.gemma4_assistant import AssistantConfig, Gemma4A
 from mlx_engine.models.drafters.target import draft_target
 from mlx_engine.models.library.gemma4 import Gemma4Model
 from mlx_engine.models.weights import WeightTable
-from mlx_engine.text.tokenizer import first_difference
+from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.errors import BadModelFile, BadOption, EngineError, LoadStopped, Reason
 from mlx_engine.values.options import LoadOptions
 
@@ -32,6 +33,9 @@ _BUFFERS = ("t2d",)
 _ORDERING = "masked_embedding.token_ordering"
 _NUMBERS = ("d2t", _ORDERING)
 """Tensors of whole numbers."""
+
+_MOST_UNKNOWN = 0.01
+"""Share of the ids that only one of two like tokenizers may know: added tokens differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +194,7 @@ def _checked(place: str | Path, target: LoadedModel, hub: FromHub | None) -> Dra
 def _whole_model(files: ModelFiles, place: str | Path, target: LoadedModel) -> DraftModel:
     headers = read_headers(files, None)
     tokenizer, _ = read_text_parts(headers)
-    difference = first_difference(target.tokenizer, tokenizer)
+    difference = _first_difference(target.tokenizer, tokenizer)
     if difference is not None:
         raise BadOption(
             "draft_model={place!r} cannot draft for this model, because its tokens are "
@@ -200,3 +204,19 @@ def _whole_model(files: ModelFiles, place: str | Path, target: LoadedModel) -> D
         )
     small = sum(info.nbytes for info in headers.parts.trunk.values())
     return _WholeModel(files, small / max(1, target.description.nbytes))
+
+
+def _first_difference(target: Tokenizer, draft: Tokenizer) -> str | None:
+    """The first token id that means another text, in words; None when all ids agree."""
+    size = max(target.vocabulary, draft.vocabulary)
+    unknown = 0
+    for token in range(size):
+        here, there = target.token_text(token), draft.token_text(token)
+        if here == there:
+            continue
+        if here and there:
+            return f"token {token} is {here!r} in one and {there!r} in the other"
+        unknown += 1
+    if unknown > _MOST_UNKNOWN * size:
+        return f"{unknown} of {size} tokens are known to one of them only"
+    return None

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -15,6 +16,7 @@ from mlx_engine.hub.weight_files import (
     INDEX,
     SAFETENSORS,
     UNSAFE,
+    hub_snapshot,
     is_gguf_head,
     is_gguf_model,
     is_heads_name,
@@ -173,6 +175,9 @@ def _existing(shard: Path, told_by: str) -> Path:
 
 def _without_safetensors(root: Path, names: list[str], has_heads: bool) -> ModelFiles:
     ggufs = [name for name in names if is_gguf_model(name)]
+    if not ggufs:  # of a model in parts that lacks its first, which is told when one is read
+        parts = (name for name in names if name.lower().endswith(GGUF) and shard_of(name))
+        ggufs = [*islice(parts, 1)]
     if len(ggufs) == 1:
         return gguf_file(root / ggufs[0])
     if ggufs:
@@ -271,7 +276,11 @@ def _here(path: str | Path) -> Path | None:
 
 
 def _at(place: Path) -> ModelFiles:
-    return read_folder(place) if place.is_dir() else _folder_of(place)
+    """A repository in the hub's cache stands for the files of its main branch."""
+    if place.is_dir():
+        is_repository = place.name.startswith("models--")
+        return read_folder((hub_snapshot(place) if is_repository else None) or place)
+    return _folder_of(place)
 
 
 def _folder_of(file: Path) -> ModelFiles:

@@ -34,14 +34,13 @@ _PUBLISHED_PACKED = (("gpt_oss", "mxfp4"),)
 
 @dataclass(frozen=True, slots=True)
 class ModelHeaders:
-    """A model's config and tensors, by canonical names; parts.head is only what the shards hold.
+    """A model's family and tensors, by canonical names; parts.head is only what the shards hold.
 
     gguf: the file config and tensors come from, if it is one. rounded: where loading it cannot keep
     the values as they are.
     """
 
     files: ModelFiles
-    config: Mapping[str, object]
     architecture: str
     family: Family
     parts: Parts[TensorInfo]
@@ -60,19 +59,18 @@ def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
     stored = merge_headers(files.shards)
     refuse_parts(files.root, config, stored)
     architecture = _model_type(config, files.config)
-    family = family_for(architecture, files.config)
+    family = family_for(architecture, config, str(files.config))
     _refuse_foreign_packing(config, architecture, files.config)
     origin = str(files.root)
     tensors = join_fp8(stored, config, str(files.config))
-    parts = _assembled(family.split(tensors, config, origin))
-    _check_trunk(parts.trunk, family.trunk_shapes(config, parts.trunk, origin), origin)
-    found = find_heads(files, parts.head, family, config, heads)
-    own = family.head_shapes(config, (), origin)
+    parts = _assembled(family.split(tensors, origin))
+    _check_trunk(parts.trunk, family.trunk_shapes(parts.trunk), origin)
+    found = find_heads(files, parts.head, family, heads)
+    own = family.head_shapes(())
     repeats = {mine: twin for mine, twin in family.repeats().items() if f"{mine}.weight" not in own}
     needed = without_repeats(found.tensors, parts.trunk, repeats)
     return ModelHeaders(
         files=files,
-        config=config,
         architecture=architecture,
         family=family,
         parts=parts,
@@ -120,13 +118,13 @@ def keep_blocks(headers: ModelHeaders, is_read: IsRead) -> ModelHeaders:
 
 def _read_gguf_headers(files: ModelFiles, heads: Path | None) -> ModelHeaders:
     model = read_gguf_model(files.root)
-    family = family_for(_model_type(model.config, files.root), files.root)
-    parts = _assembled(family.split(model.tensors, model.config, str(files.root)))
-    check_trunk(model, parts.trunk, family.trunk_shapes(model.config, parts.trunk, str(files.root)))
-    found = find_heads(files, parts.head, family, model.config, heads)
+    origin = str(files.root)
+    family = family_for(_model_type(model.config, files.root), model.config, origin)
+    parts = _assembled(family.split(model.tensors, origin))
+    check_trunk(model, parts.trunk, family.trunk_shapes(parts.trunk))
+    found = find_heads(files, parts.head, family, heads)
     return ModelHeaders(
         files=files,
-        config=model.config,
         architecture=model.architecture,
         family=family,
         parts=parts,

@@ -1,7 +1,8 @@
 """Finds MTP heads by their tensors, in the model's files, beside them, or where the user says."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,42 +59,25 @@ class _Candidate(NamedTuple):
     damage: str | None = None
 
 
-class _Needs(NamedTuple):
-    """What the heads of a model must have."""
-
-    family: Family
-    config: Mapping[str, object]
-    origin: str
-
-    def shapes(self, present: Collection[str]) -> Mapping[str, Shape]:
-        """By the names that are there."""
-        return self.family.head_shapes(self.config, present, self.origin)
-
-
 def find_heads(
-    files: ModelFiles,
-    own: Mapping[str, TensorInfo],
-    family: Family,
-    config: Mapping[str, object],
-    given: Path | None,
+    files: ModelFiles, own: Mapping[str, TensorInfo], family: Family, given: Path | None
 ) -> HeadTensors:
-    """The first complete heads that fit the config; `own` are those found in the shards.
+    """The first complete heads that fit the model; `own` are those found in the shards.
 
     given: the user's choice, looked at instead of everything else; BadModelFile when it holds no
     heads or heads of another model. Elsewhere such heads are passed over.
     """
-    needs = _Needs(family, config, str(files.config))
-    if not needs.shapes(own):
+    if not family.head_shapes(own):
         return _not_run(files, own, given)
     if given is not None:
-        return _given_heads(given, needs)
+        return _given_heads(given, family)
     problem: Reason | None = None
-    for candidate in _candidates(files, own, needs):
-        found = _if_usable(candidate, needs)
+    for candidate in _candidates(files, own, family):
+        found = _if_usable(candidate, family)
         if found.why_not is None:
             return found
         problem = problem or found.why_not
-    return HeadTensors({}, str(files.root), False, problem or _none_there(needs, files))
+    return HeadTensors({}, str(files.root), False, problem or _none_there(family, files))
 
 
 def without_repeats(
@@ -132,20 +116,20 @@ def _not_run(files: ModelFiles, own: Mapping[str, TensorInfo], given: Path | Non
     return HeadTensors({}, str(files.root), True, Reason("heads-not-run", words))
 
 
-def _given_heads(place: Path, needs: _Needs) -> HeadTensors:
-    candidate = _read(place, _files_at(place), needs)
+def _given_heads(place: Path, family: Family) -> HeadTensors:
+    candidate = _read(place, _files_at(place), family)
     if not any(part in name for name in candidate.tensors for part in ONLY_HEADS_HAVE):
         raise BadModelFile(
             "{place}: no MTP heads in there. Give the file or folder of the heads.", place=place
         )
-    misfit = _misfit(candidate, needs, needs.shapes(candidate.tensors))
+    misfit = _misfit(candidate, family, family.head_shapes(candidate.tensors))
     if misfit is not None:
         raise BadModelFile("{misfit} Give the heads made for this model.", misfit=misfit)
-    return _if_usable(candidate, needs)
+    return _if_usable(candidate, family)
 
 
 def _candidates(
-    files: ModelFiles, own: Mapping[str, TensorInfo], needs: _Needs
+    files: ModelFiles, own: Mapping[str, TensorInfo], family: Family
 ) -> Iterator[_Candidate]:
     """Heads inside the shards, beside them, and in folders named like this one with -MTP."""
     if own:
@@ -155,16 +139,16 @@ def _candidates(
         shard = shard_of(path.name)
         together.setdefault(path if shard is None else path.with_name(shard.stem), []).append(path)
     for paths in together.values():
-        yield _read_if_sound(paths[0], tuple(paths), needs)
+        yield _read_if_sound(paths[0], tuple(paths), family)
     root = files.root.absolute()
-    for sibling in sorted(root.parent.glob(f"{_literal(root.name)}-[Mm][Tt][Pp]*")):
+    for sibling in sorted(root.parent.glob(f"{escape(root.name)}-[Mm][Tt][Pp]*")):
         if sibling.is_dir():
-            yield _read_if_sound(sibling, safetensors_in(sibling), needs)
+            yield _read_if_sound(sibling, safetensors_in(sibling), family)
 
 
-def _read(origin: Path, paths: tuple[Path, ...], needs: _Needs) -> _Candidate:
-    tensors = join_fp8(_tensors(paths), needs.config, needs.origin)
-    parts = needs.family.split_heads_file(tensors, needs.config, str(origin))
+def _read(origin: Path, paths: tuple[Path, ...], family: Family) -> _Candidate:
+    tensors = join_fp8(_tensors(paths), family.config, family.origin)
+    parts = family.split_heads_file(tensors, str(origin))
     return _Candidate(assemble(parts.head, parts.head_recipes), origin, False)
 
 
@@ -174,10 +158,10 @@ def _tensors(paths: tuple[Path, ...]) -> Mapping[str, TensorInfo]:
     return merge_headers(paths)
 
 
-def _read_if_sound(origin: Path, paths: tuple[Path, ...], needs: _Needs) -> _Candidate:
+def _read_if_sound(origin: Path, paths: tuple[Path, ...], family: Family) -> _Candidate:
     """Files nobody asked for must not keep a sound model from loading."""
     try:
-        return _read(origin, paths, needs)
+        return _read(origin, paths, family)
     except EngineError as error:
         return _Candidate({}, origin, False, str(error))
 
@@ -197,8 +181,8 @@ def _files_at(place: Path) -> tuple[Path, ...]:
     return (place,)
 
 
-def _if_usable(candidate: _Candidate, needs: _Needs) -> HeadTensors:
-    origin, wanted = str(candidate.origin), needs.shapes(candidate.tensors)
+def _if_usable(candidate: _Candidate, family: Family) -> HeadTensors:
+    origin, wanted = str(candidate.origin), family.head_shapes(candidate.tensors)
     if candidate.damage is not None:
         words = Words(
             "The MTP heads beside the model cannot be read: {damage}", damage=candidate.damage
@@ -206,24 +190,24 @@ def _if_usable(candidate: _Candidate, needs: _Needs) -> HeadTensors:
         return HeadTensors({}, origin, False, Reason("heads-unreadable", words))
     missing = _missing(candidate.tensors, wanted)
     if missing is not None:
-        name = needs.family.name_in_files(missing)
+        name = family.name_in_files(missing)
         words = Words(
             "The MTP heads in {origin} lack the tensor {name}, so they cannot be used.",
             origin=origin,
             name=name,
         )
         return HeadTensors({}, origin, candidate.inside, Reason("heads-incomplete", words))
-    misfit = _misfit(candidate, needs, wanted)
+    misfit = _misfit(candidate, family, wanted)
     if misfit is not None:
         return HeadTensors({}, origin, candidate.inside, Reason("heads-do-not-fit", misfit))
     return HeadTensors(
-        candidate.tensors, origin, candidate.inside, None, _remarks(candidate, needs)
+        candidate.tensors, origin, candidate.inside, None, _remarks(candidate, family)
     )
 
 
-def _remarks(candidate: _Candidate, needs: _Needs) -> tuple[Reason, ...]:
+def _remarks(candidate: _Candidate, family: Family) -> tuple[Reason, ...]:
     """Says so where fewer heads are used than the config promises."""
-    promised = needs.family.figures(needs.config, needs.origin).promised_heads
+    promised = family.figures().promised_heads
     layers = (name.split(".")[1] for name in candidate.tensors if name.startswith("layers."))
     used = len(set(layers))
     if promised <= used:
@@ -250,7 +234,7 @@ def _missing(tensors: Mapping[str, TensorInfo], wanted: Mapping[str, Shape]) -> 
     return None
 
 
-def _misfit(candidate: _Candidate, needs: _Needs, wanted: Mapping[str, Shape]) -> str | None:
+def _misfit(candidate: _Candidate, family: Family, wanted: Mapping[str, Shape]) -> str | None:
     """What makes these the heads of another model; packed weights are judged by their rows."""
     for name, shape in wanted.items():
         tensor = candidate.tensors.get(name)
@@ -266,15 +250,15 @@ def _misfit(candidate: _Candidate, needs: _Needs, wanted: Mapping[str, Shape]) -
                 "The MTP heads in {origin} belong to another model: {tensor} is {shape} "
                 "where this one needs {needed}.",
                 origin=candidate.origin,
-                tensor=needs.family.name_in_files(name),
+                tensor=family.name_in_files(name),
                 shape=list(tensor.shape),
                 needed=list(shape),
             )
     return None
 
 
-def _none_there(needs: _Needs, files: ModelFiles) -> Reason:
-    promised = needs.family.figures(needs.config, needs.origin).promised_heads
+def _none_there(family: Family, files: ModelFiles) -> Reason:
+    promised = family.figures().promised_heads
     if not promised:
         return NO_HEADS
     heads = Words("{n} MTP heads", "1 MTP head", promised)
@@ -289,7 +273,7 @@ def _none_there(needs: _Needs, files: ModelFiles) -> Reason:
                 heads=heads,
             ),
         )
-    sign = needs.family.sign_of_no_heads(needs.config, needs.origin)
+    sign = family.sign_of_no_heads()
     return Reason(
         "heads-dropped",
         Words(
@@ -299,8 +283,3 @@ def _none_there(needs: _Needs, files: ModelFiles) -> Reason:
             sign=sign,
         ),
     )
-
-
-def _literal(name: str) -> str:
-    """`name` as a glob pattern that matches only itself."""
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)

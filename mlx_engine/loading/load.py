@@ -17,11 +17,10 @@ from mlx_engine.loading.heads import HeadTensors
 from mlx_engine.loading.load_tensors import load_for_later, load_tensors
 from mlx_engine.loading.repack_cache import RepackCache
 from mlx_engine.loading.stored_weights import CPU_LAYOUT_LIMIT
+from mlx_engine.loading.text_parts import read_text_parts
 from mlx_engine.models.contract import PASSES_OF_ONE, Model
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.text.chat_template import ChatTemplate
-from mlx_engine.text.gguf_tokenizer import template_from_gguf, tokenizer_from_gguf
-from mlx_engine.text.sentencepiece_model import read_tokenizer
 from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
@@ -122,22 +121,6 @@ def load_model(
     return LoadedModel(built.model, tokenizer, template, described, built.head, origin, kernels)
 
 
-class TextParts(NamedTuple):
-    """template: None for models that cannot chat."""
-
-    tokenizer: Tokenizer
-    template: ChatTemplate | None
-
-
-def read_text_parts(headers: ModelHeaders) -> TextParts:
-    """Raises BadTokenizer, BadChatTemplate."""
-    root = headers.files.root
-    if headers.gguf is None:
-        return TextParts(read_tokenizer(root), ChatTemplate.from_folder(root))
-    metadata, origin = headers.gguf.metadata, str(root)
-    return TextParts(tokenizer_from_gguf(metadata, origin), template_from_gguf(metadata, origin))
-
-
 def _as_kernels_read(headers: ModelHeaders, kernels: Kernels) -> ModelHeaders:
     """Blocks of a GGUF stay where even a single row goes through a kernel that reads them."""
 
@@ -184,7 +167,7 @@ def _build(headers: ModelHeaders, weights: _Weights, *, for_cpu: bool, kernels: 
     if weights.head is not None:
         its = headers.heads.origin
         tables.append(WeightTable(weights.head, its, for_cpu=for_cpu, kernels=kernels))
-    model = headers.family.build(headers.config, tables[0], tables[1] if tables[1:] else None)
+    model = headers.family.build(tables[0], tables[1] if tables[1:] else None)
     for table in tables:
         table.check_all_used()
     return _Built(model, tables[0].handed_out, tables[1].handed_out if tables[1:] else ())

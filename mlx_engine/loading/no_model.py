@@ -23,7 +23,7 @@ _STAND_INS = (
 """What files begin with that are often found under a model's name."""
 
 _HEADS = re.compile(r"(.+\.)?(mtp(_layers|_block)?|eh_proj|pre_fc_norm_hidden)\..+")
-_EMBEDDING = re.compile(r"((model|language_model|transformer)\.)*(embed\w*|wte)\.weight")
+_EMBEDDING = re.compile(r"(?!.*(layers|mtp))(.+\.)?((word_)?embed\w*|wte)\.weight")
 
 
 def adapter(path: Path) -> UnsupportedModel:

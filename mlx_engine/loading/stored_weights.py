@@ -44,18 +44,15 @@ class Weight(NamedTuple):
 
 def weights_by_group(headers: ModelHeaders, *, wide: bool) -> dict[str, list[Weight]]:
     """Weights of the trunk by role; usable heads, else those in the shards."""
-    origin = str(headers.files.config)
-    trunk = headers.parts.trunk
-    wanted = headers.family.trunk_shapes(headers.config, trunk, origin)
-    trunk_shapes = _packed_shapes(trunk, headers.config) | dict(wanted)
+    family, trunk = headers.family, headers.parts.trunk
+    trunk_shapes = _packed_shapes(trunk, family.config) | dict(family.trunk_shapes(trunk))
     groups: dict[str, list[Weight]] = {}
     for name, tensor in trunk.items():
         if _is_main(name, trunk):
             weight = _weight(name, tensor, trunk, trunk_shapes, wide=wide)
-            groups.setdefault(headers.family.group(name), []).append(weight)
+            groups.setdefault(family.group(name), []).append(weight)
     head = headers.heads.tensors or headers.parts.head
-    head_shapes = headers.family.head_shapes(headers.config, head, origin)
-    groups["MTP head"] = _weights(head, head_shapes, wide=wide)
+    groups["MTP head"] = _weights(head, family.head_shapes(head), wide=wide)
     return groups
 
 

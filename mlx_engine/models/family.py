@@ -78,34 +78,36 @@ class CanonicalPart:
 
 
 class Family(Protocol):
-    """One model family. Only the last three need MLX, which they import on use.
+    """The family of one model. Only the last three need MLX, which they import on use.
 
-    config is the whole config.json; origin names the files in messages. All raise BadModelFile for
-    files that contradict themselves, UnsupportedModel for sound ones of an unknown variant.
+    Origins name the files in messages. All raise BadModelFile for files that contradict themselves,
+    UnsupportedModel for sound ones of an unknown variant.
     """
 
-    def figures(self, config: Mapping[str, object], origin: str) -> Figures:
+    @property
+    def config(self) -> Mapping[str, object]:
+        """The whole config.json."""
+
+    @property
+    def origin(self) -> str:
+        """Of the config."""
+
+    def figures(self) -> Figures:
         """Sizes by the config."""
 
-    def split(self, raw: Mapping[str, T], config: Mapping[str, object], origin: str) -> Parts[T]:
+    def split(self, raw: Mapping[str, T], origin: str) -> Parts[T]:
         """Tensors of a model's own files by part."""
 
-    def split_heads_file(
-        self, raw: Mapping[str, T], config: Mapping[str, object], origin: str
-    ) -> Parts[T]:
+    def split_heads_file(self, raw: Mapping[str, T], origin: str) -> Parts[T]:
         """Tensors of a file or folder given for its heads; names may lack the heads' prefix."""
 
-    def trunk_shapes(
-        self, config: Mapping[str, object], present: Collection[str], origin: str
-    ) -> Mapping[str, Shape]:
+    def trunk_shapes(self, present: Collection[str]) -> Mapping[str, Shape]:
         """Unpacked shapes of all that the trunk needs; empty: known only once it is built.
 
         In the forms these canonical names have, where a tensor may be stored in two ways.
         """
 
-    def head_shapes(
-        self, config: Mapping[str, object], present: Collection[str], origin: str
-    ) -> Mapping[str, Shape]:
+    def head_shapes(self, present: Collection[str]) -> Mapping[str, Shape]:
         """The same for heads, where a tensor may be absent too; empty: they are not run."""
 
     def repeats(self) -> Mapping[str, str]:
@@ -114,7 +116,7 @@ class Family(Protocol):
     def name_in_files(self, head_name: str) -> str:
         """What files call a head's tensor of this canonical name, without prefixes."""
 
-    def sign_of_no_heads(self, config: Mapping[str, object], origin: str) -> str:
+    def sign_of_no_heads(self) -> str:
         """What files show from which heads were dropped, in words."""
 
     def group(self, trunk_name: str) -> str:
@@ -128,7 +130,5 @@ class Family(Protocol):
     ) -> CanonicalPart:
         """The same for heads; trunk_shift: the trunk's norm shift if both are of one file set."""
 
-    def build(
-        self, config: Mapping[str, object], trunk: WeightTable, head: WeightTable | None
-    ) -> Model:
+    def build(self, trunk: WeightTable, head: WeightTable | None) -> Model:
         """The model; raises for tensors that are missing, misshapen or left over."""

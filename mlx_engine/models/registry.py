@@ -1,8 +1,8 @@
 """Which family runs a model_type."""
 
-from pathlib import Path
+from collections.abc import Mapping
 
-from mlx_engine.models.families.deepseek_v3 import DeepseekV2, DeepseekV3, Glm4Moe
+from mlx_engine.models.families.deepseek_v3 import BailingMoe, DeepseekV2, DeepseekV3, Glm4Moe
 from mlx_engine.models.families.gemma3 import Gemma3
 from mlx_engine.models.families.gpt_oss import GptOss
 from mlx_engine.models.families.llama import Glm4, Llama, Olmo2, Phi3
@@ -28,6 +28,8 @@ FAMILIES: dict[str, type[SpecFamily]] = {
     "mistral": Llama,
     "ministral": Llama,
     "mixtral": Llama,
+    "seed_oss": Llama,
+    "smollm3": Llama,
     "qwen2": Qwen2,
     "qwen3": Qwen3,
     "qwen3_moe": Qwen3Moe,
@@ -35,11 +37,15 @@ FAMILIES: dict[str, type[SpecFamily]] = {
     "gemma3_text": Gemma3,
     "gpt_oss": GptOss,
     "olmo2": Olmo2,
+    "olmo3": Olmo2,
+    "exaone4": Olmo2,
     "phi3": Phi3,
     "glm": Glm4,
     "glm4": Glm4,
     "glm4_moe": Glm4Moe,
+    "dots1": Glm4Moe,
     "glm4_moe_lite": DeepseekV3,
+    "bailing_moe": BailingMoe,
     "deepseek_v2": DeepseekV2,
     "deepseek_v3": DeepseekV3,
     "kimi_k2": DeepseekV3,
@@ -48,6 +54,7 @@ FAMILIES: dict[str, type[SpecFamily]] = {
     "mimo_v2_flash": MimoV2,
     "mimo_v2": MimoV2,
     "step3p5": Step3p5,
+    "ernie4_5": Ernie45Moe,
     "ernie4_5_moe": Ernie45Moe,
     "minimax_m2": MiniMaxM2,
     "minimax": MiniMaxM2,
@@ -62,12 +69,12 @@ def is_known(model_type: object) -> bool:
     )
 
 
-def family_for(model_type: str, origin: Path) -> Family:
+def family_for(model_type: str, config: Mapping[str, object], origin: str) -> Family:
     """The family of a config's model_type; UnsupportedModel names those there are."""
     if model_type in FAMILIES:
-        return FAMILIES[model_type](model_type)
+        return FAMILIES[model_type](model_type, config, origin)
     if is_known(model_type):
-        return LibraryFamily(model_type)
+        return LibraryFamily(model_type, config, origin)
     raise UnsupportedModel(
         "{origin}: model_type {name} is not one this version runs: {known}, and the others that "
         "mlx-lm has a class for. Take another model.",

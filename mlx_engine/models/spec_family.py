@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
 from mlx_engine.models.config_fields import ConfigFields
@@ -25,7 +26,7 @@ T = TypeVar("T")
 
 
 class SpecFamily(ABC):
-    """The Family (models/family.py) of one model_type; a family file derives from this.
+    """The Family (models/family.py) of one model; a family file derives from this.
 
     renames: the files' names within a layer where they are not ours (tensor_names.py). head_names:
     how heads are named; None where none are run. norms: "w" for weights used as stored, "1+w" for
@@ -36,17 +37,24 @@ class SpecFamily(ABC):
     head_names: ClassVar[HeadNames | None] = None
     norms: ClassVar[Literal["w", "1+w", "either"]] = "w"
 
-    def __init__(self, model_type: str) -> None:
-        self.model_type = model_type
-        self._names = TensorNames(self.renames, self.head_names)
+    def __init__(self, model_type: str, config: Mapping[str, object], origin: str) -> None:
+        self.model_type, self.config, self.origin = model_type, config, origin
+
+    @cached_property
+    def spec(self) -> ModelSpec:
+        """The model; raises what `read` does."""
+        return self.read(ConfigFields(self.config, self.origin))
+
+    @cached_property
+    def _names(self) -> TensorNames:
+        return TensorNames(self.renames, self.head_names, self.spec)
 
     @abstractmethod
     def read(self, fields: ConfigFields) -> ModelSpec:
         """The description a config means; BadModelFile, UnsupportedModel for what cannot run."""
 
-    def recipes(self, names: Iterable[str], spec: ModelSpec) -> Recipes:
+    def recipes(self, names: Iterable[str]) -> Recipes:
         """How our tensors are made of stored ones: stacks of experts, parts of joined matrices."""
-        del spec
         return expert_recipes(names)
 
     def stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
@@ -58,16 +66,15 @@ class SpecFamily(ABC):
         del raw
         return None
 
-    def figures(self, config: Mapping[str, object], origin: str) -> Figures:
+    def figures(self) -> Figures:
         """Sizes by the config."""
-        spec = self._read(config, origin)
-        heads = spec.heads
+        spec, heads = self.spec, self.spec.heads
         return Figures(
             layers=len(spec.blocks),
             hidden_size=spec.hidden,
             vocabulary=spec.vocabulary,
             context_length=spec.context,
-            promised_heads=_promised(config, origin) if heads is None else heads.promised,
+            promised_heads=self._promised() if heads is None else heads.promised,
             cache=spec.cache,
             head_caches=tuple(block.mixer.cache for block in heads.blocks) if heads else (),
             asked_experts=spec.asked_experts,
@@ -75,29 +82,21 @@ class SpecFamily(ABC):
             work=spec.work,
         )
 
-    def split(self, raw: Mapping[str, T], config: Mapping[str, object], origin: str) -> Parts[T]:
+    def split(self, raw: Mapping[str, T], origin: str) -> Parts[T]:
         """Tensors of a model's own files by part."""
-        spec = self._read(config, origin)
-        return self._with_recipes(self._names.split(raw, spec, origin), spec)
+        return self._with_recipes(self._names.split(raw, origin))
 
-    def split_heads_file(
-        self, raw: Mapping[str, T], config: Mapping[str, object], origin: str
-    ) -> Parts[T]:
+    def split_heads_file(self, raw: Mapping[str, T], origin: str) -> Parts[T]:
         """Tensors of a file given for its heads."""
-        spec = self._read(config, origin)
-        return self._with_recipes(self._names.split_heads_file(raw, spec, origin), spec)
+        return self._with_recipes(self._names.split_heads_file(raw, origin))
 
-    def trunk_shapes(
-        self, config: Mapping[str, object], present: Collection[str], origin: str
-    ) -> Mapping[str, Shape]:
+    def trunk_shapes(self, present: Collection[str]) -> Mapping[str, Shape]:
         """Of everything the trunk is built of."""
-        return self._read(config, origin).tensors(present)
+        return self.spec.tensors(present)
 
-    def head_shapes(
-        self, config: Mapping[str, object], present: Collection[str], origin: str
-    ) -> Mapping[str, Shape]:
+    def head_shapes(self, present: Collection[str]) -> Mapping[str, Shape]:
         """Of the heads that are there, the first in any case."""
-        return self._read(config, origin).head_tensors(present)
+        return self.spec.head_tensors(present)
 
     def repeats(self) -> Mapping[str, str]:
         """Embedding and output head of a head, which may be copies."""
@@ -108,10 +107,10 @@ class SpecFamily(ABC):
         """As the family publishes it."""
         return self._names.published(head_name)
 
-    def sign_of_no_heads(self, config: Mapping[str, object], origin: str) -> str:
+    def sign_of_no_heads(self) -> str:
         """Where they would be."""
         if self.head_names is not None and self.head_names.behind_trunk:
-            return f"layer {len(self._read(config, origin).blocks)} has no eh_proj"
+            return f"layer {len(self.spec.blocks)} has no eh_proj"
         return "no mtp.* tensor is in the files"
 
     def group(self, trunk_name: str) -> str:
@@ -129,22 +128,22 @@ class SpecFamily(ABC):
         """The heads' values as the model uses them."""
         return self._canonical(raw, trunk_shift, "heads", origin)
 
-    def build(
-        self, config: Mapping[str, object], trunk: WeightTable, head: WeightTable | None
-    ) -> Model:
+    def build(self, trunk: WeightTable, head: WeightTable | None) -> Model:
         """The model with its heads."""
         from mlx_engine.models.decoder import build_decoder
 
-        return build_decoder(self._read(config, trunk.origin), trunk, head)
+        return build_decoder(self.spec, trunk, head)
 
-    def _read(self, config: Mapping[str, object], origin: str) -> ModelSpec:
-        return self.read(ConfigFields(config, origin))
+    def _promised(self) -> int:
+        """Heads that a config claims for a family whose heads are not run."""
+        fields = ConfigFields(self.config, self.origin)
+        return fields.count("num_nextn_predict_layers", 0, least=0)
 
-    def _with_recipes(self, parts: Parts[T], spec: ModelSpec) -> Parts[T]:
+    def _with_recipes(self, parts: Parts[T]) -> Parts[T]:
         return replace(
             parts,
-            trunk_recipes=self.recipes(parts.trunk, spec),
-            head_recipes=self.recipes(parts.head, spec),
+            trunk_recipes=self.recipes(parts.trunk),
+            head_recipes=self.recipes(parts.head),
         )
 
     def _canonical(
@@ -156,8 +155,3 @@ class SpecFamily(ABC):
         shift = norm_shift(arrays, presumed, part, origin) if self.norms == "either" else 0
         reasons = shift_reasons(presumed, shift, part) if self.norms == "either" else ()
         return CanonicalPart(shifted(arrays, shift), shift, reasons)
-
-
-def _promised(config: Mapping[str, object], origin: str) -> int:
-    """Heads that a config claims for a family whose heads are not run."""
-    return ConfigFields(config, origin).count("num_nextn_predict_layers", 0, least=0)

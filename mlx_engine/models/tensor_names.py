@@ -70,26 +70,27 @@ NEXTN_NAMES = HeadNames(
 
 @dataclass(frozen=True, slots=True)
 class TensorNames:
-    """The names of one family's files; heads None where there are none, or none that are run."""
+    """The names of one model's files; heads None where there are none, or none that are run."""
 
     renames: Renames
     heads: HeadNames | None
+    spec: ModelSpec
 
-    def split(self, raw: Mapping[str, T], spec: ModelSpec, origin: str) -> Parts[T]:
+    def split(self, raw: Mapping[str, T], origin: str) -> Parts[T]:
         """Tensors of a model's own files by part, under our names.
 
         Heads of families that run none keep their names. BadModelFile for one name twice, and for
         layers behind the last one that are no heads.
         """
         parts: Parts[T] = Parts({}, {}, {})
-        bare_names, layers = {name: _bare(name) for name in raw}, len(spec.blocks)
+        bare_names, layers = {name: _bare(name) for name in raw}, len(self.spec.blocks)
         joined = {int(sign[1]) for sign in map(_SIGN.fullmatch, bare_names.values()) if sign}
         for name, tensor in raw.items():
             bare = bare_names[name]
             if _PICTURES.match(name) or _SOUND.match(name) or name.endswith(_BUFFER):
                 parts.skipped[name] = tensor
             elif self._is_head(bare, layers, joined):
-                self._put_head(parts, name, tensor, spec, origin)
+                self._put_head(parts, name, tensor, origin)
             elif _layer_of(bare) >= layers:
                 raise BadModelFile(
                     "{origin}: no place for {name}, the config asks for {layers} layers. The "
@@ -98,13 +99,13 @@ class TensorNames:
                     name=bare,
                     layers=layers,
                 )
-            elif spec.tied and bare.startswith("lm_head.") and not _is_bias_of(spec, bare):
+            elif self.spec.tied and bare.startswith("lm_head.") and not self._is_bias(bare):
                 parts.skipped[name] = tensor  # a copy of the embedding
             else:
                 _put(parts.trunk, renamed(bare, self.renames), tensor, origin)
         return parts
 
-    def split_heads_file(self, raw: Mapping[str, T], spec: ModelSpec, origin: str) -> Parts[T]:
+    def split_heads_file(self, raw: Mapping[str, T], origin: str) -> Parts[T]:
         """Tensors of a file given for its heads, whatever numbers and prefixes they have there.
 
         Where any name has the heads' prefix only those are heads; else those of layers with a join,
@@ -119,14 +120,14 @@ class TensorNames:
         }
         joined = {place.number for place in places.values() if place.name == _JOIN}
         first = min((number for number in joined if number is not None), default=0)
-        wanted = range(first, first + _count(spec))
+        wanted = range(first, first + self._count)
         lonely = None in joined or (prefixed and not joined)
         for name, tensor in raw.items():
             place = places.get(name)
             is_wanted = place is not None and (
                 lonely if place.number is None else place.number in wanted
             )
-            if place is None or not is_wanted or self._is_trunks(place, spec):
+            if place is None or not is_wanted or self._is_trunks(place):
                 parts.skipped[name] = tensor
             else:
                 number = 0 if place.number is None else place.number - first
@@ -149,15 +150,13 @@ class TensorNames:
         is_behind = may_be and layer >= layers and layer in joined
         return is_behind or bare.startswith(_HEAD_PREFIXES)
 
-    def _put_head(
-        self, parts: Parts[T], name: str, tensor: T, spec: ModelSpec, origin: str
-    ) -> None:
-        if self.heads is None or spec.heads is None:
+    def _put_head(self, parts: Parts[T], name: str, tensor: T, origin: str) -> None:
+        if self.heads is None or self.spec.heads is None:
             _put(parts.head, name, tensor, origin)
             return
         place, prefixed = self._place(name), _bare(name).startswith(_HEAD_PREFIXES)
-        number = (place.number or 0) - (0 if prefixed else len(spec.blocks))
-        if not 0 <= number < _count(spec):
+        number = (place.number or 0) - (0 if prefixed else len(self.spec.blocks))
+        if not 0 <= number < self._count:
             parts.skipped[name] = tensor  # more heads than are run
         else:
             _put(parts.head, f"layers.{number}.{place.name}", tensor, origin)
@@ -170,9 +169,19 @@ class TensorNames:
         within = renamed(found[2], {**self.renames, **renames})
         return _Place(int(found[1]) if found[1] else None, within)
 
-    def _is_trunks(self, place: "_Place", spec: ModelSpec) -> bool:
+    @property
+    def _count(self) -> int:
+        """Heads that are run."""
+        return len(self.spec.heads.blocks) if self.spec.heads is not None else 0
+
+    def _is_bias(self, bare: str) -> bool:
+        """What an output head has of its own even where it is the embedding."""
+        return self.spec.logit_bias and bare == "lm_head.bias"
+
+    def _is_trunks(self, place: "_Place") -> bool:
         """Copies of what these heads share with the trunk."""
-        shares = spec.heads is None or spec.heads.embedding == "trunk"
+        heads = self.spec.heads
+        shares = heads is None or heads.embedding == "trunk"
         return place.name.startswith("lm_head.") or (
             shares and place.name.startswith("embed_tokens.")
         )
@@ -220,11 +229,6 @@ def renamed(name: str, renames: Renames) -> str:
     return name
 
 
-def _is_bias_of(spec: ModelSpec, bare: str) -> bool:
-    """What an output head has of its own even where it is the embedding."""
-    return spec.logit_bias and bare == "lm_head.bias"
-
-
 def _layer_of(bare: str) -> int:
     """The layer a tensor lies in, -1 for none."""
     found = _LAYER.fullmatch(bare)
@@ -234,10 +238,6 @@ def _layer_of(bare: str) -> int:
 def _bare(name: str) -> str:
     wrapper = next((prefix for prefix in _WRAPPERS if name.startswith(prefix)), "")
     return name.removeprefix(wrapper)
-
-
-def _count(spec: ModelSpec) -> int:
-    return len(spec.heads.blocks) if spec.heads is not None else 0
 
 
 def _put(part: dict[str, T], name: str, tensor: T, origin: str) -> None:

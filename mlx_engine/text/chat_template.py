@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from types import CodeType, MappingProxyType
@@ -128,7 +129,7 @@ class ChatTemplate:
         if not messages:
             raise BadPrompt("There are no messages: write something first.")
         if not continue_last:
-            return self._run(messages, add_generation_prompt, arguments)
+            return self._run(messages, add_generation_prompt, arguments, self._reads_parts)
         last = messages[-1]
         if last.role != "assistant":
             raise BadPrompt("Only an answer can be continued: the last message is not one.")
@@ -137,7 +138,7 @@ class ChatTemplate:
             marked = Message(last.role, last.text + end, last.thinking)
         else:
             marked = Message(last.role, last.text, last.thinking + end)
-        whole = self._run([*messages[:-1], marked], False, arguments)
+        whole = self._run([*messages[:-1], marked], False, arguments, self._reads_parts)
         if end not in whole:
             raise BadChatTemplate(
                 "{origin}: the chat template leaves out the answer that is to be continued:"
@@ -146,11 +147,26 @@ class ChatTemplate:
             )
         return whole[: whole.rindex(end)].replace(end, "")
 
+    @cached_property
+    def _reads_parts(self) -> bool:
+        """Whether a plain text is left out, as templates for pictures do that expect a list."""
+        probe = unused_character([self.source])
+
+        def is_read(in_parts: bool) -> bool:
+            try:
+                asked = [Message("user", probe)]
+                return probe in self._run(asked, False, NO_ARGUMENTS, in_parts)
+            except BadChatTemplate:
+                return False
+
+        return "type" in self.source and not is_read(False) and is_read(True)
+
     def _run(
         self,
         messages: Sequence[Message],
         add_generation_prompt: bool,
         arguments: Mapping[str, TemplateValue],
+        in_parts: bool,
     ) -> str:
         size = len(self.source) + sum(map(len, _texts(messages)))
         sandbox = TemplateSandbox(
@@ -162,7 +178,7 @@ class ChatTemplate:
         variables: dict[str, object] = {
             **arguments,
             **self._special_tokens,
-            "messages": [_fields(message) for message in messages],
+            "messages": [_fields(message, in_parts) for message in messages],
             "tools": None,
             "documents": None,
             "add_generation_prompt": add_generation_prompt,
@@ -239,12 +255,13 @@ def _texts(messages: Sequence[Message]) -> list[str]:
     return [text for message in messages for text in (message.text, message.thinking)]
 
 
-def _fields(message: Message) -> dict[str, str]:
+def _fields(message: Message, in_parts: bool) -> dict[str, object]:
     """Templates read thinking as `reasoning_content`, that of gpt-oss as `thinking`.
 
     In the order of transformers, which matters to templates that go through all fields.
     """
-    fields = {"role": message.role, "content": message.text}
+    content = [{"type": "text", "text": message.text}] if in_parts else message.text
+    fields: dict[str, object] = {"role": message.role, "content": content}
     if not message.thinking:
         return fields
     return {"thinking": message.thinking, **fields, "reasoning_content": message.thinking}

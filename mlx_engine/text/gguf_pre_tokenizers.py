@@ -101,6 +101,11 @@ class PreTokenizer:
         return pre_tokenizers.Sequence([*cuts, last])
 
 
+_BAILING = (
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}"
+    r"| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
+)
+_SEED = rf"{_SUFFIX}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}| ?[^\s\p{{L}}\p{{N}}\r\n]+{_BLANKS}"
 _LLAMA_3 = PreTokenizer((_words(r"\p{N}{1,3}"),), whole_words=True, adds_bos=True)
 _QWEN_2 = PreTokenizer((_words(r"\p{N}"),), composed=True)
 _SINGLE_DIGITS = PreTokenizer((r"\p{N}", _GPT_2))
@@ -108,7 +113,7 @@ _SINGLE_DIGITS = PreTokenizer((r"\p{N}", _GPT_2))
 _KNOWN = {
     "default": PreTokenizer(_UNNAMED),
     "falcon": PreTokenizer(_FALCON),
-    **dict.fromkeys(("gpt-2", "phi-2", "mpt", "olmo"), PreTokenizer((_GPT_2,))),
+    **dict.fromkeys(("gpt-2", "phi-2", "mpt", "olmo", "exaone4"), PreTokenizer((_GPT_2,))),
     **dict.fromkeys(("llama3", "llama-v3", "llama-bpe", "falcon3", "lfm2", "pixtral"), _LLAMA_3),
     **dict.fromkeys(("dbrx", "smaug-bpe"), PreTokenizer(_LLAMA_3.patterns)),
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "megrez"), _QWEN_2),
@@ -120,9 +125,11 @@ _KNOWN = {
     "tekken": PreTokenizer((_TEKKEN,), whole_words=True, adds_bos=True),
     "kimi-k2": PreTokenizer((_KIMI,)),
     **dict.fromkeys(("deepseek-v3", "hunyuan-dense", "joyai-llm"), PreTokenizer(_DEEPSEEK_3)),
+    **dict.fromkeys(("bailingmoe", "bailingmoe2"), PreTokenizer((_BAILING,))),
+    "seed-coder": PreTokenizer((_SEED,)),
     "deepseek-llm": PreTokenizer(_DEEPSEEK_LLM),
     "deepseek-coder": PreTokenizer(_DEEPSEEK_CODER),
-    **dict.fromkeys(("smollm", "starcoder", "refact", "codeshell"), _SINGLE_DIGITS),
+    **dict.fromkeys(("smollm", "starcoder", "refact", "codeshell", "exaone"), _SINGLE_DIGITS),
     "command-r": PreTokenizer(_SINGLE_DIGITS.patterns, composed=True),
 }
 

@@ -15,8 +15,6 @@ CONFIG = "tokenizer_config.json"
 _ANCHOR = "\n"
 _BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _SPACE = "\u2581"
-MOST_UNKNOWN = 0.01
-"""Share of the ids that only one of two like tokenizers may know: added tokens differ."""
 
 
 class CoreFile(NamedTuple):
@@ -106,10 +104,6 @@ class Tokenizer:
         ids: list[int] = encoded.ids
         opening = [*self.opening_ids]
         return ids if not add_special or ids[: len(opening)] == opening else [*opening, *ids]
-
-    def encode_plain(self, text: str) -> list[int]:
-        """The ids of `text` without any special token, whatever `text` spells."""
-        return self.encode_parts(self.plain_parts(text, self.special_ids))
 
     def encode_parts(self, parts: Sequence[str]) -> list[int]:
         """The ids of the parts of one text: no token reaches across the end of a part."""
@@ -318,22 +312,6 @@ def _opening_ids(core: tokenizers.Tokenizer) -> tuple[int, ...]:
     whole = core.encode("a", add_special_tokens=True)
     count = whole.special_tokens_mask.index(0) if 0 in whole.special_tokens_mask else 0
     return tuple(whole.ids[:count]) if len(plain) else ()
-
-
-def first_difference(target: Tokenizer, draft: Tokenizer) -> str | None:
-    """The first token id that means another text, in words; None when all ids agree."""
-    size = max(target.vocabulary, draft.vocabulary)
-    unknown = 0
-    for token in range(size):
-        here, there = target.token_text(token), draft.token_text(token)
-        if here == there:
-            continue
-        if here and there:
-            return f"token {token} is {here!r} in one and {there!r} in the other"
-        unknown += 1
-    if unknown > MOST_UNKNOWN * size:
-        return f"{unknown} of {size} tokens are known to one of them only"
-    return None
 
 
 def _byte_level_characters() -> dict[str, int]:

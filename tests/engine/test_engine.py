@@ -215,13 +215,6 @@ def test_load_options_take_effect(folder):
     assert wide.description.context_length == 512
 
 
-def test_loading_reports_its_progress(folder):
-    seen = []
-    mlx_engine.load(folder, on_progress=lambda done, total: seen.append((done, total)))
-    assert seen[0][0] == 0
-    assert seen[-1][0] == seen[-1][1] > 0
-
-
 def test_pass_costs_are_measured_once_and_plausible(engine):
     costs = engine.pass_costs
     assert len(costs.verify_ms) == 9
@@ -257,10 +250,3 @@ def test_measuring_costs_can_be_left_and_taken_up_again(folder):
     assert engine.generate("fox", 5, PICKS, DraftOptions()).tokens
     assert len(asked) == 5
     assert engine.measure_costs(lambda: False) is engine.pass_costs
-
-
-def test_a_load_can_be_stopped(folder):
-    asked = []
-    with pytest.raises(mlx_engine.LoadStopped, match=str(folder)):
-        mlx_engine.load(folder, stop=lambda: asked.append(1) or True)
-    assert asked == [1]

@@ -59,7 +59,8 @@ def test_the_check_reads_no_more_than_it_says() -> None:
     tokens = engine.tokenize(TEXT)
     assert len(tokens) > MOST_TOKENS
     assert measure_fit(model, tokens) == measure_fit(model, tokens[:MOST_TOKENS])
-    assert measure_fit(model, tokens[:5]) == HeadFit(0, 0)
+    for few in (0, 1, 5):
+        assert measure_fit(model, tokens[:few]) == HeadFit(0, 0)
 
 
 def spoilt_folder(folder: Path, place: Path) -> Path:

@@ -22,9 +22,9 @@ from PySide6.QtWidgets import QApplication, QLineEdit, QMessageBox
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "helpers"))
 
+from rich_answer import ANSWER, STATS
 from scripted_engine import Answer
 from scripted_models import ScriptedModels, WorkerEngine, described
-from transcript_shots import ANSWER, STATS
 from whole_window import turn, until, whole_window
 
 from app.app import App

@@ -86,7 +86,6 @@ def measure_all(path: Path) -> None:
         measure(f"search: {name}", lambda query=query: store.search.find(query))
     measure(f"open a chat of {LONG_CHAT} messages", lambda: store.open_chat(long_chat))
     measure(f"list {CHATS} chats", store.chats.listed, 20)
-    measure("list the first 200", lambda: store.chats.listed(200))
     measure("rename", lambda: store.chats.rename(long_chat, "Another name"))
     for count in (200, 2000, 20_000):
         answer = store.messages.begin_answer(long_chat, None, "Tiny")

@@ -7,7 +7,7 @@ import statistics
 import time
 
 from PySide6.QtWidgets import QApplication
-from transcript_shots import ANSWER, drafted
+from rich_answer import ANSWER, drafted
 
 from app.start.threads import Collector
 from app.window.style_sheet import dress
@@ -45,9 +45,6 @@ def update_times(app: QApplication, words: int, tinted: bool, source: str = ANSW
     head = source * (words // len(source.split()))
     for at in range(0, len(head), 2000):
         view.append_pieces(1, [TextPiece(head[at : at + 2000], depth=at // 2000 % 4)])
-        app.processEvents()
-    formulas = view.reader.formulas  # of thousands of words that came at once
-    while formulas.is_busy or view.reader.turns.is_busy:
         app.processEvents()
     times = []
     text = (source * 2)[: UPDATES * 12]

@@ -5,20 +5,25 @@ under published names that are still unread (part.py). Families know nothing of 
 
 - header: what is in one file, checked before any use; file: it and its numbered parts. metadata
   looks things up.
-- architecture, llama_like, nextn, qwen35: metadata to config, names to names, and rows or columns
-  back in Hugging Face's order.
+- architecture, llama, llama_like, nextn, qwen35: metadata to config, names to names, and rows or
+  columns back in Hugging Face's order.
 - part: what each tensor becomes. blocks and lattice open blocks, bits moves their codes into MLX's
   order, weights does it for whole tensors and files; device_repack does the usual types on a GPU.
 
 | architecture | model | heads |
 |---|---|---|
 | qwen35, qwen35moe, qwen3next | Qwen3.5, Qwen3.6, Qwen3-Next | inside, or a file of their own |
-| glm4moe | GLM-4.5 to 4.7 | inside |
+| glm4moe, bailingmoe2 | GLM-4.5 to 4.7, Ling and Ring 2.0 | inside |
 | deepseek2 | DeepSeek-V2, V3, R1, Kimi K2, GLM-4.7-Flash | inside, but V2 |
 | mimo2, step35 | MiMo-V2, Step-3.5 | three, inside |
 | llama | Llama, Mistral, Mixtral | |
+| mistral3, granite | Mistral Small 3, Ministral 3; Granite 3 | |
+| xverse, internlm2, smollm3, exaone, seed_oss, pangu-embedded | Llamas by other names | |
 | qwen2, qwen3, qwen3moe, gemma3, gpt-oss | of the same names | |
-| phi3, glm4, chatglm, olmo2 | Phi-3 and 4, GLM-4, OLMo 2 | |
+| qwen2vl, qwen3vl, qwen3vlmoe | these, without their eyes | |
+| phi3, glm4, chatglm | Phi-3 and 4, GLM-4 | |
+| olmo2, exaone4 | OLMo 2 and 3, EXAONE 4 | |
+| dots1, ernie4_5 | dots.llm1, ERNIE 4.5 without experts | |
 | ernie4_5-moe, minimax-m2 | ERNIE 4.5 with experts, MiniMax-M2 | not run |
 
 All block types open but Q8_1, and none is rounded: with float32 scales values are the file's bit

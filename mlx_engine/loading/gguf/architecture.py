@@ -114,12 +114,14 @@ class Architecture:
     """One file as a Hugging Face folder would have it: its config, and names of its tensors.
 
     Made from headers; BadModelFile when the metadata contradict themselves. names: of tensors in
-    blocks; head_names: those that blocks behind the trunk's have besides. stretches: kinds of rope
+    blocks; head_names: those that blocks behind the trunk's have besides. runs: what other classes
+    know nothing of (_NOT_RUN). stretches: kinds of rope
     scaling that are run. Where the file does not tell them: usual_base of periods, and usual_share,
     elements of a head for each that is rotated.
     """
 
     model_type = ""
+    runs: ClassVar[tuple[str, ...]] = ()
     names: ClassVar[Mapping[str, str]] = ATTENTION | DENSE
     head_names: ClassVar[Mapping[str, str]] = HEAD
     rotates_whole_heads = True
@@ -332,7 +334,7 @@ class Architecture:
 
     def _check_variant(self) -> None:
         for key in _NOT_RUN:
-            if self._metadata.number(key, 0.0) not in (0.0, 1.0):
+            if key not in self.runs and self._metadata.number(key, 0.0) not in (0.0, 1.0):
                 raise UnsupportedModel(
                     "{path}: uses {architecture}.{key}, which this "
                     "version does not run. Take another model.",

@@ -1,6 +1,5 @@
-"""GGUF architectures with grouped-query attention: Llama, Qwen, Gemma 3, gpt-oss and others."""
+"""GGUF architectures with grouped-query attention beside Llama: Qwen, Gemma 3, gpt-oss, others."""
 
-import re
 from dataclasses import replace
 from functools import cache
 from typing import ClassVar
@@ -13,72 +12,12 @@ from mlx_engine.loading.gguf.architecture import (
     Architecture,
 )
 from mlx_engine.loading.gguf.file import GgufFile
-from mlx_engine.loading.gguf.metadata import Kind, base_of
+from mlx_engine.loading.gguf.metadata import GgufMetadata, Kind, base_of
 from mlx_engine.loading.gguf.part import Change, Placement
-from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+from mlx_engine.values.errors import BadModelFile
 
-_SINGLE = re.compile(r"ffn_(gate|up|down)\.(\d{1,4})\.(\w+)")
-_PUBLISHED = {"gate": "w1", "down": "w2", "up": "w3"}
-_INTERVAL = 6  # of Gemma 3's layers without a window
 _LAYERS_OF_27B = 62
 _SIGMOID = 2  # of expert_gating_func
-
-
-class LlamaGguf(Architecture):
-    """Llama and Mistral, and Mixtral where there are experts.
-
-    llama.cpp's converter orders the rows of each head of queries and keys so that the two elements
-    that are rotated together lie side by side; Hugging Face has all first ones, then all second.
-    """
-
-    def __init__(self, file: GgufFile) -> None:
-        super().__init__(file)
-        self._has_experts = self._metadata.count("expert_count", 0) > 0
-        self._window = self._metadata.count("attention.sliding_window", 0)
-        if self._has_experts:
-            self.model_type = "mixtral"
-        else:
-            self.model_type = "mistral" if self._window else "llama"
-
-    def _own(self) -> dict[str, object]:
-        found: dict[str, object] = {
-            "attention_bias": self._has("attn_q.bias") or self._has("attn_qkv.bias"),
-            "mlp_bias": self._has("ffn_up.bias"),
-        }
-        if self._window:
-            found["sliding_window"] = self._window
-        if self._has_experts:
-            found |= self._experts("num_local_experts", "num_experts_per_tok", "intermediate_size")
-        return found
-
-    def _single(self, block: int, rest: str) -> Placement:
-        place = super()._single(block, rest)
-        if rest.startswith("attn_q."):
-            return replace(place, rows=_side_by_side(self._heads, self._head))
-        if rest.startswith("attn_k."):
-            return replace(place, rows=_side_by_side(self._kept_heads(block), self._head))
-        return place
-
-    def _named(self, block: int, rest: str) -> str:
-        """Experts by the names of Mixtral; files of 2023 have them one by one."""
-        if single := _SINGLE.fullmatch(rest):
-            part = _PUBLISHED[single[1]]
-            return f"block_sparse_moe.experts.{single[2]}.{part}.{single[3]}"
-        base, _, kind = rest.rpartition(".")
-        if base in EXPERTS:
-            return f"block_sparse_moe.{EXPERTS[base].removeprefix('mlp.')}.{kind}"
-        return super()._named(block, rest)
-
-
-@cache
-def _side_by_side(heads: int, head: int) -> tuple[int, ...]:
-    """Row s * head / 2 + j of a head is stored as its row 2 j + s."""
-    return tuple(
-        first + 2 * j + s
-        for first in range(0, heads * head, head)
-        for s in (0, 1)
-        for j in range(head // 2)
-    )
 
 
 class Qwen2Gguf(Architecture):
@@ -130,35 +69,13 @@ class Gemma3Gguf(Architecture):
         window = self._metadata.count("attention.sliding_window", 0)
         return {
             "sliding_window": window or self._metadata.count("context_length"),
-            "layer_types": self._kinds(window),
+            "layer_types": layer_kinds(self._metadata, self._main_blocks, 6 if window else 0),
             "query_pre_attn_scalar": self._scaled_by(),
         }
 
     def _rotation(self) -> dict[str, object]:
         local = base_of(self._metadata, "rope.freq_base_swa")
         return super()._rotation() | {"rope_local_base_freq": local}
-
-    def _kinds(self, window: int) -> list[str]:
-        if not window:
-            return ["full_attention"] * self._main_blocks
-        key, metadata = "attention.sliding_window_pattern", self._metadata
-        told = metadata.counts(key, self._main_blocks, _INTERVAL)
-        if len(set(told)) == 1 and told[0] > 1:
-            interval = told[0]
-            return [
-                "sliding_attention" if (n + 1) % interval else "full_attention"
-                for n in range(self._main_blocks)
-            ]
-        if any(one > 1 for one in told):
-            raise BadModelFile(
-                "{path}: {architecture}.{key} is {told}, where an "
-                "interval or a list of yes and no is needed. Get the file again.",
-                path=metadata.path,
-                architecture=metadata.architecture,
-                key=key,
-                told=list(told)[:9],
-            )
-        return ["sliding_attention" if one else "full_attention" for one in told]
 
     def _scaled_by(self) -> int:
         """The 27B is scaled by width over heads; its heads are smaller."""
@@ -168,6 +85,29 @@ class Gemma3Gguf(Architecture):
 
     def _change(self, name: str) -> Change:
         return "less one" if name.endswith("norm.weight") else "none"
+
+
+def layer_kinds(metadata: GgufMetadata, blocks: int, usual: int) -> list[str]:
+    """`layer_types` by the file's interval or list, else with every `usual`-th without a window.
+
+    usual: 0 where no layer has one.
+    """
+    if not usual:
+        return ["full_attention"] * blocks
+    key = "attention.sliding_window_pattern"
+    told = metadata.counts(key, blocks, usual)
+    if len(set(told)) == 1 and told[0] > 1:
+        told = tuple(int((n + 1) % told[0] != 0) for n in range(blocks))
+    if any(one > 1 for one in told):
+        raise BadModelFile(
+            "{path}: {architecture}.{key} is {told}, where an "
+            "interval or a list of yes and no is needed. Get the file again.",
+            path=metadata.path,
+            architecture=metadata.architecture,
+            key=key,
+            told=list(told)[:9],
+        )
+    return ["sliding_attention" if one else "full_attention" for one in told]
 
 
 class GptOssGguf(Architecture):
@@ -273,23 +213,43 @@ class ChatGlmGguf(Glm4Gguf):
 
 
 class Olmo2Gguf(Architecture):
-    """Norms behind mixer and feed-forward alone, and of all queries and keys at once."""
+    """Norms behind mixer and feed-forward alone; OLMo 3 where layers have windows."""
 
     model_type = "olmo2"
     names = ATTENTION | DENSE | {"post_ffw_norm": "post_feedforward_layernorm"}
 
+    def __init__(self, file: GgufFile) -> None:
+        super().__init__(file)
+        self._window = self._metadata.count("attention.sliding_window", 0)
+        if self._window and self.model_type == "olmo2":
+            self.model_type = "olmo3"
+
     def _own(self) -> dict[str, object]:
-        if self._metadata.count("attention.sliding_window", 0):
-            raise UnsupportedModel(
-                "{path}: an OLMo 3, whose layers have windows; this version runs OLMo 2 from GGUF. "
-                "Take an MLX or Hugging Face folder of the model.",
-                path=self._file.path,
-            )
-        return {"attention_bias": self._has("attn_q.bias")}
+        usual = 4 if self._window else 0
+        return {
+            "attention_bias": self._has("attn_q.bias"),
+            "sliding_window": self._window or None,
+            "layer_types": layer_kinds(self._metadata, self._main_blocks, usual),
+        }
 
 
-class Ernie45MoeGguf(Architecture):
-    """ERNIE 4.5 with experts in some layers, whose choice is corrected."""
+class Exaone4Gguf(Olmo2Gguf):
+    """EXAONE 4, with norms at the same places."""
+
+    model_type = "exaone4"
+
+
+class Ernie45Gguf(Architecture):
+    """ERNIE 4.5 without experts."""
+
+    model_type = "ernie4_5"
+
+    def _own(self) -> dict[str, object]:
+        return {"use_bias": self._has("attn_q.bias")}
+
+
+class Ernie45MoeGguf(Ernie45Gguf):
+    """With experts in some layers, whose choice is corrected."""
 
     model_type = "ernie4_5_moe"
     names = ATTENTION | DENSE | EXPERTS | SHARED
@@ -297,12 +257,12 @@ class Ernie45MoeGguf(Architecture):
     def _own(self) -> dict[str, object]:
         experts = [n for n in range(self._main_blocks) if self._block_has(n, "ffn_gate_inp.weight")]
         return {
+            **super()._own(),
             **self._experts("moe_num_experts", "moe_k", "moe_intermediate_size"),
             "moe_num_shared_experts": self._metadata.count("expert_shared_count", 0),
             "moe_layer_start_index": min(experts, default=0),
             "moe_layer_end_index": max(experts, default=0),
             "moe_layer_interval": self._metadata.count("interleave_moe_layer_step", 1) or 1,
-            "use_bias": self._has("attn_q.bias"),
         }
 
 

@@ -6,13 +6,21 @@ from pathlib import Path
 
 from mlx_engine.loading.gguf.architecture import Architecture
 from mlx_engine.loading.gguf.file import GgufFile, read_gguf
+from mlx_engine.loading.gguf.llama import (
+    GraniteGguf,
+    LlamaGguf,
+    Mistral3Gguf,
+    PlainGguf,
+    SmolLm3Gguf,
+)
 from mlx_engine.loading.gguf.llama_like import (
     ChatGlmGguf,
+    Ernie45Gguf,
     Ernie45MoeGguf,
+    Exaone4Gguf,
     Gemma3Gguf,
     Glm4Gguf,
     GptOssGguf,
-    LlamaGguf,
     MiniMaxM2Gguf,
     Olmo2Gguf,
     Phi3Gguf,
@@ -21,7 +29,14 @@ from mlx_engine.loading.gguf.llama_like import (
     Qwen3MoeGguf,
 )
 from mlx_engine.loading.gguf.metadata import GgufMetadata
-from mlx_engine.loading.gguf.nextn import Deepseek2Gguf, Glm4MoeGguf, Mimo2Gguf, Step35Gguf
+from mlx_engine.loading.gguf.nextn import (
+    BailingMoe2Gguf,
+    Deepseek2Gguf,
+    Dots1Gguf,
+    Glm4MoeGguf,
+    Mimo2Gguf,
+    Step35Gguf,
+)
 from mlx_engine.loading.gguf.part import GgufPart, parts_of
 from mlx_engine.loading.gguf.qwen35 import Qwen3NextGguf, Qwen35Gguf, Qwen35MoeGguf
 from mlx_engine.loading.no_model import adapter, heads_only
@@ -35,18 +50,33 @@ ARCHITECTURES: dict[str, Callable[[GgufFile], Architecture]] = {
     "qwen35moe": Qwen35MoeGguf,
     "qwen3next": Qwen3NextGguf,
     "llama": LlamaGguf,
+    "xverse": LlamaGguf,
+    "internlm2": LlamaGguf,
+    "mistral3": Mistral3Gguf,
+    "granite": GraniteGguf,
+    "smollm3": SmolLm3Gguf,
+    "exaone": PlainGguf,
+    "seed_oss": PlainGguf,
+    "pangu-embedded": PlainGguf,
     "qwen2": Qwen2Gguf,
+    "qwen2vl": Qwen2Gguf,
     "qwen3": Qwen3Gguf,
+    "qwen3vl": Qwen3Gguf,
     "qwen3moe": Qwen3MoeGguf,
+    "qwen3vlmoe": Qwen3MoeGguf,
     "gemma3": Gemma3Gguf,
     "gpt-oss": GptOssGguf,
     "phi3": Phi3Gguf,
     "glm4": Glm4Gguf,
     "chatglm": ChatGlmGguf,
     "olmo2": Olmo2Gguf,
+    "exaone4": Exaone4Gguf,
+    "ernie4_5": Ernie45Gguf,
     "ernie4_5-moe": Ernie45MoeGguf,
     "minimax-m2": MiniMaxM2Gguf,
     "glm4moe": Glm4MoeGguf,
+    "dots1": Dots1Gguf,
+    "bailingmoe2": BailingMoe2Gguf,
     "deepseek2": Deepseek2Gguf,
     "mimo2": Mimo2Gguf,
     "step35": Step35Gguf,

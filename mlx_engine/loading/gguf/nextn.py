@@ -1,4 +1,4 @@
-"""GGUF architectures `glm4moe`, `deepseek2`, `mimo2` and `step35`: NextN heads behind the trunk.
+"""GGUF architectures `glm4moe`, `bailingmoe2`, `deepseek2`, `mimo2`, `step35`: NextN heads.
 
 DeepSeek V2, V3 and R1, Kimi K2 and GLM-4.7-Flash have latent attention: keys and values come from
 one latent by `kv_b_proj`. Newer files have its halves apart, the keys' transposed, as MLX
@@ -48,6 +48,18 @@ class Glm4MoeGguf(Architecture):
             "attention_bias": self._has("attn_q.bias") or self._has("attn_qkv.bias"),
             "partial_rotary_factor": self._share(),
         }
+
+
+class Dots1Gguf(Glm4MoeGguf):
+    """dots.llm1: whole heads are rotated."""
+
+    model_type = "dots1"
+
+
+class BailingMoe2Gguf(Glm4MoeGguf):
+    """Ling and Ring 2.0, which are GLM-4.5 by other names."""
+
+    head_names: ClassVar = HEAD | {"layer_output_norm": "shared_head.norm"}
 
 
 class Deepseek2Gguf(Architecture):

@@ -1,13 +1,14 @@
-"""DeepSeek-V2, V3, R1, V3.1, GLM-4.5 to 4.7: latent attention, experts in groups, a NextN head.
+"""DeepSeek-V2, V3, R1, V3.1, GLM-4.5 to 4.7, Ling: experts in groups, a NextN head.
 
-DeepSeek-V3 (arXiv 2412.19437): the first layers are dense, the head is the layer behind the last
-one, and embedding and output head are the trunk's, even where its files repeat them. GLM-4.7-Flash
-(`glm4_moe_lite`) is built alike; its head has an embedding and an output head of its own.
-GLM-4.5, 4.5-Air, 4.6 and 4.7 (`glm4_moe`) have the experts and the head behind plain attention.
-DeepSeek-V2 (arXiv 2405.04434) has no head, and weighs its experts by a softmax over all of them.
+DeepSeek-V3 (arXiv 2412.19437) has latent attention: the first layers are dense, the head is the
+layer behind the last one, and embedding and output head are the trunk's, even where its files
+repeat them. GLM-4.7-Flash (`glm4_moe_lite`) is built alike; its head has an embedding and an output
+head of its own. GLM-4.5, 4.5-Air, 4.6 and 4.7 (`glm4_moe`) and Ling have the experts and the head
+behind plain attention. DeepSeek-V2 (arXiv 2405.04434) has no head, and weighs its experts by a
+softmax over all of them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -17,10 +18,12 @@ from mlx_engine.models.layer_specs import Attention, Experts, FeedForward, Laten
 from mlx_engine.models.rope import rope_of, score_magnitude
 from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.models.specs import Block, Heads, ModelSpec
-from mlx_engine.models.tensor_names import NEXTN_NAMES
+from mlx_engine.models.stored_forms import Recipes, expert_recipes, qkv_recipes
+from mlx_engine.models.tensor_names import NEXTN_NAMES, HeadNames
 from mlx_engine.values.errors import UnsupportedModel
+from mlx_engine.values.words import Words
 
-_LEFT_OUT = {
+_LEFT_OUT: dict[str, dict[str, object]] = {
     "deepseek_v3": {
         "first_k_dense_replace": 3,
         "n_shared_experts": 1,
@@ -31,6 +34,8 @@ _LEFT_OUT = {
         "n_shared_experts": 1,
         "routed_scaling_factor": 1.8,
     },
+    "glm4_moe": {"rms_norm_eps": 1e-5, "first_k_dense_replace": 1, "n_shared_experts": 1},
+    "dots1": {"norm_topk_prob": False, "max_position_embeddings": 2048},
 }
 """What transformers takes where a config is silent."""
 
@@ -82,7 +87,7 @@ class DeepseekV3(SpecFamily):
 
 class Glm4Moe(SpecFamily):
     """`glm4_moe`: grouped-query attention, half-rotated; the head is layer 46 in Air, else 92, and
-    files carry copies of the trunk's embedding and output head.
+    files carry copies of the trunk's embedding and output head. `dots1` rotates whole heads.
     """
 
     renames: ClassVar = {"mlp.shared_experts": "mlp.shared_expert"}
@@ -90,15 +95,84 @@ class Glm4Moe(SpecFamily):
 
     def read(self, fields: ConfigFields) -> ModelSpec:
         """By the names of Hugging Face's config."""
-        fields = fields.with_defaults(
-            rms_norm_eps=1e-5, first_k_dense_replace=1, n_shared_experts=1
-        )
+        is_dots = self.model_type == "dots1"
+        fields = fields.with_defaults(**_LEFT_OUT[self.model_type])
+        bias = fields.flag("attention_bias", default=False)
         attention = replace(
-            plain_attention(fields, share=0.5),
-            qkv_bias=fields.flag("attention_bias", default=False),
+            plain_attention(fields, share=1.0 if is_dots else 0.5),
+            qkv_bias=bias,
+            out_bias=bias and is_dots,
+            qk_norm="head" if fields.flag("use_qk_norm", default=is_dots) else "none",
+        )
+        model = _with_head_behind(fields, attention, _routed_feeds(fields))
+        windows = fields.windows(None) if is_dots else (None,) * fields.layers()
+        blocks = (
+            replace(block, mixer=replace(attention, window=window))
+            for block, window in zip(model.blocks, windows, strict=True)
+        )
+        return replace(model, blocks=tuple(blocks))
+
+
+class BailingMoe(SpecFamily):
+    """`bailing_moe`: Ling and Ring. Those of 2.0 are GLM-4.5 by other names; before that experts
+    are scored by a softmax, and there is no head.
+
+    The head as modeling_bailing_moe_v2.py of the published repositories runs it: states after the
+    final norm, and its own after its norm.
+    """
+
+    renames: ClassVar = {
+        "word_embeddings": "embed_tokens",
+        "attention.query_key_value": "self_attn.qkv_proj",
+        "attention.query_layernorm": "self_attn.q_norm",
+        "attention.key_layernorm": "self_attn.k_norm",
+        "attention.dense": "self_attn.o_proj",
+        "mlp.gate.expert_bias": "mlp.gate.e_score_correction_bias",
+        "mlp.gate.gate_proj": "mlp.gate",
+        "mlp.shared_experts": "mlp.shared_expert",
+    }
+    head_names = HeadNames({"eh_proj": "join", "final_layernorm": "norm"}, behind_trunk=True)
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """By the names of the published config."""
+        if fields.flag("norm_head", default=False) or fields.flag("use_bias", default=False):
+            raise UnsupportedModel(
+                "{origin}: the config asks for a normed output head or for biases (norm_head, "
+                "use_bias), which this version does not run. Take another model.",
+                origin=fields.origin,
+            )
+        fields = fields.with_values(n_routed_experts=fields.count("num_experts", most=2**16))
+        inner = fields.count("moe_intermediate_size")
+        each = fields.count("moe_shared_expert_intermediate_size", inner)
+        shared = each * fields.count("num_shared_experts", 0, least=0)
+        score = fields.word("score_function", "softmax")
+        if score not in ("softmax", "sigmoid"):
+            raise fields.wrong("score_function", score, Words("softmax or sigmoid"))
+        attention = plain_attention(fields)
+        rotated = fields.count("rotary_dim", attention.key_dim) / attention.key_dim
+        attention = replace(
+            attention,
+            rope=rope_of(fields, attention.key_dim, share=rotated),
+            qkv_bias=fields.flag("use_qkv_bias", default=False),
             qk_norm="head" if fields.flag("use_qk_norm", default=False) else "none",
         )
-        return _with_head_behind(fields, attention, _routed_feeds(fields))
+        feeds = [
+            replace(
+                feed,
+                score="sigmoid" if score == "sigmoid" else "softmax",
+                choice_bias=fields.flag("moe_router_enable_expert_bias", default=False),
+                shared=FeedForward(shared) if shared else None,
+            )
+            if isinstance(feed, Experts)
+            else feed
+            for feed in _routed_feeds(fields)
+        ]
+        return _with_head_behind(fields, attention, feeds)
+
+    def recipes(self, names: Iterable[str]) -> Recipes:
+        """Queries, keys and values are one matrix, experts a stack."""
+        listed = list(names)
+        return qkv_recipes(listed, self.spec.blocks[0]) | expert_recipes(listed)
 
 
 def _with_head_behind(

@@ -9,9 +9,8 @@ from dataclasses import replace
 from typing import ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.families.llama import plain_attention, plain_model
-from mlx_engine.models.layer_specs import FeedForward, Rope
-from mlx_engine.models.rope import rope_of
+from mlx_engine.models.families.llama import local_rope, plain_attention, plain_model
+from mlx_engine.models.layer_specs import FeedForward
 from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.models.specs import Block, ModelSpec
 from mlx_engine.values.errors import UnsupportedModel
@@ -60,7 +59,8 @@ class Gemma3(SpecFamily):
             out_bias=bias,
             scale=fields.number("query_pre_attn_scalar", 256.0) ** -0.5,
         )
-        local = _local_rope(fields, attention.key_dim)
+        base = fields.number("rope_local_base_freq", 10000.0)
+        local = local_rope(fields, attention.key_dim, base)
         feed = FeedForward(fields.count("intermediate_size"), "gelu_tanh")
         windows = fields.windows(
             fields.count("sliding_window"),
@@ -76,11 +76,3 @@ class Gemma3(SpecFamily):
         )
         model = plain_model(fields, blocks)
         return replace(model, embed_scale=math.sqrt(model.hidden))
-
-
-def _local_rope(fields: ConfigFields, head: int) -> Rope:
-    """Of layers with a window."""
-    kinds = fields.section("rope_parameters")
-    if kinds is not None and kinds.has("sliding_attention"):
-        return rope_of(fields, head, kind="sliding_attention")
-    return Rope(head, fields.number("rope_local_base_freq", 10000.0))

@@ -65,9 +65,8 @@ class GptOss(SpecFamily):
         blocks = (Block(replace(attention, window=w), experts) for w in windows)
         return plain_model(fields, blocks)
 
-    def recipes(self, names: Iterable[str], spec: ModelSpec) -> Recipes:
+    def recipes(self, names: Iterable[str]) -> Recipes:
         """Gates and ups in turns; dense matrices the other way round, blocks as words."""
-        del spec
         recipes: dict[str, Recipe] = {}
         for found in filter(None, map(_STORED.fullmatch, names)):
             name, ending = found[0], found[3]

@@ -1,4 +1,4 @@
-"""Llama and Mistral, which have the plain layer; OLMo 2, Phi-3 and GLM-4, which differ a little.
+"""Llama and Mistral, which have the plain layer; OLMo, EXAONE 4, Phi-3 and GLM-4, which differ.
 
 Families in other files say what differs from it too: `plain_attention`, `plain_model`.
 """
@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.layer_specs import Attention, Experts, FeedForward
+from mlx_engine.models.layer_specs import Attention, Experts, FeedForward, Rope
 from mlx_engine.models.rope import context_of, rope_of
 from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.models.specs import Block, ModelSpec
@@ -18,20 +18,41 @@ _WINDOWED = ("mistral", "ministral", "mixtral")
 """Types whose config may ask for a window; others have such a key and do not mean it."""
 
 
+_LEFT_OUT: dict[str, dict[str, object]] = {
+    "mixtral": {"rope_theta": 1e6, "rms_norm_eps": 1e-5},
+    "seed_oss": {
+        "attention_bias": True,
+        "attention_out_bias": False,
+        "head_dim": 128,
+        "max_position_embeddings": 524288,
+    },
+    "smollm3": {
+        "rope_theta": 2e6,
+        "no_rope_layer_interval": 4,
+        "max_position_embeddings": 32768,
+        "tie_word_embeddings": True,
+    },
+}
+"""What transformers takes where a config is silent."""
+
+
 class Llama(SpecFamily):
-    """`llama`, `mistral`, `ministral` and `mixtral`."""
+    """`llama`, `mistral`, `ministral`, `mixtral`, `seed_oss` and `smollm3`."""
 
     renames: ClassVar = {"block_sparse_moe": "mlp"}
 
     def read(self, fields: ConfigFields) -> ModelSpec:
         """By the names of Hugging Face's config."""
-        if "mixtral" in fields.model_types:
-            fields = fields.with_defaults(rope_theta=1e6, rms_norm_eps=1e-5)
+        fields = fields.with_defaults(**_LEFT_OUT.get(self.model_type, {}))
         bias = fields.flag("attention_bias", default=False)
-        attention = replace(plain_attention(fields), qkv_bias=bias, out_bias=bias)
+        out_bias = fields.flag("attention_out_bias", default=bias)
+        attention = replace(plain_attention(fields), qkv_bias=bias, out_bias=out_bias)
         feed = _feed(fields)
-        windows = fields.windows(_window(fields))
-        return plain_model(fields, (Block(replace(attention, window=w), feed) for w in windows))
+        blocks = [
+            Block(replace(attention, window=window, rope=attention.rope if turns else None), feed)
+            for window, turns in zip(fields.windows(_window(fields)), _rotated(fields), strict=True)
+        ]
+        return plain_model(fields, blocks)
 
 
 def _window(fields: ConfigFields) -> int | None:
@@ -47,6 +68,18 @@ def _window(fields: ConfigFields) -> int | None:
     return fields.count("sliding_window") if is_used else None
 
 
+def _rotated(fields: ConfigFields) -> tuple[bool, ...]:
+    """Whether a layer rotates: SmolLM3 lists it, or leaves out every so manieth."""
+    layers = fields.layers()
+    told = fields.counts("no_rope_layers")[:layers]
+    if fields.has("no_rope_layers") and len(told) != layers:
+        raise fields.wrong("no_rope_layers", list(told), f"a list of {layers} times 0 or 1")
+    if not fields.has("no_rope_layer_interval"):
+        return (True,) * layers
+    interval = fields.count("no_rope_layer_interval")
+    return tuple(map(bool, told)) or tuple((n + 1) % interval != 0 for n in range(layers))
+
+
 def _feed(fields: ConfigFields) -> FeedForward | Experts:
     inner = FeedForward(
         fields.count("intermediate_size"), bias=fields.flag("mlp_bias", default=False)
@@ -58,7 +91,11 @@ def _feed(fields: ConfigFields) -> FeedForward | Experts:
 
 
 class Olmo2(SpecFamily):
-    """`olmo2` (arXiv 2501.00656): norms behind mixer and feed-forward, q/k norms over all heads."""
+    """`olmo2` (arXiv 2501.00656), `olmo3` and `exaone4`: norms behind mixer and feed-forward.
+
+    OLMo's q/k norms are over all heads. In the last two all but every fourth layer have a window;
+    those that see all are stretched alone in OLMo 3, and not rotated in EXAONE 4.
+    """
 
     renames: ClassVar = {
         "post_attention_layernorm": "mixer_out_norm",
@@ -67,19 +104,43 @@ class Olmo2(SpecFamily):
 
     def read(self, fields: ConfigFields) -> ModelSpec:
         """By the names of Hugging Face's config."""
-        fields = fields.with_defaults(rms_norm_eps=1e-5, max_position_embeddings=2048)
+        is_exaone, is_olmo3 = self.model_type == "exaone4", self.model_type == "olmo3"
+        fields = fields.with_defaults(
+            rms_norm_eps=1e-5, max_position_embeddings=2048, rope_theta=5e5 if is_olmo3 else 1e4
+        )
         bias = fields.flag("attention_bias", default=False)
-        attention = replace(plain_attention(fields), qkv_bias=bias, out_bias=bias, qk_norm="whole")
+        full = replace(
+            plain_attention(fields),
+            qkv_bias=bias,
+            out_bias=bias,
+            qk_norm="head" if is_exaone else "whole",
+        )
+        windows = _most_windows(fields) if is_exaone or is_olmo3 else (None,) * fields.layers()
+        slides = full
+        if is_olmo3:
+            base = fields.rope("full_attention").number("rope_theta", 5e5)
+            slides = replace(full, rope=local_rope(fields, full.key_dim, base))
+        if is_exaone and fields.has("sliding_window"):
+            full = replace(full, rope=None)
         feed = FeedForward(fields.count("intermediate_size"))
-        return plain_model(fields, [Block(attention, feed, norms="after")] * fields.layers())
+        mixers = (replace(slides, window=window) if window else full for window in windows)
+        return plain_model(fields, (Block(mixer, feed, norms="after") for mixer in mixers))
+
+
+def _most_windows(fields: ConfigFields) -> tuple[int | None, ...]:
+    """For each layer the window or None; where `layer_types` is silent, every fourth has none."""
+    window = fields.count("sliding_window") if fields.has("sliding_window") else None
+    return fields.windows(
+        window, lambda layer: (layer + 1) % fields.count("sliding_window_pattern", 4) != 0
+    )
 
 
 class _Joined(SpecFamily):
     """Stores queries, keys and values one below the other, or gates above ups, or both."""
 
-    def recipes(self, names: Iterable[str], spec: ModelSpec) -> Recipes:
+    def recipes(self, names: Iterable[str]) -> Recipes:
         """Rows of the joined matrices that are there."""
-        listed, first = list(names), spec.blocks[0]
+        listed, first = list(names), self.spec.blocks[0]
         assert isinstance(first.feed, FeedForward)
         halves = [("mlp.gate_proj", first.feed.inner), ("mlp.up_proj", first.feed.inner)]
         return qkv_recipes(listed, first) | row_recipes(listed, "mlp.gate_up_proj", halves)
@@ -118,6 +179,14 @@ class Glm4(_Joined):
         feed = FeedForward(fields.count("intermediate_size"))
         block = Block(attention, feed, norms="before" if self.model_type == "glm" else "both")
         return plain_model(fields, [block] * fields.layers())
+
+
+def local_rope(fields: ConfigFields, head: int, base: float) -> Rope:
+    """Of layers with a window, which is never stretched; base: where no other is told for them."""
+    kinds = fields.section("rope_parameters")
+    if kinds is not None and kinds.has("sliding_attention"):
+        return rope_of(fields, head, kind="sliding_attention")
+    return Rope(head, base)
 
 
 def plain_attention(

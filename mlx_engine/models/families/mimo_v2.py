@@ -58,14 +58,14 @@ class MimoV2(SpecFamily):
         )
         return replace(plain_model(fields, blocks), heads=heads)
 
-    def recipes(self, names: Iterable[str], spec: ModelSpec) -> Recipes:
+    def recipes(self, names: Iterable[str]) -> Recipes:
         """Queries, keys and values joined in blocks, each with a share of the heads of all three.
 
         Published files of V2.5 and Pro have a block for each of the `num_key_value_heads`
         (sglang #23808, vLLM #46755), a GGUF one for all.
         """
+        spec, listed = self.spec, list(names)
         assert spec.heads is not None
-        listed = list(names)
         blocks = spec.heads.blocks if "layers.0.join.weight" in listed else spec.blocks
         recipes, joined = expert_recipes(listed), [name for name in listed if ".qkv_proj." in name]
         for number, block in enumerate(blocks):

@@ -1,4 +1,4 @@
-"""ERNIE 4.5 with experts and MiniMax-M2: the plain layer and experts whose choice is corrected.
+"""ERNIE 4.5 and MiniMax-M2: the plain layer and experts whose choice is corrected.
 
 Their MTP heads are not run: no reference says how ERNIE's (`mtp_block` and the like) joins its
 inputs.
@@ -24,7 +24,7 @@ _BIAS = "mlp.gate.e_score_correction_bias"
 
 
 class Ernie45Moe(SpecFamily):
-    """`ernie4_5_moe`: a softmax router, rotated pairs side by side."""
+    """`ernie4_5_moe`: a softmax router, rotated pairs side by side; `ernie4_5` without experts."""
 
     renames: ClassVar = {
         "mlp.moe_statics.e_score_correction_bias": _BIAS,
@@ -37,13 +37,15 @@ class Ernie45Moe(SpecFamily):
         fields = fields.with_defaults(
             rope_theta=5e5, max_position_embeddings=131072, rms_norm_eps=1e-5
         )
+        if self.model_type == "ernie4_5":
+            fields = fields.with_defaults(head_dim=128, moe_layer_start_index=fields.layers())
         has_bias = fields.flag("use_bias", default=False)
         attention = replace(
             plain_attention(fields, interleaved=True), qkv_bias=has_bias, out_bias=has_bias
         )
         feeds = (_feed(fields, layer, has_bias) for layer in range(fields.layers()))
         model = plain_model(fields, (Block(attention, feed) for feed in feeds))
-        return replace(model, logit_bias=has_bias)
+        return replace(model, logit_bias=has_bias and self.model_type != "ernie4_5")
 
     def stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
         """The correction without its axis of length one."""

@@ -65,10 +65,10 @@ class Qwen35(SpecFamily):
             ),
         )
 
-    def recipes(self, names: Iterable[str], spec: ModelSpec) -> Recipes:
+    def recipes(self, names: Iterable[str]) -> Recipes:
         """Qwen3-Next joins projections by key head."""
         listed = list(names)
-        mixers = (block.mixer for block in spec.blocks)
+        mixers = (block.mixer for block in self.spec.blocks)
         delta = next((mixer for mixer in mixers if isinstance(mixer, Delta)), None)
         experts = expert_recipes(listed)
         return experts if delta is None else experts | _projections(listed, delta)

@@ -96,18 +96,18 @@ def _modules() -> frozenset[str]:
 
 
 class LibraryFamily:
-    """The Family (models/family.py) of one model type; its heads, if any, are not run."""
+    """The Family (models/family.py) of one model; its heads, if any, are not run."""
 
-    def __init__(self, model_type: str) -> None:
-        self._model_type = model_type
+    def __init__(self, model_type: str, config: Mapping[str, object], origin: str) -> None:
+        self._model_type, self.config, self.origin = model_type, config, origin
 
-    def figures(self, config: Mapping[str, object], origin: str) -> Figures:
+    def figures(self) -> Figures:
         """Sizes by the config; BadModelFile names the key that is wrong or missing."""
-        flat = _one_level(config, origin)
+        flat = _one_level(self.config, self.origin)
         for name, others in _ALIASES.items():
             found = (flat[other] for other in others if flat.get(other) is not None)
             flat.setdefault(name, next(found, None))
-        fields = ConfigFields(flat, origin)
+        fields = ConfigFields(flat, self.origin)
         layers = fields.count("num_hidden_layers")
         context = fields.count("max_position_embeddings", _CONTEXT, least=8)
         if self._model_type in _WINDOW_UNKNOWN and fields.has("sliding_window"):
@@ -129,32 +129,27 @@ class LibraryFamily:
             unpacks=False,
         )
 
-    def split(self, raw: Mapping[str, T], config: Mapping[str, object], origin: str) -> Parts[T]:
+    def split(self, raw: Mapping[str, T], origin: str) -> Parts[T]:
         """Tensors of a model's own files by part; heads are recognised and set aside."""
-        layers = self.figures(config, origin).layers
+        del origin
+        layers = self.figures().layers
         joined = {int(sign[1]) for sign in map(_SIGN.fullmatch, raw) if sign}
         heads = {name: tensor for name, tensor in raw.items() if _is_head(name, layers, joined)}
         return Parts({n: tensor for n, tensor in raw.items() if n not in heads}, heads, {})
 
-    def split_heads_file(
-        self, raw: Mapping[str, T], config: Mapping[str, object], origin: str
-    ) -> Parts[T]:
+    def split_heads_file(self, raw: Mapping[str, T], origin: str) -> Parts[T]:
         """All of it: there is no telling heads that are not run from anything else."""
-        del config, origin
+        del origin
         return Parts({}, dict(raw), {})
 
-    def trunk_shapes(
-        self, config: Mapping[str, object], present: Collection[str], origin: str
-    ) -> dict[str, Shape]:
+    def trunk_shapes(self, present: Collection[str]) -> dict[str, Shape]:
         """None: the trunk is checked while it is built."""
-        del config, present, origin
+        del present
         return {}
 
-    def head_shapes(
-        self, config: Mapping[str, object], present: Collection[str], origin: str
-    ) -> dict[str, Shape]:
+    def head_shapes(self, present: Collection[str]) -> dict[str, Shape]:
         """None: heads are not run."""
-        del config, present, origin
+        del present
         return {}
 
     def repeats(self) -> dict[str, str]:
@@ -165,9 +160,8 @@ class LibraryFamily:
         """The same."""
         return head_name
 
-    def sign_of_no_heads(self, config: Mapping[str, object], origin: str) -> str:
+    def sign_of_no_heads(self) -> str:
         """Whatever a file may call them."""
-        del config, origin
         return "there is none in the files"
 
     def group(self, trunk_name: str) -> str:
@@ -197,9 +191,7 @@ class LibraryFamily:
         del raw, origin, trunk_shift
         raise AssertionError("heads of this family are not run")
 
-    def build(
-        self, config: Mapping[str, object], trunk: WeightTable, head: WeightTable | None
-    ) -> Model:
+    def build(self, trunk: WeightTable, head: WeightTable | None) -> Model:
         """The model; UnsupportedModel where the library has no class for it."""
         from mlx_engine.models.library.gemma4 import gemma4_model, with_head_sizes
         from mlx_engine.models.library.model import open_class, tried, whole_model
@@ -212,7 +204,7 @@ class LibraryFamily:
                 origin=origin,
                 model_type=repr(self._model_type),
             )
-        told = with_older_keys(config, origin)
+        told = with_older_keys(self.config, origin)
         if self._model_type not in GEMMA4:
             return whole_model(open_class(module, told, trunk), origin)
         model = open_class(module, with_head_sizes(told), trunk)

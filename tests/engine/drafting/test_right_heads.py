@@ -101,6 +101,13 @@ def test_qwen_in_a_gguf(tmp_path, kind):
     assert_always_accepted(bare)
 
 
+def test_of_ling_in_a_gguf(right, tmp_path):
+    """Ling 2.0 is GLM-4.5 by other names."""
+    folder = right("glm4_moe", "hidden")
+    file = convert(folder, tmp_path / "ling.gguf", architecture="bailingmoe2", storage=Q8_0)
+    assert_always_accepted(file)
+
+
 @pytest.mark.parametrize("kind", IN_GGUF)
 def test_in_a_gguf(right, tmp_path, kind):
     """Inside, in a file beside, grafted from another quantisation, and from the folder."""

@@ -13,7 +13,7 @@ import mlx_engine
 from mlx_engine.loading.describe import describe, inspect_model
 from mlx_engine.loading.find import locate_model
 from mlx_engine.loading.headers import read_headers
-from mlx_engine.values.errors import BadModelFile
+from mlx_engine.values.errors import BadModelFile, BadTokenizer
 from mlx_engine.values.memory_plan import GROWTH, SUM_ARRAYS
 from mlx_engine.values.model_description import CHECKPOINTS
 from mlx_engine.values.options import LoadOptions, SamplingOptions
@@ -238,3 +238,20 @@ def test_tensors_that_a_config_has_no_place_for_are_no_model(
     edit_config(folder, **changes)
     with pytest.raises(BadModelFile, match=message):
         inspect_model(folder, folder)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (lambda file: file.unlink(), "tokenizer.json is missing"),
+        (lambda file: file.write_bytes(file.read_bytes()[:-9]), "not readable JSON"),
+        (lambda file: file.write_text('{"model": {"type": "Unheard"}}'), "is not a tokenizer"),
+    ],
+)
+def test_a_tokenizer_that_does_not_load(tmp_path, spoil, says):
+    folder = write_tiny_qwen3_5(tmp_path / "m")
+    spoil(folder / "tokenizer.json")
+    assert mlx_engine.inspect(folder).layers  # from headers alone
+    for attempt in (lambda: mlx_engine.inspect(folder, text=True), lambda: mlx_engine.load(folder)):
+        with pytest.raises(BadTokenizer, match=says):
+            attempt()

@@ -1,4 +1,5 @@
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -193,6 +194,17 @@ def test_hub_cache_is_looked_at_first(tmp_path: Path) -> None:
     assert (files.root, files.shards) == (snapshot, (snapshot / "model.safetensors",))
 
 
+def test_a_repository_in_the_cache_of_the_hub(tmp_path: Path) -> None:
+    snapshot = fake_cache(tmp_path)
+    repository = tmp_path / "models--org--name"
+    assert locate_model(repository, tmp_path, no_download).root == snapshot
+    (repository / "refs" / "main").unlink()
+    assert locate_model(repository, tmp_path, no_download).root == snapshot
+    shutil.rmtree(repository / "snapshots")
+    with pytest.raises(ModelNotFound, match="no model in this folder"):
+        locate_model(repository, tmp_path, no_download)
+
+
 def test_a_folder_here_goes_before_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     root = fill(tmp_path / "org" / "name", "config.json", "model.safetensors")
@@ -238,7 +250,15 @@ def test_an_adapter_is_told_from_a_model(tmp_path: Path, name: str) -> None:
     assert names(locate_model(root, tmp_path, no_download).shards) == ["model.safetensors"]
 
 
-@pytest.mark.parametrize("name", ["mmproj-F16.gguf", "m-mmproj-f16.gguf", "mtp-m.gguf"])
+def test_a_gguf_in_parts_without_its_first(tmp_path: Path) -> None:
+    """Which of them is opened does not matter: that the first is missing is told by reading it."""
+    root = fill(tmp_path, "m-00002-of-00003.gguf", "m-00003-of-00003.gguf")
+    assert locate_model(root, tmp_path, no_download).root == root / "m-00002-of-00003.gguf"
+
+
+@pytest.mark.parametrize(
+    "name", ["mmproj-F16.gguf", "m-mmproj-f16.gguf", "mtp-m.gguf", "m.imatrix.gguf"]
+)
 def test_what_belongs_to_a_gguf_is_no_other_model(tmp_path: Path, name: str) -> None:
     root = fill(tmp_path, "m.gguf", name)
     assert locate_model(root, tmp_path, no_download).root == root / "m.gguf"

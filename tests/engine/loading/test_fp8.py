@@ -145,7 +145,7 @@ def test_codes_that_are_not_numbers(pair):
 
     change(pair.fp8, spoil)
     engine = mlx_engine.load(pair.fp8)
-    with pytest.raises(NumericsError):
+    with pytest.raises(NumericsError, match=re.escape(f"{pair.fp8}: The model produced NaN")):
         engine.generate(TOKENS, max_tokens=2)
     engine.close()
 

@@ -52,13 +52,6 @@ def test_dropped_heads(folder, name):
     engine.close()
 
 
-def test_no_promise_no_heads(folder):
-    place = folder()
-    drop_tensors(place, HEAD)
-    edit_config(place, num_nextn_predict_layers=0)
-    assert why(place)[0] == "no-heads"
-
-
 @pytest.mark.parametrize(
     ("name", "part"),
     [(TYPES[0], "eh_proj"), (TYPES[1], "hnorm"), (TYPES[2], "shared_head.norm"),

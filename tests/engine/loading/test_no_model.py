@@ -16,6 +16,7 @@ from tiny_qwen3_5 import write_tiny_qwen3_5
 from tiny_stacks import write_stack
 
 import mlx_engine
+from mlx_engine.loading.no_model import are_heads
 from mlx_engine.values.errors import BadChatTemplate, BadModelFile, HeadsOnly, UnsupportedModel
 
 ALONE = r"holds MTP heads only\. Open the {} model they belong to \(hidden size 64\) and give"
@@ -64,6 +65,17 @@ def test_heads_behind_the_trunk_alone(tmp_path, own):
     """Perhaps with an embedding of their own."""
     tiny_nextn.publish("glm4_moe", tmp_path / "m", own=own)
     refused(left(tmp_path / "m", "layers.3."), ALONE.format("glm4_moe"))
+
+
+def test_embeddings_by_other_names():
+    """Of Ling and Nemotron; a head has one of its own as well."""
+    heads = ["mtp.embed_tokens.weight", "model.layers.61.embed_tokens.weight",
+             "model.layers.61.eh_proj.weight", "mtp.pre_fc_norm_embedding.weight",
+             "pre_fc_norm_embedding.weight"]  # fmt: skip
+    assert are_heads(heads)
+    for name in ("model.word_embeddings", "backbone.embeddings", "transformer.wte",
+                 "model.language_model.embed_tokens"):  # fmt: skip
+        assert not are_heads([*heads, f"{name}.weight"])
 
 
 def test_heads_in_a_gguf(tmp_path):

@@ -26,7 +26,6 @@ from mlx_engine.cache.recurrent import RecurrentCache
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.drafting.contract import NoDraft
 from mlx_engine.drafting.mtp import MtpDraft
-from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.decoder import Decoder, build_decoder
 from mlx_engine.models.latent_attention import HeadMatrices
 from mlx_engine.models.layer_specs import Shapes
@@ -190,8 +189,8 @@ class Made(NamedTuple):
 def model_of(name: str, form: str) -> Made:
     config = {**_COMMON, **CONFIGS[name]}
     kind = str(config["model_type"])
-    family = FAMILIES[kind](kind)
-    spec = family.read(ConfigFields(config, "config.json"))
+    family = FAMILIES[kind](kind, config, "config.json")
+    spec = family.spec
     launcher = EmulatorLauncher(check=False)
     kernels = every_kernel(launcher)
     shifted = family.norms != "w"

@@ -7,8 +7,9 @@ import mlx.core as mx
 import numpy as np
 import pytest
 from compared import relative
-from model_edits import edit_tensors
-from tiny_nextn import LAYER, TYPES, publish
+from mlx_lm.utils import load_model as open_in_mlx_lm
+from model_edits import edit_config, edit_tensors
+from tiny_nextn import LAYER, TYPES, publish, publish_ling
 
 import mlx_engine
 from mlx_engine.loading.find import locate_model
@@ -38,12 +39,12 @@ def model_of(folder, name, **changes):
             spec = super().read(fields)
             return replace(spec, heads=replace(spec.heads, **changes))
 
-    family = Changed(name)
     headers = read_headers(locate_model(folder, folder))
+    family = Changed(name, headers.family.config, "tiny")
     trunk = family.canonical_trunk(load_tensors(headers.parts.trunk, metal=False), "trunk")
     head = family.canonical_head(load_tensors(headers.heads.tensors, metal=False), "head", None)
     tables = [WeightTable(part.arrays, "tiny") for part in (trunk, head)]
-    model = family.build(headers.config, *tables)
+    model = family.build(*tables)
     for table in tables:
         table.check_all_used()
     return model
@@ -81,6 +82,25 @@ FLIPS = {
     "hidden state": {"trunk_state": "residual"},
     "join": {"embedding_first": False},
 }
+
+
+def test_ling_is_glm_by_other_names(tmp_path):
+    """As transformers has GLM-4.5; its trunk as mlx-lm has Ling, too."""
+    tiny = publish_ling(tmp_path / "m")
+    engine = mlx_engine.load(tiny.folder)
+    assert (engine.description.mtp, engine.description.mtp_heads) == (None, 1)
+    assert relative(engine.logits(tiny.tokens), tiny.logits) < 1e-4
+    found = drafts_of(engine.parts.model, tiny)
+    for ours, theirs in zip(found, (tiny.logits, tiny.draft_logits, tiny.chained), strict=True):
+        assert relative(ours, theirs) < 1e-4
+    engine.close()
+    edit_tensors(
+        tiny.folder, lambda arrays: {n: a for n, a in arrays.items() if f"layers.{LAYER}" not in n}
+    )
+    edit_config(tiny.folder, rope_theta=1e4)
+    assert mlx_engine.inspect(tiny.folder).mtp.code == "heads-dropped"
+    theirs = np.array(open_in_mlx_lm(tiny.folder)[0](mx.array([tiny.tokens]))[0])
+    assert relative(theirs, tiny.logits) < 1e-4
 
 
 @pytest.mark.parametrize("flip", FLIPS)

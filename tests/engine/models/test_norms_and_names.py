@@ -1,7 +1,6 @@
 """How files name and store tensors: prefixes, heads, norms as w and as 1 + w."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import mlx.core as mx
 import numpy as np
@@ -13,8 +12,8 @@ from mlx_engine.values.errors import BadModelFile
 
 TINY = tiny_values(tiny_config(layers=4), seed=3)
 VALUES = TinyValues(TINY.trunk, our_names(TINY.head))
-QWEN = family_for("qwen3_5", Path("tiny"))
-TIED, UNTIED = tiny_config(), tiny_config(tied=False)
+QWEN = family_for("qwen3_5", tiny_config(), "tiny")
+UNTIED = family_for("qwen3_5", tiny_config(tied=False), "tiny")
 
 
 def stored(values: Mapping[str, np.ndarray], shift: float, layout: str) -> dict[str, mx.array]:
@@ -154,7 +153,7 @@ def test_decay_rates_become_float32_and_other_values_stay() -> None:
 def test_every_known_prefix(prefix: str, head: str) -> None:
     raw = {f"{prefix}norm.weight": 1, f"{head}fc.weight": 2, f"{head}norm.weight": 3}
     raw |= {"model.visual.blocks.0.x": 4, "vision_tower.x": 5, "lm_head.weight": 6}
-    parts = QWEN.split(raw, UNTIED, "x")
+    parts = UNTIED.split(raw, "x")
     assert parts.trunk == {"norm.weight": 1, "lm_head.weight": 6}
     assert parts.head == {"layers.0.join.weight": 2, "layers.0.norm.weight": 3}
     assert parts.skipped == {"model.visual.blocks.0.x": 4, "vision_tower.x": 5}
@@ -162,22 +161,22 @@ def test_every_known_prefix(prefix: str, head: str) -> None:
 
 def test_copy_of_tied_output_head_is_skipped() -> None:
     raw = {"language_model.lm_head.weight": 1, "language_model.lm_head.scales": 2}
-    assert QWEN.split(raw, TIED, "x").skipped == raw
-    assert set(QWEN.split(raw, UNTIED, "x").trunk) == {"lm_head.weight", "lm_head.scales"}
+    assert QWEN.split(raw, "x").skipped == raw
+    assert set(UNTIED.split(raw, "x").trunk) == {"lm_head.weight", "lm_head.scales"}
 
 
 def test_one_tensor_under_two_names_is_refused() -> None:
     raw = {"model.norm.weight": 1, "model.language_model.norm.weight": 2}
     with pytest.raises(BadModelFile, match=r"x: .*norm\.weight"):
-        QWEN.split(raw, TIED, "x")
+        QWEN.split(raw, "x")
 
 
 def test_heads_file_with_and_without_prefix() -> None:
     raw = {"fc.weight": 1, "layers.0.x": 2, "embed_tokens.weight": 3}
-    bare = QWEN.split_heads_file(raw, TIED, "x")
+    bare = QWEN.split_heads_file(raw, "x")
     assert bare.head == {"layers.0.join.weight": 1, "layers.0.x": 2}
     assert bare.skipped == {"embed_tokens.weight": 3}
     raw = {"mtp.fc.weight": 1, "model.layers.0.x": 2}
-    whole_model = QWEN.split_heads_file(raw, TIED, "x")
+    whole_model = QWEN.split_heads_file(raw, "x")
     assert whole_model.head == {"layers.0.join.weight": 1}
     assert whole_model.skipped == {"model.layers.0.x": 2}

@@ -5,7 +5,6 @@ import json
 import shutil
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 import mlx.core as mx
@@ -149,6 +148,47 @@ CASES: dict[str, Case] = {
     "olmo2, biases": Case("olmo2", {"attention_bias": True}),
     "olmo2, yarn": Case("olmo2", {"rope_parameters": YARN}),
     "olmo2, keys absent": Case("olmo2", {}, ABSENT),
+    "olmo3": Case("olmo3"),
+    "olmo3, yarn": Case("olmo3", {"rope_parameters": {SLIDING: PLAIN, FULL: SHORT_YARN}}),
+    "olmo3, as published": Case(
+        "olmo3",
+        {"num_hidden_layers": 5, "layer_types": None},
+        older(
+            PLAIN | {"rope_theta": 5e5},
+            rope_scaling=SHORT_YARN | {"rope_theta": 5e5},
+            layer_types=None,
+        ),
+    ),
+    "olmo3, keys absent": Case(
+        "olmo3",
+        {"rope_parameters": None, "rms_norm_eps": 1e-5},
+        ABSENT | {"rope_parameters": None},
+    ),
+    "exaone4": Case("exaone4"),
+    "exaone4, no window": Case("exaone4", NO_WINDOW | {"layer_types": [FULL] * 4}),
+    "exaone4, keys absent": Case(
+        "exaone4", {"rms_norm_eps": 1e-5}, ABSENT | {"layer_types": None, "rms_norm_eps": None}
+    ),
+    "seed_oss": Case("seed_oss"),
+    "seed_oss, output biased": Case("seed_oss", {"attention_out_bias": True, "mlp_bias": True}),
+    "seed_oss, no biases": Case("seed_oss", {"attention_bias": False}),
+    "seed_oss, keys absent": Case(
+        "seed_oss", {"head_dim": 128}, ABSENT | {"head_dim": None, "attention_out_bias": None}
+    ),
+    "smollm3": Case("smollm3"),
+    "smollm3, listed": Case("smollm3", {"no_rope_layers": [0, 1, 1, 0, 1]}),
+    "smollm3, keys absent": Case(
+        "smollm3",
+        {"rope_parameters": PLAIN | {"rope_theta": 2e6}, "tie_word_embeddings": True},
+        ABSENT | dict.fromkeys(("no_rope_layers", "rope_parameters", "no_rope_layer_interval")),
+    ),
+    "ernie4_5": Case("ernie4_5"),
+    "ernie4_5, biases": Case("ernie4_5", {"use_bias": True}),
+    "dots1": Case("dots1"),
+    "dots1, window": Case(
+        "dots1", {"sliding_window": WINDOW, "layer_types": [FULL, SLIDING, SLIDING]}
+    ),
+    "dots1, biases": Case("dots1", {"attention_bias": True, "norm_topk_prob": False}),
     "mistral": Case("mistral"),
     "mistral, no window": Case("mistral", NO_WINDOW),
     "mistral, yarn": Case("mistral", {"rope_parameters": YARN}),
@@ -383,7 +423,7 @@ def test_weights_in_bfloat16(tmp_path, name):
 def test_a_gain_of_1_plus_w_is_added_in_float32():
     """With Metal the weights stay in bfloat16, which would round it by up to 0.4 %."""
     w = mx.array([0.0037, -0.3, 1.01]).astype(mx.bfloat16)
-    family = family_for("gemma3_text", Path("tiny"))
+    family = family_for("gemma3_text", {}, "tiny")
     made = family.canonical_trunk({"layers.0.mixer_out_norm.weight": w}, "tiny")
     (gain,) = made.arrays.values()
     assert gain.dtype == mx.float32

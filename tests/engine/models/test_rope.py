@@ -148,14 +148,14 @@ def test_yarn_as_the_card_of_qwen3_5_has_it() -> None:
             "rope_scaling": {key: rope[key] for key in list(rope)[5:]} | {"type": "yarn"},
         },
     ):
-        spec = Qwen35("qwen3_5").read(ConfigFields(told, "config.json"))
+        spec = Qwen35("qwen3_5", told, "config.json").spec
         mixer = spec.blocks[3].mixer
         assert isinstance(mixer, Attention)
         assert mixer.rope is not None
         np.testing.assert_allclose(frequencies(mixer.rope), wanted, rtol=1e-5)
         assert mixer.rope.magnitude == pytest.approx(magnitude)
         assert spec.context == 4 * 262144
-    plain = Qwen35("qwen3_5").read(ConfigFields(published, "config.json"))
+    plain = Qwen35("qwen3_5", published, "config.json").spec
     assert plain.context == 262144
 
 

@@ -100,6 +100,20 @@ def test_refusal_of_the_template_is_reported() -> None:
         template.render([*ASK, *ASK], add_generation_prompt=True)
 
 
+def test_a_template_for_pictures_sees_the_text() -> None:
+    """Such as SmolVLM's and LLaVA's, which go through a list of parts."""
+    loop = "{% for p in m.content if p['type'] == 'text' %}{{ p['text'] }}{% endfor %}"
+    strict = "{{ (m.content | selectattr('type', 'equalto', 'text') | first).text }}"
+    for content in (loop, strict):
+        source = CHATML.replace("{{ m['content'] }}", content)
+        assert source != CHATML
+        for last, goes_on in ((Message("user", "Hi"), False), (Message("assistant", "Yes"), True)):
+            asked, how = [Message("user", "One"), last], {"add_generation_prompt": False}
+            wanted = ChatTemplate(CHATML, {}, "x").render(asked, continue_last=goes_on, **how)
+            found = ChatTemplate(source, {}, "x").render(asked, continue_last=goes_on, **how)
+            assert found == wanted
+
+
 def test_no_messages() -> None:
     with pytest.raises(BadPrompt):
         fallback_template().render([], add_generation_prompt=True)

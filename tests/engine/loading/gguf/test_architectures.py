@@ -103,12 +103,55 @@ KINDS: dict[str, tuple[str, dict[str, object]]] = {
         {"rope_parameters": PLAIN, "use_bias": True, "moe_num_shared_experts": 0},
     ),
     "minimax_m2": ("minimax_m2", {"rope_parameters": PLAIN | {"partial_rotary_factor": 0.5}}),
+    "llama, biases": (
+        "llama",
+        {"rope_parameters": PLAIN, "attention_bias": True, "mlp_bias": True},
+    ),
+    "xverse": ("llama", {"rope_parameters": PLAIN}),
+    "internlm2": ("llama", {"rope_parameters": LINEAR}),
+    "exaone": ("llama", {}),
+    "pangu-embedded": ("llama", {"rope_parameters": PLAIN, "attention_bias": True}),
+    "seed_oss": ("seed_oss", {}),
+    "seed_oss, yarn": ("seed_oss", {"rope_parameters": YARN}),
+    "smollm3": ("smollm3", {}),
+    "smollm3, yarn": ("smollm3", {"rope_parameters": YARN}),
+    "olmo3": ("olmo3", {"rope_parameters": {"sliding_attention": PLAIN, "full_attention": PLAIN}}),
+    "olmo3, yarn": (
+        "olmo3",
+        {"rope_parameters": {"sliding_attention": PLAIN, "full_attention": YARN}},
+    ),
+    "exaone4": ("exaone4", {}),
+    "exaone4, no window": (
+        "exaone4",
+        {"sliding_window": None, "layer_types": ["full_attention"] * 4},
+    ),
+    "ernie4_5": ("ernie4_5", {}),
+    "ministral3": ("ministral3", {}),
+    "mistral3": ("llama", {"rope_parameters": PLAIN, "head_dim": 24}),
+    "granite": (
+        "granite",
+        {
+            "rope_parameters": PLAIN,
+            "attention_multiplier": 0.4,
+            "embedding_multiplier": 12.0,
+            "logits_scaling": 8.0,
+            "residual_multiplier": 0.3,
+        },
+    ),
+    "qwen2vl": ("qwen2", {}),
+    "qwen3vl": ("qwen3", {}),
+    "qwen3vlmoe": ("qwen3_moe", {}),
+    "dots1": ("dots1", {}),
+    "bailingmoe2": ("glm4_moe", {}),
     "deepseek_v2": ("deepseek_v2", {"q_lora_rank": 32, "routed_scaling_factor": 2.0}),
     "deepseek_v2, yarn": (
         "deepseek_v2",
         {"q_lora_rank": None, "rope_parameters": YARN | {"mscale": 0.707, "mscale_all_dim": 0.707}},
     ),
 }
+AS = ("mistral3", "xverse", "internlm2", "exaone", "pangu-embedded", "qwen2vl", "qwen3vl",
+      "qwen3vlmoe", "bailingmoe2")  # fmt: skip
+"""Architectures of layers that transformers has by another name."""
 STACKED = ("mimo_v2_flash", "step3p5")
 JOINED = (
     "llama with factors",
@@ -118,12 +161,19 @@ JOINED = (
     "mimo_v2_flash",
     "glm",
     "glm4 of a model with eyes",
+    "bailingmoe2",
+    "seed_oss",
+    "ministral3",
 )
 OLD_LATENTS = ("deepseek_v3", "deepseek_v2")
 DRAFTED = (
     "llama with factors",
     "phi3",
     "olmo2",
+    "olmo3",
+    "exaone4",
+    "smollm3",
+    "ministral3",
     "gemma3",
     "gpt_oss",
     "deepseek_v3",
@@ -138,6 +188,10 @@ class Made(NamedTuple):
     folder: Path
     tokens: list[int]
     truth: np.ndarray
+    architecture: str | None = None
+
+    def convert(self, file: Path, **how: object) -> Path:
+        return convert(self.folder, file, architecture=self.architecture, **how)
 
 
 @pytest.fixture(scope="module")
@@ -158,14 +212,14 @@ def _publish(kind: str, folder: Path) -> Made:
     tiny = publish(name, folder, changes=changes)
     if name == "qwen3_moe":  # which transformers writes by another name
         edit_config(folder, num_experts=4)
-    return Made(tiny.folder, tiny.tokens, tiny.logits)
+    return Made(tiny.folder, tiny.tokens, tiny.logits, kind if kind in AS else None)
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *STACKED])
 def test_logits_and_sizes(made, tmp_path, kind):
     """Sizes: what inspect says of a GGUF is what the caches hold, at 4k and at full context."""
     tiny = made(kind)
-    file = convert(tiny.folder, tmp_path / "m.gguf")
+    file = tiny.convert(tmp_path / "m.gguf")
     engine = mlx_engine.load(file)
     assert relative(engine.logits(tiny.tokens), tiny.truth) < 1e-4
     assert relative(logits(tiny.folder, tiny.tokens), tiny.truth) < 1e-4
@@ -189,7 +243,7 @@ def test_logits_and_sizes(made, tmp_path, kind):
 @pytest.mark.parametrize("kind", ["mixtral", "glm4_moe", "gpt_oss", "step3p5", "minimax_m2"])
 def test_experts_that_rest(made, tmp_path, kind):
     """Two of four are asked."""
-    told = mlx_engine.inspect(convert(made(kind).folder, tmp_path / "m.gguf"))
+    told = mlx_engine.inspect(made(kind).convert(tmp_path / "m.gguf"))
     groups = {group.name: group.parameters for group in told.groups}
     trunk = told.parameters - groups.get("MTP head", 0)
     assert told.active_parameters == trunk - groups["experts"] // 2
@@ -199,7 +253,7 @@ def test_experts_that_rest(made, tmp_path, kind):
 def test_joined_tensors(made, tmp_path, kind):
     """Queries, keys and values in one, gates and ups of experts in one."""
     tiny = made(kind)
-    file = convert(tiny.folder, tmp_path / "m.gguf", joined=True)
+    file = tiny.convert(tmp_path / "m.gguf", joined=True)
     assert relative(logits(file, tiny.tokens), tiny.truth) < 1e-4
 
 
@@ -236,13 +290,14 @@ def test_a_text_beyond_the_trained_length(tmp_path):
         ("olmo2", TYPES.Q8_0),
         ("ernie4_5_moe", TYPES.Q8_0),
         ("minimax_m2", TYPES.Q4_0),
+        ("ministral3", TYPES.Q8_0),
     ],
 )
 def test_packed_equals_unpacked(made, tmp_path, monkeypatch, kind, packed):
     """As the same values in float32, kept packed or laid out for the CPU."""
     tiny, storage = made(kind), blocks_of_32(packed)
-    file = convert(tiny.folder, tmp_path / "m.gguf", storage=storage)
-    unpacked = convert(tiny.folder, tmp_path / "u.gguf", storage=storage._replace(unpacked=True))
+    file = tiny.convert(tmp_path / "m.gguf", storage=storage)
+    unpacked = tiny.convert(tmp_path / "u.gguf", storage=storage._replace(unpacked=True))
     wanted = logits(unpacked, tiny.tokens)
     assert relative(logits(file, tiny.tokens), wanted) < 1e-5
     monkeypatch.setattr("mlx_engine.loading.load.CPU_LAYOUT_LIMIT", 0)
@@ -257,9 +312,9 @@ def test_packed_equals_unpacked(made, tmp_path, monkeypatch, kind, packed):
 @pytest.mark.parametrize("kind", OLD_LATENTS)
 def test_latents_of_older_files(made, tmp_path, kind, storage):
     tiny = made(kind)
-    file = convert(tiny.folder, tmp_path / "m.gguf", storage=storage, old_latents=True,
+    file = tiny.convert(tmp_path / "m.gguf", storage=storage, old_latents=True,
                    changes=_without_lengths(tiny))  # fmt: skip
-    unpacked = convert(tiny.folder, tmp_path / "u.gguf", old_latents=True,
+    unpacked = tiny.convert(tmp_path / "u.gguf", old_latents=True,
                        storage=storage._replace(unpacked=True))  # fmt: skip
     assert relative(logits(file, tiny.tokens), logits(unpacked, tiny.tokens)) < 1e-5
 
@@ -278,8 +333,8 @@ def test_experts_of_gpt_oss_keep_their_packing(made, tmp_path):
     tiny = made("gpt_oss")
     storage = Storage(lambda name: TYPES.MXFP4 if "exps" in name else TYPES.Q8_0
                       if "attn" in name else None)  # fmt: skip
-    file = convert(tiny.folder, tmp_path / "m.gguf", storage=storage)
-    unpacked = convert(tiny.folder, tmp_path / "u.gguf", storage=storage._replace(unpacked=True))
+    file = tiny.convert(tmp_path / "m.gguf", storage=storage)
+    unpacked = tiny.convert(tmp_path / "u.gguf", storage=storage._replace(unpacked=True))
     assert relative(logits(file, tiny.tokens), logits(unpacked, tiny.tokens)) < 1e-5
     groups = {group.name: group for group in mlx_engine.inspect(file).groups}
     assert groups["experts"].storage.startswith("MXFP4 as mxfp4, groups of 32")
@@ -301,7 +356,7 @@ def test_k_quants(tmp_path, kind, packed):
 @pytest.mark.parametrize("kind", DRAFTED)
 def test_drafts_keep_the_words(made, tmp_path, kind, depth):
     storage = blocks_of_32(TYPES.Q8_0)
-    file = convert(made(kind).folder, tmp_path / "m.gguf", storage=storage)
+    file = made(kind).convert(tmp_path / "m.gguf", storage=storage)
     engine = mlx_engine.load(file)
     model, length = engine.parts.model, 3 * WINDOW
     truth = run(model, PROMPT, NoDraft(), 0, max_tokens=length).tokens
@@ -319,10 +374,10 @@ def test_drafts_keep_the_words(made, tmp_path, kind, depth):
         ("phi3, longrope", {}, "factors_long", "rope_factors_long.weight is missing"),
         ("phi3", {"phi3.rope.scaling.type": "yarn"}, "", "rope scaling .*yarn"),
         (
-            "olmo2",
-            {"olmo2.attention.sliding_window": 8},
+            "olmo3",
+            {"olmo2.attention.sliding_window_pattern": np.array([1, 2, 1], np.int32)},
             "",
-            "an OLMo 3, whose layers have windows",
+            "an interval or a list of yes and no",
         ),
         ("minimax_m2", {"minimax-m2.expert_gating_func": 1}, "", "expert_gating_func"),
         ("glm4", {"glm4.rope.dimension_count": 64}, "", "rope.dimension_count"),
@@ -331,7 +386,7 @@ def test_drafts_keep_the_words(made, tmp_path, kind, depth):
     ],
 )
 def test_what_is_refused(made, tmp_path, kind, changes, without, says):
-    file = convert(made(kind).folder, tmp_path / "m.gguf", changes=changes, without=without)
+    file = made(kind).convert(tmp_path / "m.gguf", changes=changes, without=without)
     with pytest.raises(mlx_engine.EngineError, match=says) as refused:
         mlx_engine.load(file)
     assert str(refused.value).startswith(f"{file}: ")

@@ -1,0 +1,127 @@
+"""GGUF architectures with Llama's layer, under whatever name it goes."""
+
+import re
+from dataclasses import replace
+from functools import cache
+
+from mlx_engine.loading.gguf.architecture import EXPERTS, Architecture
+from mlx_engine.loading.gguf.file import GgufFile
+from mlx_engine.loading.gguf.part import Placement
+
+_SINGLE = re.compile(r"ffn_(gate|up|down)\.(\d{1,4})\.(\w+)")
+_PUBLISHED = {"gate": "w1", "down": "w2", "up": "w3"}
+
+
+class PlainGguf(Architecture):
+    """Llama's layer with rows in Hugging Face's order: EXAONE 3, Seed-OSS, openPangu."""
+
+    model_type = "llama"
+
+    def _own(self) -> dict[str, object]:
+        return {
+            "attention_bias": self._has("attn_q.bias") or self._has("attn_qkv.bias"),
+            "attention_out_bias": self._has("attn_output.bias"),
+            "mlp_bias": self._has("ffn_up.bias"),
+        }
+
+
+class LlamaGguf(PlainGguf):
+    """Llama, Xverse, InternLM2 and Mistral, and Mixtral where there are experts.
+
+    llama.cpp's converter orders the rows of each head of queries and keys so that the two elements
+    that are rotated together lie side by side; Hugging Face has all first ones, then all second.
+    """
+
+    def __init__(self, file: GgufFile) -> None:
+        super().__init__(file)
+        self._has_experts = self._metadata.count("expert_count", 0) > 0
+        self._window = self._metadata.count("attention.sliding_window", 0)
+        if self._has_experts:
+            self.model_type = "mixtral"
+        else:
+            self.model_type = "mistral" if self._window else "llama"
+
+    def _own(self) -> dict[str, object]:
+        found = super()._own()
+        if self._window:
+            found["sliding_window"] = self._window
+        if self._has_experts:
+            found |= self._experts("num_local_experts", "num_experts_per_tok", "intermediate_size")
+        return found
+
+    def _single(self, block: int, rest: str) -> Placement:
+        place = super()._single(block, rest)
+        if rest.startswith("attn_q."):
+            return replace(place, rows=_side_by_side(self._heads, self._head))
+        if rest.startswith("attn_k."):
+            return replace(place, rows=_side_by_side(self._kept_heads(block), self._head))
+        return place
+
+    def _named(self, block: int, rest: str) -> str:
+        """Experts by the names of Mixtral; files of 2023 have them one by one."""
+        if single := _SINGLE.fullmatch(rest):
+            part = _PUBLISHED[single[1]]
+            return f"block_sparse_moe.experts.{single[2]}.{part}.{single[3]}"
+        base, _, kind = rest.rpartition(".")
+        if base in EXPERTS:
+            return f"block_sparse_moe.{EXPERTS[base].removeprefix('mlp.')}.{kind}"
+        return super()._named(block, rest)
+
+
+class SmolLm3Gguf(LlamaGguf):
+    """As Llama; every fourth layer is not rotated, which the file does not tell."""
+
+    def __init__(self, file: GgufFile) -> None:
+        super().__init__(file)
+        self.model_type = "smollm3"
+
+
+class Mistral3Gguf(LlamaGguf):
+    """Mistral Small 3, which is a Llama, and Ministral 3, whose queries grow with the position."""
+
+    runs = ("attention.temperature_scale",)
+
+    def __init__(self, file: GgufFile) -> None:
+        super().__init__(file)
+        self._growth = self._metadata.number("attention.temperature_scale", 0.0)
+        if self._growth:
+            self.model_type = "ministral3"
+
+    def _rotation(self) -> dict[str, object]:
+        told = super()._rotation()
+        scaling = told["rope_scaling"]
+        if not self._growth or not isinstance(scaling, dict):
+            return told
+        everywhere = self._metadata.number("rope.scaling.yarn_log_multiplier", 0.0)
+        own = {"mscale": 1.0, "mscale_all_dim": everywhere, "llama_4_scaling_beta": self._growth}
+        return {"rope_parameters": {"rope_theta": told["rope_theta"]} | scaling | own}
+
+
+class GraniteGguf(LlamaGguf):
+    """Granite 3: factors of embeddings, scores, residuals and logits."""
+
+    runs = ("attention.scale", "embedding_scale", "logit_scale", "residual_scale")
+
+    def __init__(self, file: GgufFile) -> None:
+        super().__init__(file)
+        self.model_type = "granite"
+
+    def _own(self) -> dict[str, object]:
+        number = self._metadata.number
+        return super()._own() | {
+            "attention_multiplier": number("attention.scale", 1.0),
+            "embedding_multiplier": number("embedding_scale", 1.0),
+            "logits_scaling": number("logit_scale", 1.0),
+            "residual_multiplier": number("residual_scale", 1.0),
+        }
+
+
+@cache
+def _side_by_side(heads: int, head: int) -> tuple[int, ...]:
+    """Row s * head / 2 + j of a head is stored as its row 2 j + s."""
+    return tuple(
+        first + 2 * j + s
+        for first in range(0, heads * head, head)
+        for s in (0, 1)
+        for j in range(head // 2)
+    )

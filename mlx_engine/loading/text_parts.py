@@ -1,0 +1,25 @@
+"""What turns text into tokens and messages into text, from the files of a model."""
+
+from typing import NamedTuple
+
+from mlx_engine.loading.headers import ModelHeaders
+from mlx_engine.text.chat_template import ChatTemplate
+from mlx_engine.text.gguf_tokenizer import template_from_gguf, tokenizer_from_gguf
+from mlx_engine.text.sentencepiece_model import read_tokenizer
+from mlx_engine.text.tokenizer import Tokenizer
+
+
+class TextParts(NamedTuple):
+    """template: None for models that cannot chat."""
+
+    tokenizer: Tokenizer
+    template: ChatTemplate | None
+
+
+def read_text_parts(headers: ModelHeaders) -> TextParts:
+    """Up to two seconds for the largest. Raises BadTokenizer, BadChatTemplate, UnsupportedModel."""
+    root = headers.files.root
+    if headers.gguf is None:
+        return TextParts(read_tokenizer(root), ChatTemplate.from_folder(root))
+    metadata, origin = headers.gguf.metadata, str(root)
+    return TextParts(tokenizer_from_gguf(metadata, origin), template_from_gguf(metadata, origin))
