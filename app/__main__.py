@@ -3,7 +3,6 @@
 import gc
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from app.start.folders import has_display, this_users_folders
 from app.start.qt_libraries import why_no_window
@@ -11,46 +10,35 @@ from app.start.qt_libraries import why_no_window
 COMMANDS = frozenset(("chat", "generate", "inspect", "bench", "doctor"))
 
 
-@dataclass(frozen=True, slots=True)
-class OpenWindow:
-    """Show the window, with these files and links opened in it."""
+def paths_to_open(arguments: Sequence[str], *, display: bool | None = None) -> Sequence[str] | None:
+    """What the window is to open; None where the terminal is meant.
 
-    paths: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RunCommand:
-    """Do this in the terminal."""
-
-    arguments: tuple[str, ...]
-
-
-def meant_by(arguments: Sequence[str], *, display: bool | None = None) -> OpenWindow | RunCommand:
-    """display: whether a window can be shown, None to look. Without one nothing means the chat."""
+    display: whether a window can be shown, None to look.
+    """
     first = arguments[0] if arguments else ""
     if first == "app":
-        return OpenWindow(tuple(arguments[1:]))
+        return arguments[1:]
     if first in COMMANDS or first.startswith("-"):
-        return RunCommand(tuple(arguments))
+        return None
     if arguments:
-        return OpenWindow(tuple(arguments))
-    can_show = has_display() if display is None else display
-    return OpenWindow(()) if can_show else RunCommand(("chat",))
+        return arguments
+    return () if (has_display() if display is None else display) else None
 
 
 def main() -> int:
     """The exit status."""
-    meant = meant_by(sys.argv[1:])
-    if not isinstance(meant, OpenWindow):
-        return _in_the_terminal(meant.arguments)
+    arguments = sys.argv[1:]
+    paths = paths_to_open(arguments)
+    if paths is None:
+        return _in_the_terminal(arguments or ("chat",))
     why_not = why_no_window()
     if why_not:
         print(f"headstart: {why_not}\nSo here is the chat in the terminal.", file=sys.stderr)
-        return _in_the_terminal(("chat", *meant.paths[:1]))
+        return _in_the_terminal(("chat", *paths[:1]))
     gc.disable()  # what is imported stays; the app's own Collector takes over from here
     from app.run import run_window
 
-    return run_window(meant.paths)
+    return run_window(paths)
 
 
 def _in_the_terminal(arguments: Sequence[str]) -> int:

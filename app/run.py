@@ -6,17 +6,20 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QMessageBox
 
-from app.app import App
 from app.start.folders import this_users_folders
 from app.start.mistakes import watch_for_crashes
 from app.start.outside import Application, SingleInstance, as_typed
 from app.window.controls.icons import app_icon
 from app.window.language import speak, tr
 from mlx_engine.values.words import Words
+
+if TYPE_CHECKING:
+    from app.app import App
 
 HANGS = Words(
     "Headstart is open already, but does not answer. Two of them would harm each "
@@ -26,7 +29,7 @@ LOOK_MS = 200
 """How often Python may look whether Ctrl-C was pressed in the terminal."""
 
 
-def hear_outside(app: App, application: Application, instance: SingleInstance) -> None:
+def hear_outside(app: "App", application: Application, instance: SingleInstance) -> None:
     """Open what the system and later launches hand over."""
     application.opened.connect(app.open)
     instance.called.connect(app.open)
@@ -49,6 +52,8 @@ def run_window(arguments: Sequence[str]) -> int:
         speak(application, "system")
         QMessageBox.critical(None, "Headstart", tr(HANGS))
         return 1
+    from app.app import App  # a later launch ends before, and need not wait for all of this
+
     app = App(application, folders)
     watch_for_crashes(folders.logs, app.mistakes.note)
     hear_outside(app, application, instance)

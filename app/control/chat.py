@@ -31,7 +31,7 @@ EDITED = Words("Edited.")
 INTERRUPTED = Words("Interrupted reply.")
 
 
-def shown_turn(turn: Turn, *, is_last: bool = False, can_drop: bool = False) -> ShownMessage:
+def shown_turn(turn: Turn, *, is_last: bool, can_drop: bool) -> ShownMessage:
     """A message that is not being written; can_drop: there are turns to go on without."""
     message = turn.message
     is_last_answer = is_last and message.role == "assistant"

@@ -14,7 +14,7 @@ from app.control.settings import KeptSettings
 from app.library.text_file import read_text_file
 from app.start.threads import Beside
 from app.values.app_settings import AppSettings
-from app.values.attached_text import AttachedText, fenced, with_attachments
+from app.values.attached_text import AttachedText, fenced, said_with, with_attachments
 from app.window.composer.composer import Composer
 from app.window.language import tr
 from app.window.transcript.reader import Reader
@@ -29,12 +29,23 @@ KEPT_AFTER_MS = 500
 """
 
 
+LONGEST_KEPT = 200_000
+"""Characters of attachments."""
+
+
 @dataclass(frozen=True, slots=True)
 class UnsentMessage:
     """What stands in the composer."""
 
     text: str = ""
     attachments: tuple[AttachedText, ...] = ()
+
+    def as_kept(self) -> str:
+        """One text for the file of settings, which is written again and again: without attachments
+        that are long.
+        """
+        is_short = sum(len(one.text) for one in self.attachments) <= LONGEST_KEPT
+        return with_attachments(self.text, self.attachments) if is_short else self.text
 
 
 class ComposerController(QObject):
@@ -63,6 +74,7 @@ class ComposerController(QObject):
         composer.attach_wanted.connect(self._attach)
         composer.files_pasted.connect(self._read)
         composer.attachments_changed.connect(self._count)
+        composer.attachments_changed.connect(lambda _: self.typed.emit())
         models.counted.connect(self._show_counts)
         answers.changed.connect(self.refresh)
         chats.opened.connect(self._change_chat)
@@ -81,14 +93,14 @@ class ComposerController(QObject):
 
     def unsent(self) -> dict[int, str]:
         """What is typed and not sent, by chat; NEW for one that has no number yet."""
-        texts = {of: message.text for of, message in self._unsent.items()}
-        texts[self._of] = self._composer.text()
+        on_show = UnsentMessage(self._composer.text(), self._composer.attachments())
+        texts = {of: one.as_kept() for of, one in (self._unsent | {self._of: on_show}).items()}
         return {NEW if of is None else of: text for of, text in texts.items() if text.strip()}
 
     def restore(self, unsent: Mapping[int, str]) -> None:
         """What `unsent` said the last time; the chat on show is new."""
         for of, text in unsent.items():
-            self._unsent[None if of == NEW else of] = UnsentMessage(text)
+            self._unsent[None if of == NEW else of] = UnsentMessage(*said_with(text))
         self._show_unsent()
 
     def _change_chat(self) -> None:

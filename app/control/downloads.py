@@ -139,6 +139,11 @@ class Downloads(QObject):
         self._show()
         self._go_on()
 
+    def forget(self, path: str) -> None:
+        """The model that came to lie there is no more."""
+        for key in [f.key for f in self._figures.values() if f.path == path]:
+            self.cancel(key)
+
     def stop_all(self) -> None:
         """The program ends."""
         self._process = None

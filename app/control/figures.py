@@ -61,10 +61,7 @@ class LiveFigures(QObject):
         return list(filter(None, stats))
 
     def show_chat(
-        self,
-        chat_id: int | None,
-        last: GenerationStats | None,
-        running: RunningAnswer | None = None,
+        self, chat_id: int | None, last: GenerationStats | None, running: RunningAnswer | None
     ) -> None:
         """Show a chat, its last answer's figures, and the answer that runs in it."""
         self._chat_id, self._last, self._running = chat_id, last, running

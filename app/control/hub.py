@@ -9,7 +9,7 @@ from app.control.downloads import Downloads
 from app.library.hub_search import look_at, search
 from app.library.machine import Machine, chosen_for
 from app.start.threads import Beside
-from app.values.hub import Format, HubFind, HubOffer
+from app.values.hub import Format, HubFind
 from app.window.language import tr
 from app.window.models.hub_view import HubView
 from mlx_engine.hub.client import Hub
@@ -40,11 +40,11 @@ class HubController(QObject):
         super().__init__(parent)
         self._view, self._hub, self._machine = view, hub, machine
         self._net = Beside(self)
-        self._patience = QTimer(self, singleShot=True, interval=PATIENCE_MS)
+        self._patience = QTimer(self, singleShot=True)
         self._patience.timeout.connect(self._give_up)
         view.search_wanted.connect(self._search)
         view.list.look_wanted.connect(lambda hub_id: self._look(HubModel(hub_id)))
-        view.list.download_wanted.connect(lambda offer: downloads.resume(offer.link))
+        view.download_wanted.connect(downloads.resume)
         self._show_chosen()
 
     def show(self, model: HubModel) -> None:
@@ -52,10 +52,6 @@ class HubController(QObject):
         self._view.show_words(model.link)
         self._view.list.show_finds("", (HubFind(model.hub_id),))
         self._look(model)
-
-    def set_patience(self, milliseconds: int) -> None:
-        """How long an answer is waited for."""
-        self._patience.setInterval(milliseconds)
 
     def close(self) -> None:
         """The program ends."""
@@ -94,11 +90,8 @@ class HubController(QObject):
         self._view.list.open(model.hub_id)
         self._ask(
             lambda: look_at(self._hub, model, self._machine),
-            lambda offers: self._show_offers(model, offers),
+            lambda offers: self._view.list.show_offers(model.hub_id, offers),
         )
-
-    def _show_offers(self, model: HubModel, offers: tuple[HubOffer, ...]) -> None:
-        self._view.list.show_offers(model.hub_id, offers)
 
     def _ask(self, ask: Callable[[], T], use: Callable[[T], object]) -> None:
         """Use the answer, or say what is wrong with it."""
@@ -116,7 +109,7 @@ class HubController(QObject):
             else:
                 use(answered)
 
-        self._patience.start()
+        self._patience.start(PATIENCE_MS)
         self._net.run(answer, take)
 
     def _give_up(self) -> None:

@@ -93,7 +93,7 @@ class DeleteController(QObject):
 
 
 POCKET = FoundModel(
-    BUILT_IN_NAME, Path(BUILT_IN), BUILT_IN_PLACE, 7_760_000, note=Words("1 drafting head")
+    BUILT_IN_NAME, Path(BUILT_IN), BUILT_IN_PLACE, 7_564_480, note=Words("1 drafting head")
 )
 QUESTIONS = (
     "How does drafting work?",
@@ -138,10 +138,11 @@ class LibraryController(QObject):
         wishes.resume_wanted.connect(downloads.resume)
         wishes.cancel_wanted.connect(downloads.cancel)
         wishes.load_wanted.connect(lambda key: self.offer(downloads.path_of(key)))
+        library.hub.load_wanted.connect(self.offer)
         library.list.reveal_wanted.connect(self._reveal)
         library.list.forget_wanted.connect(self._forget)
         library.list.delete_wanted.connect(self.delete.ask)
-        self.delete.deleted.connect(lambda model: self._forget(str(model.path)))
+        self.delete.deleted.connect(self._lose)
         self.delete.failed.connect(self._fail_to_delete)
         library.folders.add_wanted.connect(self._ask_folder)
         library.folders.remove_wanted.connect(self.remove_folder)
@@ -223,6 +224,11 @@ class LibraryController(QObject):
         self._notice.offer(tr("{name} is downloaded.", name=figures.name), figures.path)
         self.refresh()
 
+    def _lose(self, model: FoundModel) -> None:
+        """It was deleted."""
+        self._downloads.forget(str(model.path))
+        self._forget(str(model.path))
+
     def _ask_folder(self) -> None:
         folder = QFileDialog.getExistingDirectory(self._library, tr("Look for models in"))
         if folder:
@@ -248,12 +254,12 @@ def to_trash(path: Path) -> bool:
     return QFile(str(path)).moveToTrash()
 
 
-def reveal(path: str, platform: str = sys.platform) -> bool:
+def reveal(path: str) -> bool:
     """Selected in the Finder on a Mac; elsewhere its folder is opened. False: it is not there."""
     place = Path(path)
     if not place.exists():
         return False
-    if platform == "darwin":
+    if sys.platform == "darwin":
         return QProcess.startDetached("/usr/bin/open", ["-R", str(place)])[0]
     folder = place if place.is_dir() else place.parent
     return QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder)))

@@ -28,6 +28,7 @@ from app.worker.requests import (
     Request,
     UnloadModel,
 )
+from mlx_engine.hub.weight_files import folder_name
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import AS_THEY_COME, LoadOptions
 
@@ -243,4 +244,4 @@ class ModelController(QObject):
 
 def model_name(path: str | None) -> str:
     """What a model is called before it was looked at."""
-    return BUILT_IN_NAME if path is None else Path(path).name
+    return BUILT_IN_NAME if path is None else folder_name(Path(path))

@@ -2,9 +2,8 @@
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
-from PySide6.QtCore import QObject, Qt, SignalInstance
+from PySide6.QtCore import QObject, Qt
 
 from app.control.answers import Answers, RunningAnswer
 from app.control.chat import ChatController
@@ -14,7 +13,7 @@ from app.window.controls.notice_bar import NoticeBar
 from app.window.language import said, tr
 from app.window.layers import CrashBox
 from app.window.main_window import MainWindow
-from app.window.system_notice import is_elsewhere
+from app.window.system_notice import SystemNotice, is_elsewhere
 from app.window.transcript.markdown_text import plain_text
 from app.worker.replies import Problem
 from mlx_engine.values.words import joined
@@ -25,21 +24,12 @@ MOST = 120
 """Characters of an answer that are told."""
 
 
-class Notice(Protocol):
-    """`SystemNotice`, or what a test has in its place."""
-
-    clicked: SignalInstance
-
-    def show(self, title: str, words: str) -> None:
-        """Tell the user, once."""
-
-
 class NotificationController(QObject):
     """Knows how long answers take, and whether anybody sees them end."""
 
     def __init__(
         self,
-        notice: Notice,
+        notice: SystemNotice,
         answers: Answers,
         settings: KeptSettings,
         title_of: Callable[[int], str],
@@ -100,10 +90,10 @@ class TroubleController(QObject):
         notice.details_wanted.connect(lambda details: self._show(notice.words(), details))
         mistakes.made.connect(self._show)
 
-    def tell(self, words: str, details: str = "") -> None:
+    def tell(self, words: str, details: str = "", *, stays: bool = False) -> None:
         """What went wrong, in the notice and the log."""
         self._mistakes.note(f"{words}\n{details}" if details else words)
-        self._notice.say(words, details, is_problem=True)
+        self._notice.say(words, details, is_problem=True, stays=stays)
 
     def tell_of_the_start(self, notes: Sequence[str]) -> None:
         """What was found when files were opened: on show until it is dismissed."""
@@ -112,9 +102,9 @@ class TroubleController(QObject):
             self._notice.say(joined(notes, " "), stays=True)
 
     def _tell_of_a_question(self, words: str, details: str) -> None:
-        if not details:
-            self._of_a_question = words
-        self.tell(words, details)
+        self._notice.withdraw(self._of_a_question)
+        self._of_a_question = "" if details else words
+        self.tell(words, details, stays=not details)
 
     def _show(self, words: str, details: str) -> None:
         """One box at a time, which counts the others."""

@@ -150,9 +150,7 @@ class CardController(QObject):
 
 def _nothing_known(path: str | None) -> ModelCard:
     """The card of something that cannot be read."""
-    return ModelCard(
-        model_name(path), "", "", "", "", "", tr("It cannot be loaded as it is."), False
-    )
+    return ModelCard(model_name(path), "", "", "", "", tr("It cannot be loaded as it is."), False)
 
 
 class ChatModelController(QObject):

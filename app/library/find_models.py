@@ -17,6 +17,7 @@ from mlx_engine.hub.weight_files import (
     UNSAFE,
     damage,
     folder_name,
+    hub_snapshot,
     is_gguf_model,
     is_heads_name,
     shard_of,
@@ -33,9 +34,9 @@ def folder_model(folder: Path, names: Iterable[str], name: str, place: str) -> F
     if any(n.lower().endswith(GGUF) for n in known) and not weights:
         return None
     problem = _folder_problem(folder, known, weights)
-    files = [folder / n for n in weights]
-    note = "" if problem else heads_words(folder_has_heads(folder, known, files))
-    return _found(name, folder, place, files, problem, note)
+    parts = [folder / n for n in weights]
+    note = "" if problem else heads_words(folder_has_heads(folder, known, parts))
+    return _found(name, folder, place, [folder / n for n in known], problem, note)
 
 
 def gguf_model(file: Path, name: str, place: str) -> FoundModel | None:
@@ -252,19 +253,6 @@ def _in_hub_cache(place: Place, seen: set[tuple[int, int]]) -> Iterator[FoundMod
 def _renamed(model: FoundModel, label: str, snapshot: Path) -> FoundModel:
     inner = "" if model.path == snapshot else f"/{model.path.relative_to(snapshot)}"
     return replace(model, name=label + inner)
-
-
-def hub_snapshot(repository: Path) -> Path | None:
-    """The folder of files of a repository in the hub's cache, None when there is none."""
-    snapshots = repository / "snapshots"
-    try:
-        main = (repository / "refs" / "main").read_text().strip()
-    except (OSError, UnicodeDecodeError):
-        main = ""
-    if main and "/" not in main and (snapshots / main).is_dir():
-        return snapshots / main
-    folders = [snapshots / name for name in _listing(snapshots).folders]
-    return max(folders, key=lambda folder: folder.stat().st_mtime, default=None)
 
 
 def _is_new(folder: Path, seen: set[tuple[int, int]]) -> bool:

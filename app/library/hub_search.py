@@ -9,6 +9,7 @@ from typing import Any
 from app.library.machine import Machine
 from app.values.hub import Format, HubFind, HubOffer
 from mlx_engine.hub.client import LONGEST_SILENCE_S, Hub, Listing, content, in_words, listing
+from mlx_engine.hub.download import cached
 from mlx_engine.hub.plan import DownloadPlan, plan_from
 from mlx_engine.hub.repository import ChoiceNeededError, HubModel, needed_files
 from mlx_engine.hub.weight_files import GGUF, INDEX, SAFETENSORS, indexed, names_heads
@@ -127,6 +128,7 @@ def _offer(hub: Hub, model: HubModel, label: str, listed: Listing, machine: Mach
         fit_of(plan.total_bytes, machine),
         plan.no_room or plan.words,
         plan.fits,
+        "" if plan.missing_bytes else str(cached(hub, plan.model) or ""),
     )
 
 

@@ -10,7 +10,7 @@ from app.values.models import ModelCard, short_quantisation
 from mlx_engine.values.errors import EngineError
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import AS_THEY_COME, CacheOptions, LoadOptions
-from mlx_engine.values.words import Words, count_words, size_words, token_words
+from mlx_engine.values.words import Words, count_words, token_words
 
 
 def make_card(
@@ -29,7 +29,6 @@ def make_card(
         architecture=model.architecture,
         parameters=_parameter_words(model),
         quantisation=short_quantisation(model.quantisation),
-        size=size_words(model.nbytes),
         context=Words("{tokens} tokens", tokens=token_words(model.context_length)),
         heads=_heads_words(model),
         has_heads=model.mtp_heads > 0 and model.mtp is None and not _heads_misfit(model),

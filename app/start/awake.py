@@ -9,25 +9,15 @@ import ctypes
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 FRAMEWORK = "/System/Library/Frameworks/{0}.framework/{0}"
 KIND = b"PreventUserIdleSystemSleep"
 UTF8, LEVEL_ON, SUCCESS = 0x08000100, 255, 0
 
 
-class Power(Protocol):
-    """What can be asked of the system."""
-
-    def hold(self, why: str) -> int | None:
-        """The number of a new assertion; None when the system gives none."""
-
-    def release(self, number: int) -> None:
-        """End one."""
-
-
 class IOKit:
-    """macOS. Raises OSError where its libraries are not."""
+    """Assertions of macOS. Raises OSError where its libraries are not."""
 
     def __init__(self, library: Callable[[str], Any] = ctypes.CDLL) -> None:
         pointer, number = ctypes.c_void_p, ctypes.c_uint32
@@ -40,7 +30,9 @@ class IOKit:
         self._end.argtypes = [number]
 
     def hold(self, why: str) -> int | None:
-        """As Power has it; `why` is what Activity Monitor and `pmset -g assertions` show."""
+        """The number of a new one, None when the system gives none; `why` is what Activity Monitor
+        and `pmset -g assertions` show.
+        """
         kind, name = (self._text(None, text, UTF8) for text in (KIND, why.encode()))
         made = ctypes.c_uint32()
         status = self._create(kind, LEVEL_ON, name, ctypes.byref(made))
@@ -49,11 +41,11 @@ class IOKit:
         return made.value if status == SUCCESS else None
 
     def release(self, number: int) -> None:
-        """As Power has it."""
+        """End one."""
         self._end(number)
 
 
-def this_systems_power() -> Power | None:
+def this_systems_power() -> IOKit | None:
     """None elsewhere than on a Mac."""
     if sys.platform == "darwin":
         with suppress(OSError):
@@ -64,7 +56,7 @@ def this_systems_power() -> Power | None:
 class Awake:
     """Holds one assertion while it is needed."""
 
-    def __init__(self, power: Power | None) -> None:
+    def __init__(self, power: IOKit | None) -> None:
         self._power = power
         self._number: int | None = None
 

@@ -110,14 +110,14 @@ def why_no_qt(platform: str = sys.platform, opens: Opens = opens) -> str:
     return ""
 
 
-def why_no_window(platform: str = sys.platform) -> str:
+def why_no_window() -> str:
     """The same, "" where Qt can be used and has a display."""
-    why_not = why_no_qt(platform)
+    why_not = why_no_qt()
     if why_not:
         return why_not
-    if not has_display(platform):
+    if not has_display():
         return "There is no display here: neither DISPLAY nor WAYLAND_DISPLAY is set."
-    systems = window_systems() if platform == "linux" else ()
+    systems = window_systems() if sys.platform == "linux" else ()
     if systems and not any(map(answers, systems)):
         return "The display that DISPLAY or WAYLAND_DISPLAY names does not answer."
     return ""

@@ -97,13 +97,11 @@ class Chats:
             settings_to_json(settings),
         )
 
-    def listed(self, limit: int = -1, offset: int = 0) -> tuple[ChatSummary, ...]:
+    def listed(self) -> tuple[ChatSummary, ...]:
         """All that are not in the bin: pinned ones first, then the last changed first."""
         rows = self._database.rows(
             f"""SELECT {SUMMARY_COLUMNS} FROM chat WHERE deleted_at IS NULL
-                ORDER BY pinned DESC, updated_at DESC, id DESC LIMIT ? OFFSET ?""",
-            limit,
-            offset,
+                ORDER BY pinned DESC, updated_at DESC, id DESC"""
         )
         return tuple(summary_from_row(row) for row in rows)
 
@@ -262,6 +260,15 @@ class Search:
         )
 
 
+MARKS = re.compile(
+    r"^[ \t]*(?:#{1,6}[ \t]|>|[-+*][ \t]|\|[-:| \t]+$)|```+|\$\$|\|(?=\s|$)", re.MULTILINE
+)
+EMPHASIS = re.compile(
+    r"`|~~|(?<![\w*])\*{1,3}(?=[^\s*])|(?<=[^\s*])\*{1,3}(?![\w*])|\[(?=[^\[\]]*\]\()|\]\([^()\s]*\)?"
+)
+"""Of markdown; the first stand apart from words, the second touch them."""
+
+
 def cut_snippet(text: str, finder: WordFinder) -> str:
     """About a line around the first thing found, without line ends."""
     first = next(finder.ranges(text), TextRange(0, 0))
@@ -269,5 +276,6 @@ def cut_snippet(text: str, finder: WordFinder) -> str:
     if start:
         space = re.search(r"\s", text[start : first.start])
         start += space.end() if space else 0
-    piece = re.sub(r"\s+", " ", text[start : start + SNIPPET]).strip()
+    piece = re.sub(r"\s+", " ", MARKS.sub(" ", text[start : start + SNIPPET]))
+    piece = EMPHASIS.sub("", piece).strip()
     return ("…" if start else "") + piece + ("…" if start + SNIPPET < len(text) else "")

@@ -250,9 +250,9 @@ def _replace(path: Path, steps: Sequence[Migration]) -> Database:
     try:
         saved = salvage(aside, path)
         more = Words(
-            "{chats} chats with {messages} messages could be read and are here.",
-            chats=saved.chats,
-            messages=saved.messages,
+            "What could be read of it is here: {chats} with {messages}.",
+            chats=Words("{n:,} chats", "1 chat", saved.chats),
+            messages=Words("{n:,} messages", "1 message", saved.messages),
         )
     except sqlite3.Error as error:
         more = Words("What can be read of it could not be taken over ({error}).", error=str(error))

@@ -72,9 +72,9 @@ def _tidied(store: SessionStore) -> SessionStore:
     return store
 
 
-def open_passing_store(notice: str, clock: Callable[[], float] = time.time) -> SessionStore:
+def open_passing_store(notice: str) -> SessionStore:
     """A store that is gone when the program ends, for when open_store raised what `notice` says."""
-    return _store(open_in_memory(notice), clock)
+    return _store(open_in_memory(notice), time.time)
 
 
 def open_some_store(path: Path) -> SessionStore:

@@ -57,7 +57,8 @@ class HubFind:
 class HubOffer:
     """One of the models in a repository. link: what names it. nbytes: of all files it needs.
 
-    words: what a download would fetch, or why there is no room for it on the disk.
+    words: what a download would fetch, or why there is no room for it on the disk. path: where it
+    lies when all of it is on this disk already, else "".
     """
 
     link: str
@@ -67,6 +68,7 @@ class HubOffer:
     fit: Fit
     words: str = ""
     has_room: bool = True
+    path: str = ""
 
     @property
     def detail(self) -> str:

@@ -15,7 +15,7 @@ RECENT, BUILT_IN_PLACE = Words("Recent"), Words("Built in")
 @dataclass(frozen=True, slots=True)
 class FoundModel:
     """A model on this computer. path: what to load. place: the heading it is listed under. nbytes:
-    its weights.
+    all files of it.
 
     problem: why it cannot be loaded; "" when nothing is wrong as far as names, sizes and first
     bytes tell (mlx_engine.inspect tells the rest). unfinished: the id on the hub of a download
@@ -76,7 +76,6 @@ class ModelCard:
     architecture: str
     parameters: str
     quantisation: str
-    size: str
     context: str
     heads: str
     has_heads: bool

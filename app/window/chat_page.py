@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFocusEvent, QKeyEvent, QResizeEvent
-from PySide6.QtWidgets import QAbstractSlider, QFrame, QMenu, QProgressBar, QWidget
+from PySide6.QtWidgets import QAbstractSlider, QFrame, QMenu, QWidget
 
 from app.values.models import FoundModel, short_quantisation
 from app.window.composer.composer import Composer
@@ -14,14 +14,13 @@ from app.window.controls.layouts import Wide, centred, column, row, stacked
 from app.window.controls.notice_bar import NoticeBar
 from app.window.language import said, tr
 from app.window.look import look
-from app.window.models.downloads import bytes_of
+from app.window.models.downloads import BytesBar, bytes_of
 from app.window.models.first_run_view import FirstRunView
 from app.window.style_sheet import wear
 from app.window.transcript.transcript_view import TranscriptView
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.words import Words, joined, size_words
 
-STEPS = 1000
 PROGRESS, TIGHT = 160, 680
 """Pixels of the bar of a load; below so many of the head, at a zoom of 1, there is none."""
 
@@ -53,12 +52,12 @@ class HeadBar(QFrame):
         self._in_use: ModelDescription | None = None
         self._memory = 0
         self._menu = QMenu(self._model)
+        self._menu.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # not as the button has it
         self._menu.aboutToShow.connect(self._fill_menu)
         self._model.setMenu(self._menu)
         self._detail = ShortLabel()
         self._detail.setProperty("role", "muted")
-        self._progress = QProgressBar()
-        self._progress.setTextVisible(False)
+        self._progress = BytesBar()
         self._progress.setFixedWidth(PROGRESS)
         self._progress.setAccessibleName(tr("Loading the model"))
         self._cancel = IconButton("close", tr("Cancel loading"))
@@ -99,8 +98,7 @@ class HeadBar(QFrame):
         self._name(name)
         how_much = f"{said(verb)} · {bytes_of(done, total)}"
         self._detail.show_text(how_much if total else tr("Looking at the files"))
-        self._progress.setRange(0, STEPS if total else 0)
-        self._progress.setValue(STEPS * done // total if total else 0)
+        self._progress.show_bytes(done, total)
         self._show_loading(True)
 
     def show_recent(self, entries: Sequence[FoundModel]) -> None:

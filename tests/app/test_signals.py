@@ -26,7 +26,7 @@ def bring_out_everything(driven: Driven, place: Path) -> None:
     driven.app.composer.attach([place / "note.txt"])
     driven.until(lambda: bool(driven.widgets.composer.attachments()))
     offer = HubOffer("org/small", "The whole model", 1, None, "fits")
-    driven.widgets.library.hub.list.download_wanted.emit(offer)
+    driven.widgets.library.hub.list.wanted.emit(offer)
     driven.until(lambda: bool(driven.widgets.library.findChildren(DownloadRow)))
     driven.app.library.add_folder(str(place))
     driven.widgets.window.show_page("settings")

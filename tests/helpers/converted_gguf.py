@@ -35,6 +35,14 @@ ARCHITECTURES = {
     "glm4": "glm4",
     "glm": "chatglm",
     "olmo2": "olmo2",
+    "olmo3": "olmo2",
+    "exaone4": "exaone4",
+    "ministral3": "mistral3",
+    "granite": "granite",
+    "smollm3": "smollm3",
+    "seed_oss": "seed_oss",
+    "dots1": "dots1",
+    "ernie4_5": "ernie4_5",
     "ernie4_5_moe": "ernie4_5-moe",
     "minimax_m2": "minimax-m2",
     "glm4_moe": "glm4moe",
@@ -44,6 +52,7 @@ ARCHITECTURES = {
     "mimo_v2_flash": "mimo2",
     "step3p5": "step35",
 }
+_IN_PAIRS = ("llama", "xverse", "internlm2", "smollm3", "mistral3", "granite")
 _BEYOND_THE_MAP = {
     "eh_proj": "nextn.eh_proj",
     "enorm": "nextn.enorm",
@@ -86,6 +95,7 @@ def convert(
     folder: Path,
     file: Path,
     *,
+    architecture: str | None = None,
     storage: Storage | None = None,
     changes: Mapping[str, object] | None = None,
     without: str = "",
@@ -93,25 +103,30 @@ def convert(
     joined: bool = False,
     heads: Literal["inside", "dropped", "only"] = "inside",
 ) -> Path:
-    """changes: metadata to set, None to leave out; without: tensors whose names hold this.
+    """architecture: other than the usual one of the model_type.
 
+    changes: metadata to set, None to leave out; without: tensors whose names hold this.
     old_latents: kv_b_proj whole, as files before 2025-04 have it. joined: queries, keys and values
     in one tensor, as well as gates and ups of experts. heads: inside as the folder has them;
     dropped, though the metadata promise them; only, as in a sidecar.
     """
     config = json.loads((folder / "config.json").read_text())
-    architecture = ARCHITECTURES[config["model_type"]]
+    architecture = architecture or ARCHITECTURES[config["model_type"]]
     raw = {name: array.astype(np.float32) for name, array in _read(folder).items()}
     first = config["num_hidden_layers"]
     tensors = [
         Tensor(_renamed(one.name, first), one.value)
-        for one in _changed(raw, config, old_latents=old_latents)
+        for one in _changed(raw, config, architecture, old_latents=old_latents)
     ]
     blocks = 1 + max(int(found[1]) for one in tensors if (found := _layer(one.name)))
-    names = gguf.get_tensor_name_map(_enum(architecture), blocks)
+    is_bailing = architecture == "bailingmoe2"  # published joined, which the map knows alone
+    names = gguf.get_tensor_name_map(_enum("glm4moe" if is_bailing else architecture), blocks)
     named = {_mapped(one.name, names): one.value for one in tensors}
-    if joined:
+    if joined or is_bailing:
         named = _joined(named)
+    if is_bailing:
+        last = ("nextn.shared_head_norm", "layer_output_norm")
+        named = {name.replace(*last): value for name, value in named.items()}
     named = {name: v for name, v in named.items() if _is_wanted(name, heads, first)}
     metadata = converted_metadata(architecture, config, blocks)
     metadata |= vocabulary_metadata(file.parent / f"{file.stem}-tokenizer")
@@ -138,7 +153,9 @@ def _read(folder: Path) -> dict[str, NDArray[np.generic]]:
     return found
 
 
-def _changed(raw: Mapping[str, Floats], config: Config, *, old_latents: bool) -> Iterator[Tensor]:
+def _changed(
+    raw: Mapping[str, Floats], config: Config, architecture: str, *, old_latents: bool
+) -> Iterator[Tensor]:
     """Per family, what `modify_tensors` of its class does."""
     kind = config["model_type"]
     stacks: dict[str, dict[int, Floats]] = {}
@@ -146,7 +163,7 @@ def _changed(raw: Mapping[str, Floats], config: Config, *, old_latents: bool) ->
         if found := _EXPERT.fullmatch(name):
             stack = f"{found[1]}.{found[3]}.weight"
             stacks.setdefault(stack, {})[int(found[2])] = value
-        elif kind in ("llama", "mistral", "mixtral"):
+        elif architecture in _IN_PAIRS:
             yield Tensor(name, _rotated_in_pairs(name, value, config))
         elif kind == "gemma3_text" and name.endswith("norm.weight"):
             yield Tensor(name, value + np.float32(1))
@@ -168,7 +185,8 @@ def _changed(raw: Mapping[str, Floats], config: Config, *, old_latents: bool) ->
 def _factors(config: Config) -> Iterator[Tensor]:
     """The lists that `generate_extra_tensors` adds."""
     rope = config.get("rope_parameters") or config.get("rope_scaling")
-    kind = rope.get("rope_type") if isinstance(rope, Mapping) else None
+    rope = rope.get("full_attention", rope) if isinstance(rope, Mapping) else {}
+    kind = rope.get("rope_type")
     if kind == "llama3":
         yield Tensor("rope_freqs.weight", _llama3_factors(rope, config))
     for length in ("long", "short") if kind == "longrope" else ():
@@ -178,11 +196,8 @@ def _factors(config: Config) -> Iterator[Tensor]:
 
 def _rotated_in_pairs(name: str, value: Floats, config: Config) -> Floats:
     """LlamaModel.permute."""
-    heads = {
-        "q_proj.weight": config["num_attention_heads"],
-        "k_proj.weight": config["num_key_value_heads"],
-    }
-    count = next((n for end, n in heads.items() if name.endswith(end)), None)
+    heads = {"q_proj": config["num_attention_heads"], "k_proj": config["num_key_value_heads"]}
+    count = heads.get(name.split(".")[-2])
     if count is None:
         return value
     shape = (count, 2, value.shape[0] // count // 2, *value.shape[1:])

@@ -23,6 +23,7 @@ _SIZES = {
     "attention.key_length": ("head_dim",),
     "attention.value_length": ("v_head_dim", "head_dim"),
 }
+_NORMED = ("glm4moe", "dots1", "bailingmoe2", "deepseek2", "step35")
 _NORM = ("norm_topk_prob", "norm_expert_weight")
 
 
@@ -36,7 +37,7 @@ def converted_metadata(architecture: str, config: Config, blocks: int) -> dict[s
     heads = blocks - config["num_hidden_layers"]
     if heads:
         found["nextn_predict_layers"] = heads
-    if any(config.get(key) for key in _NORM) and architecture in ("glm4moe", "deepseek2", "step35"):
+    if any(config.get(key) for key in _NORM) and architecture in _NORMED:
         found["expert_weights_norm"] = True
     rope = config.get("rope_parameters") or {}
     found |= _rope(rope.get("full_attention", rope))
@@ -69,6 +70,40 @@ def _llama(config: Config) -> dict[str, object]:
 
 def _gemma3(config: Config) -> dict[str, object]:
     return {"attention.sliding_window": config["sliding_window"]}
+
+
+def _mostly_windowed(config: Config) -> dict[str, object]:
+    """Of OLMo and EXAONE 4."""
+    if not config.get("sliding_window"):
+        return {}
+    windowed = [kind == "sliding_attention" for kind in config["layer_types"]]
+    return {
+        "attention.sliding_window": config["sliding_window"],
+        "attention.sliding_window_pattern": np.array(windowed),
+    }
+
+
+def _ministral3(config: Config) -> dict[str, object]:
+    rope = config["rope_parameters"]
+    if "llama_4_scaling_beta" not in rope:
+        return _llama(config)
+    return _llama(config) | {
+        "rope.scaling.yarn_log_multiplier": rope["mscale_all_dim"],
+        "attention.temperature_scale": rope["llama_4_scaling_beta"],
+    }
+
+
+def _granite(config: Config) -> dict[str, object]:
+    return _llama(config) | {
+        "attention.scale": config["attention_multiplier"],
+        "embedding_scale": config["embedding_multiplier"],
+        "logit_scale": config["logits_scaling"],
+        "residual_scale": config["residual_multiplier"],
+    }
+
+
+def _dots1(config: Config) -> dict[str, object]:
+    return _inner(config) | {"leading_dense_block_count": config["first_k_dense_replace"]}
 
 
 def _gpt_oss(config: Config) -> dict[str, object]:
@@ -208,6 +243,16 @@ _OWN = {
     "qwen35moe": _qwen35,
     "qwen3next": _qwen35,
     "llama": _llama,
+    "xverse": _llama,
+    "internlm2": _llama,
+    "smollm3": _llama,
+    "mistral3": _ministral3,
+    "granite": _granite,
+    "olmo2": _mostly_windowed,
+    "exaone4": _mostly_windowed,
+    "dots1": _dots1,
+    "bailingmoe2": _glm4_moe,
+    "qwen3vlmoe": _inner,
     "gemma3": _gemma3,
     "gpt-oss": _gpt_oss,
     "phi3": _phi3,

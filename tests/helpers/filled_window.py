@@ -23,7 +23,7 @@ ANSWER = (
     '```py\ndef f(x):  # why\n    return "1" + 2\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n'
 )
 FACTS = ModelCard(
-    "Qwen", "qwen", "4 B", "4-bit", "2 GB", "32k", "1 MTP head", True,
+    "Qwen", "qwen", "4 B", "4-bit", "32k", "1 MTP head", True,
     MemoryFit(MemoryPlan(4096, 60, cache=20), MemoryPlan(32768, 60, cache=30), 100, 32768),
 )  # fmt: skip
 

@@ -18,7 +18,6 @@ from metal_kernels.choice import (
 )
 from metal_kernels.kernel import Launcher
 from metal_kernels.weight_formats.affine import BITS, GROUPS, affine
-from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.decoder import Decoder, build_decoder
 from mlx_engine.models.families.qwen3_5 import Qwen35
 from mlx_engine.models.weights import WeightTable
@@ -75,7 +74,7 @@ def kernel_model(
         )
         for part in (values.trunk, our_names(values.head))
     )
-    return build_decoder(Qwen35(kind).read(ConfigFields(config, "tiny")), trunk, head)
+    return build_decoder(Qwen35(kind, config, "tiny").spec, trunk, head)
 
 
 def _packed(values: Mapping, bits: int, group: int, halves: bool) -> dict[str, mx.array]:

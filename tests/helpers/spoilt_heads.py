@@ -10,8 +10,8 @@ from mlx_engine.check_model import TEXT, HeadFit, measure_fit
 from mlx_engine.loading.arrays import cast_floats
 from mlx_engine.loading.find import locate_model
 from mlx_engine.loading.headers import read_headers
-from mlx_engine.loading.load import read_text_parts
 from mlx_engine.loading.load_tensors import load_tensors
+from mlx_engine.loading.text_parts import read_text_parts
 from mlx_engine.models.contract import Model
 from mlx_engine.models.weights import WeightTable
 
@@ -26,7 +26,7 @@ def spoilt(folder: Path, spoil: Callable[[Arrays], Arrays]) -> Model:
     head = headers.family.canonical_head(tensors, "head", trunk.norm_shift)
     arrays = (cast_floats(part, metal=False) for part in (trunk.arrays, spoil(head.arrays)))
     tables = [WeightTable(part, "model", for_cpu=True) for part in arrays]
-    return headers.family.build(headers.config, *tables)
+    return headers.family.build(*tables)
 
 
 def shifted(by: float) -> Callable[[Arrays], Arrays]:

@@ -7,7 +7,6 @@ import mlx.core as mx
 import numpy as np
 from tiny_qwen3_5 import tiny_config
 
-from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.decoder import Decoder, build_decoder
 from mlx_engine.models.families.qwen3_5 import Qwen35
 from mlx_engine.models.weights import WeightTable
@@ -48,7 +47,7 @@ def tiny_model(
     seed: int = 0, sizes: TinySizes | None = None, *, with_head: bool = True, scale: float = 3.0
 ) -> Decoder:
     """A random model; `scale` multiplies the output head, and so sharpens the logits."""
-    spec = Qwen35("qwen3_5").read(ConfigFields((sizes or TinySizes()).config(), "tiny"))
+    spec = Qwen35("qwen3_5", (sizes or TinySizes()).config(), "tiny").spec
     rng = np.random.default_rng(seed)
     trunk = _drawn(spec.tensors(), rng)
     trunk["lm_head.weight"] *= scale

@@ -1,5 +1,6 @@
 """Tiny random models with a NextN head as Hugging Face publishes them, and transformers' own."""
 
+import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -7,7 +8,7 @@ import mlx.core as mx
 import numpy as np
 import torch
 import transformers as hf
-from model_edits import edit_tensors
+from model_edits import Arrays, edit_config, edit_tensors
 from numpy.typing import NDArray
 from tiny_published import ARCHITECTURES, VOCABULARY, draw, sizes_of
 from tiny_tokenizer import make_tiny_tokenizer
@@ -113,3 +114,47 @@ def _states(head: MtpModel, tokens: torch.Tensor, hidden: torch.Tensor) -> torch
     """Rows (x_k, h_k-1) at position k; states after the head's norm."""
     positions = torch.arange(1, tokens.shape[1] + 1)[None]
     return head.forward_layer(0, hidden, positions, None, input_ids=tokens)
+
+
+_LING = {
+    "embed_tokens": "word_embeddings",
+    "self_attn.o_proj": "attention.dense",
+    "self_attn.q_norm": "attention.query_layernorm",
+    "self_attn.k_norm": "attention.key_layernorm",
+    "mlp.gate.e_score_correction_bias": "mlp.gate.expert_bias",
+    "shared_head.norm": "final_layernorm",
+}
+
+
+def publish_ling(folder: Path) -> Published:
+    """GLM-4.5 as Ling 2.0 is published: other names, and queries, keys and values in one matrix."""
+    tiny = publish("glm4_moe", folder, own=False, head_dim=16, n_group=2, topk_group=1,
+                   n_routed_experts=8)  # fmt: skip
+
+    def renamed(arrays: Arrays) -> Arrays:
+        made: Arrays = {}
+        for name, array in arrays.items():
+            base, _, part = name.rpartition(".self_attn.")
+            if part == "q_proj.weight":
+                parts = [arrays[f"{base}.self_attn.{one}_proj.weight"] for one in "qkv"]
+                made[f"{base}.attention.query_key_value.weight"] = mx.concatenate(parts)
+            elif part not in ("k_proj.weight", "v_proj.weight"):
+                theirs = next((k for k in _LING if f".{k}" in name and "mtp" not in name), None)
+                made[name.replace(theirs, _LING[theirs]) if theirs else name] = array
+        return made
+
+    edit_tensors(folder, renamed)
+    config = json.loads((folder / "config.json").read_text())
+    edit_config(
+        folder,
+        model_type="bailing_moe",
+        num_experts=config["n_routed_experts"],
+        num_shared_experts=config["n_shared_experts"],
+        moe_shared_expert_intermediate_size=config["moe_intermediate_size"],
+        moe_router_enable_expert_bias=True,
+        score_function="sigmoid",
+        use_qkv_bias=False,
+        rotary_dim=config["head_dim"] // 2,
+        n_routed_experts=None,
+    )
+    return tiny

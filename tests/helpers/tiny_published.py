@@ -106,9 +106,55 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, object]]] = {
             "use_mamba_kernels": False,
         },
     ),
+    "ministral3": (
+        "Ministral3",
+        {
+            "head_dim": 16,
+            "rope_parameters": _YARN
+            | {
+                "original_max_position_embeddings": 16,
+                "mscale": 1.0,
+                "mscale_all_dim": 1.0,
+                "llama_4_scaling_beta": 0.4,
+                "truncate": True,
+            },
+        },
+    ),
     "glm": ("Glm", {"head_dim": 32}),
     "glm4": ("Glm4", {"head_dim": 32}),
     "olmo2": ("Olmo2", {}),
+    "olmo3": (
+        "Olmo3",
+        {"sliding_window": WINDOW, "rope_parameters": _BY_KIND, "layer_types": _SLIDING},
+    ),
+    "exaone4": (
+        "Exaone4",
+        {
+            "head_dim": 16,
+            "num_hidden_layers": 4,
+            "sliding_window": WINDOW,
+            "layer_types": [*_SLIDING[:1] * 3, "full_attention"],
+            "rope_parameters": _LLAMA3,
+        },
+    ),
+    "seed_oss": ("SeedOss", {"head_dim": 32, "rope_parameters": _PLAIN}),
+    "smollm3": ("SmolLM3", {"num_hidden_layers": 5, "rope_parameters": _PLAIN}),
+    "ernie4_5": ("Ernie4_5", {"head_dim": 32, "rope_parameters": _PLAIN}),
+    "dots1": (
+        "Dots1",
+        {
+            **_EXPERTS,
+            "n_routed_experts": 8,
+            "n_shared_experts": 1,
+            "n_group": 2,
+            "topk_group": 1,
+            "first_k_dense_replace": 1,
+            "norm_topk_prob": True,
+            "routed_scaling_factor": 2.5,
+            "sliding_window": None,
+            "rope_parameters": _PLAIN,
+        },
+    ),
     "glm4_moe": (
         "Glm4Moe",
         {

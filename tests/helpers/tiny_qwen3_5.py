@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from tiny_tokenizer import make_tiny_tokenizer
 
-from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.qwen3_5 import Qwen35
 
 Layout = Literal["hf", "mlx"]
@@ -74,7 +73,7 @@ def tiny_config(
 
 def tiny_values(config: Mapping[str, object], seed: int = 0) -> TinyValues:
     """Random weights. w of the norms is a multiple of 1/128, so 1 + w is exact in bfloat16."""
-    spec = Qwen35("qwen3_5").read(ConfigFields(config, "tiny"))
+    spec = Qwen35("qwen3_5", config, "tiny").spec
     draw = np.random.default_rng(seed)
     trunk = {name: _draw(name, shape, draw) for name, shape in spec.tensors().items()}
     head = {name: _draw(name, shape, draw) for name, shape in spec.head_tensors().items()}

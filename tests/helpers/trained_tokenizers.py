@@ -64,6 +64,15 @@ def by_bytes(*, regex: bool = False) -> PreTokenizer:
     return ByteLevel(add_prefix_space=False, use_regex=regex)
 
 
+BAILING = (
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}"
+    r"| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
+)
+SEED = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}"
+    r"| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
 # The pre-tokenizers of each family's tokenizer.json.
 STEPS: dict[str, Callable[[], list[PreTokenizer]]] = {
     "gpt-2": lambda: [by_bytes(regex=True)],
@@ -82,6 +91,10 @@ STEPS: dict[str, Callable[[], list[PreTokenizer]]] = {
         by_bytes(),
     ],
     "smollm": lambda: [Digits(individual_digits=True), by_bytes(regex=True)],
+    "exaone": lambda: [Digits(individual_digits=True), by_bytes(regex=True)],
+    "exaone4": lambda: [by_bytes(regex=True)],
+    "bailingmoe2": lambda: [*cuts(BAILING), by_bytes()],
+    "seed-coder": lambda: [*cuts(SEED), by_bytes()],
     "command-r": lambda: [Digits(individual_digits=True), by_bytes(regex=True)],
 }
 COMPOSED = ("qwen2", "qwen35", "command-r")

@@ -148,10 +148,6 @@ class IconButton(QToolButton):
             self._name = name
             self.setIcon(icon(name, self._colour))
 
-    def icon_name(self) -> str:
-        """The picture on show."""
-        return self._name
-
 
 class Sign(QWidget):
     """An icon that says something: not a button."""

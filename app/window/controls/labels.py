@@ -117,7 +117,9 @@ def tabular(widget: QWidget) -> None:
 
 
 class ShortLabel(QLabel):
-    """One line that gives way: what does not fit ends in an ellipsis and is in the tooltip."""
+    """One line that gives way: what does not fit ends in an ellipsis and is in the tooltip, and all
+    of it is the accessible name.
+    """
 
     def __init__(self, mode: Qt.TextElideMode = Qt.TextElideMode.ElideRight) -> None:
         super().__init__()
@@ -132,10 +134,6 @@ class ShortLabel(QLabel):
         self.setAccessibleName(self._whole)
         self._fit()
         self.updateGeometry()
-
-    def whole_text(self) -> str:
-        """The text before it was shortened."""
-        return self._whole
 
     def _fit(self) -> None:
         shown = self.fontMetrics().elidedText(self._whole, self._mode, self.width())

@@ -27,7 +27,8 @@ class NoticeBar(QFrame):
         self.setProperty("role", "notice")
         self.setAccessibleName(said(name))
         self._words = paragraph("", "note")
-        self._details, self._offered, self._staying, self._said = "", "", "", ""
+        self._details, self._offered, self._said = "", "", ""
+        self._staying = list[str]()
         self.take, self._more = QPushButton(), QPushButton(tr("Details"))
         for button in (self.take, self._more):
             button.setProperty("role", "link")
@@ -46,12 +47,13 @@ class NoticeBar(QFrame):
         self, words: str, details: str = "", *, is_problem: bool = False, stays: bool = False
     ) -> None:
         """Show a notice in place of the one before; one that stays is above the others until it is
-        dismissed.
+        withdrawn or dismissed.
         """
         self._passing.stop()
-        words = self._said = said(words)
-        words = "\n".join(filter(None, (self._staying, words)))
-        self._staying = words if stays else self._staying
+        words = said(words)
+        self._said = "" if stays else words
+        self._staying = [*(one for one in self._staying if one != words), *([words] * stays)]
+        words = "\n".join(filter(None, (*self._staying, self._said)))
         self._details = details
         self._words.setText(words)
         set_role(self._words, "problem" if is_problem else "note")
@@ -78,11 +80,16 @@ class NoticeBar(QFrame):
         self.take.show()
 
     def withdraw(self, words: str) -> None:
-        """It is no longer so; what stays, stays."""
-        if said(words) != self._said:
+        """It is no longer so; the others stay."""
+        words = said(words)
+        if words in self._staying:
+            self._staying.remove(words)
+        elif words == self._said:
+            self._said = ""
+        else:
             return
-        if self._staying:
-            self.say("")
+        if self._staying or self._said:
+            self.say(self._said)
         else:
             self.hide()
 
@@ -95,5 +102,5 @@ class NoticeBar(QFrame):
         self.taken.emit(self._offered)
 
     def _dismiss(self) -> None:
-        self._staying = ""
+        self._staying = []
         self.hide()

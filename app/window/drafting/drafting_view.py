@@ -119,4 +119,4 @@ def kernels_in_words(kernels: Sequence[KernelState]) -> str:
             if len(alike) == len(kernels)
             else tr("Not {kernels}: {why}", kernels=", ".join(alike), why=why)
         )
-    return "\n".join(lines) or tr("No model is in use.")
+    return "\n".join(lines) or tr("None is in use.")

@@ -19,7 +19,21 @@ STATES: dict[Phase, str] = {
     "paused": Words("Paused"),
     "failed": Words("Stopped"),
 }
+DOWNLOADED = Words("{size} · downloaded")
 RUNS: tuple[Phase, ...] = ("waiting", "looking", "running")
+
+
+class BytesBar(QProgressBar):
+    """How many of some bytes are there, without words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setTextVisible(False)
+
+    def show_bytes(self, done: int, total: int) -> None:
+        """total: 0 while it is not known."""
+        self.setRange(0, STEPS if total else 0)
+        self.setValue(STEPS * done // total if total else 0)
 
 
 class DownloadWishes(QObject):
@@ -80,9 +94,7 @@ class DownloadRow(QFrame):
         self._bytes = label("", "muted")
         self._bytes.setWordWrap(True)
         tabular(self._bytes)
-        self._bar = QProgressBar()
-        self._bar.setTextVisible(False)
-        self._bar.setRange(0, STEPS)
+        self._bar = BytesBar()
         self._problem = paragraph("", "problem")
         self._go = QPushButton(tr("Load"))
         self._go.setProperty("role", "primary")
@@ -103,7 +115,7 @@ class DownloadRow(QFrame):
         words = progress_in_words(figures)
         self._bytes.setText(words)
         self.setAccessibleDescription(words)
-        self._bar.setValue(STEPS * figures.done // figures.total if figures.total else 0)
+        self._bar.show_bytes(figures.done, figures.total or STEPS)
         self._bar.setAccessibleName(tr("{name}, downloaded", name=figures.name))
         self._bar.setVisible(phase != "done")
         say(self._problem, figures.words if phase == "failed" else "")
@@ -129,7 +141,7 @@ def progress_in_words(figures: DownloadFigures) -> str:
         return f"{how_much} · {in_a_sentence(state)}" if how_much else state
     if figures.phase == "looking":
         return tr("Asking for its files and sizes")
-    return tr("{size} · downloaded", size=size_words(figures.total))
+    return tr(DOWNLOADED, size=size_words(figures.total))
 
 
 def _running_words(figures: DownloadFigures, how_much: str) -> str:

@@ -7,10 +7,12 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QLineEdit, QListWidgetItem, QPushButton, QWidget
 
 from app.values.hub import HubFind, HubOffer, suggested
+from app.values.models import DownloadFigures
 from app.window.controls.choices import Option, Segments
 from app.window.controls.labels import paragraph, say, set_role
 from app.window.controls.layouts import Wide, column, row
 from app.window.language import tr
+from app.window.models.downloads import DOWNLOADED, RUNS
 from app.window.models.two_line_list import (
     ENTRY,
     Row,
@@ -20,7 +22,7 @@ from app.window.models.two_line_list import (
     goes_down,
     heading_item,
 )
-from mlx_engine.values.words import Words
+from mlx_engine.values.words import Words, size_words
 
 FORMATS = (Option("", Words("All")), Option("GGUF", "GGUF"), Option("MLX", "MLX"))
 ROOMY = "QToolButton { padding: 4px 10px; }"
@@ -33,12 +35,12 @@ class HubList(TwoLineList):
     """What was found, one of them opened with a row for each model in it.
 
     Signals: `look_wanted`(id on the hub): its files are to be asked for. `picked`(HubOffer, None
-    for no choice). `download_wanted`(HubOffer).
+    for no choice). `wanted`(HubOffer): by Return or a double click.
     """
 
     look_wanted = Signal(str)
     picked = Signal(object)
-    download_wanted = Signal(object)
+    wanted = Signal(object)
 
     def __init__(self) -> None:
         super().__init__(tr("Models on Hugging Face"))
@@ -48,7 +50,7 @@ class HubList(TwoLineList):
         self._offers: tuple[HubOffer, ...] | None = None
         self.taken.connect(self._take)
         self.currentItemChanged.connect(lambda *_: self.picked.emit(self.offer))
-        self.itemDoubleClicked.connect(lambda _: self._download())
+        self.itemDoubleClicked.connect(lambda _: self.want())
 
     @property
     def offer(self) -> HubOffer | None:
@@ -113,16 +115,17 @@ class HubList(TwoLineList):
         elif entry == kept:
             self.setCurrentItem(item)
 
-    def _download(self) -> None:
-        if self.offer is not None and self.offer.has_room:
-            self.download_wanted.emit(self.offer)
+    def want(self) -> None:
+        """Have the one that is chosen."""
+        if self.offer is not None:
+            self.wanted.emit(self.offer)
 
     # Qt
 
     def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
-        """Return on a model begins its download."""
+        """Return on a model begins its download, or offers to load it."""
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self.offer is not None:
-            self._download()
+            self.want()
         else:
             super().keyPressEvent(event)
 
@@ -139,11 +142,14 @@ def _lines_of_offer(offer: HubOffer) -> TwoLines:
 
 class HubView(QWidget):
     """Signals: `search_wanted`(words, format or ""); words may be a name or a link too.
+    `download_wanted`(link of a model), `load_wanted`(path of one that is on this disk).
 
-    `list` says which models are to be looked at or downloaded.
+    `list` says which models are to be looked at.
     """
 
     search_wanted = Signal(str, str)
+    download_wanted = Signal(str)
+    load_wanted = Signal(str)
 
     def __init__(self) -> None:
         super().__init__()
@@ -157,8 +163,9 @@ class HubView(QWidget):
         self._format.setStyleSheet(ROOMY)
         self._state = paragraph("", "muted")
         self._what = paragraph("", "muted")
-        self._download = QPushButton(tr("Download"))
-        self._download.setProperty("role", "primary")
+        self._get = QPushButton()
+        self._get.setProperty("role", "primary")
+        self._downloads: dict[str, DownloadFigures] = {}
         self.list = HubList()
         self.setFocusProxy(self._words)
         goes_down(self._words, self.list)
@@ -166,7 +173,7 @@ class HubView(QWidget):
             row(Wide(self._words, 3), self._format, spacing=8),
             self._state,
             Wide(self.list),
-            row(Wide(self._what), self._download, spacing=8),
+            row(Wide(self._what), self._get, spacing=8),
             of=self,
             spacing=8,
         )
@@ -174,7 +181,8 @@ class HubView(QWidget):
         self._words.textChanged.connect(lambda text: None if text else self._ask())
         self._format.chosen.connect(lambda _: self._ask())
         self.list.picked.connect(self._show_pick)
-        self._download.clicked.connect(lambda: self.list.download_wanted.emit(self.list.offer))
+        self.list.wanted.connect(self._take)
+        self._get.clicked.connect(self.list.want)
         self._show_pick(None)
         self.say("")
 
@@ -192,8 +200,29 @@ class HubView(QWidget):
     def _ask(self) -> None:
         self.search_wanted.emit(self._words.text().strip(), self._format.selected() or "")
 
+    def show_downloads(self, downloads: Sequence[DownloadFigures]) -> None:
+        """What is in the queue is not offered again; what came is there to be loaded."""
+        self._downloads = {figures.key: figures for figures in downloads}
+        self._show_pick(self.list.offer)
+
+    def _path_of(self, offer: HubOffer) -> str:
+        figures = self._downloads.get(offer.link)
+        return figures.path if figures and figures.phase == "done" else offer.path
+
+    def _take(self, offer: HubOffer) -> None:
+        if path := self._path_of(offer):
+            self.load_wanted.emit(path)
+        elif offer.has_room:
+            self.list.setFocus()  # the button is of no use until it has come
+            self.download_wanted.emit(offer.link)
+
     def _show_pick(self, offer: HubOffer | None) -> None:
-        say(self._what, offer.words if offer else "")
-        set_role(self._what, "problem" if offer and not offer.has_room else "muted")
-        self._download.setVisible(offer is not None)
-        self._download.setEnabled(offer is not None and offer.has_room)
+        self._get.setVisible(offer is not None)
+        path = self._path_of(offer) if offer else ""
+        is_refused = offer is not None and not offer.has_room and not path
+        words = tr(DOWNLOADED, size=size_words(offer.nbytes)) if offer and path else ""
+        say(self._what, words or (offer.words if offer else ""))
+        set_role(self._what, "problem" if is_refused else "muted")
+        figures = self._downloads.get(offer.link) if offer else None
+        self._get.setText(tr("Load…") if path else tr("Download"))
+        self._get.setEnabled(not is_refused and (figures is None or figures.phase not in RUNS))

@@ -36,7 +36,7 @@ class FolderSection(QWidget):
         top = row(Wide(label(tr("Your folders"), "muted")), self._add)
         self._column = column(top, of=self, spacing=0)
 
-    def show_folders(self, folders: Sequence[Path], missing: Sequence[Path] = ()) -> None:
+    def show_folders(self, folders: Sequence[Path], missing: Sequence[Path]) -> None:
         """Show these in their order; missing: those that are not there now."""
         for old in self._rows:
             self._column.removeWidget(old)
@@ -144,6 +144,7 @@ class LibraryView(QWidget):
     def show_downloads(self, downloads: Sequence[DownloadFigures]) -> None:
         """Show these downloads, in their order."""
         self.downloads.show_downloads(downloads)
+        self.hub.show_downloads(downloads)
         self._fit_downloads()
 
     def show_problem(self, words: str) -> None:

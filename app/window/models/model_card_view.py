@@ -5,7 +5,7 @@ from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QFileDialog, QFrame, QProgressBar, QPushButton
+from PySide6.QtWidgets import QFileDialog, QFrame, QPushButton
 
 from app.values.app_settings import ModelSettings
 from app.values.models import ModelCard
@@ -17,7 +17,7 @@ from app.window.controls.icons import IconButton
 from app.window.controls.labels import ShortLabel, label, paragraph, say, set_role, tabular
 from app.window.controls.layouts import Wide, column, named, row
 from app.window.language import tr
-from app.window.models.downloads import bytes_of
+from app.window.models.downloads import BytesBar, bytes_of
 from app.window.models.model_facts import ModelFacts
 from mlx_engine.values.words import Words
 
@@ -111,7 +111,6 @@ class LoadFields(Group):
             self._take_load(heads=Path(path))
 
 
-STEPS = 1000
 LOOKING = Words("Looking at the files")
 
 
@@ -131,9 +130,8 @@ class ModelCardView(QFrame):
         self.setAccessibleName(tr("Model"))
         self.facts, self.load_fields = ModelFacts(), LoadFields()
         self._problem = paragraph("", "problem")
-        self._progress = QProgressBar()
+        self._progress = BytesBar()
         self._progress.setAccessibleName(tr("Loading"))
-        self._progress.setTextVisible(False)
         self._bytes = label("", "muted")
         tabular(self._bytes)
         self._load = QPushButton(tr("Load"))
@@ -165,6 +163,7 @@ class ModelCardView(QFrame):
         self.facts.show_name(name)
         self._show_loading(False)
         self.load_fields.hide()
+        self._load.setText(tr("Load"))
         self._load.setEnabled(False)
         self._bytes.setText(tr(LOOKING))
         say(self._problem, "")
@@ -176,8 +175,7 @@ class ModelCardView(QFrame):
         if not self._is_loading:
             self._show_loading(True)
             say(self._problem, "")
-        self._progress.setRange(0, STEPS if total else 0)
-        self._progress.setValue(STEPS * done // total if total else 0)
+        self._progress.show_bytes(done, total)
         self._bytes.setText(bytes_of(done, total) if total else tr(LOOKING))
 
     def show_cancelling(self) -> None:

@@ -90,8 +90,8 @@ class ModelFacts(QWidget):
 
 
 def what_in_words(facts: ModelCard) -> str:
-    """Architecture, size, quantisation and context in one line."""
-    parts = (facts.architecture, facts.parameters, facts.quantisation, facts.size, facts.context)
+    """Architecture, parameters, quantisation and context in one line."""
+    parts = (facts.architecture, facts.parameters, facts.quantisation, facts.context)
     unbroken = str.maketrans({" ": "\N{NO-BREAK SPACE}", "-": "\N{NON-BREAKING HYPHEN}"})
     whole = (said(part).translate(unbroken) for part in parts if part)
     return "\N{NO-BREAK SPACE}· ".join(whole)

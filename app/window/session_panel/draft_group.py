@@ -14,6 +14,7 @@ from app.window.controls.labels import SteadyWords, paragraph, say
 from app.window.controls.layouts import Wide, named, row
 from app.window.drafting.round_history import DraftingState, SpeedBySetting
 from app.window.language import in_a_sentence, said, tr
+from app.window.models.model_card_view import NUMERICS
 from app.window.session_panel.abilities import ModelAbilities, in_effect
 from mlx_engine.values.options import (
     DRAFT_VOCABULARY,
@@ -113,11 +114,6 @@ SOURCES = {
     "none": Words("None: decode plainly"),
 }
 RULES = (Option("shared-noise", Words("Shared noise")), Option("greedy", Words("Greedy")))
-NUMERICS = (
-    Option("auto", Words("Auto")),
-    Option("exact", Words("Exact")),
-    Option("fast", Words("Fast")),
-)
 
 
 class DraftGroup(Group):

@@ -4,7 +4,16 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPointF, QRect, QRectF, QSize, Qt
+from PySide6.QtCore import (
+    QModelIndex,
+    QPersistentModelIndex,
+    QPointF,
+    QRect,
+    QRectF,
+    QSize,
+    Qt,
+    QTimer,
+)
 from PySide6.QtGui import (
     QFont,
     QFontMetrics,
@@ -133,6 +142,7 @@ class ChatDelegate(QStyledItemDelegate):
         del option
         editor = QLineEdit(parent)
         editor.setFont(_font(look().sizes.interface))
+        QTimer.singleShot(0, editor, lambda: _mark_from_the_end(editor))
         is_chat = index.data(ROW_ROLE).listed is not None
         editor.setAccessibleName(tr("Title of the chat") if is_chat else tr("Name of the folder"))
         return editor
@@ -162,6 +172,12 @@ def _heights(sizes: TypeSizes) -> _Heights:
     """The view asks for every row."""
     title = QFontMetrics(_font(sizes.interface)).height() + TITLE_PADDING
     return _Heights(title, QFontMetrics(_font(sizes.small)).height() + 2)
+
+
+def _mark_from_the_end(field: QLineEdit) -> None:
+    """All of a text, with its beginning in view; Qt would show its end."""
+    field.end(False)
+    field.home(True)
 
 
 def _font(pixels: int, *, bold: bool = False) -> QFont:

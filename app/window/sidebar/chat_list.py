@@ -9,7 +9,6 @@ from PySide6.QtCore import (
     QItemSelectionRange,
     QMimeData,
     QModelIndex,
-    QPoint,
     Qt,
     Signal,
 )
@@ -37,7 +36,7 @@ from app.values.chats import ChatGroup, Folder, ListedChat
 from app.window.controls.fields import keep_key
 from app.window.language import tr
 from app.window.sidebar.chat_delegate import ChatDelegate
-from app.window.sidebar.chat_list_model import ChatListModel, Row
+from app.window.sidebar.chat_list_model import ChatListModel
 
 CHATS = "application/x-headstart-chats"
 """Of what is dragged: a JSON list of chat ids."""
@@ -101,11 +100,7 @@ class ChatList(QListView):
         self.doubleClicked.connect(self._click_again)
 
     def show_groups(
-        self,
-        groups: Iterable[ChatGroup],
-        folders: Iterable[Folder] = (),
-        *,
-        is_bin: bool = False,
+        self, groups: Iterable[ChatGroup], folders: Iterable[Folder] = (), *, is_bin: bool = False
     ) -> None:
         """Show these chats, those in the bin if `is_bin`. folders: all that chats can go into."""
         self._shows_bin, self._folders = is_bin, tuple(folders)
@@ -161,8 +156,11 @@ class ChatList(QListView):
 
     def selected(self) -> tuple[int, ...]:
         """Chats that are marked, from the top."""
-        rows = (self._model.row_at(index) for index in sorted(self.selectedIndexes()))
-        return tuple(row.listed.chat.id for row in rows if row.listed is not None)
+        return tuple(listed.chat.id for listed in self._marked())
+
+    def _marked(self) -> list[ListedChat]:
+        rows = map(self._model.row_at, sorted(self.selectedIndexes()))
+        return [row.listed for row in rows if row.listed is not None]
 
     def rename(self, chat_id: int) -> None:
         """Let the user type another title in place."""
@@ -293,8 +291,7 @@ class ChatList(QListView):
             return self.folder_menu_for(row.own_folder, self._model.chats_in(row.own_folder.id))
         if row.listed is None:
             return None
-        rows = map(self._model.row_at, sorted(self.selectedIndexes()))
-        marked = [one.listed for one in rows if one.listed is not None]
+        marked = self._marked()
         return self.menu_for(marked if row.listed in marked else [row.listed])
 
     # dragging
@@ -305,28 +302,27 @@ class ChatList(QListView):
             return ()
         return tuple(json.loads(bytes(data.data(CHATS).data())))
 
-    def _target(self, place: QPoint) -> Row:
-        return self._model.row_at(self.indexAt(place))
+    def _folder_under(self, event: QDropEvent) -> int | None:
+        folder = self._model.row_at(self.indexAt(event.position().toPoint())).folder
+        return folder.id if folder else None
 
     # Qt
 
     def startDrag(self, actions: Qt.DropAction) -> None:  # noqa: ARG002, N802
         """Take what is marked along, shown as words."""
-        ids = self.selected()
-        if not ids or self._shows_bin:
+        marked = self._marked()
+        if not marked or self._shows_bin:
             return
-        data, drag = QMimeData(), QDrag(self)
-        data.setData(CHATS, json.dumps(ids).encode())
+        data, drag, alone = QMimeData(), QDrag(self), len(marked) == 1
+        data.setData(CHATS, json.dumps(self.selected()).encode())
         drag.setMimeData(data)
-        row = self._model.row_at(self._model.index_of(ids[0]))
-        title = row.listed.title[:40] if row.listed else ""
-        words = QLabel(title if len(ids) == 1 else tr("{n:,} chats", "1 chat", len(ids)))
+        words = QLabel(marked[0].title[:40] if alone else tr("{n:,} chats", "1 chat", len(marked)))
         words.setTextFormat(Qt.TextFormat.PlainText)
         words.setProperty("role", "chip")
         words.setContentsMargins(8, 4, 8, 4)
         drag.setPixmap(words.grab())
         drag.exec(Qt.DropAction.MoveAction)
-        if len(ids) == 1:
+        if alone:
             self.show_current(self._current)
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:  # noqa: N802
@@ -342,8 +338,7 @@ class ChatList(QListView):
             event.ignore()
             return
         super().dragMoveEvent(event)
-        folder = self._target(event.position().toPoint()).folder
-        self._model.show_target(folder.id if folder else None)
+        self._model.show_target(self._folder_under(event))
         event.acceptProposedAction()
 
     def dragLeaveEvent(self, event: QDragLeaveEvent) -> None:  # noqa: N802
@@ -359,8 +354,7 @@ class ChatList(QListView):
             return
         event.acceptProposedAction()
         self._model.show_target(None)
-        folder = self._target(event.position().toPoint()).folder
-        self.move_wanted.emit(ids, folder.id if folder else None)
+        self.move_wanted.emit(ids, self._folder_under(event))
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:  # noqa: N802
         """By the mouse at its place, by the keyboard at the current row."""

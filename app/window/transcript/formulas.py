@@ -232,14 +232,16 @@ SIZE = QTextFormat.Property.UserProperty
 
 
 def place_formulas(
-    document: QTextDocument, formulas: Formulas, pixels: int, width: int
+    document: QTextDocument, formulas: Formulas, pixels: int, width: int, ratio: float
 ) -> list[FormulaKey]:
     """Make pictures of the formulas that were set, no wider than `width`, and give those there are
     the sizes and colours of now; all pictures, from the top.
 
     One that would be too small to be read stays in letters, which wrap. What is right already is
-    left alone: each change has the text laid out anew. pixels: of the document's font.
+    left alone: each change has the text laid out anew. pixels: of the document's font. ratio: of
+    the screen's pixels to ours.
     """
+    step = next((n for n in (1, 2, 4) if (n * ratio).is_integer()), 1)
     placed, cursor = [], QTextCursor(document)
     cursor.beginEditBlock()
     for title, start, end, form in reversed(_found(document)):
@@ -262,8 +264,8 @@ def place_formulas(
         below = ceil(formula.below * scale - HARDLY)
         one = Placed(
             key,
-            ceil(formula.width * scale),
-            ceil(formula.above * scale) + below,
+            _up_to(step, formula.width * scale),
+            _up_to(step, ceil(formula.above * scale) + below),
             below,
             scale,
             image.foreground().color().name(),
@@ -282,6 +284,11 @@ def place_formulas(
             cursor.insertImage(image)
     cursor.endEditBlock()
     return placed[::-1]
+
+
+def _up_to(step: int, length: float) -> int:
+    """Whole pixels of the screen: of an image that ends between two of them Qt leaves out a row."""
+    return step * ceil(length / step)
 
 
 HARDLY = 0.6

@@ -221,7 +221,8 @@ class ProseSegment(QTextBrowser, LaidOut):
     def _place_formulas(self) -> None:
         if self._has_pictures:
             pixels, room = self._look.sizes.transcript, self.lineWrapColumnOrWidth() - DISPLAY_STEP
-            self._pictured = place_formulas(self.document(), self._reader.formulas, pixels, room)
+            ratio, formulas = self.devicePixelRatioF(), self._reader.formulas
+            self._pictured = place_formulas(self.document(), formulas, pixels, room, ratio)
 
     def _set_height(self, kept: int = 0) -> None:
         """kept: blocks at the beginning that are where they were."""

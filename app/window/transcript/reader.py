@@ -97,7 +97,7 @@ class Reader(QObject):
             self.turns.do(self._fit_next)
 
 
-def css(look: Look, muted: bool = False) -> str:
+def css(look: Look, muted: bool) -> str:
     """The style sheet of a prose document."""
     theme, size = look.theme, look.sizes.transcript
     colour = theme.muted if muted else theme.text
@@ -122,6 +122,7 @@ def css(look: Look, muted: bool = False) -> str:
         th {{ font-weight:600; background-color:{theme.side}; color:{colour}; }}
         td {{ color:{colour}; }}
         a {{ color:{theme.accent}; text-decoration:none; }}
+        hr {{ background-color:{theme.line}; }}
         .footnote {{ color:{theme.muted}; font-size:{look.sizes.small}px; margin:0 0 4px 0; }}
         .problem {{ color:{theme.error}; }}
         .display {{ line-height:100%; margin:4px 0 {PARAGRAPH_GAP}px {DISPLAY_STEP}px; }}

@@ -263,6 +263,7 @@ def test_what_is_typed_belongs_to_its_chat_and_outlives_the_program(
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
         composer = driven.widgets.composer
         assert composer.text() == "half a sent"
+        assert composer.attachments() == (AttachedText("a.py", "x = 1"),)
         driven.app.begin_chat()
         assert composer.text() == "a new thought"
         driven.ask("Two")
@@ -608,3 +609,13 @@ def test_an_answer_without_a_token_has_no_figures(driven: Driven, source: Script
     ]
     assert driven.app.chats.last_stats == figures
     assert "0.0 tok/s" not in driven.widgets.strip.accessibleDescription()
+
+
+def test_what_is_attached_and_not_sent_is_kept_at_once_unless_it_is_long(driven: Driven) -> None:
+    """The file of settings, which is written again and again, should not hold it."""
+    composer = driven.widgets.composer
+    composer.show_message("Look")
+    composer.attach([AttachedText("a.txt", "some words")])
+    driven.until(lambda: "some words" in driven.app.settings.value.unsent.get(0, ""))
+    composer.attach([AttachedText("long.txt", "words " * 50_000)])
+    assert driven.app.composer.unsent() == {0: "Look"}

@@ -75,19 +75,6 @@ def in_effect(driven: Driven) -> str:
     return " ".join(texts)
 
 
-def test_the_bin_gives_back_and_empties(driven: Driven) -> None:
-    first, second = chat(driven, "First"), chat(driven, "Second")
-    for one in (first, second):
-        driven.app.listed.delete(one)
-    driven.widgets.sidebar.bin_wanted.emit(True)
-    assert listed(driven) == ["Bin", "Second", "First"]
-    driven.widgets.sidebar.list.restore_wanted.emit((first,))
-    driven.widgets.sidebar.list.delete_for_ever_wanted.emit((second,))
-    assert listed(driven) == []
-    driven.widgets.sidebar.bin_wanted.emit(False)
-    assert listed(driven) == ["Today", "First"]
-
-
 def test_a_chat_that_is_answered_can_be_deleted(driven: Driven, source: ScriptedModels) -> None:
     source.engines["None"].answers.append(Answer("word " * 500, pause_s=0.01))
     driven.send("Long one")
@@ -107,18 +94,6 @@ def test_search_finds_words_in_answers_and_opens_them(driven: Driven) -> None:
     assert driven.shown[0] == "About whales"
     driven.app.listed.search("")
     assert len(listed(driven)) == 3
-
-
-def test_renaming_pinning_and_copying(driven: Driven) -> None:
-    first = chat(driven, "First")
-    chat(driven, "Second")
-    driven.widgets.sidebar.list.renamed.emit(first, "Better")
-    driven.widgets.sidebar.list.pin_wanted.emit((first,), True)
-    assert listed(driven) == ["Pinned", "Better", "Today", "Second"]
-    driven.widgets.sidebar.list.duplicate_wanted.emit(first)
-    assert "Better (copy)" in listed(driven)
-    assert driven.shown == ["First", "You said: First"]
-    assert driven.app.chats.chat.chat_id != first
 
 
 @pytest.mark.parametrize("ending", ["md", "json"])

@@ -66,6 +66,16 @@ def test_a_model_comes_whole(downloads: Downloads, qtbot: QtBot) -> None:
     assert (Path(seen.came[0]) / "model.safetensors").read_bytes() == WEIGHTS
 
 
+def test_what_was_deleted_is_listed_no_more(downloads: Downloads, qtbot: QtBot) -> None:
+    seen = Seen(downloads)
+    downloads.start(MODEL)
+    qtbot.waitUntil(lambda: bool(seen.came), timeout=PATIENCE_MS)
+    downloads.forget("/elsewhere")
+    assert seen.phase() == "done"
+    downloads.forget(seen.came[0])
+    assert seen.figures == ()
+
+
 def test_a_pause_keeps_what_came(
     downloads: Downloads, qtbot: QtBot, fake: FakeHub, tmp_path: Path
 ) -> None:

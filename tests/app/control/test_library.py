@@ -22,7 +22,7 @@ from pytestqt.qtbot import QtBot
 from scripted_models import ScriptedModels, WorkerEngine, described
 from windows import Driven, folders_in, running, scripted
 
-from app.control.library import reveal
+from app.control.library import POCKET, reveal
 from app.control.settings import save_settings
 from app.values.app_settings import AppSettings, with_recent_model
 from app.values.models import RECENT, FoundModel
@@ -32,14 +32,14 @@ from app.window.models.library_list import ENTRY, LibraryList
 from mlx_engine.hub.client import Hub
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
-POCKET = Path(__file__).parents[3] / "assets" / "pocket_model"
+POCKET_FOLDER = Path(__file__).parents[3] / "assets" / "pocket_model"
 FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors")
 LINK = "https://huggingface.co/org/small/tree/main"
 
 
 @pytest.fixture
 def fake() -> Iterator[FakeHub]:
-    files = {name: (POCKET / name).read_bytes() for name in FILES}
+    files = {name: (POCKET_FOLDER / name).read_bytes() for name in FILES}
     with serving(FakeHub({"org/small": files})) as made:
         yield made
 
@@ -70,7 +70,7 @@ def names(driven: Driven) -> list[str]:
 
 def folders_shown(driven: Driven) -> str:
     rows = driven.widgets.library.folders.findChildren(ShortLabel)
-    return " ".join(row.whole_text() for row in rows)
+    return " ".join(row.accessibleName() for row in rows)
 
 
 def row_of(driven: Driven) -> DownloadRow:
@@ -153,6 +153,8 @@ def test_the_arrow_beside_the_models_name_offers_recent_ones_to_load_again(
     menu = driven.widgets.head.findChild(QMenu)
     assert menu is not None
 
+    assert menu.layoutDirection() == Qt.LayoutDirection.LeftToRight, "the check before the name"
+
     def offered() -> dict[str, bool]:
         menu.aboutToShow.emit()
         actions = {a.text().split(" · ")[0]: a for a in menu.actions() if not a.isSeparator()}
@@ -202,7 +204,7 @@ def test_from_a_link_to_the_loaded_model_over_a_cut_and_a_damaged_file(
     row_of(driven).wishes.resume_wanted.emit("org/small")
     driven.until(lambda: "org/small is downloaded." in driven.widgets.notice.words())
     snapshot = next((tmp_path / "home" / "hub").glob("models--*/snapshots/*"))
-    weights = (POCKET / "model.safetensors").read_bytes()
+    weights = (POCKET_FOLDER / "model.safetensors").read_bytes()
     assert (snapshot / "model.safetensors").read_bytes() == weights
     driven.until(lambda: "org/small" in names(driven))
     source.engines[str(snapshot)] = WorkerEngine(description=described("small", 7_000_000))
@@ -213,6 +215,11 @@ def test_from_a_link_to_the_loaded_model_over_a_cut_and_a_damaged_file(
     driven.widgets.card.load_wanted.emit()
     driven.until(lambda: driven.app.models.model_name == "small")
     assert driven.widgets.window.page == "chat"
+
+
+def test_the_built_in_model_has_the_size_of_its_folder() -> None:
+    files = [file for file in POCKET_FOLDER.iterdir() if file.is_file()]
+    assert sum(file.stat().st_size for file in files) == POCKET.nbytes
 
 
 def test_the_notice_offers_what_came(driven: Driven) -> None:
@@ -318,16 +325,16 @@ def test_what_the_hub_cannot_give_is_said(driven: Driven, fake: FakeHub, qtbot: 
 
 
 def test_a_hub_that_hangs_is_given_up_and_can_be_asked_again(
-    driven: Driven, fake: FakeHub, qtbot: QtBot
+    driven: Driven, fake: FakeHub, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub = driven.widgets.library.hub
     fake.silence_s = 0.4
-    driven.app.library.hub.set_patience(50)
+    monkeypatch.setattr("app.control.hub.PATIENCE_MS", 50)
     search(driven, qtbot, "org")
     driven.until(lambda: "does not answer" in said(hub))
     assert hub_rows(driven)[0].startswith("These kept"), "what was there stays"
     fake.silence_s = 0.0
-    driven.app.library.hub.set_patience(20_000)
+    monkeypatch.setattr("app.control.hub.PATIENCE_MS", 20_000)
     qtbot.keyClick(field(driven), Qt.Key.Key_Return)
     driven.until(lambda: hub_rows(driven) == ["org/small"])
     assert "does not answer" not in said(hub)

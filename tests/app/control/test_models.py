@@ -1,7 +1,6 @@
 """Models: loaded at the start, dropped, refused, used with other heads, compared, remembered."""
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from scripted_models import MISFIT, Doubting, ScriptedModels, WorkerEngine, desc
 from windows import Driven, close, folders_in, running, scripted
 
 from app.app import App
+from app.control.models import model_name
 from app.control.settings import save_settings
 from app.values.app_settings import BUILT_IN, AppSettings
 from app.values.chat_settings import ChatSettings
@@ -121,34 +121,6 @@ def test_loads_in_quick_succession_end_with_the_last(
     assert models.in_use == wanted
 
 
-def test_a_dropped_model_shows_its_card_and_loads(driven: Driven, model: Path) -> None:
-    window = driven.widgets.window
-    window.dragged.emit([str(model)], "")
-    driven.until(driven.widgets.overlay.isVisible)
-    assert "Load Small-4bit" in driven.widgets.overlay.accessibleDescription()
-    window.drag_left.emit()
-    assert not driven.widgets.overlay.isVisible()
-    window.dropped.emit([str(model)], "")
-    driven.until(driven.widgets.layer.isVisible)
-    driven.widgets.card.load_wanted.emit()
-    driven.until(lambda: driven.app.models.model_name == "Small-4bit")
-    assert not driven.widgets.layer.isVisible()
-
-
-def test_a_load_that_fails_leaves_the_model_in_use(
-    driven: Driven, source: ScriptedModels, model: Path
-) -> None:
-    source.broken[str(model)] = BadModelFile("model.safetensors: ends too early.")
-    driven.app.drops.take([str(model)])
-    driven.until(driven.widgets.layer.isVisible)
-    driven.widgets.card.load_wanted.emit()
-    driven.until(lambda: driven.app.models.loading is None)
-    assert driven.widgets.layer.isVisible()
-    assert driven.app.models.model_name == "Pocket model"
-    driven.widgets.card.closed.emit()
-    assert driven.ask("Still there?") == "You said: Still there?"
-
-
 def test_a_draft_model_that_is_fetched_shows_how_much_of_it_is_here(
     driven: Driven, source: ScriptedModels, model: Path
 ) -> None:
@@ -158,7 +130,7 @@ def test_a_draft_model_that_is_fetched_shows_how_much_of_it_is_here(
 
     def says_so() -> bool:
         labels = driven.widgets.head.findChildren(ShortLabel)
-        seen.update(label.whole_text() for label in labels)
+        seen.update(label.accessibleName() for label in labels)
         return any(text.startswith("Downloading · ") for text in seen)
 
     driven.until(says_so)
@@ -177,17 +149,6 @@ def test_a_load_can_be_cancelled(driven: Driven, source: ScriptedModels, model: 
     driven.until(lambda: driven.app.models.loading is None)
     assert driven.app.models.model_name == "Pocket model"
     assert str(model) not in source.loaded
-
-
-def test_what_cannot_be_used_is_refused_with_its_reason(driven: Driven, tmp_path: Path) -> None:
-    picture = tmp_path / "photo.bin"
-    picture.write_bytes(b"\x00" * 50)
-    driven.app.drops.hover([str(picture)])
-    driven.until(driven.widgets.overlay.isVisible)
-    assert "cannot be used" in driven.widgets.overlay.accessibleDescription()
-    driven.app.drops.take([str(picture)])
-    driven.until(lambda: bool(driven.widgets.notice.words()))
-    assert "photo.bin" in driven.widgets.notice.words()
 
 
 def label_texts(driven: Driven) -> list[str]:
@@ -263,16 +224,6 @@ def test_compare_begins_with_the_question_of_the_chat_on_show(driven: Driven) ->
     assert box.toPlainText() == "", "a new chat has asked nothing"
 
 
-def test_a_model_that_was_loaded_is_listed(
-    driven: Driven, source: ScriptedModels, model: Path
-) -> None:
-    loaded = source.engines[str(model)]
-    loaded.description = replace(loaded.description, path=str(model))
-    driven.app.models.load_path(str(model))
-    entries = driven.widgets.library.list
-    driven.until(lambda: "Small-4bit" in [entries.item(n).text() for n in range(entries.count())])
-
-
 def test_a_card_of_a_failed_load_offers_another_model(
     driven: Driven, source: ScriptedModels, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -286,15 +237,6 @@ def test_a_card_of_a_failed_load_offers_another_model(
     buttons = driven.widgets.card.findChildren(QPushButton)
     next(button for button in buttons if button.text() == "Choose another…").click()
     assert asked == ["asked"]
-
-
-def test_comparing_can_be_stopped(driven: Driven, source: ScriptedModels) -> None:
-    source.engines["None"].answers.append(Answer("word " * 500, pause_s=0.01))
-    driven.app.compare.run("Why?")
-    driven.until(lambda: bool(source.engines["None"].sessions))
-    driven.widgets.compare.stop_wanted.emit()
-    driven.until(lambda: not driven.app.compare.is_running)
-    assert len(source.engines["None"].sessions) == 1
 
 
 def test_costs_are_measured_for_the_drafting_view(driven: Driven) -> None:
@@ -332,3 +274,10 @@ def test_the_output_head_in_use_is_said(driven: Driven, source: ScriptedModels) 
 
 def words_of(widget: QWidget) -> list[str]:
     return [label.text() for label in widget.findChildren(QLabel) if not label.isHidden()]
+
+
+def test_a_model_has_its_name_before_it_was_looked_at() -> None:
+    assert model_name("/hub/models--org--small/snapshots/c0ffee") == "org/small"
+    assert model_name("/models/Qwen/mlx") == "Qwen"
+    assert model_name("/models/qwen-Q4_K_M.gguf") == "qwen-Q4_K_M.gguf"
+    assert model_name(None) == "Pocket model"

@@ -27,7 +27,7 @@ def source() -> ScriptedModels:
 
 
 def detail(driven: Driven) -> str:
-    return " ".join(part.whole_text() for part in driven.widgets.head.findChildren(ShortLabel))
+    return " ".join(part.accessibleName() for part in driven.widgets.head.findChildren(ShortLabel))
 
 
 def eject(driven: Driven) -> None:
@@ -113,7 +113,7 @@ def test_an_idle_model_is_let_go_after_the_users_time(driven: Driven) -> None:
     assert idle.isActive()
     idle.start(1)
     driven.until(lambda: driven.app.models.description is None)
-    assert "after 30 min without a question" in detail(driven)
+    assert "after 30 min idle" in detail(driven)
     assert not idle.isActive()
     wish(driven, idle_minutes=0)
 

@@ -9,10 +9,13 @@ import pytest
 from fake_hub import FakeHub, serving
 from model_files import safetensors
 
+from app.library.find_models import Place, find_models
 from app.library.hub_search import fit_of, look_at, search
 from app.library.machine import Machine
 from app.values.hub import HubOffer, suggested
 from mlx_engine.hub.client import Hub
+from mlx_engine.hub.download import download
+from mlx_engine.hub.plan import plan_download
 from mlx_engine.hub.repository import HubModel, read_hub_link
 from mlx_engine.values.errors import DownloadFailed
 
@@ -91,6 +94,24 @@ def test_heads_beside_a_gguf_count(fake: FakeHub, hub: Hub) -> None:
     fake.repositories["org/two"] = {"m-Q8_0.gguf": b"x" * 100, "mtp-m-Q8_0.gguf": b"x" * 10}
     (offer,) = look_at(hub, HubModel("org/two"), MACHINE)
     assert (offer.nbytes, offer.words[:7], offer.heads) == (110, "2 files", True)
+
+
+def test_what_is_here_already_has_its_place_and_the_size_it_has_in_models(
+    fake: FakeHub, hub: Hub, tmp_path: Path
+) -> None:
+    files = {
+        "config.json": b"{}",
+        "tokenizer.json": b"{}",
+        "model.safetensors": safetensors(tmp_path / "w").read_bytes(),
+    }
+    fake.repositories["org/here"] = files
+    (offer,) = look_at(hub, HubModel("org/here"), MACHINE)
+    assert offer.path == ""
+    came = download(hub, plan_download(hub, HubModel("org/here")))
+    (offer,) = look_at(hub, HubModel("org/here"), MACHINE)
+    assert offer.path == str(came)
+    (found,) = find_models([Place("Hugging Face", hub.cache, "hub-cache")])
+    assert (found.path, found.nbytes) == (came, offer.nbytes)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 from windows import running, scripted
 
-from app.__main__ import OpenWindow, RunCommand, meant_by
+from app.__main__ import paths_to_open
 from app.start.outside import Application, SingleInstance, as_typed, paths_in
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
@@ -117,21 +117,20 @@ def test_arguments_become_whole_paths(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "display", "meant"),
+    ("arguments", "display", "paths"),
     [
-        ([], True, OpenWindow(())),
-        ([], False, RunCommand(("chat",))),
-        (["app"], False, OpenWindow(())),
-        (["app", "x.gguf"], True, OpenWindow(("x.gguf",))),
-        (["x.gguf"], True, OpenWindow(("x.gguf",))),
-        (["chat", "x.gguf"], True, RunCommand(("chat", "x.gguf"))),
-        (["--help"], True, RunCommand(("--help",))),
+        ([], True, []),
+        ([], False, None),
+        (["app"], False, []),
+        (["app", "x.gguf"], True, ["x.gguf"]),
+        (["x.gguf"], True, ["x.gguf"]),
+        (["chat", "x.gguf"], True, None),
+        (["--help"], True, None),
     ],
 )
-def test_what_arguments_mean(
-    arguments: list[str], display: bool, meant: OpenWindow | RunCommand
-) -> None:
-    assert meant_by(arguments, display=display) == meant
+def test_what_arguments_mean(arguments: list[str], display: bool, paths: list[str] | None) -> None:
+    meant = paths_to_open(arguments, display=display)
+    assert meant is None if paths is None else list(meant) == paths
 
 
 def test_deciding_loads_neither_qt_nor_the_terminal() -> None:

@@ -50,7 +50,7 @@ def test_what_a_damaged_older_file_still_gives_is_taken_over(tmp_path: Path, ver
     content[(root - 1) * 4096 : root * 4096] = b"\xff" * 4096
     path.write_bytes(content)
     store = open_store(path)
-    assert "2 messages could be read" in store.notices[0]
+    assert "What could be read of it is here: 1 chat with 2 messages." in store.notices[0]
     assert texts(store, 1) == ["hello lion", "world"]
     assert store.messages.get(2).thinking_seconds is None
     store.close()

@@ -94,6 +94,23 @@ def test_ranges_and_snippets(store: SessionStore) -> None:
     assert len(hit.snippet) < 200
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("## The **normal** *zebra* is\n\n$$f(x)$$", "The normal zebra is f(x)"),
+        ("- one\n- [a zebra](https://example.org/z), `code_x`", "one a zebra, code_x"),
+        ("| a | zebra |\n|---|:-:|\n| 1 | 2 |", "a zebra 1 2"),
+        ("> zebra\n\n```python\n2 ** 3, 2**3, a_b * c\n```", "zebra python 2 ** 3, 2**3, a_b * c"),
+        ("a zebra - and $5, not ~~$6~~", "a zebra - and $5, not $6"),
+    ],
+)
+def test_a_snippet_is_without_marks_of_markdown(store: SessionStore, text: str, shown: str) -> None:
+    talk(store, text)
+    (hit,) = store.search.find("zebra")
+    assert hit.snippet == shown
+    assert marked(hit.snippet, hit.snippet_ranges) == ["zebra"]
+
+
 def test_only_beginnings_are_marked(store: SessionStore) -> None:
     talk(store, "the alphabet, a_bet and a bet 北京bet")
     (hit,) = store.search.find("BET 京")

@@ -14,7 +14,6 @@ from tiny_tokenizer import make_tiny_tokenizer
 from app.worker.model_in_use import ModelSource
 from app.worker.replies import LoadCancelled, LoadFailed, LoadProgress, ModelLoaded, Reply
 from app.worker.requests import CancelLoad, LoadModel
-from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.qwen3_5 import Qwen35
 
 SOON_S = 10.0
@@ -29,7 +28,7 @@ def large(tmp_path: Path) -> Path:
     assert isinstance(text, dict)
     text["intermediate_size"] = 100_000
     header, end = dict[str, object](), 0
-    spec = Qwen35("qwen3_5").read(ConfigFields(config, "large"))
+    spec = Qwen35("qwen3_5", config, "large").spec
     for name, shape in spec.tensors().items():
         nbytes = 2 * math.prod(shape)
         header[PREFIXES["mlx"][0] + name] = {

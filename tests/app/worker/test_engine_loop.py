@@ -310,15 +310,6 @@ def test_texts_are_counted_beside_a_running_answer_and_long_ones_after_it() -> N
         assert long.counts == (BRIEF,)
 
 
-def test_an_answer_in_flight_does_not_hold_up_the_end() -> None:
-    source = models(Answer(LONG, pause_s=0.01))
-    with served(source) as room:
-        room.put(LoadModel("m"), ask("Why?"))
-        room.until(has_round)
-    assert engine_of(source).closed
-    assert source.loaded == ["m"]
-
-
 def test_a_failure_outside_of_answers_is_told_and_survived() -> None:
     engine = WorkerEngine(passes_left=1, pass_s=-1.0)
     with served(ScriptedModels({"m": engine})) as room:

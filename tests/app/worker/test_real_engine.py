@@ -9,7 +9,7 @@ import pytest
 from served import Served, ask, is_end, message_id_of, served
 
 from app.values.chat_settings import ChatSettings, SamplingChoice
-from app.worker.model_in_use import ModelSource, Progress, Stop
+from app.worker.model_in_use import ModelSource
 from app.worker.replies import (
     AnswerEvents,
     AnswerFailed,
@@ -31,7 +31,7 @@ from mlx_engine.values.conversation import Message, PromptProgress, RoundFinishe
 from mlx_engine.values.options import DraftOptions, GenerationOptions
 
 if TYPE_CHECKING:
-    from mlx_engine import Engine
+    pass
 
 POCKET = Path(__file__).parents[3] / "assets" / "pocket_model"
 pytestmark = pytest.mark.skipif(
@@ -138,20 +138,6 @@ def test_loading_again_replaces_the_model(room: Served) -> None:
     room.until_a(ModelLoaded)
     room.put(ask(QUESTION, "anew", "anew 1", settings(1, 5)))
     assert room.until_answered("anew 1").text
-
-
-def test_a_load_is_cancelled_between_slices_of_weights() -> None:
-    class Cancelled(ModelSource):
-        def load(
-            self, request: LoadModel, on_progress: Progress, on_download: Progress, stop: Stop
-        ) -> "Engine":
-            room.put(CancelLoad())
-            return super().load(request, on_progress, on_download, stop)
-
-    with served(Cancelled()) as room:
-        room.put(LoadModel(None))
-        ends = (LoadCancelled, ModelLoaded, LoadFailed)
-        assert room.until(lambda value: isinstance(value, ends)) == LoadCancelled(None)
 
 
 def test_the_end_comes_quickly_in_the_middle_of_an_answer() -> None:

@@ -25,4 +25,4 @@ def test_one_reason_for_all() -> None:
         KernelState(kernel.name, kernel.words, "There is no Metal here.") for kernel in KERNELS
     )
     assert kernels_in_words(none) == "There is no Metal here."
-    assert kernels_in_words(()) == "No model is in use."
+    assert kernels_in_words(()) == "None is in use."

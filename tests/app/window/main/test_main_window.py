@@ -7,10 +7,8 @@ import pytest
 from PySide6.QtCore import QEvent, QMimeData, QObject, QPoint, Qt, QUrl
 from PySide6.QtGui import QAction, QDragEnterEvent, QDropEvent, QGuiApplication
 from PySide6.QtWidgets import (
-    QAbstractButton,
     QApplication,
     QLabel,
-    QLineEdit,
     QMenuBar,
     QWidget,
 )
@@ -228,31 +226,6 @@ def test_shortcuts_users_bring_along(name: str, keys: str) -> None:
     owner = QObject()
     actions = Actions(owner)
     assert keys in [key.toString() for key in actions[name].shortcuts()]
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_whole_window_is_made_and_painted(qtbot: QtBot, wear: Wear, scheme: Scheme) -> None:
-    wear(scheme, 1.0)
-    widgets = Widgets()
-    qtbot.addWidget(widgets.window)
-    widgets.window.show()
-    assert not widgets.window.grab().isNull()
-    widgets.layer.open()
-    assert widgets.layer.size() == widgets.window.body.size()
-
-
-def test_everything_that_can_be_pressed_has_a_name(qtbot: QtBot) -> None:
-    widgets = Widgets()
-    qtbot.addWidget(widgets.window)
-    nameless = [
-        button
-        for button in widgets.window.findChildren(QAbstractButton)
-        if not (button.text() or button.accessibleName() or button.toolTip())
-        and button.objectName() != "qt_menubar_ext_button"
-        and not isinstance(button.parent(), NoticeBar)  # named with each notice
-        and not isinstance(button.parent(), QLineEdit)  # a field's own, named by the field
-    ]
-    assert [f"{b.parent()} {b}" for b in nameless] == []
 
 
 class ShownWindows(QObject):

@@ -127,5 +127,5 @@ def test_a_load_is_told_in_a_narrow_head(
         made.head.show_loading("Qwen3.6-35B-A3B-Instruct-Q4_K_M.gguf", 10**9, 4 * 10**9)
         settle()
         words = [part for part in made.head.findChildren(ShortLabel) if part.isVisible()]
-        assert [part.text() for part in words] == [part.whole_text() for part in words]
+        assert [part.text() for part in words] == [part.accessibleName() for part in words]
         assert made.window.width() == 800

@@ -14,7 +14,6 @@ from PySide6.QtWidgets import (
     QPlainTextEdit,
     QScrollArea,
     QToolButton,
-    QWidget,
 )
 from scripted_engine import DESCRIPTION, NO_HEADS
 from shown_transcript import settle
@@ -32,7 +31,6 @@ from app.window.controls.labels import SteadyWords
 from app.window.drafting.round_history import DraftingNow, LastAnswer, SpeedBySetting
 from app.window.session_panel.abilities import SourceAbility
 from app.window.session_panel.draft_group import WHAT_OUTPUT_DOES, WHAT_PROBABILITY_DOES
-from app.window.session_panel.session_panel import SessionPanel
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import (
     MAX_DEPTH,
@@ -261,26 +259,6 @@ def test_numerics(panel, heard):
     find(panel, QToolButton, "Numerics: Auto").click()
     assert heard[-1] == ("load", LoadOptions())
     assert "In effect: exact." in shown_words(panel)
-
-
-def test_every_control_has_a_name(panel):
-    for kind in (QLineEdit, QPlainTextEdit, QToolButton, DropDown):
-        for widget in panel.findChildren(kind):
-            assert widget.accessibleName(), widget
-            by_arrows = widget.property("role") == "segment"
-            assert by_arrows or widget.focusPolicy() & Qt.FocusPolicy.TabFocus, widget
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("zoom", [0.8, 2.0])
-def test_it_can_be_drawn(qtbot, wear, scheme, zoom):
-    wear(scheme, zoom)
-    frame = QWidget()
-    qtbot.addWidget(frame)
-    panel = SessionPanel()
-    panel.setParent(frame)
-    panel.fields.show_settings(FULL)
-    assert not frame.grab().isNull()
 
 
 def test_a_draft_model_is_named_once_it_is_typed(qtbot, panel, heard):

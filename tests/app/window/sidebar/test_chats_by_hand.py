@@ -89,32 +89,6 @@ def test_deleting_undoing_and_the_bin(hands: Hands, by_keys: bool) -> None:
     assert [chat.id for chat in hands.store.chats.listed()] == [first] != [second]
 
 
-def test_the_bin_keeps_chats_for_thirty_days(hands: Hands, clock: Clock, tmp_path: Path) -> None:
-    hands.chats("Old", "Older")
-    hands.choose("Older", "Delete", by_keys=True)
-    clock.now += 2 * DAY_S
-    hands.choose("Old", "Delete", by_keys=True)
-    hands.store.close()
-    clock.now += 29 * DAY_S
-    again = open_store(tmp_path / "chats.db", clock)
-    assert [chat.title for chat in again.chats.in_bin()] == ["Old"]
-    again.close()
-    clock.now += 2 * DAY_S
-    again = open_store(tmp_path / "chats.db", clock)
-    assert again.chats.in_bin() == ()
-    again.close()
-
-
-def test_days_have_headings(hands: Hands, clock: Clock) -> None:
-    hands.chats("Long ago")
-    clock.now += 40 * DAY_S
-    hands.chats("Lately")
-    clock.now += 10 * DAY_S
-    hands.chats("Now")
-    assert hands.rows[:4] == ["Today", "Now", "Last 30 days", "Lately"]
-    assert hands.rows[5:] == ["Long ago"]
-
-
 def test_ten_thousand_chats_can_all_be_reached(hands: Hands) -> None:
     sql = "INSERT INTO chat (title, created_at, updated_at, settings) VALUES (?, ?, ?, '{}')"
     with hands.store.database.transaction():

@@ -1,9 +1,7 @@
 """The sidebar lists, finds, renames and gives back; it never deletes by a slip of the hand."""
 
-import time
-
 import pytest
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QLineEdit
 from pytestqt.qtbot import QtBot
 
@@ -43,10 +41,6 @@ def click(qtbot: QtBot, sidebar: Sidebar, row: int) -> None:
     qtbot.mouseClick(sidebar.list.viewport(), Qt.MouseButton.LeftButton, pos=place)
 
 
-def test_chats_stand_under_their_headings(sidebar: Sidebar) -> None:
-    assert texts(sidebar) == ["Pinned", "Kernels", "Today", "MTP notes", "New chat"]
-
-
 def test_a_click_opens_a_chat_and_a_heading_does_nothing(qtbot: QtBot, sidebar: Sidebar) -> None:
     chosen: list[int] = []
     sidebar.list.chosen.connect(lambda chat_id, _: chosen.append(chat_id))
@@ -75,15 +69,12 @@ def test_no_bare_key_deletes(qtbot: QtBot, sidebar: Sidebar, key: Qt.Key) -> Non
     assert deleted == []
 
 
-def test_renaming_happens_in_place(qtbot: QtBot, sidebar: Sidebar) -> None:
+def test_a_long_name_is_changed_from_its_beginning(qtbot: QtBot, sidebar: Sidebar) -> None:
     sidebar.list.rename(2)
     editor = sidebar.list.viewport().findChild(QLineEdit)
     assert editor is not None
-    assert editor.text() == "MTP notes"
-    with qtbot.waitSignal(sidebar.list.renamed) as heard:
-        editor.setText("Better name")
-        qtbot.keyClick(editor, Qt.Key.Key_Return)
-    assert heard.args == [2, "Better name"]
+    qtbot.waitUntil(lambda: editor.cursorPosition() == 0)
+    assert editor.selectedText() == editor.text()
 
 
 def test_escape_leaves_the_name_alone(qtbot: QtBot, sidebar: Sidebar) -> None:
@@ -156,12 +147,3 @@ def test_nothing_to_list_is_said(sidebar: Sidebar) -> None:
     assert "listed here" in sidebar.findChildren(type(sidebar._empty))[0].text()
     sidebar.show_groups((), is_bin=True)
     assert "bin is empty" in sidebar._empty.text()
-
-
-def test_ten_thousand_chats_are_listed_at_once(qtbot: QtBot, sidebar: Sidebar) -> None:
-    many = tuple(chat(number, f"Chat {number}") for number in range(10_000))
-    began = time.perf_counter()
-    sidebar.show_groups([ChatGroup("Today", many)])
-    sidebar.list.indexAt(QPoint(40, 60))
-    sidebar.grab()
-    assert time.perf_counter() - began < 10

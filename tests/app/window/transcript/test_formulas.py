@@ -11,6 +11,7 @@ from app.window.transcript.formulas import (
     FormulaKey,
     Formulas,
     Placed,
+    place_formulas,
     read_name,
     set_formula,
 )
@@ -160,6 +161,16 @@ def test_a_long_formula_is_no_wider_than_the_page(view, qtbot):
     view.resize(420, 500)
     settle()
     assert 0.8 * prose.width() < places(prose)[0].width <= prose.width()
+
+
+@pytest.mark.parametrize("ratio", [1.0, 1.25, 1.5, 1.75, 2.0])
+def test_an_image_fills_whole_pixels_of_the_screen(view, qtbot, ratio):
+    prose = until_set(qtbot, view, r"So $e^{-\frac{(x-\mu)^2}{2\sigma^2}}$ and $a_{i_j}$")
+    fonts = range(11, 20)
+    for pixels in fonts:
+        place_formulas(prose.document(), view.reader.formulas, pixels, 600, ratio)
+        for place in places(prose):
+            assert (place.width * ratio).is_integer() and (place.height * ratio).is_integer()
 
 
 def test_a_formula_that_would_be_too_small_wraps_in_letters(view, qtbot):

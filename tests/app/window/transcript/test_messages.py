@@ -334,16 +334,6 @@ def test_links_are_handed_on(view, qtbot):
     assert caught.args == ["https://x.org"]
 
 
-def test_everything_can_be_named_by_a_screen_reader(view):
-    show(view, ShownMessage(1, "user", "hi"), ShownMessage(2, "assistant", "x", stats=STATS))
-    for message in (1, 2):
-        buttons = of(view, message).buttons
-        for button in (buttons.copy, buttons.edit, buttons.regenerate, buttons.previous):
-            assert button.accessibleName()
-            assert button.focusPolicy() & Qt.FocusPolicy.TabFocus
-    assert of(view, 2).footer.accessibleName().startswith("Figures: 41.3 tok/s")
-
-
 def test_links_defined_in_another_segment(view):
     source = "See [the notes][1].\n\n```\nx\n```\n\n[1]: https://x.org\n"
     begin(view)
