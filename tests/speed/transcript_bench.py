@@ -46,6 +46,9 @@ def update_times(app: QApplication, words: int, tinted: bool, source: str = ANSW
     for at in range(0, len(head), 2000):
         view.append_pieces(1, [TextPiece(head[at : at + 2000], depth=at // 2000 % 4)])
         app.processEvents()
+    formulas = view.reader.formulas  # of thousands of words that came at once
+    while formulas.is_busy or view.reader.turns.is_busy:
+        app.processEvents()
     times = []
     text = (source * 2)[: UPDATES * 12]
     for at in range(0, len(text), 12):
