@@ -148,7 +148,7 @@ class RoundCosts:
         self._rounds = [0.0] * (DEEPEST + 1)
         self._latest = [0.0] * (DEEPEST + 1)
         self._since_plain, self._deepest_run, self._drafts_run = 0, 0, 0
-        self._plain_known, self._was_plain = 0.0, False
+        self._plain_known, self._was_plain = 0, False
         self._read = _Read(0.0, 0.0)
         self.measured(costs)
         if elder is not None:
@@ -156,12 +156,13 @@ class RoundCosts:
             self._passes = [elder.at(depth) for depth in range(self.deepest + 1)]
             self._deepest_run, self._drafts_run = elder.deepest_run, elder.drafts_run
             self._read = elder._read
-            self._plain_known = elder._plain_known + elder._rounds[0]
+            self._plain_known = elder._plain_known
 
     def of_other_drafts(self, elder: "RoundCosts | None" = None) -> "RoundCosts":
         """Of the same conversation, where something else drafts from now on."""
         others = RoundCosts(self._costs, elder, self._chats)
         others._mean[0], others._rounds[0] = self._mean[0], self._rounds[0]
+        others._plain_known = self._plain_known
         return others
 
     def measured(self, costs: PassCosts) -> None:
@@ -230,6 +231,7 @@ class RoundCosts:
         self._rounds[depth] = rounds + 1
         self._deepest_run = max(depth, self._deepest_run)
         self._drafts_run += depth > 0
+        self._plain_known += depth == 0
         self._was_plain = self._was_plain or depth == 0
         self._since_plain = 0 if depth == 0 else self._since_plain + 1
         self._expected = None
@@ -263,7 +265,7 @@ class RoundCosts:
 
         gain: of the rounds that are run, over a plain one: a plain round loses so much.
         """
-        if self._plain_known + self._rounds[0] < ENOUGH_PLAIN:
+        if self._plain_known < ENOUGH_PLAIN:
             return self._since_plain >= AT_FIRST_EVERY
         lost = IN_A_ROW * (gain - 1)
         if not self._was_plain:

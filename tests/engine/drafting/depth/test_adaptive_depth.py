@@ -536,8 +536,8 @@ def test_a_machine_that_becomes_slower_or_faster_does_so_for_all_depths(now):
     before, plain = length.gains()[3], length.costs.at(0)
     for _ in range(40):
         length.learn(3, 3, now * round_ms(costs, 3))
-    assert length.gains()[3] == pytest.approx(before, rel=0.3)
-    assert length.costs.at(0) == pytest.approx(now * plain, rel=0.3)
+    assert length.gains()[3] == pytest.approx(before, rel=0.4)
+    assert length.costs.at(0) == pytest.approx(now * plain, rel=0.4)
 
 
 def test_a_depth_run_while_the_machine_was_slow_is_not_dear_for_ever():
