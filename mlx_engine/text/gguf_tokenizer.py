@@ -29,6 +29,7 @@ _ENDS = frozenset(
     (
         *("<|im_end|>", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|end|>"),
         *("<|return|>", "<|call|>", "<end_of_turn>", "<turn|>", "<eos>", "</s>", "[EOS]", "[EOT]"),
+        *("<|role_end|>", "[|endofturn|]", "<|endofresponse|>", "<end_of_utterance>"),
         "<\uff5cend\u2581of\u2581sentence\uff5c>",
     )
 )

@@ -125,3 +125,11 @@ def test_templates_that_are_none() -> None:
     assert template_from_gguf(tiny(), "x.gguf") is None
     with pytest.raises(BadChatTemplate, match=r"x\.gguf"):
         template_from_gguf(tiny() | {"tokenizer.chat_template": 5}, "x.gguf")
+
+
+@pytest.mark.parametrize("text", ["<|role_end|>", "[|endofturn|]", "<end_of_utterance>", "<|eot|>"])
+def test_turns_end_where_the_metadata_name_another_end(text: str) -> None:
+    """As those of Ling, EXAONE and SmolVLM do; what is not known to end any is no end."""
+    tokens = ["a", "b", "ab", "<eos>", "<tool>", text, "[PAD6]"]
+    made = tokenizer_from_gguf(tiny(tokens=tokens), "x")
+    assert made.end_ids == ({3} if text == "<|eot|>" else {3, 5})
