@@ -36,6 +36,8 @@ ARCHITECTURES = {
     "glm": "chatglm",
     "olmo2": "olmo2",
     "olmo3": "olmo2",
+    "olmoe": "olmoe",
+    "qwen2_moe": "qwen2moe",
     "exaone4": "exaone4",
     "ministral3": "mistral3",
     "granite": "granite",

@@ -253,6 +253,7 @@ _OWN = {
     "dots1": _dots1,
     "bailingmoe2": _glm4_moe,
     "qwen3vlmoe": _inner,
+    "qwen2moe": _inner,
     "gemma3": _gemma3,
     "gpt-oss": _gpt_oss,
     "phi3": _phi3,

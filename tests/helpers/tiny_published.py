@@ -123,6 +123,16 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, object]]] = {
     "glm": ("Glm", {"head_dim": 32}),
     "glm4": ("Glm4", {"head_dim": 32}),
     "olmo2": ("Olmo2", {}),
+    "olmoe": ("Olmoe", {"num_experts": 4, "num_experts_per_tok": 2, "rope_parameters": _PLAIN}),
+    "qwen2_moe": (
+        "Qwen2Moe",
+        {
+            **_EXPERTS,
+            "num_experts": 4,
+            "shared_expert_intermediate_size": 48,
+            "rope_parameters": _PLAIN,
+        },
+    ),
     "olmo3": (
         "Olmo3",
         {"sliding_window": WINDOW, "rope_parameters": _BY_KIND, "layer_types": _SLIDING},

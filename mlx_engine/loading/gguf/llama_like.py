@@ -47,6 +47,39 @@ class Qwen3MoeGguf(Architecture):
         }
 
 
+class OlmoeGguf(Architecture):
+    """OLMoE: norms of all queries and keys at once, experts in every layer."""
+
+    model_type = "olmoe"
+    names = ATTENTION | DENSE | EXPERTS
+
+    def _own(self) -> dict[str, object]:
+        own = self._experts("num_experts", "num_experts_per_tok", "intermediate_size")
+        return own | {"norm_topk_prob": False}
+
+
+class Qwen2MoeGguf(Architecture):
+    """Qwen1.5 and Qwen2 with experts, and one that is always asked, behind a gate of its own."""
+
+    model_type = "qwen2_moe"
+    names = (
+        ATTENTION
+        | DENSE
+        | EXPERTS
+        | {base: name.replace("shared_experts", "shared_expert") for base, name in SHARED.items()}
+        | {"ffn_gate_inp_shexp": "mlp.shared_expert_gate"}
+    )
+
+    def _own(self) -> dict[str, object]:
+        return {
+            **self._experts("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
+            "shared_expert_intermediate_size": self._width("ffn_up_shexp.weight"),
+        }
+
+    def _change(self, name: str) -> Change:
+        return "a first axis" if name.startswith("ffn_gate_inp_shexp.") else "none"
+
+
 class Gemma3Gguf(Architecture):
     """Norms stored as used, five layers with a window to one without.
 

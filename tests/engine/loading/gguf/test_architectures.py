@@ -127,6 +127,8 @@ KINDS: dict[str, tuple[str, dict[str, object]]] = {
     ),
     "ernie4_5": ("ernie4_5", {}),
     "ministral3": ("ministral3", {}),
+    "qwen2_moe": ("qwen2_moe", {}),
+    "olmoe": ("olmoe", {}),
     "mistral3": ("llama", {"rope_parameters": PLAIN, "head_dim": 24}),
     "granite": (
         "granite",
