@@ -29,6 +29,7 @@ ARCHITECTURES = {
     "qwen2": "qwen2",
     "qwen3": "qwen3",
     "qwen3_moe": "qwen3moe",
+    "gemma2": "gemma2",
     "gemma3_text": "gemma3",
     "gpt_oss": "gpt-oss",
     "phi3": "phi3",
@@ -167,7 +168,7 @@ def _changed(
             stacks.setdefault(stack, {})[int(found[2])] = value
         elif architecture in _IN_PAIRS:
             yield Tensor(name, _rotated_in_pairs(name, value, config))
-        elif kind == "gemma3_text" and name.endswith("norm.weight"):
+        elif kind.startswith("gemma") and name.endswith("norm.weight"):
             yield Tensor(name, value + np.float32(1))
         elif kind == "gpt_oss":
             yield from _gpt_oss(name, value)

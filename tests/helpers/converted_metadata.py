@@ -102,6 +102,14 @@ def _granite(config: Config) -> dict[str, object]:
     }
 
 
+def _gemma2(config: Config) -> dict[str, object]:
+    return {
+        "attention.sliding_window": config["sliding_window"],
+        "attn_logit_softcapping": config["attn_logit_softcapping"],
+        "final_logit_softcapping": config["final_logit_softcapping"],
+    }
+
+
 def _dots1(config: Config) -> dict[str, object]:
     return _inner(config) | {"leading_dense_block_count": config["first_k_dense_replace"]}
 
@@ -254,6 +262,7 @@ _OWN = {
     "bailingmoe2": _glm4_moe,
     "qwen3vlmoe": _inner,
     "qwen2moe": _inner,
+    "gemma2": _gemma2,
     "gemma3": _gemma3,
     "gpt-oss": _gpt_oss,
     "phi3": _phi3,

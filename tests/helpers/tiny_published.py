@@ -123,6 +123,17 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, object]]] = {
     "glm": ("Glm", {"head_dim": 32}),
     "glm4": ("Glm4", {"head_dim": 32}),
     "olmo2": ("Olmo2", {}),
+    "gemma2": (
+        "Gemma2",
+        {
+            "head_dim": 32,
+            "query_pre_attn_scalar": 32,
+            "sliding_window": 512,
+            "attn_logit_softcapping": 5.0,
+            "final_logit_softcapping": 3.0,
+            "rope_parameters": _PLAIN,
+        },
+    ),
     "olmoe": ("Olmoe", {"num_experts": 4, "num_experts_per_tok": 2, "rope_parameters": _PLAIN}),
     "qwen2_moe": (
         "Qwen2Moe",

@@ -23,7 +23,7 @@ under published names that are still unread (part.py). Families know nothing of 
 | qwen2vl, qwen3vl, qwen3vlmoe | these, without their eyes | |
 | phi3, glm4, chatglm | Phi-3 and 4, GLM-4 | |
 | olmo2, olmoe, exaone4 | OLMo 2 and 3, OLMoE, EXAONE 4 | |
-| qwen2moe | Qwen2 with experts | |
+| qwen2moe, gemma2 | Qwen2 with experts, Gemma 2 | |
 | dots1, ernie4_5 | dots.llm1, ERNIE 4.5 without experts | |
 | ernie4_5-moe, minimax-m2 | ERNIE 4.5 with experts, MiniMax-M2 | not run |
 

@@ -16,7 +16,7 @@ from mlx_engine.loading.gguf.metadata import GgufMetadata, Kind, base_of
 from mlx_engine.loading.gguf.part import Change, Placement
 from mlx_engine.values.errors import BadModelFile
 
-_LAYERS_OF_27B = 62
+_LAYERS_OF_27B, _LAYERS_OF_GEMMA_2_27B = 62, 46
 _SIGMOID = 2  # of expert_gating_func
 
 
@@ -115,6 +115,27 @@ class Gemma3Gguf(Architecture):
         if self._main_blocks == _LAYERS_OF_27B:
             return self._metadata.count("embedding_length") // self._heads
         return self._head
+
+    def _change(self, name: str) -> Change:
+        return "less one" if name.endswith("norm.weight") else "none"
+
+
+class Gemma2Gguf(Architecture):
+    """Norms stored as used, capped scores and logits; right as far as windows reach."""
+
+    model_type = "gemma2"
+    runs = ("attn_logit_softcapping", "final_logit_softcapping")
+    names = Gemma3Gguf.names
+
+    def _own(self) -> dict[str, object]:
+        number, is_27b = self._metadata.number, self._main_blocks == _LAYERS_OF_GEMMA_2_27B
+        width = self._metadata.count("embedding_length")
+        return {
+            "attn_logit_softcapping": number("attn_logit_softcapping", 50.0),
+            "final_logit_softcapping": number("final_logit_softcapping", 30.0),
+            "query_pre_attn_scalar": width // self._heads if is_27b else self._head,
+            "sliding_window": self._metadata.count("attention.sliding_window", 4096),
+        }
 
     def _change(self, name: str) -> Change:
         return "less one" if name.endswith("norm.weight") else "none"

@@ -127,6 +127,7 @@ KINDS: dict[str, tuple[str, dict[str, object]]] = {
     ),
     "ernie4_5": ("ernie4_5", {}),
     "ministral3": ("ministral3", {}),
+    "gemma2": ("gemma2", {}),
     "qwen2_moe": ("qwen2_moe", {}),
     "olmoe": ("olmoe", {}),
     "mistral3": ("llama", {"rope_parameters": PLAIN, "head_dim": 24}),
