@@ -176,13 +176,9 @@ class Collector(QObject):
                 gc.collect(due[0])
 
     def settle(self) -> None:
-        """What there is now stays: leave it out of later collections, which are quick then.
-
-        Where others have done so before, as tests do, what has come since may go with the app.
-        """
-        self._has_settled = self._has_settled or gc.get_freeze_count() == 0
-        if self._has_settled:
-            gc.freeze()
+        """What there is now stays: leave it out of later collections, which are quick then."""
+        self._has_settled = True
+        gc.freeze()
 
     def close(self) -> None:
         """Back to Python's own way."""

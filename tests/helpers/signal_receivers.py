@@ -50,7 +50,7 @@ def _heard(declared: dict[type, tuple[str, ...]], thing: QObject) -> Iterator[tu
 
 def living_objects() -> list[QObject]:
     """All objects of our classes that are there now."""
-    gc.unfreeze()  # the app leaves what it has loaded out of collections
+    gc.unfreeze()  # what was there before the test is left out of collections
     # an object that only claims a class, as some of torch's, may warn when it is asked for it
     things = (thing for thing in gc.get_objects() if issubclass(type(thing), QObject))
     return [t for t in things if type(t).__module__.startswith("app.") and isValid(t)]

@@ -21,7 +21,6 @@ def test_what_is_imported_on_the_way_is_left_out_once_no_more_comes(
         collect=lambda age: told.append(f"collect {age}"),
         freeze=lambda: told.append("freeze"),
         unfreeze=lambda: None,
-        get_freeze_count=lambda: 0,
         get_count=lambda: (701, 11, 0),
         get_threshold=lambda: (700, 10, 10),
     )
@@ -43,11 +42,10 @@ def test_what_is_imported_on_the_way_is_left_out_once_no_more_comes(
     collector.close()
 
 
-@pytest.mark.parametrize(("frozen", "done"), [(0, ["freeze", "freeze", "unfreeze"]), (9, [])])
+@pytest.mark.parametrize("settled", [0, 2])
 def test_only_what_the_app_has_settled_is_let_go(
-    qapp: QApplication, monkeypatch: pytest.MonkeyPatch, frozen: int, done: list[str]
+    qapp: QApplication, monkeypatch: pytest.MonkeyPatch, settled: int
 ) -> None:
-    """Whoever has started it may have left what was there before out of collections."""
     told: list[str] = []
     seen = SimpleNamespace(
         isenabled=gc.isenabled,
@@ -55,14 +53,13 @@ def test_only_what_the_app_has_settled_is_let_go(
         disable=gc.disable,
         freeze=lambda: told.append("freeze"),
         unfreeze=lambda: told.append("unfreeze"),
-        get_freeze_count=lambda: frozen + len(told),
     )
     monkeypatch.setattr("app.start.threads.gc", seen)
     collector = Collector()
-    collector.settle()
-    collector.settle()
+    for _ in range(settled):
+        collector.settle()
     collector.close()
-    assert told == done
+    assert told == ["freeze"] * settled + ["unfreeze"] * (settled > 0)
 
 
 def test_threads_take_short_turns_until_the_app_ends() -> None:
