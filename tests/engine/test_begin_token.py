@@ -11,7 +11,7 @@ from tokenizers import processors
 from transformers import AutoTokenizer
 
 import mlx_engine
-from mlx_engine import Message, SamplingOptions
+from mlx_engine import GenerationOptions, Message, SamplingOptions
 from mlx_engine.engine import Engine
 from mlx_engine.text.chat_template import tokenize_chat
 
@@ -78,7 +78,7 @@ def test_chats_begin_with_it_where_there_is_no_template(
     ids = tokenize_chat(parts.template, parts.tokenizer, messages).tokens
     assert ids.count(BOS_ID) == (template is None)
     assert ids[0] == (BOS_ID if template is None else engine.tokenize("<|im_start|>")[0])
-    session = engine.session(sampling=GREEDY)
+    session = engine.session(sampling=GREEDY, generation=GenerationOptions(1))
     told = list(session.send("hi"))
     rendered = parts.template.render([Message("user", "hi")], add_generation_prompt=True)
     assert told[-1].stats.prompt_tokens == len(engine.tokenize(rendered))

@@ -52,8 +52,7 @@ def bare(tmp_path: Path):
     return run
 
 
-@pytest.mark.parametrize("display", ["", ":7"])
-@pytest.mark.parametrize("window", [[], ["app"]])
+@pytest.mark.parametrize(("display", "window"), [("", []), (":7", []), ("", ["app"])])
 def test_the_chat_opens_in_the_terminal(bare, display: str, window: list[str]) -> None:
     told = bare("app", *window, stdin="What is a dict?\n", DISPLAY=display)
     assert told.returncode == 0, told.stderr

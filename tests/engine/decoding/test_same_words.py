@@ -61,22 +61,21 @@ def pairs():
     """Four depths a way: every depth, with all that it may be next to, in half of the ways.
 
     Of the first draft, while there is room for all of it, every other time all but the last token
-    is right.
+    is right. Every way and every depth has either rule.
     """
     return [
-        (way, (place + 2 * step) % 8 + 1, step % 2)
+        (way, (place + 2 * step) % 8 + 1, step % 2, ("shared-noise", "greedy")[step // 2])
         for place, way in enumerate(WAYS)
         for step in range(4)
     ]
 
 
-@pytest.mark.parametrize(("way", "depth", "wrong"), pairs())
-def test_own_head_and_dialled_drafts_keep_the_words(model, plain, way, depth, wrong):
+@pytest.mark.parametrize(("way", "depth", "wrong", "rule"), pairs())
+def test_own_head_and_dialled_drafts_keep_the_words(model, plain, way, depth, wrong, rule):
     right = [depth - wrong, 0, 1, depth - 1 + wrong]
     options, truth = WAYS[way], plain[way].tokens
     sources = [
-        MtpDraft(model.heads, DraftOptions()),
-        MtpDraft(model.heads, DraftOptions(rule="greedy")),
+        MtpDraft(model.heads, DraftOptions(rule=rule)),
         DialledDraft([*PROMPT, *truth], itertools.cycle(right), 37),
     ]
     for source in sources:

@@ -31,7 +31,7 @@ def loads_or_refuses(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny_qwen3_5(tmp_path_factory.mktemp("models") / "m", bits=4)
+    return write_tiny_qwen3_5(tmp_path_factory.mktemp("models") / "m", bits=4, layers=2)
 
 
 def test_odd_values_in_the_config(folder: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from dialled_draft import DialledDraft
 from kernel_models import every_kernel
 from metal_emulator import EmulatorLauncher
-from plain_run import CyclingDepth, Ran, run
+from plain_run import Ran, run
 
 from metal_kernels.choice import Kernels
 from metal_kernels.key_value_formats import form_name
@@ -124,6 +124,10 @@ CONFIGS = {
 }
 
 
+IN_ONE_FORM = {"sliding window": "gguf", "heads of 80": "folder"}
+"""Nothing is stored of these that is not of plain attention."""
+
+
 @pytest.fixture
 def products_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of stock MLX: its CPU takes forty times as long for packed matrices and 16 bits."""
@@ -211,14 +215,13 @@ def with_known_drafts(
     options: SamplingOptions,
     cache: CacheOptions = AS_THEY_COME,
 ) -> Ran:
-    """Drafts of what comes, some of them right."""
-    known = DialledDraft([*PROMPT, *tokens], itertools.cycle([2, 0, 3, 1]), VOCABULARY)
-    lengths = CyclingDepth([3, 2])
+    """Drafts of what comes, some of them right; four rows in every round."""
+    known = DialledDraft([*PROMPT, *tokens], itertools.cycle([2, 0, 3]), VOCABULARY)
     return run(
         model,
         PROMPT,
         known,
-        lengths,
+        3,
         options=options,
         max_tokens=TOKENS,
         chunk=CHUNK,
@@ -227,8 +230,14 @@ def with_known_drafts(
 
 
 @pytest.mark.usefixtures("products_in_float32")
-@pytest.mark.parametrize("form", ["folder", "gguf"])
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        (name, form)
+        for name, form in itertools.product(CONFIGS, ("folder", "gguf"))
+        if IN_ONE_FORM.get(name, form) == form
+    ],
+)
 def test_types_cache_bytes_and_words(name: str, form: str) -> None:
     made = model_of(name, form)
     model, spec = made.model, made.spec
@@ -254,11 +263,11 @@ def test_types_cache_bytes_and_words(name: str, form: str) -> None:
     assert drafted.tokens == plain.tokens
     assert 0 < drafted.stats.accepted < drafted.stats.drafted
     latent = name == "latent attention"
-    assert {1, 3, 4} <= made.rows_attended("attention_parts_" + ("latent" if latent else "dense"))
+    assert made.rows_attended("attention_parts_" + ("latent" if latent else "dense")) == {1, 4}
     if model.heads:
-        heads = MtpDraft(model.heads, DraftOptions(depth=2))
-        drafted = run(model, PROMPT, heads, 2, options=options, max_tokens=4, chunk=CHUNK)
-        assert drafted.tokens == plain.tokens[:4]
+        heads = MtpDraft(model.heads, DraftOptions(depth=3))
+        drafted = run(model, PROMPT, heads, 3, options=options, max_tokens=5, chunk=CHUNK)
+        assert drafted.tokens == plain.tokens[:5]
         assert drafted.stats.drafted > 0
 
 
@@ -282,7 +291,7 @@ def test_over_caches_of_few_bits(name: str, bits: CacheBits) -> None:
     )
     assert with_known_drafts(model, plain.tokens, options, cache).tokens == plain.tokens
     kernel = f"attention_parts_{form_name(bits, of_latents=name == 'latent attention')}"
-    assert {1, 3, 4} <= made.rows_attended(kernel)
+    assert made.rows_attended(kernel) == {1, 4}
     every = {one.kernel for one in made.launcher.reports}
     assert {one for one in every if one.startswith("attention_parts")} == {kernel}
 

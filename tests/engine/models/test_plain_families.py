@@ -28,8 +28,6 @@ from mlx_engine.loading.load import load_model
 from mlx_engine.models.registry import family_for
 from mlx_engine.values.options import LoadOptions, SamplingOptions
 
-pytestmark = pytest.mark.usefixtures("rows_compared")
-
 SLIDING, FULL = "sliding_attention", "full_attention"
 PLAIN = {"rope_type": "default", "rope_theta": 10000.0}
 LINEAR = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}
