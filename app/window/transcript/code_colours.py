@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from PySide6.QtCore import QTimer
 from PySide6.QtGui import QSyntaxHighlighter, QTextDocument
+from shiboken6 import isValid
 
 from app.start.threads import TURN_MS, Beside, Turns
 from app.window.look import look
@@ -147,7 +148,12 @@ class CodeColours(QSyntaxHighlighter):
 
     def _take_lexer(self, _: object) -> None:
         self._has_lexer = True
-        self.read()
+        self._turns.do(self._go_on)
+
+    def _go_on(self) -> None:
+        """In a turn of its own, as many pieces of code may wait for one lexer."""
+        if isValid(self):
+            self.read()
 
     def read(self) -> None:
         """Colour what was not read yet, for a while."""
@@ -157,7 +163,7 @@ class CodeColours(QSyntaxHighlighter):
                 self._lines[number : number + 1] = [words]
                 self.rehighlightBlock(self.document().findBlockByNumber(number))
             if time.monotonic() > end:
-                self._turn.start(TURN_MS)
+                self._turns.do(self._go_on)
                 return
 
     def _new_lines(self) -> Iterator[tuple[int, list[Word]]]:

@@ -5,7 +5,7 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PySide6.QtGui import QTextCursor
+from PySide6.QtGui import QTextCursor, QTextDocument
 from PySide6.QtWidgets import QApplication, QPlainTextEdit
 
 from app.start.threads import Turns
@@ -144,3 +144,16 @@ def test_growing_code_is_read_a_little_later_each_finished_line_once(qtbot, monk
     text.show_code(code + "\nx = 1")
     qtbot.waitUntil(lambda: colours_on_show(text)[-1] == ("1", "number"))
     assert len(read) == 30 + 2
+
+
+def test_pieces_of_code_that_wait_for_one_lexer_are_read_in_a_turn_each(qapp, monkeypatch):
+    turns, documents, turn, read = Turns(), [QTextDocument("x = 1") for _ in range(9)], [0], []
+    reads = CodeColours.read
+    monkeypatch.setattr(CodeColours, "read", lambda one: (read.append(turn[0]), reads(one)))
+    colours = [CodeColours(document, "python", turns) for document in documents]
+    for one in colours:
+        one.complete("x = 1")
+    while len(read) < len(colours):
+        turn[0] += 1
+        qapp.processEvents()
+    assert len(set(read)) == len(colours)
