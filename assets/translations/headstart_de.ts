@@ -4008,10 +4008,6 @@
         <translation>{path}: {architecture}.{key} ist {told}; nötig ist ein Abstand oder eine Liste aus Ja und Nein. Die Datei noch einmal holen.</translation>
     </message>
     <message>
-        <source>{path}: an OLMo 3, whose layers have windows; this version runs OLMo 2 from GGUF. Take an MLX or Hugging Face folder of the model.</source>
-        <translation>{path}: ein OLMo 3, dessen Schichten Fenster haben; diese Version führt OLMo 2 aus GGUF aus. Einen MLX- oder Hugging-Face-Ordner des Modells nehmen.</translation>
-    </message>
-    <message>
         <source>{path}: has no general.architecture, so there is no telling how to run it.</source>
         <translation>{path}: hat kein general.architecture; es lässt sich also nicht sagen, wie es auszuführen ist.</translation>
     </message>
@@ -4198,6 +4194,14 @@
     <message>
         <source>{origin}: chooses experts by topk_method {method}, which this version does not. Take another model.</source>
         <translation>{origin}: wählt Experten mit topk_method {method}, was diese Version nicht tut. Ein anderes Modell nehmen.</translation>
+    </message>
+    <message>
+        <source>{origin}: the config asks for a normed output head or for biases (norm_head, use_bias), which this version does not run. Take another model.</source>
+        <translation>{origin}: Die Konfiguration verlangt einen normierten Ausgabekopf oder Bias-Werte (norm_head, use_bias), womit diese Version nicht läuft. Ein anderes Modell nehmen.</translation>
+    </message>
+    <message>
+        <source>softmax or sigmoid</source>
+        <translation>softmax oder sigmoid</translation>
     </message>
     <message>
         <source>{origin}: the config asks for attention in both directions or for capped logits, which this version does not run. Take another Gemma 3.</source>
@@ -4542,6 +4546,10 @@
     <message>
         <source>{origin}: model_type {name} is not one this version runs: {known}, and the others that mlx-lm has a class for. Take another model.</source>
         <translation>{origin}: model_type {name} führt diese Version nicht aus, wohl aber {known} und die übrigen, für die mlx-lm eine Klasse hat. Ein anderes Modell nehmen.</translation>
+    </message>
+    <message>
+        <source>{path}: {error}</source>
+        <translation>{path}: {error}</translation>
     </message>
 </context>
 </TS>
