@@ -43,7 +43,7 @@ class SpecFamily(ABC):
     @cached_property
     def spec(self) -> ModelSpec:
         """The model; raises what `read` does."""
-        return self.read(ConfigFields(self.config, self.origin))
+        return self.read(ConfigFields(self.config, self.origin)).within_context()
 
     @cached_property
     def _names(self) -> TensorNames:

@@ -5,8 +5,8 @@ the sizes of caches, and the layers that are built. No MLX here, so that files c
 without it.
 """
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from mlx_engine.models.cache_sizes import CacheSize, sum_of_sizes
@@ -122,6 +122,13 @@ class ModelSpec:
                 made[f"{name}output.weight"] = matrix
         return made
 
+    def within_context(self) -> "ModelSpec":
+        """The same; a window as long as the longest text is none."""
+        heads = self.heads
+        if heads is not None:
+            heads = replace(heads, blocks=tuple(_seeing(self.context, heads.blocks)))
+        return replace(self, blocks=tuple(_seeing(self.context, self.blocks)), heads=heads)
+
     @property
     def cache(self) -> CacheSize:
         """Of all blocks of the trunk."""
@@ -166,3 +173,13 @@ def _within(prefix: str, block: Block, hidden: int, present: Collection[str]) ->
     in_halves = f"{prefix}self_attn.embed_q.weight" in present
     shapes = block.tensors(hidden, in_halves=in_halves)
     return {f"{prefix}{name}": shape for name, shape in shapes.items()}
+
+
+def _seeing(context: int, blocks: Iterable[Block]) -> Iterator[Block]:
+    """What sees a text of so many tokens whole has no window."""
+    for block in blocks:
+        mixer = block.mixer
+        if isinstance(mixer, Attention) and mixer.window is not None and mixer.window >= context:
+            yield replace(block, mixer=replace(mixer, window=None))
+        else:
+            yield block

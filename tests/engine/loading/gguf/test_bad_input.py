@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from converted_gguf import convert
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tiny_published import publish
 from tiny_stacks import HEADS, write_stack
@@ -149,6 +149,7 @@ KEYS = ("block_count", "context_length", "embedding_length", "feed_forward_lengt
 
 @settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES, min_size=1, max_size=3))
+@example({"attention.sliding_window": 1_900_000})
 def test_any_metadata(folders, tmp_path, changes):
     """Refused, or harmless: then the model still answers with numbers."""
     file = convert(
