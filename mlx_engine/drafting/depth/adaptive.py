@@ -92,14 +92,12 @@ class Purse:
     is believed of drafts may be.
     """
 
-    def __init__(self) -> None:
-        self.left = AT_FIRST
+    def __init__(self, left: float = AT_FIRST) -> None:
+        self.left = left
 
     def of_another_text(self) -> "Purse":
         """Of the text after this one: what is left, at most as much as there is at first."""
-        other = Purse()
-        other.left = min(AT_FIRST, self.left)
-        return other
+        return Purse(min(AT_FIRST, self.left))
 
     def ran(self, cost: float, tokens: int) -> None:
         """A round took as long as `cost` plain ones, for so many tokens."""
@@ -342,8 +340,7 @@ class AdaptiveDepth:
         half of what is left, for another to follow.
         """
         is_first = not self._others and not self.acceptance.is_measured
-        share = 0.5 if is_first else 1.0
-        known = 0 if is_first else min(depth, self.costs.deepest_run)
+        share, known = (0.5, 0) if is_first else (1.0, min(depth, self.costs.deepest_run))
         lost = self.costs.at(depth) / self.costs.at(0) - self.acceptance.expected()[known]
         return lost <= share * self._purse.left
 

@@ -47,8 +47,8 @@ another context all takes longer, and what drafts take longer than plain rounds 
 ENOUGH_PLAIN = 3
 
 PACE = 0.07
-"""Of what a round takes longer than those of its depth, so much is the machine's, which has become
-slower for all of them.
+"""Of what a round took longer than those of its depth, so much goes to rounds of all depths: the
+machine has become slower.
 """
 
 KNOWN = 3
