@@ -193,7 +193,7 @@ class Answer:
         # what was asked for counts where a model worked for it: it may have ended its draft early
         tried = found.asked if found.draft_passes else found.drafted
         if found.is_seam and not found.drafted and not found.others.rounds:
-            found.plan.learn_seam(stats.host_ms)
+            found.plan.learn_seam(stats.total_ms)
         else:
             found.plan.learn(tried, found.accepted, stats.total_ms, found.others)
 

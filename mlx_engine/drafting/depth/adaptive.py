@@ -104,10 +104,6 @@ class Purse:
         gained = tokens - cost if tokens > 1 or cost > 1 else 0.0
         self.left = min(MOST_SAVED, max(-MOST_OWED, self.left + LOSS * cost + gained))
 
-    def saved(self) -> None:
-        """A plain round, of one token, in its own time."""
-        self.left = min(MOST_SAVED, self.left + LOSS)
-
     def refill(self) -> None:
         """As much as there was to begin with."""
         self.left = max(self.left, AT_FIRST)
@@ -149,6 +145,7 @@ class AdaptiveDepth:
         self.acceptance = self._known.acceptance.of_another_text()
         self._rest = PROBE_EVERY if self.costs.drafts_run else ENOUGH_PLAIN
         self._rested = self._unread = 0
+        self._was_draft = False
         self._parked: Choice | None = None
         self._settle()
         self._leave_prompt()
@@ -271,7 +268,7 @@ class AdaptiveDepth:
         self._beside = others if others.rounds else None
         if drafted == 0:
             self._see_plain(milliseconds)
-            self._purse.saved()
+            self._purse.ran(1, 1)
             is_first = self._rested == ENOUGH_PLAIN and not self.costs.drafts_run
             is_due = is_first or self._rested % PROBE_EVERY == 0
             if not self._can_pay and is_due and self._pays_at_best():
@@ -281,6 +278,7 @@ class AdaptiveDepth:
             return
         depth = min(drafted, self.costs.deepest)
         unread, self._rested, self._unread = min(self._unread, ROWS_OF_A_REST), 0, 0
+        self._was_draft = True
         was_late = unread >= LATE
         took = milliseconds if was_late else self.costs.without_spike(depth, milliseconds)
         self._purse.ran(took / self.costs.at(0), accepted + 1)
@@ -300,18 +298,20 @@ class AdaptiveDepth:
         self._see_plain(self.costs.if_all_alike(0, milliseconds, others))
 
     def _see_plain(self, milliseconds: float) -> None:
+        self._was_draft = False
         self._rested += 1
         self._unread += 1
         if self._rested <= LONG_REST or self._rested % SAMPLED_EVERY == 0:
             self.costs.add(0, milliseconds)
 
-    def learn_seam(self, lost_ms: float) -> None:
+    def learn_seam(self, took_ms: float) -> None:
         """A plain round before or after a draft, where plain rounds alone are begun ahead: of two
-        such rounds one has the other's time, so it tells nothing of what they cost. lost_ms: the
-        device had nothing to do for so long, which is the draft's loss.
+        such rounds one has the other's time, so it tells nothing of what they cost. What the one
+        after takes longer is the draft's loss.
         """
-        lost = min(SPIKE - 1, lost_ms / self.costs.at(0))
-        self._purse.ran(1 + lost, 1)
+        took = min(2 * SPIKE, took_ms / self.costs.at(0)) if self._was_draft else 1.0
+        self._purse.ran(took, 1)
+        self._was_draft = False
         self._rested += 1
         self._unread += 1
 

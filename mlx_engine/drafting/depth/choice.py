@@ -102,10 +102,10 @@ class Learned:
         for depth in self._depths.values():
             depth.pass_over(milliseconds, others)
 
-    def learn_seam(self, lost_ms: float) -> None:
+    def learn_seam(self, took_ms: float) -> None:
         """The same of a plain round that was not both begun ahead and followed so."""
         for depth in self._depths.values():
-            depth.learn_seam(lost_ms)
+            depth.learn_seam(took_ms)
 
     def _findings(self, by: DraftedBy) -> Findings:
         return self._known.setdefault(_Kind(by, replace(self._options, depth=0)), Findings())
@@ -185,9 +185,9 @@ class RoundPlan:
         else:
             self._learned.learn_plain(milliseconds, others)
 
-    def learn_seam(self, lost_ms: float) -> None:
-        """What was lost where plain rounds that are begun ahead end or begin."""
-        self._learned.learn_seam(lost_ms)
+    def learn_seam(self, took_ms: float) -> None:
+        """The same of one where plain rounds that are begun ahead end or begin."""
+        self._learned.learn_seam(took_ms)
 
     def _best(self, offer: Offer) -> int:
         return self._learned.of(offer.by).best(offer.chance, offer.limit)

@@ -474,7 +474,7 @@ def test_a_plain_round_now_and_then_says_why(costs, fewest, most):
     assert fewest <= len(plain) <= most
 
 
-def test_a_round_at_a_seam_has_the_time_of_another_and_costs_the_draft_what_was_idle():
+def test_a_round_at_a_seam_has_the_time_of_another_and_costs_the_draft_what_it_took_longer():
     costs, plain = MACHINES["mild"], round_ms(MACHINES["mild"], 0)
     length, other = AdaptiveDepth(costs, 8), AdaptiveDepth(costs, 8)
     for its in (length, other):
@@ -485,18 +485,23 @@ def test_a_round_at_a_seam_has_the_time_of_another_and_costs_the_draft_what_was_
         its.learn(1, 0, round_ms(costs, 1))
         assert its.next().depth == 0
     before = length.costs.at(0)
-    length.learn_seam(0.4 * plain)
-    other.learn_seam(0.0)
+    length.learn_seam(1.4 * plain)
+    other.learn_seam(plain)
     assert length.costs.at(0) == before, "whatever it took"
     assert length._purse.left < other._purse.left - 0.35
+    left = length._purse.left
+    length.learn_seam(1.4 * plain)
+    assert length._purse.left > left, "not one that follows no draft"
     rests = [0, 0]
     for n, its in enumerate((length, other)):
         while not its.next().depth:
             its.learn(0, 0, plain)
             rests[n] += 1
     assert rests[0] > rests[1] + 40, "the next draft comes later"
+    left = length._purse.left
+    length.learn(1, 0, round_ms(costs, 1))
     length.learn_seam(1e6)
-    assert length._purse.left > -1, "nor is another program's time a loss of drafts"
+    assert length._purse.left > left - 3, "nor is another program's time a loss of drafts"
 
 
 def test_a_spike_is_not_a_cost():
