@@ -145,10 +145,9 @@ class AdaptiveDepth:
         self.acceptance = self._known.acceptance.of_another_text()
         self._rest = PROBE_EVERY if self.costs.drafts_run else ENOUGH_PLAIN
         self._rested = self._unread = 0
-        self._was_draft = False
         self._parked: Choice | None = None
         self._settle()
-        self._leave_prompt()
+        self._begin()
 
     def _costs_beside(self, others: int) -> RoundCosts:
         if others not in self._costs_by_others:
@@ -185,7 +184,7 @@ class AdaptiveDepth:
         """Another text may be easier to draft: try again, if the purse can pay for it."""
         if self._can_pay and self._may_lose(1):
             self._rest = 0
-        self._leave_prompt()
+        self._begin()
 
     @property
     def leaves_prompt(self) -> bool:
@@ -195,7 +194,8 @@ class AdaptiveDepth:
         is_known = self._known.acceptance.is_measured or not self._can_pay
         return is_known and not self.best()
 
-    def _leave_prompt(self) -> None:
+    def _begin(self) -> None:
+        self._was_draft = False
         if self.leaves_prompt:
             self._unread = ROWS_OF_A_REST
 

@@ -45,6 +45,7 @@ another context all takes longer, and what drafts take longer than plain rounds 
 """
 
 ENOUGH_PLAIN = 3
+"""Plain rounds of which it is known well enough what they take."""
 
 PACE = 0.07
 """Of what a round took longer than those of its depth, so much goes to rounds of all depths: the
@@ -148,7 +149,7 @@ class RoundCosts:
         self._rounds = [0.0] * (DEEPEST + 1)
         self._latest = [0.0] * (DEEPEST + 1)
         self._since_plain, self._deepest_run, self._drafts_run = 0, 0, 0
-        self._plain_known, self._was_plain = 0, False
+        self._plain_known = 0
         self._read = _Read(0.0, 0.0)
         self.measured(costs)
         if elder is not None:
@@ -232,7 +233,6 @@ class RoundCosts:
         self._deepest_run = max(depth, self._deepest_run)
         self._drafts_run += depth > 0
         self._plain_known += depth == 0
-        self._was_plain = self._was_plain or depth == 0
         self._since_plain = 0 if depth == 0 else self._since_plain + 1
         self._expected = None
 
@@ -268,7 +268,7 @@ class RoundCosts:
         if self._plain_known < ENOUGH_PLAIN:
             return self._since_plain >= AT_FIRST_EVERY
         lost = IN_A_ROW * (gain - 1)
-        if not self._was_plain:
+        if not self._rounds[0]:
             return self._since_plain >= min(PLAIN_EVERY, max(AT_FIRST_EVERY, lost / FIRST_LOSS))
         return self._since_plain >= max(PLAIN_EVERY, lost / PLAIN_LOSS)
 

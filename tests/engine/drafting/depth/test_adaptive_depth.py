@@ -492,6 +492,11 @@ def test_a_round_at_a_seam_has_the_time_of_another_and_costs_the_draft_what_it_t
     left = length._purse.left
     length.learn_seam(1.4 * plain)
     assert length._purse.left > left, "not one that follows no draft"
+    length.learn(1, 0, round_ms(costs, 1))
+    length.begin_text()
+    left = length._purse.left
+    length.learn_seam(1.4 * plain)
+    assert length._purse.left > left, "nor the first of another text"
     rests = [0, 0]
     for n, its in enumerate((length, other)):
         while not its.next().depth:
