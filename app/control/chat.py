@@ -254,6 +254,11 @@ class ChatController(QObject):
             self._request(ChangeSettings(str(self.chat.chat_id), settings))
         self._models.use_options(settings.load)
 
+    def rename_preset(self, name: str, new: str) -> None:
+        """In all chats that began with it."""
+        if self._try(lambda: self.chat.rename_preset(name, new)):
+            self.settings_shown.emit(self.chat.settings)
+
     # how it is done
 
     def _ask(self, question: StoredMessage) -> None:

@@ -45,6 +45,12 @@ class OpenChat:
             self._store.chats.set_settings(self.chat_id, settings)
         self.settings = settings
 
+    def rename_preset(self, name: str, new: str) -> None:
+        """In this chat and all others that began with it."""
+        self._store.chats.rename_preset(name, new)
+        if self.settings.preset == name:
+            self.settings = replace(self.settings, preset=new)
+
     def add_question(self, text: str) -> StoredMessage:
         """Store what the user says at the end of the branch on show."""
         if self.chat_id is None:

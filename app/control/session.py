@@ -11,10 +11,11 @@ from app.control.models import ModelController
 from app.control.settings import KeptSettings
 from app.library.machine import Machine
 from app.library.model_card import make_card
-from app.values.app_settings import with_preset, without_preset
+from app.values.app_settings import with_preset, with_preset_named, without_preset
 from app.values.chat_settings import THINKING, CacheChoice, ChatSettings, as_preset
 from app.values.models import ModelCard
 from app.window.drafting.round_history import SpeedBySetting
+from app.window.language import tr
 from app.window.session_panel.abilities import ModelAbilities, SourceAbility
 from app.window.session_panel.session_panel import SessionPanel
 from app.worker.replies import DraftOutputInUse
@@ -92,6 +93,7 @@ class SessionController(QObject):
         panel.fields.changed.connect(lambda changes: self._change(**changes))
         panel.presets.chosen.connect(self._use_preset)
         panel.presets.saved.connect(self._save_preset)
+        panel.presets.renamed.connect(self._rename_preset)
         panel.presets.deleted.connect(self._delete_preset)
         panel.presets.defaults_wanted.connect(self._make_default)
         panel.fold_groups(settings.value.folded_groups)
@@ -204,9 +206,22 @@ class SessionController(QObject):
         self._settings.change(with_preset(self._settings.value, name, preset))
         self._change(preset=name)
 
+    def _rename_preset(self, name: str, new: str) -> None:
+        """In all chats that began with it."""
+        self._settings.change(with_preset_named(self._settings.value, name, new))
+        self._chats.rename_preset(name, new)
+
     def _delete_preset(self, name: str) -> None:
-        self._settings.change(without_preset(self._settings.value, name))
-        self._change(preset=None)
+        """Chats still name it until they are given another, so that it can come back."""
+        settings, preset = self._settings, self._settings.value.presets[name]
+
+        def give_back() -> None:
+            settings.change(with_preset(settings.value, name, preset))
+            self._show_presets()
+
+        settings.change(without_preset(settings.value, name))
+        self._show_presets()
+        self._panel.presets.undo.offer(tr("“{name}” is deleted.", name=name), give_back)
 
     def _make_default(self) -> None:
         settings = self._chats.chat.settings

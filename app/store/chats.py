@@ -125,6 +125,15 @@ class Chats:
         """From now on; its place in the list stays."""
         self._set(chat_id, "settings = ?", settings_to_json(settings))
 
+    def rename_preset(self, name: str, new: str) -> None:
+        """In the settings of all chats that began with it."""
+        self._database.write(
+            """UPDATE chat SET settings = json_set(settings, '$.preset', ?)
+                WHERE iif(json_valid(settings), json_extract(settings, '$.preset'), NULL) = ?""",
+            new,
+            name,
+        )
+
     def rename(self, chat_id: int, title: str) -> None:
         """One line; an empty title is taken from the next thing the user says."""
         self._set(chat_id, "title = ?", clean_title(title))

@@ -144,6 +144,14 @@ def with_preset(settings: AppSettings, name: str, preset: ChatSettings) -> AppSe
     return replace(settings, presets={**settings.presets, name: preset})
 
 
+def with_preset_named(settings: AppSettings, name: str, new: str) -> AppSettings:
+    """The preset `name` is called `new`, in its place; new chats that begin with it still do."""
+    presets = {new if it == name else it: preset for it, preset in settings.presets.items()}
+    chat = settings.new_chat
+    chat = replace(chat, preset=new) if chat.preset == name else chat
+    return replace(settings, presets=presets, new_chat=chat)
+
+
 def without_preset(settings: AppSettings, name: str) -> AppSettings:
     """As it is when there is none."""
     presets = {other: preset for other, preset in settings.presets.items() if other != name}

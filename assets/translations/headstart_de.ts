@@ -392,6 +392,10 @@
         <translation>Kein Entwurfsmodell ist gewählt: ein kleines aus derselben Familie nehmen.</translation>
     </message>
     <message>
+        <source>“{name}” is deleted.</source>
+        <translation>„{name}“ ist gelöscht.</translation>
+    </message>
+    <message>
         <source>{path} could not be read ({strerror}): all settings have their defaults.</source>
         <translation>{path} konnte nicht gelesen werden ({strerror}): Alle Einstellungen stehen auf ihren Standardwerten.</translation>
     </message>
@@ -2433,6 +2437,10 @@
     <message>
         <source>Preset</source>
         <translation>Voreinstellung</translation>
+    </message>
+    <message>
+        <source>Rename this preset</source>
+        <translation>Diese Voreinstellung umbenennen</translation>
     </message>
     <message>
         <source>Delete this preset</source>

@@ -46,6 +46,7 @@ def told(panel):
     presets = panel.presets
     presets.chosen.connect(lambda name: said.append(("preset chosen", name)))
     presets.saved.connect(lambda name: said.append(("preset saved", name)))
+    presets.renamed.connect(lambda name, new: said.append(("preset renamed", name, new)))
     presets.deleted.connect(lambda name: said.append(("preset deleted", name)))
     presets.defaults_wanted.connect(lambda: said.append("defaults wanted"))
     return said

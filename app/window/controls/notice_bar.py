@@ -1,7 +1,9 @@
-"""A line of words across the page, with what can be done about them."""
+"""Lines of words with what can be done about them: across the page, or to take a deed back."""
+
+from collections.abc import Callable
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtWidgets import QFrame, QPushButton
+from PySide6.QtWidgets import QFrame, QPushButton, QWidget
 
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import announce, paragraph, set_role
@@ -103,4 +105,47 @@ class NoticeBar(QFrame):
 
     def _dismiss(self) -> None:
         self._staying = []
+        self.hide()
+
+
+SHOWN_MS = 10_000
+
+
+class UndoBar(QFrame):
+    """Hidden until something can be undone."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setProperty("role", "undo-bar")
+        self.setAccessibleName(tr("Undo"))
+        self._undo: Callable[[], None] | None = None
+        self._words = paragraph()
+        self._button = QPushButton(tr("Undo"))
+        self._button.setCursor(Qt.CursorShape.PointingHandCursor)
+        self._button.setProperty("role", "link")
+        self._button.clicked.connect(self.undo)
+        row(Wide(self._words), self._button, of=self, margins=(12, 6, 6, 6), spacing=8)
+        self._timer = QTimer(self, singleShot=True, interval=SHOWN_MS)
+        self._timer.timeout.connect(self.forget)
+        self.hide()
+
+    def offer(self, words: str, undo: Callable[[], None]) -> None:
+        """Show `words`; `undo` runs if the user asks for it in time."""
+        self._words.setText(words)
+        self._undo = undo
+        self.show()
+        fade_in(self)
+        self._timer.start()
+
+    def undo(self) -> None:
+        """Take it back, if there is something."""
+        undo = self._undo
+        self.forget()
+        if undo is not None:
+            undo()
+
+    def forget(self) -> None:
+        """It stays done."""
+        self._timer.stop()
+        self._undo = None
         self.hide()

@@ -12,6 +12,7 @@ from app.window.controls.group import Group
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import label
 from app.window.controls.layouts import STRETCH, Wide, column, row, scrolled
+from app.window.controls.notice_bar import UndoBar
 from app.window.language import tr
 from app.window.look import look
 from app.window.models.model_facts import ModelFacts
@@ -30,10 +31,13 @@ LONGEST_ON_A_BUTTON = 16
 
 
 class PresetsGroup(Group):
-    """Signals: `chosen`(name), `saved`(name), `deleted`(name), `defaults_wanted`."""
+    """Signals: `chosen`(name), `saved`(name), `renamed`(name, new name), `deleted`(name),
+    `defaults_wanted`. undo: shown where one is deleted.
+    """
 
     chosen = Signal(str)
     saved = Signal(str)
+    renamed = Signal(str, str)
     deleted = Signal(str)
     defaults_wanted = Signal()
 
@@ -42,7 +46,10 @@ class PresetsGroup(Group):
         self._names: tuple[str, ...] = ()
         self._current: str | None = None
         self._choice = DropDown(tr("Preset"))
+        self._rename = IconButton("edit", tr("Rename this preset"))
+        self._rename.setCheckable(True)
         self._delete = IconButton("delete", tr("Delete this preset"))
+        self.undo = UndoBar()
         self._name = QLineEdit()
         self._name.setAccessibleName(tr("Name of a new preset"))
         self._name.setPlaceholderText(tr("Name"))
@@ -52,12 +59,14 @@ class PresetsGroup(Group):
         self._defaults = QPushButton(tr("Make these the defaults"))
         self._defaults.setToolTip(tr("New chats begin with the settings of this one"))
         self.add(
-            row(Wide(self._choice), self._delete),
+            row(Wide(self._choice), self._rename, self._delete),
+            self.undo,
             self._update,
             row(Wide(self._name), self._save),
             self._defaults,
         )
         self._choice.chosen.connect(self._choose)
+        self._rename.toggled.connect(self._show_name)
         self._delete.clicked.connect(lambda: self.deleted.emit(self._choice.currentData()))
         self._name.textChanged.connect(self._allow)
         self._name.returnPressed.connect(self._save_as)
@@ -81,23 +90,42 @@ class PresetsGroup(Group):
         self._update.setText(tr("Save the changes to “{name}”", name=shortened(changed or "")))
         self._choice.setEnabled(bool(names))
         self._choice.setPlaceholderText(tr("Choose a preset") if names else tr("No presets yet"))
+        self._rename.setChecked(False)
         self._allow()
 
     def _choose(self, name: str) -> None:
+        self._rename.setChecked(False)
         self._allow()
         self.chosen.emit(name)
 
+    def _show_name(self, is_renamed: bool) -> None:
+        """In the field for names, where a new one takes its place."""
+        self._name.setText(self._choice.currentData() if is_renamed else "")
+        if is_renamed:
+            self._name.setFocus()
+            self._name.selectAll()
+        self._allow()
+
     def _save_as(self) -> None:
-        name = self._name.text().strip()
-        if name:
-            self._name.clear()
+        name, old = self._name.text().strip(), self._choice.currentData()
+        if not self._save.isEnabled():
+            return
+        is_renamed = self._rename.isChecked()
+        self._rename.setChecked(False)
+        self._name.clear()
+        if is_renamed:
+            self.renamed.emit(old, name)
+        else:
             self.saved.emit(name)
 
     def _allow(self) -> None:
-        name = self._name.text().strip()
-        self._save.setEnabled(bool(name))
-        self._save.setText(tr("Replace") if name in self._names else tr("Save as"))
-        self._delete.setEnabled(self._choice.currentIndex() >= 0)
+        name, is_renamed = self._name.text().strip(), self._rename.isChecked()
+        is_taken = name in self._names
+        self._save.setEnabled(bool(name) and not (is_renamed and is_taken))
+        other = tr("Replace") if is_taken else tr("Save as")
+        self._save.setText(tr("Rename") if is_renamed else other)
+        for button in (self._rename, self._delete):
+            button.setEnabled(self._choice.currentIndex() >= 0)
 
 
 def shortened(name: str) -> str:

@@ -8,55 +8,12 @@ from PySide6.QtWidgets import QFrame, QLineEdit, QPushButton, QWidget
 from app.values.chats import ChatGroup, Folder, ListedChat
 from app.window.controls.fields import SearchField
 from app.window.controls.icons import IconButton, icon
-from app.window.controls.labels import label, paragraph
+from app.window.controls.labels import label
 from app.window.controls.layouts import Wide, column, row
+from app.window.controls.notice_bar import UndoBar
 from app.window.language import tr
 from app.window.look import ICON, look
-from app.window.motion import fade_in
 from app.window.sidebar.chat_list import ChatList
-
-SHOWN_MS = 10_000
-
-
-class UndoBar(QFrame):
-    """Hidden until something can be undone."""
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setProperty("role", "undo-bar")
-        self.setAccessibleName(tr("Undo"))
-        self._undo: Callable[[], None] | None = None
-        self._words = paragraph()
-        self._button = QPushButton(tr("Undo"))
-        self._button.setCursor(Qt.CursorShape.PointingHandCursor)
-        self._button.setProperty("role", "link")
-        self._button.clicked.connect(self.undo)
-        row(Wide(self._words), self._button, of=self, margins=(12, 6, 6, 6), spacing=8)
-        self._timer = QTimer(self, singleShot=True, interval=SHOWN_MS)
-        self._timer.timeout.connect(self.forget)
-        self.hide()
-
-    def offer(self, words: str, undo: Callable[[], None]) -> None:
-        """Show `words`; `undo` runs if the user asks for it in time."""
-        self._words.setText(words)
-        self._undo = undo
-        self.show()
-        fade_in(self)
-        self._timer.start()
-
-    def undo(self) -> None:
-        """Take it back, if there is something."""
-        undo = self._undo
-        self.forget()
-        if undo is not None:
-            undo()
-
-    def forget(self) -> None:
-        """It stays done."""
-        self._timer.stop()
-        self._undo = None
-        self.hide()
-
 
 WIDTH = 232
 SEARCH_PAUSE_MS = 120

@@ -227,6 +227,7 @@ class MessageView(QWidget):
             self.editor.given_up.connect(lambda: self._close_editor(body))
             self._column.insertWidget(0, self.editor)
             body.hide()
+            self._show_state()
         return self.editor
 
     def _close_editor(self, body: QWidget) -> None:
@@ -236,6 +237,7 @@ class MessageView(QWidget):
             self.editor.deleteLater()
             self.editor = None
         body.show()
+        self._show_state()
         self._reader.edit_given_up.emit()
 
     def _markdown(self) -> str:
@@ -260,11 +262,11 @@ class MessageView(QWidget):
         footer.clicked.connect(lambda: reader.stats_clicked.emit(message_id))
 
     def _show_state(self) -> None:
-        """Buttons and figures appear when the answer is complete."""
+        """Figures appear when the answer is complete, buttons too unless its words are changed."""
         if self.buttons is None or self.footer is None:
             return
         self.buttons.show_message(self.message)
-        self.buttons.setVisible(self.message.state != "live")
+        self.buttons.setVisible(self.message.state != "live" and self.editor is None)
         self.footer.setVisible(self.message.stats is not None)
         if self.message.stats is not None:
             self.footer.show_stats(self.message.stats)

@@ -13,6 +13,7 @@ from PySide6.QtWidgets import (
     QComboBox,
     QLineEdit,
     QPushButton,
+    QToolButton,
     QWidget,
 )
 from pytestqt.qtbot import QtBot
@@ -20,6 +21,7 @@ from scripted_engine import Answer
 from windows import running, scripted
 
 from app.values.chat_settings import CacheChoice, ChatSettings, SamplingChoice
+from app.window.controls.choices import DropDown
 from app.window.drafting.drafting_view import summary
 from app.window.drafting.round_history import LastAnswer
 from mlx_engine.values.memory_plan import CacheBytes
@@ -158,6 +160,50 @@ def test_a_preset_follows_its_chat(qapp: QApplication, qtbot: QtBot, tmp_path: P
         save.click()
         assert save.isHidden()
         assert driven.app.settings.value.presets["Mine"].sampling.temperature == 0.1
+
+
+def test_a_preset_is_renamed_in_all_chats_and_deleted_with_an_undo(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path
+) -> None:
+    with running(qapp, qtbot, tmp_path, scripted(Answer(WORDS), Answer(WORDS))) as driven:
+        panel, chats, left = driven.widgets.session, driven.app.chats, Qt.MouseButton.LeftButton
+        choice = find(panel, DropDown, "Preset")
+
+        def press(name: str) -> None:
+            qtbot.mouseClick(find(panel, QToolButton, name), left)
+
+        def names() -> list[str]:
+            return [choice.itemText(place) for place in range(choice.count())]
+
+        driven.ask("Count.")
+        first = chats.chat.chat_id
+        assert first is not None
+        for name in ("Mine", "Yours"):
+            type_into(qtbot, panel, "Name of a new preset", name)
+        chats.change_settings(replace(chats.chat.settings, preset="Mine"))
+        driven.app.begin_chat()
+        driven.ask("Count again.")
+        chats.change_settings(replace(chats.chat.settings, preset="Mine"))
+        press("Rename this preset")
+        field = find(panel, QLineEdit, "Name of a new preset")
+        assert field.selectedText() == "Mine"
+        qtbot.keyClicks(field, "Yours")
+        save = next(b for b in panel.findChildren(QPushButton) if b.text() == "Rename")
+        assert not save.isEnabled(), "another one has this name"
+        qtbot.keyClick(field, Qt.Key.Key_Return)
+        assert names() == ["Mine", "Yours"]
+        qtbot.keyClicks(field, " too")
+        qtbot.mouseClick(save, left)
+        assert names() == ["Yours too", "Yours"], "in its place"
+        assert (choice.currentText(), field.text()) == ("Yours too", "")
+        chats.open(first)
+        assert choice.currentText() == "Yours too", "another chat that began with it"
+        press("Delete this preset")
+        assert (names(), choice.currentText()) == (["Yours"], "")
+        assert not panel.presets.undo.isHidden()
+        qtbot.mouseClick(panel.presets.undo.findChildren(QPushButton)[0], left)
+        assert choice.currentText() == "Yours too", "it is this chat's again"
+        assert set(driven.app.settings.value.presets) == {"Yours", "Yours too"}
 
 
 def test_figures_outlive_the_program(qapp: QApplication, qtbot: QtBot, tmp_path: Path) -> None:

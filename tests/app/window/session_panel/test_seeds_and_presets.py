@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from panel_driving import CAN, FULL, find, shown_words, type_into
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLineEdit, QPushButton, QToolButton
 
 from app.values.chat_settings import ChatSettings, SamplingChoice
@@ -42,6 +43,19 @@ def test_presets(qtbot, panel, heard):
         ("preset saved", "Mine"),
         "defaults wanted",
     ]
+
+
+def test_renaming_a_preset_is_given_up_by_the_same_button(qtbot, panel, heard):
+    panel.presets.show_presets(["Code", "Prose"], "Code")
+    rename, left = find(panel, QToolButton, "Rename this preset"), Qt.MouseButton.LeftButton
+    for _ in range(2):
+        qtbot.mouseClick(rename, left)
+    type_into(qtbot, panel, "Name of a new preset", "Mine")
+    assert heard == [("preset saved", "Mine")]
+    qtbot.mouseClick(rename, left)
+    type_into(qtbot, panel, "Name of a new preset", "Other")
+    assert heard[1:] == [("preset renamed", "Code", "Other")]
+    assert not rename.isChecked()
 
 
 def test_a_preset_stays_named_after_a_change_by_hand(panel, heard):

@@ -73,6 +73,20 @@ def test_edit_and_send_again(view, qtbot):
     assert of(view, 1).editor.field.toPlainText() == "hi"
 
 
+def test_a_message_that_is_being_changed_has_no_other_buttons(view, qtbot):
+    messages = (ShownMessage(1, "user", "hi"), ShownMessage(2, "assistant", "yes"))
+    show(view, *messages)
+    for number in (1, 2):
+        buttons = of(view, number).buttons
+        qtbot.mouseClick(buttons.edit, Qt.MouseButton.LeftButton)
+        assert buttons.isHidden()
+        qtbot.keyClick(of(view, number).editor.field, Qt.Key.Key_Escape)
+        assert buttons.isVisible()
+    view.edit_last_prompt()
+    show(view, *messages)
+    assert of(view, 1).buttons.isHidden(), "it is still being changed"
+
+
 def test_a_message_that_is_being_changed_stays_so(view, qtbot):
     messages = (ShownMessage(1, "user", "hi"), ShownMessage(2, "assistant", "yes"))
     show(view, *messages)
