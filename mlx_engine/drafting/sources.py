@@ -199,7 +199,7 @@ class Drafting:
 
     def share(self, room: Room) -> None:
         """How many other conversations share the passes of the next rounds."""
-        self._learned.room = room
+        self._learned.share(room)
 
     def _drafts(self, options: DraftOptions) -> bool:
         return options.depth != 0 and self.why_not(options) is None

@@ -277,7 +277,7 @@ class _Chat:
         self.place = self.waiting = self.depth = 0
 
     def choose(self, room: Room) -> None:
-        self.learned.room = room
+        self.learned.share(room)
         self.depth = self.plan.next().depth
 
     def go_on(self) -> int:

@@ -82,15 +82,22 @@ class Learned:
 
     def of(self, by: DraftedBy) -> AdaptiveDepth:
         """What is known of a source."""
-        if self._used is None:
-            self._take_costs()
-        assert self._used is not None
         if by not in self._depths:
+            if self._used is None:
+                self._take_costs()
+            assert self._used is not None
             limit = MAX_DEPTH if by == "mtp" else DEEPEST
             costs = self._of_source(self._used, by)
             self._depths[by] = AdaptiveDepth(costs, limit, self._findings(by))
-        self._depths[by].share(self.room.others)
+            self._depths[by].share(self.room.others)
         return self._depths[by]
+
+    def share(self, room: Room) -> None:
+        """What the passes of the next rounds have for this conversation."""
+        if room != self.room:
+            self.room = room
+            for depth in self._depths.values():
+                depth.share(room.others)
 
     def learn_plain(self, milliseconds: float, others: Others = NOBODY) -> None:
         """A plain round costs the same whoever might have drafted."""

@@ -631,16 +631,16 @@ def test_who_is_parked_beside_others_only_says_so():
 
 def test_what_others_rows_take_is_not_learned_as_ones_own():
     learned = Learned(lambda: MACHINES["mild"])
-    learned.room = Room(2, 1)
+    learned.share(Room(2, 1))
     plan = RoundPlan((Offer("mtp"),), learned, "auto", None)
     assert plan.next().depth <= 1
     verify = MACHINES["mild"].verify_ms
     for _ in range(40):
         plan.learn(0, 0, verify[4] + 1.15, Others(2, 4))  # they have drafted a token each
     assert learned.of("mtp").costs.at(0) == pytest.approx(verify[2])
-    learned.room = Room()
+    learned.share(Room())
     assert learned.of("mtp").costs.at(0) == pytest.approx(verify[0])
-    learned.room = Room(8, 0)
+    learned.share(Room(8, 0))
     assert plan.next() == Choice(0, BESIDE, by="mtp")
 
 
