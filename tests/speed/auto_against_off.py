@@ -2,9 +2,11 @@
 
 With helpers/ on the path. Subjects are the trained toy (--toy FOLDER) at temperatures 0 and 0.8,
 two tiny random models, on which nothing pays, and the built-in model, which every fixed depth runs
-too. Arms take turns, forwards and backwards (A B B A), so that all share the weather; a ratio is
-that of two answers of the same turn, and the median of all turns is told, by the clock and by
-processor time. The seed is another one each turn.
+too. Each arm has an engine of its own, and the answers to one seed grow side by side: SLICE tokens
+of one arm, then of the next, forwards and backwards (A B B A). So all share the weather of a tenth
+of a second, and what two arms of the same kind differ by is a few hundredths, where whole answers
+in turn differed by up to a tenth. `off 2` tells how much that is today. Told are tokens a second
+over those of `off`, by the clock and by processor time; the seed is another one each turn.
 """
 
 import argparse
@@ -15,15 +17,21 @@ from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 from typing import NamedTuple
 
+import mlx.core as mx
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
 import mlx_engine
 from mlx_engine.bench.rows import in_turn
+from mlx_engine.decoding.opening import Settings
+from mlx_engine.decoding.raw_generation import raw_answer, raw_prompt
 from mlx_engine.engine import Engine
-from mlx_engine.values.options import DraftOptions, SamplingOptions
+from mlx_engine.values.conversation import RoundFinished
+from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
 from mlx_engine.values.stats import GenerationStats
 
 OFF = {"off": DraftOptions(source="none"), "auto": DraftOptions()}
+OFF["off 2"], OFF["auto 2"] = OFF["off"], OFF["auto"]
+SLICE = 100
 FIXED = {**OFF, **{f"depth {depth}": DraftOptions(depth=depth) for depth in range(1, 7)}}
 ROOM = 4096
 PROMPT = "def read(path):\n    return open(path)\n\nWrite a story about a lighthouse.\n"
@@ -40,21 +48,52 @@ def write_random(folder: Path, layers: int, seed: int) -> Path:
     return folder
 
 
-class Run(NamedTuple):
-    """Tokens a second by the clock and by processor time, the prompt included."""
+class Slice(NamedTuple):
+    """Some tokens of an answer, and what they took by the clock and of the processor."""
 
-    wall: float
-    cpu: float
-    stats: GenerationStats
+    tokens: int
+    seconds: float
+    cpu_seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Tokens a second."""
+        return self.tokens / self.seconds
 
 
-def answer(engine: Engine, tokens: int, temperature: float, draft: DraftOptions, seed: int) -> Run:
-    """So many tokens, past every end of text."""
-    sampling = SamplingOptions(temperature=temperature, seed=seed)
-    wall, cpu = perf_counter(), process_time()
-    made = engine.generate(PROMPT, tokens, sampling, draft, ignore_eos=True)
-    wall, cpu = perf_counter() - wall, process_time() - cpu
-    return Run(tokens / wall, tokens / cpu, made.stats)
+class Run:
+    """An answer that grows a slice at a time, past every end of text; the first reads the prompt
+    too.
+    """
+
+    def __init__(self, engine: Engine, tokens: int, sampling: SamplingOptions, draft: DraftOptions):
+        settings = Settings(
+            sampling=sampling,
+            draft=draft,
+            generation=GenerationOptions(tokens, ignore_eos=True),
+        )
+        prompt = raw_prompt(engine.parts, PROMPT)
+        self._answer = raw_answer(engine.parts, settings, prompt, engine.fresh_learned())
+        self._events = self._answer.events()
+        self._tokens, self._most = 0, tokens
+
+    def go_on(self, to: int) -> Slice:
+        """Until there are so many tokens. What was begun ahead is waited for, so that nobody else
+        pays for it; at the end of the answer all is settled.
+        """
+        before, wall, cpu = self._tokens, perf_counter(), process_time()
+        for event in self._events:
+            if isinstance(event, RoundFinished):
+                self._tokens += event.stats.emitted
+                if to <= self._tokens < self._most:
+                    break
+        mx.synchronize()
+        return Slice(self._tokens - before, perf_counter() - wall, process_time() - cpu)
+
+    @property
+    def stats(self) -> GenerationStats:
+        """Of the whole answer."""
+        return self._answer.tally.stats()
 
 
 def compare(
@@ -65,37 +104,48 @@ def compare(
     asked: argparse.Namespace,
 ) -> None:
     """All arms on one model, in turn; one line each."""
-    engine = mlx_engine.load(folder)
-    while engine.measure_costs(lambda: False) is None:
-        pass
-    for draft in arms.values():
-        answer(engine, 40, temperature, draft, seed=0)
-    runs: dict[str, list[Run]] = {arm: [] for arm in arms}
-    for arm in in_turn(list(arms), asked.turns):
-        seed = len(runs[arm])
-        runs[arm].append(answer(engine, asked.tokens, temperature, arms[arm], seed))
+    engines = {arm: mlx_engine.load(folder) for arm in arms}
+    for arm, engine in engines.items():
+        while engine.measure_costs(lambda: False) is None:
+            pass
+        engine.generate(PROMPT, 40, SamplingOptions(temperature), arms[arm], ignore_eos=True)
+    slices: dict[str, list[Slice]] = {arm: [] for arm in arms}
+    stats: dict[str, list[GenerationStats]] = {arm: [] for arm in arms}
+    for turn in range(asked.turns):
+        sampling = SamplingOptions(temperature, seed=turn)
+        runs = {arm: Run(engines[arm], asked.tokens, sampling, arms[arm]) for arm in arms}
+        ends = range(SLICE, asked.tokens + 1, SLICE)
+        for number, arm in enumerate(in_turn(list(arms), len(ends), is_backwards=turn % 2 > 0)):
+            slices[arm].append(runs[arm].go_on(ends[number // len(arms)]))
+        for arm, run in runs.items():
+            stats[arm].append(run.stats)
     print(f"\n{name}: {asked.turns} x {asked.tokens} tokens, temperature {temperature:g}")
     print(
-        f"{'':<8} {'tok/s':>7} {'/off':>6} {'CPU':>6} {'worst':>6}  rounds drafts  a pass us host"
+        f"{'':<8} {'tok/s':>7} {'/off':>6} {'median':>6} {'CPU':>6}  rounds drafts  a pass us host"
     )
-    for arm, found in runs.items():
-        told(arm, found, runs["off"])
+    for arm, found in slices.items():
+        told(arm, found, slices["off"], stats[arm])
 
 
-def told(arm: str, runs: Sequence[Run], off: Sequence[Run]) -> None:
-    """Medians, over off in the same turn; counts of all turns."""
-    walls = [run.wall / plain.wall for run, plain in zip(runs, off, strict=True)]
-    cpus = [run.cpu / plain.cpu for run, plain in zip(runs, off, strict=True)]
-    stats = [run.stats for run in runs]
+def told(
+    arm: str, slices: Sequence[Slice], off: Sequence[Slice], stats: Sequence[GenerationStats]
+) -> None:
+    """Over off: of all tokens, the median of slices, and by processor time; counts of all turns."""
+    its, plain = _all_of(slices), _all_of(off)
+    ratios = [one.rate / base.rate for base, one in zip(off, slices, strict=True) if one.tokens]
     rounds = sum(its.passes for its in stats)
     drafts = sum(sum(its.drafted_by_depth[:1]) for its in stats)
-    tokens = sum(its.generated_tokens for its in stats)
     host_us = 1000 * sum(its.host_ms + its.accept_ms for its in stats) / rounds
     print(
-        f"{arm:<8} {median(run.wall for run in runs):7.1f} {median(walls):6.3f} {median(cpus):6.3f}"
-        f" {min(walls):6.3f} {rounds:7} {drafts:6} {tokens / rounds:6.2f} {host_us:7.0f}",
+        f"{arm:<8} {its.rate:7.1f} {its.rate / plain.rate:6.3f} {median(ratios):6.3f}"
+        f" {its.tokens / its.cpu_seconds * plain.cpu_seconds / plain.tokens:6.3f}"
+        f" {rounds:7} {drafts:6} {its.tokens / rounds:6.2f} {host_us:7.0f}",
         flush=True,
     )
+
+
+def _all_of(slices: Sequence[Slice]) -> Slice:
+    return Slice(*(sum(numbers) for numbers in zip(*slices, strict=True)))
 
 
 def main() -> None:
