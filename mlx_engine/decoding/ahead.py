@@ -183,7 +183,7 @@ class Rounds:
         read_at = self._read_at = perf_counter()
         was_awaited = its.read_at - asked_at > BLINK
         if its.read_at < asked_at:  # another conversation has waited for it
-            queued_at = asked_at - (its.read_at - its.queued_at)
+            queued_at = asked_at - its.took
         draft = begun.round.draft
         return Found(
             tokens=tokens,

@@ -100,8 +100,9 @@ class Pass:
     """One pass of the target over the rows of one round or several, of one conversation each.
 
     rows: of all `rounds`. began_at, queued_at, read_at: when the device could begin, when it had
-    everything, and when the outcome was there, by the clock; 0 before that. draft_ms: what drafts
-    took, where that is told apart.
+    everything, and when the outcome was there, by the clock; 0 before that. took: the seconds that
+    the device was at it, drafts included, once it was read. draft_ms: what drafts took, where that
+    is told apart.
     """
 
     def __init__(self, rounds: Sequence[Round], begins: Begins = "nothing") -> None:
@@ -115,7 +116,7 @@ class Pass:
         self.rows = 0
         self._failed: Exception | None = None
         self._outcomes: list[mx.array] = []
-        self.began_at = self.queued_at = self.read_at = self.draft_ms = 0.0
+        self.began_at = self.queued_at = self.read_at = self.took = self.draft_ms = 0.0
         for one in rounds:
             one.its_pass = self
         with self._told_to_all():

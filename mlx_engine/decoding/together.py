@@ -125,7 +125,7 @@ class Together:
         """Wait for its outcome; the device was free for it when it had the one before."""
         if not its.read_at:
             its.wait()
-            its.queued_at = max(its.queued_at, self._read.read_at if self._read else 0.0)
+            its.took = its.read_at - max(its.began_at, self._read.read_at if self._read else 0.0)
             self._read = its
 
     def look_ahead(self, its: Pass, begins: Begins) -> None:

@@ -53,7 +53,7 @@ class Clock:
     def queue(self, its: Pass) -> None:
         if its.queued_at:
             return
-        start = its.queued_at = max(self.now(), self.free_at)
+        start = its.began_at = its.queued_at = max(self.now(), self.free_at)
         self.idle += start - self.free_at if self.passes else 0.0
         self.began = self.began or start
         self.passes += 1

@@ -430,11 +430,17 @@ def test_one_that_is_not_driven_any_more_costs_the_others_one_round(engine, pass
     assert idle.tokens == listen(truth, truth.send("hi")).tokens
 
 
-def test_times_and_memory_are_told_of_each(engine):
-    """A pass that others share is time of each; what one begins does not hide another's peak."""
-    asked = {"max_tokens": 12, "sampling": PICKS, "ignore_eos": True, "draft": DRAFTS["none"]}
+@pytest.mark.parametrize("draft", ["none", "depth 4"])
+def test_times_and_memory_are_told_of_each(engine, draft):
+    """A pass that others share is time of each, and so are its drafts; what one begins does not
+    hide another's peak.
+    """
+    asked = {"max_tokens": 12, "sampling": PICKS, "ignore_eos": True, "draft": DRAFTS[draft]}
     for its in engine.generate_many(PROMPTS, **asked):
         stats = its.stats
         assert stats.tokens_per_second > 0
-        assert stats.verify_ms > 0.2 * 1000 * stats.generated_tokens / stats.tokens_per_second
+        on_device = stats.draft_ms + stats.verify_ms
+        assert on_device > 0.2 * 1000 * stats.generated_tokens / stats.tokens_per_second
+        assert stats.verify_ms > 0
+        assert (stats.draft_ms > 0) == (stats.drafted > 0)
         assert stats.peak_memory_bytes > 0
