@@ -262,8 +262,7 @@ class Engine:
         """
         self._check()
         settings = self._raw_settings(max_tokens, sampling, draft, stop, ignore_eos, cache)
-        asked = [raw_prompt(self._parts, prompt) for prompt in prompts]
-        found = raw_generations(self._parts, settings, asked, self.fresh_learned, should_stop)
+        found = raw_generations(self._parts, settings, prompts, self.fresh_learned, should_stop)
         self._after_answer()
         return found
 

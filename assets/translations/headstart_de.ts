@@ -3400,6 +3400,10 @@
         <translation>„{shown}“ ist nicht möglich: Text, Zahl, true, false oder null angeben.</translation>
     </message>
     <message>
+        <source>a path, or None</source>
+        <translation>einen Pfad, oder None</translation>
+    </message>
+    <message>
         <source>8 or more, or None</source>
         <translation>8 oder mehr, oder None</translation>
     </message>
@@ -3436,8 +3440,8 @@
         <translation>-10 bis 10</translation>
     </message>
     <message>
-        <source>-1000 to 1000</source>
-        <translation>-1000 bis 1000</translation>
+        <source>token ids of 0 or more, each with -1000 to 1000</source>
+        <translation>Token-Nummern ab 0, jede mit -1000 bis 1000</translation>
     </message>
     <message>
         <source>0 to 2**64-1, or None</source>
@@ -3896,6 +3900,10 @@
         <translation>{origin} hat Token-Nummern bis {vocabulary}, das Modell kennt aber nur {model_vocabulary} Tokens: Der Tokenizer gehört zu einem anderen Modell. Den nehmen, der mit den Gewichten kam.</translation>
     </message>
     <message>
+        <source>{text} is no text: give a string.</source>
+        <translation>{text} ist kein Text: gib eine Zeichenkette.</translation>
+    </message>
+    <message>
         <source>The text is not valid Unicode: character {start} is the lone surrogate U+{ord:04X}. Remove it or replace it.</source>
         <translation>Der Text ist kein gültiges Unicode: Zeichen {start} ist das einzelne Surrogat U+{ord:04X}. Entfernen oder ersetzen.</translation>
     </message>
@@ -3990,6 +3998,10 @@
     <message>
         <source>Token {bad} is not in the vocabulary of {vocabulary}.</source>
         <translation>Token {bad} steht nicht im Vokabular von {vocabulary}.</translation>
+    </message>
+    <message>
+        <source>Several prompts are wanted: give a list of texts or of token ids.</source>
+        <translation>Erwartet werden mehrere Prompts: gib eine Liste von Texten oder von Token-Nummern.</translation>
     </message>
     <message>
         <source>The engine is closed: load the model again.</source>

@@ -147,7 +147,6 @@ class Rounds:
         self._begun: _Begun | None = None
         self._next: _Begun | None = None
         self._failed: Exception | None = None
-        self._read_at = 0.0
 
     @property
     def passes(self) -> Sequence[Pass]:
@@ -176,14 +175,13 @@ class Rounds:
             if not its.read_at:
                 self._together.look_ahead(its, self._begins)
         asked_at = perf_counter()
-        queued_at = max(self._read_at, its.began_at or asked_at)
         self._together.read(its)
         useful = self._limits.deepest(self._generated, begun.round.position - 1)
         tokens = begun.round.read()[: useful + 1]
-        read_at = self._read_at = perf_counter()
+        read_at = perf_counter()
         was_awaited = its.read_at - asked_at > BLINK
-        if its.read_at < asked_at:  # another conversation has waited for it
-            queued_at = asked_at - its.took
+        # another conversation may have waited for it before
+        queued_at = max(its.read_at, asked_at) - its.took
         draft = begun.round.draft
         return Found(
             tokens=tokens,

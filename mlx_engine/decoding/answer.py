@@ -201,14 +201,16 @@ class Answer:
         """Of a round that has just ended."""
         on_device = found.read_at - max(found.queued_at, began)
         accepting = self._ended - found.read_at
+        # a draft that waited for others' rounds was made while a pass of theirs still ran
+        drafting_ms = min(found.draft_ms, 1000 * on_device)
         return RoundStats(
             position=found.position,
             depth=found.choice.depth,
             drafted=found.drafted,
             accepted=min(found.accepted, rows),
             emitted=rows,
-            draft_ms=found.draft_ms,
-            verify_ms=1000 * on_device - found.draft_ms,
+            draft_ms=drafting_ms,
+            verify_ms=1000 * on_device - drafting_ms,
             host_ms=1000 * max(0.0, self._ended - began - on_device - accepting),
             why=found.choice.why,
             auto_depth=found.choice.auto,

@@ -26,6 +26,7 @@ from mlx_engine.values.options import (
     GenerationOptions,
     SamplingOptions,
     TemplateValue,
+    require,
 )
 
 LONGEST_LEAD_IN = 24
@@ -109,6 +110,20 @@ class Settings:
     system: str | None = None
     template_arguments: Mapping[str, TemplateValue] = field(default_factory=dict)
     cache: CacheOptions = AS_THEY_COME
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Raises BadOption for what is no such options: Python looks at no types."""
+        kind = _OPTIONS.get(name, object)
+        require(name, value, kind.__name__, lambda given: isinstance(given, kind))
+        object.__setattr__(self, name, value)
+
+
+_OPTIONS: dict[str, type] = {
+    "sampling": SamplingOptions,
+    "draft": DraftOptions,
+    "generation": GenerationOptions,
+    "cache": CacheOptions,
+}
 
 
 class Opening(NamedTuple):

@@ -94,14 +94,17 @@ class _Running(NamedTuple):
 def raw_generations(
     parts: ModelParts,
     settings: Settings,
-    prompts: Sequence[Sequence[int]],
+    prompts: Sequence[str | Sequence[int]],
     learned: Callable[[], Learned],
     stopped: Callable[[int], bool],
 ) -> list[Generation]:
     """Each prompt's continuation, as many at once as rows fit into a pass; the others follow as
     these end. learned: asked for each of them. stopped: with the number of a prompt.
+    Raises BadPrompt, PromptTooLong.
     """
-    asked = deque(enumerate(prompts))
+    if isinstance(prompts, str):
+        raise BadPrompt("Several prompts are wanted: give a list of texts or of token ids.")
+    asked = deque(enumerate([raw_prompt(parts, prompt) for prompt in prompts]))
     running: deque[_Running] = deque()
     found: dict[int, Generation] = {}
     try:

@@ -13,6 +13,7 @@ from mlx_engine.drafting.depth.choice import Learned
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.text.chat_template import ChatPrompt, tokenize_chat
 from mlx_engine.text.streaming_text import StreamingText
+from mlx_engine.text.tokenizer import check_unicode
 from mlx_engine.values.conversation import Event, Message
 from mlx_engine.values.errors import BadChatTemplate, BadPrompt, EngineMisuse, PromptTooLong, Reason
 from mlx_engine.values.options import (
@@ -269,6 +270,7 @@ class Session:
 
     def _ask(self, messages: list[Message]) -> Iterator[Event]:
         self._begin()
+        check_unicode(messages[-1].text)
         if not messages[-1].text.strip():
             raise BadPrompt("The message is empty: type a question.")
         yield from self._run(messages, self._prompt(messages))

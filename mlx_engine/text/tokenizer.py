@@ -170,7 +170,9 @@ class Tokenizer:
 
 
 def check_unicode(text: str) -> None:
-    """BadPrompt, naming the place, when `text` holds half of a surrogate pair."""
+    """BadPrompt, naming the place, when `text` holds half of a surrogate pair, or is no text."""
+    if not isinstance(text, str):
+        raise BadPrompt("{text} is no text: give a string.", text=repr(text))
     try:
         text.encode()
     except UnicodeEncodeError as error:

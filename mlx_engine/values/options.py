@@ -2,10 +2,11 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import index
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.words import Words
@@ -29,14 +30,34 @@ MAX_DEPTH = 8
 DRAFT_VOCABULARY = 32768
 
 
-def _require(condition: bool, name: str, value: object, allowed: str) -> None:
-    if not condition:
+def require(
+    name: str, value: object, allowed: str, fits: Callable[[Any], object], shown: object = None
+) -> None:
+    """BadOption where fits(value) says no, or fails because it is of another kind altogether.
+
+    shown: instead of the value, the part of it that is wrong.
+    """
+    try:
+        is_fine = fits(value)
+    except TypeError:
+        is_fine = False
+    if not is_fine:
         raise BadOption(
             "{name}={value} is not possible: use {allowed}.",
             name=name,
-            value=repr(value),
+            value=repr(value if shown is None else shown),
             allowed=allowed,
         )
+
+
+def _whole(least: int, *, or_none: bool = False) -> Callable[[Any], bool]:
+    """Whether something is a whole number of at least so much."""
+    return lambda value: (or_none and value is None) or index(value) >= least
+
+
+def _one_of(names: object) -> Callable[[Any], bool]:
+    """Whether something is one of a Literal's texts or numbers."""
+    return lambda value: value in get_args(names)
 
 
 def read_template_value(text: str) -> TemplateValue:
@@ -111,22 +132,22 @@ class LoadOptions:
     anyway: bool = False
 
     def __post_init__(self) -> None:
-        misfit = self.draft_misfit
-        bits = self.head_bits
-        _require(bits in (None, 4, 8), "head_bits", bits, "4 or 8, or None")
-        _require(misfit in ("refuse", "plain"), "draft_misfit", misfit, '"refuse" or "plain"')
-        names = get_args(AskedNumerics)
-        _require(self.numerics in names, "numerics", self.numerics, f"one of {', '.join(names)}")
-        length = self.context_length
-        _require(
-            length is None or length >= 8, "context_length", length, Words("8 or more, or None")
-        )
-        most = self.prompt_cache_bytes
-        _require(most is None or most >= 0, "prompt_cache_bytes", most, Words("0 or more, or None"))
-        memory = self.memory_bytes
-        _require(memory is None or memory > 0, "memory_bytes", memory, Words("1 or more, or None"))
-        files = self.prompt_files_bytes
-        _require(files >= 0, "prompt_files_bytes", files, Words("0 or more"))
+        for name in ("heads", "repack_cache", "prompt_files"):
+            path = getattr(self, name)
+            if path is not None:
+                require(name, path, Words("a path, or None"), Path)
+                object.__setattr__(self, name, Path(path))
+        require("head_bits", self.head_bits, "4 or 8, or None", (None, 4, 8).__contains__)
+        require("draft_misfit", self.draft_misfit, '"refuse" or "plain"', _one_of(Misfit))
+        names = ", ".join(get_args(AskedNumerics))
+        require("numerics", self.numerics, f"one of {names}", _one_of(AskedNumerics))
+        for name, least, allowed in (
+            ("context_length", 8, Words("8 or more, or None")),
+            ("prompt_cache_bytes", 0, Words("0 or more, or None")),
+            ("memory_bytes", 1, Words("1 or more, or None")),
+        ):
+            require(name, getattr(self, name), allowed, _whole(least, or_none=True))
+        require("prompt_files_bytes", self.prompt_files_bytes, Words("0 or more"), _whole(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,24 +170,22 @@ class SamplingOptions:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        _require(0 <= self.temperature <= 10, "temperature", self.temperature, Words("0 to 10"))
-        _require(self.top_k >= 0, "top_k", self.top_k, Words("0 (off) or more"))
-        _require(0 < self.top_p <= 1, "top_p", self.top_p, Words("more than 0, at most 1 (off)"))
-        _require(0 <= self.min_p < 1, "min_p", self.min_p, Words("0 (off) or more, below 1"))
+        require("temperature", self.temperature, Words("0 to 10"), lambda t: 0 <= t <= 10)
+        require("top_k", self.top_k, Words("0 (off) or more"), _whole(0))
+        require("top_p", self.top_p, Words("more than 0, at most 1 (off)"), lambda p: 0 < p <= 1)
+        require("min_p", self.min_p, Words("0 (off) or more, below 1"), lambda p: 0 <= p < 1)
         repetition = self.repetition_penalty
-        _require(0.01 <= repetition <= 10, "repetition_penalty", repetition, Words("0.01 to 10"))
-        presence, frequency = self.presence_penalty, self.frequency_penalty
-        _require(-10 <= presence <= 10, "presence_penalty", presence, Words("-10 to 10"))
-        _require(-10 <= frequency <= 10, "frequency_penalty", frequency, Words("-10 to 10"))
-        for token, bias in self.logit_bias.items():
-            _require(
-                token >= 0 and abs(bias) <= 1000,
-                "logit_bias",
-                {token: bias},
-                Words("-1000 to 1000"),
-            )
-        seed = self.seed
-        _require(seed is None or 0 <= seed < 2**64, "seed", seed, Words("0 to 2**64-1, or None"))
+        require("repetition_penalty", repetition, Words("0.01 to 10"), lambda by: 0.01 <= by <= 10)
+        for name in ("presence_penalty", "frequency_penalty"):
+            require(name, getattr(self, name), Words("-10 to 10"), lambda by: -10 <= by <= 10)
+        allowed = Words("token ids of 0 or more, each with -1000 to 1000")
+        biases = self.logit_bias
+        require("logit_bias", biases, allowed, lambda given: isinstance(given, Mapping))
+        for token, bias in biases.items():
+            require("logit_bias", token, allowed, _whole(0), {token: bias})
+            require("logit_bias", bias, allowed, lambda by: abs(by) <= 1000, {token: bias})
+        seed, seeds = self.seed, Words("0 to 2**64-1, or None")
+        require("seed", seed, seeds, lambda seed: seed is None or 0 <= index(seed) < 2**64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,18 +210,19 @@ class DraftOptions:
     vocabulary: int = DRAFT_VOCABULARY
 
     def __post_init__(self) -> None:
-        _require(self.source in SOURCES, "source", self.source, f"one of {', '.join(SOURCES)}")
-        depth_is_fine = self.depth == "auto" or (
-            isinstance(self.depth, int) and 0 <= self.depth <= MAX_DEPTH
+        sources, outputs = ", ".join(SOURCES), ", ".join(get_args(DraftOutput))
+        require("source", self.source, f"one of {sources}", SOURCES.__contains__)
+        require(
+            "depth",
+            self.depth,
+            f'"auto" or 0 to {MAX_DEPTH}',
+            lambda depth: depth == "auto" or 0 <= index(depth) <= MAX_DEPTH,
         )
-        _require(depth_is_fine, "depth", self.depth, f'"auto" or 0 to {MAX_DEPTH}')
-        probability = self.min_probability
-        _require(0 <= probability < 1, "min_probability", probability, Words("0 or more, below 1"))
-        rules = ("shared-noise", "greedy")
-        _require(self.rule in rules, "rule", self.rule, '"shared-noise" or "greedy"')
-        outputs = get_args(DraftOutput)
-        _require(self.output in outputs, "output", self.output, f"one of {', '.join(outputs)}")
-        _require(self.vocabulary >= 256, "vocabulary", self.vocabulary, Words("256 or more"))
+        allowed = Words("0 or more, below 1")
+        require("min_probability", self.min_probability, allowed, lambda p: 0 <= p < 1)
+        require("rule", self.rule, '"shared-noise" or "greedy"', _one_of(DraftRule))
+        require("output", self.output, f"one of {outputs}", _one_of(DraftOutput))
+        require("vocabulary", self.vocabulary, Words("256 or more"), _whole(256))
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,9 +238,9 @@ class CacheOptions:
     head_bits: CacheBits = 16
 
     def __post_init__(self) -> None:
-        for name, bits in (("bits", self.bits), ("head_bits", self.head_bits)):
-            is_known = isinstance(bits, int) and bits in get_args(CacheBits)
-            _require(is_known, name, bits, "16, 8 or 4")
+        for name in ("bits", "head_bits"):
+            bits = getattr(self, name)
+            require(name, bits, "16, 8 or 4", lambda bits: index(bits) in get_args(CacheBits))
 
     @property
     def words(self) -> str:
@@ -235,8 +255,14 @@ AS_THEY_COME = CacheOptions()
 
 
 def stop_strings(given: Sequence[str]) -> tuple[str, ...]:
-    """One text is one stop string, not one for each of its letters."""
-    return (given,) if isinstance(given, str) else tuple(given)
+    """One text is one stop string, not one for each of its letters. Raises BadOption."""
+    texts = [given] if isinstance(given, str) else given
+
+    def fits(_: object) -> bool:
+        return isinstance(texts, Sequence) and all(isinstance(t, str) and t for t in texts)
+
+    require("stop", given, "strings that are not empty", fits)
+    return tuple(texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,8 +278,6 @@ class GenerationOptions:
     ignore_eos: bool = False
 
     def __post_init__(self) -> None:
-        limit = self.max_tokens
-        _require(limit is None or limit >= 1, "max_tokens", limit, Words("1 or more, or None"))
+        limit, allowed = self.max_tokens, Words("1 or more, or None")
+        require("max_tokens", limit, allowed, _whole(1, or_none=True))
         object.__setattr__(self, "stop", stop_strings(self.stop))
-        for text in self.stop:
-            _require(bool(text), "stop", text, "strings that are not empty")

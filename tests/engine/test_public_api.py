@@ -171,8 +171,47 @@ def test_promised_methods():
         lambda: mlx_engine.DraftOptions(rule="luck"),
         lambda: mlx_engine.GenerationOptions(max_tokens=0),
         lambda: mlx_engine.GenerationOptions(stop=("",)),
+        lambda: mlx_engine.GenerationOptions(stop=None),
+        lambda: mlx_engine.GenerationOptions(stop=[7]),
+        lambda: mlx_engine.GenerationOptions(stop=iter(["a"])),
+        lambda: mlx_engine.GenerationOptions(max_tokens=1.5),
+        lambda: mlx_engine.LoadOptions(heads=5),
+        lambda: mlx_engine.LoadOptions(memory_bytes="8 GB"),
+        lambda: mlx_engine.LoadOptions(prompt_files_bytes=None),
+        lambda: mlx_engine.SamplingOptions(temperature="0.5"),
+        lambda: mlx_engine.SamplingOptions(top_k=1.5),
+        lambda: mlx_engine.SamplingOptions(seed=1.5),
+        lambda: mlx_engine.SamplingOptions(logit_bias=[7]),
+        lambda: mlx_engine.SamplingOptions(logit_bias={"a": 1.0}),
+        lambda: mlx_engine.SamplingOptions(logit_bias={1: "a"}),
+        lambda: mlx_engine.DraftOptions(source=["mtp"]),
+        lambda: mlx_engine.DraftOptions(depth=1.5),
+        lambda: mlx_engine.DraftOptions(vocabulary=300.5),
+        lambda: mlx_engine.CacheOptions(bits="8"),
     ],
 )
 def test_options_out_of_range_are_refused_by_name(make):
     with pytest.raises(mlx_engine.BadOption, match=r"\w+=.* is not possible: use "):
         make()
+
+
+def test_what_is_no_such_thing_is_refused_where_it_is_given():
+    """Python does not look at types: a dict for options, a text for a list of them."""
+    options = mlx_engine.LoadOptions(heads="heads", prompt_files="files")
+    assert (options.heads, options.prompt_files) == (Path("heads"), Path("files"))
+    engine = mlx_engine.load()
+    for given in ({"sampling": {"seed": 1}}, {"draft": "mtp"}, {"cache": 8}):
+        for ask in (
+            lambda more: engine.generate("a", 1, **more),
+            lambda more: engine.session(**more),
+        ):
+            with pytest.raises(mlx_engine.BadOption, match=f"{next(iter(given))}=.*Options"):
+                ask(given)
+    session = engine.session()
+    with pytest.raises(mlx_engine.BadOption, match="use DraftOptions"):
+        session.draft = "mtp"
+    for ask in (session.send, engine.tokenize, engine.generate_many):
+        for bad in (None, b"a") if ask != engine.generate_many else ("abc",):
+            with pytest.raises(mlx_engine.BadPrompt, match="give a"):
+                list(ask(bad))
+    engine.close()

@@ -91,6 +91,7 @@ def check_figures(said: Said) -> None:
     for r in said.rounds:
         assert 0 <= r.accepted <= r.drafted <= r.depth or r.drafted == 0
         assert r.accepted <= r.emitted <= r.accepted + 1
+        assert min(r.draft_ms, r.verify_ms, r.accept_ms, r.host_ms) >= 0
     positions = [r.position for r in said.rounds]
     steps = [r.emitted for r in said.rounds]
     assert positions == [stats.prompt_tokens + sum(steps[:n]) for n in range(len(steps))]
