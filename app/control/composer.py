@@ -3,6 +3,7 @@
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from PySide6.QtCore import QObject, QTimer, Signal
 from PySide6.QtWidgets import QFileDialog
@@ -14,7 +15,13 @@ from app.control.settings import KeptSettings
 from app.library.text_file import read_text_file
 from app.start.threads import Beside
 from app.values.app_settings import AppSettings
-from app.values.attached_text import AttachedText, fenced, said_with, with_attachments
+from app.values.attached_text import (
+    AttachedText,
+    Refused,
+    fenced,
+    said_with,
+    with_attachments,
+)
 from app.window.composer.composer import Composer
 from app.window.language import tr
 from app.window.transcript.reader import Reader
@@ -48,6 +55,13 @@ class UnsentMessage:
         return with_attachments(self.text, self.attachments) if is_short else self.text
 
 
+class BeingRead(NamedTuple):
+    """Files attached to a message of the chat `of`."""
+
+    of: int | None
+    names: tuple[str, ...]
+
+
 class ComposerController(QObject):
     """Keeps the composer's button true, and never loses what was typed. Signal: `typed`."""
 
@@ -66,6 +80,7 @@ class ComposerController(QObject):
         self._composer, self._chats, self._models = composer, chats, models
         self._disk = Beside(self)
         self._of: int | None = None
+        self._reading: list[BeingRead] = []
         self._unsent: dict[int | None, UnsentMessage] = {}
         composer.typed.connect(self.typed)
         composer.sent.connect(self._send)
@@ -116,6 +131,7 @@ class ComposerController(QObject):
     def _show_unsent(self) -> None:
         message = self._unsent.pop(self._of, UnsentMessage())
         self._composer.show_message(message.text, message.attachments)
+        self._show_reading()
 
     def attach(self, paths: list[Path]) -> None:
         """Attach files that were dropped."""
@@ -123,8 +139,33 @@ class ComposerController(QObject):
         self._composer.setFocus()
 
     def _read(self, paths: list[Path]) -> None:
-        """Beside the window; they may lie on a slow disk."""
-        self._disk.run_each(lambda: [read_text_file(path) for path in paths], self._composer.attach)
+        """Beside the window: they may lie on a slow disk, and documents take long."""
+        if not paths:
+            return
+        files = BeingRead(self._of, tuple(path.name for path in paths))
+        self._reading.append(files)
+        self._show_reading()
+        self._disk.run_each(
+            lambda: [read_text_file(path) for path in paths],
+            lambda outcomes: self._take_texts(files, outcomes),
+        )
+
+    def _take_texts(self, files: BeingRead, outcomes: list[AttachedText | Refused]) -> None:
+        """They belong to the chat that was open; why one has none is said at once."""
+        self._reading.remove(files)
+        if files.of != self._of:
+            texts = (outcome for outcome in outcomes if isinstance(outcome, AttachedText))
+            unsent = self._unsent.get(files.of, UnsentMessage())
+            kept = replace(unsent, attachments=(*unsent.attachments, *texts))
+            self._unsent[files.of] = kept
+            outcomes = [outcome for outcome in outcomes if isinstance(outcome, Refused)]
+        self._show_reading()
+        if outcomes:
+            self._composer.attach(outcomes)
+
+    def _show_reading(self) -> None:
+        names = [name for files in self._reading if files.of == self._of for name in files.names]
+        self._composer.show_reading(names)
 
     def _count(self, attachments: tuple[AttachedText, ...]) -> None:
         self._models.count(tuple(map(fenced, attachments)))

@@ -25,6 +25,10 @@ _KNOWN_BINARY = (
         b"PK\x03\x04",
         Words("an archive or an office document: unpack it, save it as .docx, or paste its text"),
     ),
+    (
+        b"\xd0\xcf\x11\xe0",
+        Words("an old or a locked office document: save it as .docx without a password"),
+    ),
     (b"\x1f\x8b", Words("compressed: unpack it first")),
 )
 _CONTROLS_ALLOWED = "\t\n\r\f\x1b"

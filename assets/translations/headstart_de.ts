@@ -448,8 +448,8 @@
         <translation>ist beschädigt und nicht lesbar ({kind}: {error}).</translation>
     </message>
     <message>
-        <source>holds no text, only pictures of it: have its text recognised first, or paste it.</source>
-        <translation>enthält keinen Text, nur Bilder davon: erst per Texterkennung umwandeln oder den Text einfügen.</translation>
+        <source>holds no text, at most pictures: have its text recognised first, or paste it.</source>
+        <translation>enthält keinen Text, höchstens Bilder: erst per Texterkennung umwandeln oder den Text einfügen.</translation>
     </message>
     <message>
         <source>is locked with a password: save a copy without one, then attach that.</source>
@@ -614,6 +614,10 @@
     <message>
         <source>an archive or an office document: unpack it, save it as .docx, or paste its text</source>
         <translation>ein Archiv oder Office-Dokument: entpacken, als .docx sichern oder den Text einfügen</translation>
+    </message>
+    <message>
+        <source>an old or a locked office document: save it as .docx without a password</source>
+        <translation>ein altes oder gesperrtes Office-Dokument: als .docx ohne Kennwort speichern</translation>
     </message>
     <message>
         <source>compressed: unpack it first</source>
@@ -1400,6 +1404,10 @@
     <message>
         <source>{name}: a message takes {most} attachments at most.</source>
         <translation>{name}: Eine Nachricht nimmt höchstens {most} Anhänge auf.</translation>
+    </message>
+    <message>
+        <source>Reading {names}…</source>
+        <translation>{names} wird gelesen …</translation>
     </message>
     <message>
         <source>{name} is longer than this model can read ({tokens:,} of {room:,} tokens): remove it, and paste the part that matters.</source>

@@ -65,7 +65,7 @@ MOST = 20
 class AttachmentRow(QWidget):
     """Signals: `changed`, other attachments than before; `removed`, one was taken away by hand.
 
-    too_long: why they cannot be sent, or "".
+    too_long, reading: why they cannot be sent, or "".
     """
 
     changed = Signal()
@@ -73,12 +73,12 @@ class AttachmentRow(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._problem = paragraph("", "problem")
+        self._problem, self._reading = paragraph("", "problem"), paragraph("", "muted")
         self._flow = ChipFlow()
         self._chips: list[AttachmentChip] = []
-        self._refused = self.too_long = ""
+        self._refused = self.too_long = self.reading = ""
         self._room: int | None = None
-        column(self._flow, self._problem, of=self, spacing=4)
+        column(self._flow, self._reading, self._problem, of=self, spacing=4)
         self._refresh("")
 
     def attachments(self) -> tuple[AttachedText, ...]:
@@ -112,6 +112,12 @@ class AttachmentRow(QWidget):
                 self._add(outcome)
         self._refresh("\n".join(problems[:3]))
 
+    def show_reading(self, names: Sequence[str]) -> None:
+        """Files whose text is still to come."""
+        self.reading = tr("Reading {names}…", names=", ".join(names)) if names else ""
+        say(self._reading, self.reading)
+        self._say()
+
     def show_tokens(self, counts: Sequence[int | None], room: int | None) -> None:
         """Tokens of each attachment, in their order; room: those that the model can read."""
         self._room = room
@@ -124,7 +130,7 @@ class AttachmentRow(QWidget):
         self.too_long = "" if room is None else why_too_long(self.attachments(), counts, room)
         words = "\n".join(filter(None, (self._refused, self.too_long)))
         say(self._problem, words)
-        self.setVisible(bool(self._chips or words))
+        self.setVisible(bool(self._chips or words or self.reading))
 
     def _add(self, attachment: AttachedText) -> None:
         chip = AttachmentChip(attachment)

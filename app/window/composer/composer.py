@@ -88,6 +88,11 @@ class Composer(QFrame):
         """Attach texts; what cannot be is named with its reason."""
         self._row.attach(outcomes)
 
+    def show_reading(self, names: Sequence[str]) -> None:
+        """The texts of these files are still to come, and sending waits for them."""
+        self._row.show_reading(names)
+        self._refresh()
+
     def show_tokens(self, counts: Sequence[int | None], room: int | None) -> None:
         """Tokens of each attachment, in their order, and those a model can read; None: not known.
 
@@ -115,7 +120,7 @@ class Composer(QFrame):
 
     def _problem(self) -> str:
         """Why nothing can be sent."""
-        return self._why_not or self._row.too_long
+        return self._why_not or self._row.reading or self._row.too_long
 
     def _has_message(self) -> bool:
         return bool(self.text().strip() or self.attachments())

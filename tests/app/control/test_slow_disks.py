@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QApplication, QLabel
+from PySide6.QtCore import QMimeData, Qt, QUrl
+from PySide6.QtWidgets import QApplication, QLabel, QPlainTextEdit
 from pytestqt.qtbot import QtBot
 from windows import Driven
 
+from app.control import composer
 from app.control import settings as settings_file
 from app.control.offers import CardController
 from app.control.settings import KeptSettings, read_settings
@@ -19,8 +20,9 @@ from app.library.machine import Machine, this_machine
 from app.library.model_card import read_card
 from app.start.threads import Beside
 from app.values.app_settings import AppSettings, ModelSettings
-from app.values.attached_text import Refused
+from app.values.attached_text import AttachedText, Refused
 from app.values.models import ModelCard
+from mlx_engine.values.words import Words
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 
@@ -90,6 +92,46 @@ def test_what_hovers_is_looked_at_beside_the_window(
     assert overlay.accessibleDescription().startswith("Looking at it")
     gate.set()
     driven.until(lambda: "It is nothing." in overlay.accessibleDescription())
+
+
+def test_a_file_that_is_being_read_belongs_to_its_chat_and_holds_its_question(
+    driven: Driven, gate: threading.Event, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slowly(path: Path) -> AttachedText | Refused:
+        gate.wait()
+        if path.suffix == ".pdf":
+            return AttachedText(path.name, "text")
+        return Refused(Words("{name} is empty.", name=path.name))
+
+    monkeypatch.setattr(composer, "read_text_file", slowly)
+    widget, app = driven.widgets.composer, driven.app
+    driven.ask("First")
+    first = app.chats.chat.chat_id
+    assert first is not None
+    app.begin_chat()
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(f"/far/{name}") for name in ("report.pdf", "none.txt")])
+    QApplication.clipboard().setMimeData(data)
+    box = widget.focusProxy()
+    assert isinstance(box, QPlainTextEdit)
+    qtbot.keyClick(box, Qt.Key.Key_V, Qt.KeyboardModifier.ControlModifier)
+    driven.send("What is it about?")
+    assert app.chats.running is None and widget.text() == "What is it about?"
+
+    def told() -> list[str]:
+        return [label.text() for label in widget.findChildren(QLabel) if label.isVisible()]
+
+    assert "Reading report.pdf, none.txt…" in told()
+    app.chats.open(first)
+    assert "Reading report.pdf, none.txt…" not in told()
+    gate.set()
+    driven.until(lambda: "none.txt is empty." in told())
+    assert widget.attachments() == ()
+    app.begin_chat()
+    assert widget.attachments() == (AttachedText("report.pdf", "text"),)
+    qtbot.keyClick(box, Qt.Key.Key_Return)
+    driven.until_answered()
+    assert "report.pdf" in app.chats.chat.turns[0].message.text
 
 
 def test_a_disk_that_hangs_does_not_hold_up_the_end(driven: Driven, cards: CardController) -> None:

@@ -2,8 +2,10 @@
 
 import io
 import json
+import sys
 import zipfile
 from pathlib import Path
+from types import FrameType
 
 import docx
 import pytest
@@ -88,9 +90,33 @@ def test_what_is_too_long_says_so_at_its_end(
     assert "[The rest is left out: more than could be read" in in_process(path, monkeypatch)
 
 
+def test_pages_without_text_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = pdf(tmp_path / "half.pdf", "A title", "", "An end", "")
+    assert "[No text, at most pictures of it: page 2, 4.]" in in_process(path, monkeypatch)
+
+
+def test_a_word_file_of_many_pages_is_read_whole(tmp_path: Path) -> None:
+    """A look at each paragraph's style by itself took 0.7 ms."""
+    made = docx.Document()
+    for number in range(400):
+        made.add_paragraph(f"Paragraph {number}", style="Heading 2" if number == 7 else None)
+    made.save(str(tmp_path / "book.docx"))
+    looked = 0
+
+    def profile(frame: FrameType, event: str, _: object) -> None:
+        nonlocal looked
+        looked += event == "call" and frame.f_code.co_name == "get_style"
+
+    sys.setprofile(profile)
+    lines = list(documents._word_lines(tmp_path / "book.docx"))
+    sys.setprofile(None)
+    assert lines[6:9] == ["Paragraph 6", "## Paragraph 7", "Paragraph 8"]
+    assert looked == 0
+
+
 def test_why_a_document_has_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scan, locked = pdf(tmp_path / "scan.pdf", "", ""), tmp_path / "locked.pdf"
-    assert "only pictures" in in_process(scan, monkeypatch)
+    assert "at most pictures" in in_process(scan, monkeypatch)
     assert "password" in in_process(pdf(locked, "Secret", password="key"), monkeypatch)
     readable = pdf(tmp_path / "open.pdf", "Not secret", password="", owner_password="key")
     assert "Not secret" in in_process(readable, monkeypatch)
