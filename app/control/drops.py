@@ -226,7 +226,7 @@ def _attach_plan(texts: list[DroppedText], refused: list[Refused]) -> DropPlan:
         if len(texts) == 1
         else tr("Attach {n:,} files", "", len(texts))
     )
-    size = tr("{size} of text", size=size_words(sum(text.nbytes for text in texts)))
+    size = said(size_words(sum(text.nbytes for text in texts)))
     return DropPlan(
         "attach", title, "\n".join([size, *(said(thing.words) for thing in refused[:3])])
     )

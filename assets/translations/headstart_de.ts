@@ -215,10 +215,6 @@
         </translation>
     </message>
     <message>
-        <source>{size} of text</source>
-        <translation>{size} Text</translation>
-    </message>
-    <message>
         <source>Models and texts (*.gguf *.safetensors *.json *.txt *.md *.py *);;All files (*)</source>
         <translation>Modelle und Texte (*.gguf *.safetensors *.json *.txt *.md *.py *);;Alle Dateien (*)</translation>
     </message>

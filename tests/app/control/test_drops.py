@@ -132,7 +132,7 @@ def test_texts_together_with_one_that_is_none(driven: Driven, tmp_path: Path) ->
     for path, content in zip(paths, ("x = 1\n", "# b", "\x89PNG"), strict=True):
         path.write_text(content, encoding="latin-1")
     said = drag(driven, mime_of(*paths))
-    assert said.startswith("Attach 2 files 9 B of text")
+    assert said.startswith("Attach 2 files 9 B")
     assert "c.png is a picture" in said
     drop(driven, mime_of(*paths))
     driven.until(lambda: len(driven.widgets.composer.attachments()) == 2)
