@@ -42,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
 
 def pytest_configure() -> None:
-    """Each worker stays on a core of its own.
+    """Each worker stays on a core of its own, and looks for no garbage while it imports.
 
     MLX computes in a thread that its caller waits for, hundreds of times a second: to wake it on
     another core takes up to a sixth of the time of tests that decode.
@@ -51,6 +51,12 @@ def pytest_configure() -> None:
     if worker and sys.platform == "linux":
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Of what is imported nothing is garbage, and to look for it took a fifth of the imports."""
+    gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -134,6 +140,14 @@ def needs_window() -> None:
     """For a test that starts the window as a process of its own."""
     if WHY_NOT:
         pytest.skip(WHY_NOT)
+
+
+@pytest.fixture(scope="session")
+def qapp_cls() -> type:
+    """The application is ours, whichever test of a window comes first."""
+    from app.start.outside import Application
+
+    return Application
 
 
 @pytest.fixture(scope="session")

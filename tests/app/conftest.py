@@ -16,14 +16,6 @@ MUCH = 20_000
 """Objects that have come up since the last collection."""
 
 
-@pytest.fixture(scope="session")
-def qapp_cls() -> type:
-    """The application is ours."""
-    from app.start.outside import Application
-
-    return Application
-
-
 @pytest.fixture(scope="session", autouse=True)
 def _english_system() -> Iterator[None]:
     """Whoever runs the tests: texts and figures that follow the system are English."""

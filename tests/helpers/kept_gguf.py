@@ -41,21 +41,30 @@ _STORED = {
 """Type of a matrix; all others are Q3_K."""
 
 
-def write_kept_gguf(path: Path, *, blocks: bool, bad_scale: bool = False) -> Path:
-    """blocks: as blocks, else their values in float32; bad_scale: one of them is not a number."""
+def write_kept_gguf(
+    path: Path, *, blocks: bool, bad_scale: bool = False, kind: Types | None = None
+) -> Path:
+    """blocks: as blocks, else their values in float32; bad_scale: one of them is not a number;
+    kind: of all matrices, if not one of each.
+    """
     config = tiny_config(hidden=HIDDEN)
     text = config["text_config"]
     assert isinstance(text, dict)
     text |= {"intermediate_size": HIDDEN, "linear_value_head_dim": HIDDEN // 4}
-    return write_model(
-        path, config, lambda name, value: _kept(name, value, blocks, bad_scale), seed=1
-    )
+
+    def kept(name: str, value: Floats) -> RawTensor:
+        return _kept(name, value, kind or _kind_of(name), blocks, bad_scale)
+
+    return write_model(path, config, kept, seed=1)
 
 
-def _kept(name: str, value: Floats, blocks: bool, bad_scale: bool) -> RawTensor:
+def _kind_of(name: str) -> Types:
+    return next((kind for part, kind in _STORED.items() if part in name), Types.Q3_K)
+
+
+def _kept(name: str, value: Floats, kind: Types, blocks: bool, bad_scale: bool) -> RawTensor:
     if value.ndim != 2 or "conv1d" in name or value.shape[1] % 256:
         return tensor(name, value)
-    kind = next((kind for part, kind in _STORED.items() if part in name), Types.Q3_K)
     made = blocks_of(kind, value.shape, len(name) + value.shape[0])
     if bad_scale and "ffn_down" in name:
         made.reshape(-1, 18)[3, :2] = 0x7E

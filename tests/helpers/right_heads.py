@@ -79,6 +79,7 @@ def _right(arrays: Mapping[str, Floats], kind: str, reads: Reads) -> dict[str, F
     turn, states = _orbit(draw)
     spread = 1.2 if kind in BEFORE_THE_NORM else 0.7  # a join without it can be rounded
     gains = {part: np.exp(spread * draw.standard_normal(HIDDEN)) for part in ("e", "h", "last")}
+    gains["last"][0] = -30.0  # without the norm another token comes next
     says = np.roll(states * gains["last"], 1, axis=0)  # row x + 1 says what the state of x asks
     says /= np.linalg.norm(says, axis=1, keepdims=True)
     of_token = np.diag(1 / gains["e"])

@@ -1,8 +1,7 @@
 """A kernel that fails in the middle of an answer: stock MLX goes on, and the reason is on show."""
 
 import os
-import subprocess
-import sys
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from multiprocessing import get_context
@@ -23,7 +22,7 @@ from metal_kernels.kernel import Launch, Launcher
 from metal_kernels.trials import TRIALS
 from mlx_engine.decoding.round import State
 from mlx_engine.engine import Engine
-from mlx_engine.kernel_choice.kernels_here import kernels_here
+from mlx_engine.kernel_choice.kernels_here import TrialsOfModel, kernels_here
 from mlx_engine.kernel_choice.verdict import DIED, Verdict, circumstances, verdict_here
 from mlx_engine.loading.load import LoadedModel, load_model
 from mlx_engine.models.decoder import Decoder
@@ -227,7 +226,7 @@ def words_of_prompt(
 def blocks_for(kernel: KernelName, file: Path) -> Path:
     """A GGUF whose matrices, or experts, are in blocks."""
     if kernel == "prompt-products":
-        return write_kept_gguf(file, blocks=True)
+        return write_kept_gguf(file, blocks=True, kind=GGMLQuantizationType.Q6_K)
     sizes = {"hidden_size": HIDDEN, "moe_intermediate_size": HIDDEN}
     kind = GGMLQuantizationType.Q6_K
     return write_tiny_gguf_experts(file, "qwen3_5_moe", quantised=kind, sizes=sizes)
@@ -319,30 +318,21 @@ def test_chats_are_kept(
 def test_a_trial_that_ends_the_program_is_not_begun_again(
     kernel: KernelName, tmp_path: Path
 ) -> None:
-    file = tmp_path / "kernels.json"
-    assert ended_in_a_trial(kernel, file) == 9
+    """What stands on the disk while the kernel runs is all that its end would leave."""
+    file, left = tmp_path / "kernels.json", tmp_path / "left.json"
+
+    class Deadly:
+        def run(self, launch: Launch, inputs: Sequence[mx.array]) -> Sequence[mx.array]:
+            shutil.copy(file, left)
+            raise KeyboardInterrupt
+
     verdict = verdict_here(file)
-    (trial,) = [one for one in TRIALS if one.words in verdict.off()]
-    assert trial.kernel == kernel
+    (trial, *_) = [one for one in TRIALS if one.kernel == kernel]
+    with pytest.raises(KeyboardInterrupt):
+        TrialsOfModel(kernels_here(Deadly(), "exact", verdict), verdict, mx.float32).run(trial)
+    verdict = verdict_here(left)
+    assert list(verdict.off()) == [trial.words]
     assert DIED in kernels_here(Ending("", 1, AssertionError), "exact", verdict).off[trial.words]
-
-
-def ended_in_a_trial(kernel: KernelName, file: Path) -> int:
-    """The status of a program that ends where the kernel is run."""
-    script = (
-        "import os, sys, pathlib, mlx.core as mx\n"
-        "from metal_kernels.trials import TRIALS\n"
-        "from mlx_engine.kernel_choice.kernels_here import TrialsOfModel, kernels_here\n"
-        "from mlx_engine.kernel_choice.verdict import verdict_here\n"
-        "class Deadly:\n"
-        "    def run(self, launch, inputs): os._exit(9)\n"
-        "verdict = verdict_here(pathlib.Path(sys.argv[1]))\n"
-        "kernels = kernels_here(Deadly(), 'exact', verdict)\n"
-        "(trial, *_) = [one for one in TRIALS if one.kernel == sys.argv[2]]\n"
-        "TrialsOfModel(kernels, verdict, mx.float32).run(trial)\n"
-    )
-    command = [sys.executable, "-c", script, str(file), kernel]
-    return subprocess.run(command, check=False).returncode
 
 
 class Ending(Failing):
