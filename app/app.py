@@ -361,7 +361,9 @@ class App(QObject):
     def _end_answer(self, answer: RunningAnswer) -> None:
         self.figures.end(answer)
         if answer.chat_id == self.chats.chat.chat_id:
-            announce(self.widgets.transcript, answer.answer.text or tr("The answer has ended."))
+            transcript, words = self.widgets.transcript, answer.answer.text
+            ended = words or tr("The answer has ended.")
+            transcript.reader.turns.do(lambda: announce(transcript, ended))
             if answer.was_complete:
                 complete = tr("The answer is complete; Answer again gives another.")
                 self.widgets.notice.mention(complete)

@@ -3,10 +3,11 @@
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from app.store.messages import AnswerSaver
+from app.start.threads import Turns
 from app.store.session_store import SessionStore
 from app.values.chat_settings import ChatSettings
 from app.values.chats import AnswerSoFar, DraftedSpan, StoredMessage
@@ -188,7 +189,8 @@ WITHDRAWN = Words("Stopped before it was begun.")
 
 
 class Answers(QObject):
-    """Stores every answer before it is begun, and every half second while it grows.
+    """Stores every answer before it is begun, and every half second while it grows. Saving it and
+    ending it have turns of their own: long ones take milliseconds.
 
     Signals:
         grown: a RunningAnswer and the Growth that was added.
@@ -214,10 +216,11 @@ class Answers(QObject):
         self._request = request
         self._clock = clock
         self._running: dict[int, RunningAnswer] = {}
-        self._savers: dict[int, AnswerSaver] = {}
         self._unsaved: set[int] = set()
+        self._told: set[int] = set()
+        self._turns = Turns(self)
         self._timer = QTimer(self, interval=TICK_MS)
-        self._timer.timeout.connect(self._tick)
+        self._timer.timeout.connect(self._save_what_grew)
 
     @property
     def chat_ids(self) -> frozenset[int]:
@@ -261,7 +264,11 @@ class Answers(QObject):
     def keep_all(self) -> None:
         """The program ends: keep what there is of every answer."""
         for answer in list(self._running.values()):
-            self._interrupt(answer, None, CLOSED)
+            if answer.finished is None:
+                self._interrupt(answer, None, CLOSED)
+            else:
+                self._keep(answer)
+                self._end(answer, None)
 
     def take(self, reply: AnswerEvents | AnswerFailed | AnswerWithdrawn) -> None:
         """What the engine's thread says about an answer; about an unknown one nothing is done."""
@@ -278,25 +285,33 @@ class Answers(QObject):
 
     def _begin(self, answer: RunningAnswer) -> None:
         self._running[answer.message_id] = answer
-        self._savers[answer.message_id] = AnswerSaver(self._store.messages, answer.message_id)
         self._timer.start()
         self.changed.emit()
 
     def _grow(self, answer: RunningAnswer, reply: AnswerEvents) -> None:
         growth = answer.take(reply.events, self._clock())
-        finished = answer.finished
-        if finished is None:
-            saver = self._savers[answer.message_id]
-            self._saving(answer, lambda: saver.show(answer.so_far))
-            self.grown.emit(answer, growth)
-            return
+        self._unsaved.add(answer.message_id)
         self.grown.emit(answer, growth)
+        if answer.finished is not None:
+            self._turns.do(lambda: self._finish(answer))
+
+    def _finish(self, answer: RunningAnswer) -> None:
+        """Keep it, then end it in the next turn; nothing where the program has ended since."""
+        if answer.message_id in self._unsaved:
+            self._keep(answer)
+            self._turns.do(lambda: self._finish(answer))
+        elif answer.message_id in self._running:
+            self._end(answer, None)
+
+    def _keep(self, answer: RunningAnswer) -> None:
+        finished = answer.finished
+        assert finished is not None
         spans, seconds = answer.answer.spans, answer.thinking_seconds
+        self._unsaved.discard(answer.message_id)
         self._saving(
             answer,
             lambda: self._store.messages.finish_answer(answer.message_id, finished, spans, seconds),
         )
-        self._end(answer, None)
 
     def _interrupt(self, answer: RunningAnswer, problem: Problem | None, why: str) -> None:
         messages = self._store.messages
@@ -308,22 +323,30 @@ class Answers(QObject):
         self._end(answer, problem)
 
     def _end(self, answer: RunningAnswer, problem: Problem | None) -> None:
-        del self._running[answer.message_id], self._savers[answer.message_id]
+        del self._running[answer.message_id]
         self._unsaved.discard(answer.message_id)
+        self._told.discard(answer.message_id)
         if not self._running:
             self._timer.stop()
         self.ended.emit(answer, problem)
         self.changed.emit()
 
-    def _tick(self) -> None:
-        for message_id, saver in list(self._savers.items()):
-            self._saving(self._running[message_id], saver.tick)
+    def _save_what_grew(self) -> None:
+        """What cannot be saved now is tried again the next time."""
+        messages = self._store.messages
+        for answer in [self._running[message_id] for message_id in self._unsaved]:
+            if answer.finished is None and self._saving(
+                answer, partial(messages.save_partial, answer.message_id, answer.so_far)
+            ):
+                self._unsaved.remove(answer.message_id)
 
-    def _saving(self, answer: RunningAnswer, save: Callable[[], object]) -> None:
-        """The answer goes on when it cannot be saved; that is said once."""
+    def _saving(self, answer: RunningAnswer, save: Callable[[], object]) -> bool:
+        """False where it cannot be saved, which is said once; the answer goes on."""
         try:
             save()
         except StoreError as error:
-            if answer.message_id not in self._unsaved:
-                self._unsaved.add(answer.message_id)
+            if answer.message_id not in self._told:
+                self._told.add(answer.message_id)
                 self.failed.emit(str(error))
+            return False
+        return True

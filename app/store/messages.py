@@ -19,7 +19,6 @@ from app.values.typed_json import words_to_text
 from mlx_engine.values.conversation import FinishReason, GenerationFinished, Role
 from mlx_engine.values.stats import GenerationStats
 
-SAVE_EVERY_S = 0.5
 MOST_FIGURES = 500
 _PATH = """WITH RECURSIVE path (id, height) AS (
         SELECT leaf, 0 FROM chat WHERE id = ?
@@ -255,40 +254,3 @@ def _gone(message_id: int) -> NoSuchChat:
 def _turn(message: StoredMessage, siblings: list[int]) -> Turn:
     """A damaged index may have lost the message itself."""
     return Turn(message, tuple(siblings) if message.id in siblings else (message.id,))
-
-
-class AnswerSaver:
-    """Keeps the newest text of one answer and saves it when the last save is long enough ago.
-
-    Call `show` with each change and `tick` from a timer at least once a second: a model may pause
-    right after a piece of text that is not saved yet. A save that fails raises StoreError and is
-    tried again after the same time; the answer goes on. End with Messages.finish_answer.
-    """
-
-    def __init__(
-        self,
-        messages: Messages,
-        message_id: int,
-        every_s: float = SAVE_EVERY_S,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._messages = messages
-        self._message_id = message_id
-        self._every_s = every_s
-        self._clock = clock
-        self._last_try = clock()
-        self._unsaved: AnswerSoFar | None = None
-
-    def show(self, so_far: AnswerSoFar) -> None:
-        """All of the answer so far."""
-        self._unsaved = so_far
-        self.tick()
-
-    def tick(self) -> None:
-        """Save what is new, if it is time."""
-        now = self._clock()
-        if self._unsaved is None or now - self._last_try < self._every_s:
-            return
-        self._last_try = now
-        self._messages.save_partial(self._message_id, self._unsaved)
-        self._unsaved = None

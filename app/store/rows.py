@@ -4,7 +4,7 @@ import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, get_args
 
 from app.values.chats import DraftedSpan, MessageState, StoredMessage
@@ -46,10 +46,14 @@ SOURCES: tuple[DraftedBy, ...] = get_args(DraftedBy)
 
 def message_from_row(row: sqlite3.Row) -> StoredMessage:
     """The row must have all columns of the table."""
-    content = {"stats": None, "spans": content_of(row["spans"])}
-    message = sound_message({**row, **content}, row["id"], row["chat"], row["parent"])
-    problem = words_from_text(text_of(row["problem"]))
-    return replace(message, problem=problem, stats=stats_from_text(text_of(row["stats"])))
+    content = {**row, "stats": None, "spans": None}
+    message = sound_message(content, row["id"], row["chat"], row["parent"])
+    return replace(
+        message,
+        spans=KeptSpans(text_of(row["spans"]), len(message.text)),
+        problem=words_from_text(text_of(row["problem"])),
+        stats=stats_from_text(text_of(row["stats"])),
+    )
 
 
 def sound_message(
@@ -83,9 +87,39 @@ def sound_message(
 
 
 def spans_to_json(spans: Sequence[DraftedSpan]) -> str:
-    """As short lists, [[start, end, depth, source], ...], without a source that is not known."""
-    rows = [span if span.source else span[:3] for span in spans]
-    return json.dumps(rows, separators=(",", ":"))
+    """As short lists, [[start, end, depth, source], ...], without a source that is not known; half
+    the time of the json library, which is felt where a long answer is saved again and again.
+    """
+    rows = (
+        f'[{start},{end},{depth},"{source}"]' if source else f"[{start},{end},{depth}]"
+        for start, end, depth, source in spans
+    )
+    return f"[{','.join(rows)}]"
+
+
+class KeptSpans(Sequence[DraftedSpan]):
+    """Spans of a text this long, read when they are first looked at: a chat is read again with each
+    question, and most of its answers are not in view.
+    """
+
+    def __init__(self, content: str, length: int) -> None:
+        self._content, self._length = content, length
+
+    @cached_property
+    def _spans(self) -> tuple[DraftedSpan, ...]:
+        return spans_from(content_of(self._content), self._length)
+
+    def __len__(self) -> int:
+        return len(self._spans)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._spans[index]
+
+    def __eq__(self, other: object) -> bool:
+        return self._spans == (other._spans if isinstance(other, KeptSpans) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._spans)
 
 
 def spans_from(content: object, length: int) -> tuple[DraftedSpan, ...]:

@@ -36,7 +36,9 @@ def storable(value: T) -> T | str:
     """A text with what SQLite cannot keep (NUL, half characters) replaced, one for one; anything
     else as it is.
     """
-    return _UNSTORABLE.sub("\ufffd", value) if isinstance(value, str) else value
+    if not isinstance(value, str) or (value.isascii() and "\0" not in value):
+        return value
+    return _UNSTORABLE.sub("\ufffd", value)
 
 
 def index_text(text: str) -> str:

@@ -65,7 +65,7 @@ class StoredMessage:
     state: MessageState = "done"
     finish_reason: FinishReason | None = None
     stats: GenerationStats | None = None
-    spans: tuple[DraftedSpan, ...] = ()
+    spans: Sequence[DraftedSpan] = ()
     created_at: float = 0.0
     thinking_seconds: float | None = None
     problem: str = ""

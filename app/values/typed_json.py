@@ -10,7 +10,7 @@ import base64
 import json
 import math
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -46,10 +46,10 @@ def encode(value: object, over: object = None) -> Any:
         }
     if isinstance(value, Mapping):
         return {str(key): encode(item, old.get(str(key))) for key, item in value.items()}
-    if isinstance(value, tuple | list):
-        return [encode(item) for item in value]
     if isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [encode(item) for item in value]
     return str(value) if isinstance(value, Path) else value
 
 

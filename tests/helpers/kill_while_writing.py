@@ -14,7 +14,6 @@ from app.store.session_store import open_store
 WRITER = """
 import sys, time
 from pathlib import Path
-from app.store.messages import AnswerSaver
 from app.store.session_store import open_store
 from app.values.chat_settings import ChatSettings
 from app.values.chats import AnswerSoFar
@@ -22,13 +21,15 @@ from app.values.chats import AnswerSoFar
 store = open_store(Path(sys.argv[1]))
 chat = store.chats.create(ChatSettings())
 question = store.messages.add(chat, None, "user", "Tell me a story.").id
-saver = AnswerSaver(store.messages, store.messages.begin_answer(chat, question, "Tiny"))
-text = ""
+answer = store.messages.begin_answer(chat, question, "Tiny")
+text, saved_at = "", time.monotonic()
 number = 0
 while True:
     text += f"word{number} "
     number += 1
-    saver.show(AnswerSoFar(text))
+    if time.monotonic() - saved_at > 0.5:
+        store.messages.save_partial(answer, AnswerSoFar(text))
+        saved_at = time.monotonic()
     print(len(text), time.time(), flush=True)
     time.sleep(0.003)
 """
@@ -42,14 +43,14 @@ from app.store.transfer import export_chat, import_chat
 from app.values.chat_settings import ChatSettings
 
 store, file = open_store(Path(sys.argv[1])), Path(sys.argv[1]).with_name("chat.json")
-chats = [chat.id for chat in store.chats.listed()]
+chats = sorted(chat.id for chat in store.chats.listed())
 if not chats:
     for title in ("one", "two"):
         chats.append(store.chats.create(ChatSettings(), title))
         question = store.messages.add(chats[-1], None, "user", "Tell me a story.").id
         store.messages.add(chats[-1], question, "assistant", "edit 0")
     folders = [store.folders.create(name).id for name in ("Work", "Play")]
-chats, folders = chats[-2:], [folder.id for folder in store.folders.listed()]
+chats, folders = chats[:2], [folder.id for folder in store.folders.listed()]
 answer = store.messages.path(chats[0])[-1].message
 number = int(answer.text.split()[1])
 print(number, flush=True)

@@ -1,5 +1,6 @@
 """One message as the transcript shows it: plain values."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,7 +27,7 @@ class ShownMessage:
     text: str
     thinking: str = ""
     thinking_seconds: float | None = None
-    spans: tuple[DraftedSpan, ...] = ()
+    spans: Sequence[DraftedSpan] = ()
     stats: GenerationStats | None = None
     state: State = "done"
     branch_index: int = 0

@@ -1,11 +1,23 @@
-"""An answer grows by batches: every character once, every drafted span where it belongs."""
+"""An answer grows by batches: every character once, every drafted span where it belongs. It is kept
+soon, but not with every word, and ends in turns of its own.
+"""
 
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
 
-from app.control.answers import RunningAnswer
+from app.control.answers import TICK_MS, Answers, RunningAnswer
+from app.store.session_store import SessionStore, open_passing_store
+from app.values.chat_settings import ChatSettings
 from app.values.chats import AnswerSoFar, DraftedSpan
+from app.values.errors import StoreFull
+from app.worker.replies import AnswerEvents
 from mlx_engine.values.conversation import (
+    Event,
     GenerationFinished,
     PromptProgress,
     RoundFinished,
@@ -89,3 +101,100 @@ def test_thinking_that_goes_on_takes_longer() -> None:
     assert answer.thinking_seconds is None
     assert answer.take([TextPiece("Yes")], now=13.0).ends_thinking
     assert answer.thinking_seconds == 5.0
+
+
+@pytest.fixture
+def store() -> Iterator[SessionStore]:
+    store = open_passing_store("")
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def answers(qapp: QApplication, store: SessionStore) -> Answers:
+    return Answers(store, lambda request: None)
+
+
+@pytest.fixture
+def running(store: SessionStore, answers: Answers) -> RunningAnswer:
+    chat = store.chats.create(ChatSettings())
+    question = store.messages.add(chat, None, "user", "Tell me.")
+    return answers.ask(question, (), ChatSettings(), "Tiny")
+
+
+@pytest.fixture
+def saves(store: SessionStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts that were written, the first time onto a full disk."""
+    found, save = [], store.messages.save_partial
+
+    def saved(message_id: int, so_far: AnswerSoFar) -> None:
+        found.append(so_far.text)
+        if len(found) == 1:
+            raise StoreFull("The disk is full: make room.")
+        save(message_id, so_far)
+
+    monkeypatch.setattr(store.messages, "save_partial", saved)
+    return found
+
+
+def say(answers: Answers, answer: RunningAnswer, *events: Event) -> None:
+    answers.take(AnswerEvents(str(answer.chat_id), str(answer.message_id), events))
+
+
+def test_it_is_kept_soon_and_not_with_its_words(
+    qtbot: QtBot,
+    store: SessionStore,
+    answers: Answers,
+    running: RunningAnswer,
+    saves: list[str],
+) -> None:
+    told: list[str] = []
+    answers.failed.connect(told.append)
+    for _ in range(50):
+        say(answers, running, TextPiece("word ", depth=1))
+    assert saves == []
+    words = "word " * 50
+    qtbot.waitUntil(lambda: store.messages.get(running.message_id).text == words, timeout=20_000)
+    assert saves == [words] * 2, "once more, as the disk was full"
+    assert len(told) == 1
+    assert store.messages.get(running.message_id).spans == (DraftedSpan(0, 250, 1),)
+    qtbot.wait(3 * TICK_MS)
+    assert len(saves) == 2, "nothing is new"
+
+
+def finish(answers: Answers, answer: RunningAnswer) -> None:
+    end = GenerationFinished("end", GenerationStats(), "All of it.")
+    say(answers, answer, TextPiece("All of it."), end)
+
+
+def test_it_ends_after_the_turn_in_which_it_grew(
+    qtbot: QtBot, store: SessionStore, answers: Answers, running: RunningAnswer
+) -> None:
+    def state() -> str:
+        return store.messages.get(running.message_id).state
+
+    states: list[str] = []
+    answers.grown.connect(lambda *_: states.append(state()))
+    answers.ended.connect(lambda *_: states.append(state()))
+    with qtbot.waitSignal(answers.changed):
+        finish(answers, running)
+        assert states == ["partial"]
+        assert answers.of_chat(running.chat_id) is running
+    assert states == ["partial", "done"]
+    assert answers.of_chat(running.chat_id) is None
+
+
+@pytest.mark.parametrize("turns", [0, 1])
+def test_one_that_has_finished_is_whole_when_the_program_ends(
+    qtbot: QtBot, store: SessionStore, answers: Answers, running: RunningAnswer, turns: int
+) -> None:
+    ended: list[object] = []
+    answers.ended.connect(lambda *news: ended.append(news))
+    finish(answers, running)
+    if turns:
+        qtbot.waitUntil(lambda: store.messages.get(running.message_id).state == "done")
+    answers.keep_all()
+    kept = store.messages.get(running.message_id)
+    assert (kept.state, kept.problem, kept.text) == ("done", "", "All of it.")
+    qtbot.wait(50)
+    assert ended == [(running, None)]

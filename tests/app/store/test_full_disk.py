@@ -6,7 +6,6 @@ import pytest
 from chat_stores import finished, talk, texts
 from small_disk import run_on_a_small_disk
 
-from app.store.messages import AnswerSaver
 from app.store.session_store import SessionStore, open_store
 from app.store.transfer import export_chat
 from app.values.chat_settings import ChatSettings
@@ -46,20 +45,14 @@ def test_what_does_not_fit_changes_nothing(store: SessionStore) -> None:
 def test_an_answer_goes_on_and_is_saved_when_there_is_room(store: SessionStore) -> None:
     chat = talk(store, "hello")
     answer = store.messages.begin_answer(chat, None, "Tiny")
-    now = 0.0
-    saver = AnswerSaver(store.messages, answer, every_s=1.0, clock=lambda: now)
-    now = 1.0
-    saver.show(AnswerSoFar("a few words"))
+    store.messages.save_partial(answer, AnswerSoFar("a few words"))
     fill(store)
     text = "a few words" + " and many more" * 2000
-    now = 2.0
     with pytest.raises(StoreFull):
-        saver.show(AnswerSoFar(text))
-    saver.tick()
+        store.messages.save_partial(answer, AnswerSoFar(text))
     assert store.messages.get(answer).text == "a few words"
     make_room(store)
-    now = 3.0
-    saver.tick()
+    store.messages.save_partial(answer, AnswerSoFar(text))
     assert store.messages.get(answer).text == text
     store.messages.finish_answer(answer, finished(text))
 
