@@ -39,6 +39,12 @@ class Turns(QObject):
             self._pieces.append(piece)
             self._timer.start()
 
+    def do_steps(self, steps: Iterator[object]) -> None:
+        """The first of these now, each of the others in a turn to come."""
+        for _ in steps:
+            self.do(lambda: self.do_steps(steps))
+            return
+
     def _do_next(self) -> None:
         piece = self._pieces.popleft()
         if not self._pieces:

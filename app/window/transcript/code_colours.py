@@ -101,7 +101,7 @@ and what follows closes the kinds of them that a lexer only sees when they are c
 OPEN = ("string", "comment")
 LONGEST = 1000
 """Characters; longer lines have no colours before the code is complete."""
-SLICE_S = 0.006
+SLICE_S = 0.004
 """Colouring gives way to everything else after so long."""
 SOON_MS = 100
 """Code that grows is read so long after it did: not anew for each piece of a line."""
@@ -140,7 +140,7 @@ class CodeColours(QSyntaxHighlighter):
         has nothing else to do.
         """
         if self._has_lexer:
-            self.read()
+            self._turns.do(self._go_on)
         elif self._turns.is_busy:
             self._turn.start(SOON_MS)
         else:

@@ -98,11 +98,16 @@ class CodeText(QPlainTextEdit, LaidOut):
         self.setFixedHeight(ceil(lines) + max(PADDING, below + 2))
 
     def _lines_height(self) -> float:
-        """Letters of another font, such as emoji, may make a line higher."""
-        if self._code.isascii():
-            line = self.blockBoundingRect(self.document().firstBlock()).height()
-            return self.blockCount() * line
+        if self._are_lines_alike():
+            return self.blockCount() * self._line_height()
         return self.blockBoundingGeometry(self.document().lastBlock()).bottom()
+
+    def _are_lines_alike(self) -> bool:
+        """Letters of another font, such as emoji, may make a line higher; Qt adds up all lines."""
+        return self._code.isascii()
+
+    def _line_height(self) -> float:
+        return self.blockBoundingRect(self.document().firstBlock()).height()
 
     # Qt
 
@@ -136,8 +141,14 @@ class CodeText(QPlainTextEdit, LaidOut):
 
     def _lines(self, area: QRectF) -> Iterator[PlacedBlock]:
         """The lines that touch `area`, which may be a small part of the code."""
-        block = self.cursorForPosition(area.topLeft().toPoint()).block()
-        corner = self.blockBoundingGeometry(block).topLeft() + self.contentOffset()
+        if self._are_lines_alike():
+            line = self._line_height()
+            number = min(max(0, int(area.y() / line)), self.blockCount() - 1)
+            block = self.document().findBlockByNumber(number)
+            corner = self.contentOffset() + QPointF(0, number * line)
+        else:
+            block = self.cursorForPosition(area.topLeft().toPoint()).block()
+            corner = self.blockBoundingGeometry(block).topLeft() + self.contentOffset()
         while block.isValid() and corner.y() < area.bottom():
             yield PlacedBlock(block, QPointF(corner))
             corner += QPointF(0, self.blockBoundingRect(block).height())

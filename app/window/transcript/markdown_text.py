@@ -5,10 +5,11 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from html import escape, unescape
 from itertools import count, repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock
+from markdown_it.rules_core import StateCore
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from mdit_py_plugins.footnote import footnote_plugin
@@ -48,7 +49,8 @@ def _block_maths(state: StateBlock, line: int, last: int, silent: bool) -> bool:
     start = state.bMarks[line] + state.tShift[line]
     if state.is_code_block(line) or state.src[start : start + 2] not in ("$$", "\\[", "\\b"):
         return False
-    found = BLOCK_MATHS.match(state.getLines(line, last, state.blkIndent, False))
+    end = next((n for n in range(line + 1, last) if state.isEmpty(n)), last)
+    found = BLOCK_MATHS.match(state.getLines(line, end, state.blkIndent, False))
     if found is None:
         return False
     if not silent:
@@ -266,13 +268,35 @@ def html_words(html: str) -> str:
     return unescape(TAGS.sub("\n", "".join(parts))).strip("\n")
 
 
+class Copied(NamedTuple):
+    """An answer's words; in the text maths stays LaTeX, and a link is followed by its address."""
+
+    text: str
+    html: str
+
+
+def copied(source: str) -> Iterator[Copied | None]:
+    """What is to be copied of markdown, as the last of several steps."""
+    state = StateCore(source, parser(), {})
+    for rule in parser().core.ruler.getRules(""):
+        rule(state)
+        yield None
+    text = _plain(state.tokens)
+    _mark_tasks(state.tokens)
+    yield Copied(text, _HtmlWriter().all(state.tokens))
+
+
 BULLET = "• "
 
 
 def plain_text(source: str) -> str:
-    """The words of an answer; maths stays LaTeX, a link is followed by its address."""
+    """The words of an answer, as they are copied."""
+    return _plain(parser().parse(source))
+
+
+def _plain(tokens: Sequence[Token]) -> str:
     writer = _PlainWriter()
-    for token in parser().parse(source):
+    for token in tokens:
         writer.add(token)
     return writer.text()
 

@@ -243,7 +243,7 @@ class MessageColumn(PinnedScroll):
         self._fill(added[0].message.id if added else None)
 
     def add(self, message: ShownMessage) -> None:
-        """Show one more message and go to it; it is made in a turn of its own."""
+        """Show one more message and go to it; it is made in turns of its own."""
         for last in self._views[-1:]:
             last.end_being_last()
         [view] = self._add([message])
@@ -252,8 +252,9 @@ class MessageColumn(PinnedScroll):
 
     def _make_added(self, view: MessageView) -> None:
         """Unless another chat has come on show since."""
-        if view in self._views:
-            self.make(view)
+        if view in self._views and not view.is_built:
+            self.make_some(view)
+            self._reader.turns.do(lambda: self._make_added(view))
 
     def finish(self, message: ShownMessage) -> None:
         """An answer is complete."""

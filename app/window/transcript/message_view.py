@@ -15,7 +15,7 @@ from app.window.language import tr
 from app.window.look import Look, look
 from app.window.style_sheet import wear
 from app.window.transcript.answer_view import AnswerView
-from app.window.transcript.markdown_text import html_words, markdown_html, plain_text
+from app.window.transcript.markdown_text import Copied, copied, html_words, markdown_html
 from app.window.transcript.message_foot import MessageActions, MessageFooter
 from app.window.transcript.reader import Reader, keeps_height
 from app.window.transcript.segment_column import TextWidget, link_definitions, searched
@@ -129,20 +129,21 @@ class MessageView(QWidget):
         wear(self)  # what is made later is dressed step by step
         body.setParent(self)
         if isinstance(body, AnswerView):
-            for _ in body.show_message(self.message):
-                yield
+            yield from body.show_message(self.message)
+        buttons, footer = MessageActions(), MessageFooter()
+        yield
+        if isinstance(body, AnswerView):
             body.append(self._waiting)
         self.hide()
         self.setMinimumHeight(0)
         self.setMaximumHeight(LARGEST)
-        self.buttons = MessageActions()
-        self.footer = MessageFooter()
-        foot = row(Wide(self.footer), SPARE, self.buttons, spacing=8)
+        self.buttons, self.footer = buttons, footer
+        foot = row(Wide(footer), SPARE, buttons, spacing=8)
         above = [label(NOT_READ, "note")] if self.message.is_first_read else []
         self._column = column(*above, body, foot, of=self, spacing=2)
         self._body = body
         body.show()
-        self._connect(self.buttons, self.footer)
+        self._connect(buttons, footer)
         self._show_state()
         if self.message.id in reader.unsent:
             self._open_editor(body)
@@ -189,15 +190,11 @@ class MessageView(QWidget):
         return self._searched
 
     def copy(self) -> None:
-        """Its words to the clipboard: as plain text, and as rich text for programs that take it."""
-        data = QMimeData()
-        markdown = self._markdown()
+        """Its words to the clipboard; an answer's, which may be long, within a few turns."""
         if self.message.role == "user":
-            data.setText(markdown)
+            self.copy_markdown()
         else:
-            data.setText(plain_text(markdown))
-            data.setHtml(markdown_html(markdown))
-        QGuiApplication.clipboard().setMimeData(data)
+            self._reader.turns.do_steps(map(put_on_clipboard, copied(self._markdown())))
 
     def copy_markdown(self) -> None:
         """Its source to the clipboard."""
@@ -280,6 +277,15 @@ class MessageView(QWidget):
         if self.message.role == "user":
             text = said_with(text).text[:2000]
         self.setFixedHeight(ROOM + line * (text.count("\n") // 2 + len(text) // 90 + 1))
+
+
+def put_on_clipboard(words: Copied | None) -> None:
+    """As plain text, and as rich text for programs that take it; nothing until it is there."""
+    if words is not None:
+        data = QMimeData()
+        data.setText(words.text)
+        data.setHtml(words.html)
+        QGuiApplication.clipboard().setMimeData(data)
 
 
 def searched_text(message: ShownMessage) -> tuple[str, ...]:

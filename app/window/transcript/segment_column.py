@@ -38,6 +38,35 @@ class Rendered(NamedTuple):
     html: str = ""
 
 
+TABLE_END = "</tbody></table>"
+
+
+class GrowingTable:
+    """A text that ends in a table: each row is rendered once it is whole, and then no more."""
+
+    def __init__(self) -> None:
+        self._known = Rendered()
+
+    def html(self, source: str, head: str) -> str:
+        """Of the text so far; head: of the table, "" where it ends in none."""
+        if not head:
+            return markdown_html(source)
+        whole = source[: source.rfind("\n") + 1]
+        known = self._known if whole.startswith(self._known.source) else Rendered()
+        self._known = with_rows(known, head, whole)
+        return with_rows(self._known, head, source).html
+
+
+def with_rows(known: Rendered, head: str, source: str) -> Rendered:
+    """All of `source`, which goes on after what is known of it; anew where it is not by rows."""
+    new = source[len(known.source) :]
+    more = markdown_html(head + new) if new and known.html.endswith(TABLE_END) else ""
+    if more.count("<table") == 1 and more.endswith(TABLE_END):
+        rows = more.partition("<tbody>")[2]
+        return Rendered(source, known.html.removesuffix(TABLE_END) + rows)
+    return Rendered(source, markdown_html(source)) if new else known
+
+
 class SegmentColumn(QWidget):
     """width: of the column, until it is laid out."""
 
@@ -48,7 +77,7 @@ class SegmentColumn(QWidget):
         self._width = width
         self._stream = StreamingMarkdown()
         self._spans: list[DraftedSpan] = []
-        self._beginning = Rendered()
+        self._beginning, self._table = Rendered(), GrowingTable()
         self._widgets: list[ProseSegment | CodeSegment] = []
         self._definitions = ""
         self._column = column(of=self, spacing=0)
@@ -155,7 +184,8 @@ class SegmentColumn(QWidget):
             more = markdown_html(beginning[len(known.source) :])
             known = Rendered(beginning, known.html + more)
         self._beginning = known
-        return self._beginning.html + markdown_html(source[len(beginning) :])
+        rest = self._table.html(source[len(beginning) :], self._stream.table)
+        return self._beginning.html + rest
 
     def _add(self, segment: Segment) -> None:
         widget: ProseSegment | CodeSegment

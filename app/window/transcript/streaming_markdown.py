@@ -175,6 +175,11 @@ class StreamingMarkdown:
         self.settled = 0
 
     @property
+    def table(self) -> str:
+        """The head of the table that the last whole line is of, or ""."""
+        return self._table
+
+    @property
     def text(self) -> str:
         """All of it so far."""
         return "".join(segment.source for segment in self.segments)
@@ -207,6 +212,7 @@ class StreamingMarkdown:
             if self._kind == "prose" and size > LINE_LIMIT:
                 self._cut(self._judged + LINE_LIMIT)
             elif end == 0:
+                self._judge_beginning(self._text[self._judged : self._judged + 1])
                 return
             elif self._kind == "code":
                 self._judge_code(self._text[self._judged : end])
@@ -238,6 +244,11 @@ class StreamingMarkdown:
             return False
         self._cut(self._judged, "code" if is_indented else "prose")
         return True
+
+    def _judge_beginning(self, letter: str) -> None:
+        """A line that begins with a letter after a blank one is a paragraph, whatever follows."""
+        if self._kind == "prose" and self._after_blank and not self._inner and letter.isalpha():
+            self.settled = self._judged
 
     def _judge_code(self, line: str) -> None:
         self._judged += len(line)
@@ -295,10 +306,10 @@ class StreamingMarkdown:
         """Remember what a prose line says about the lines after it."""
         self._judged += len(line)
         self._after_blank = not line.strip()
-        if TABLE_RULE.match(line) and "|" in self._last_line and _is_top(self._last_line):
-            self._table = self._last_line + line
-        elif "|" not in line:
+        if "|" not in line:
             self._table = ""
+        elif not self._table and TABLE_RULE.match(line) and "|" in self._last_line:
+            self._table = self._last_line + line if _is_top(self._last_line) else ""
         self._last_line = line
         if LIST_ITEM.match(line) or FOOTNOTE.match(line):
             self._in_list = True

@@ -142,8 +142,10 @@ def test_copies(view, qtbot):
     source = "A **bold** word\n\n```py\nx = 1\n```\n"
     show(view, ShownMessage(1, "assistant", source))
     clipboard, left = QGuiApplication.clipboard(), Qt.MouseButton.LeftButton
+    clipboard.setText("before")
     qtbot.mouseClick(of(view, 1).buttons.copy, left)
-    assert clipboard.text() == "A bold word\n\nx = 1"
+    assert clipboard.text() == "before", "a long answer takes some turns"
+    qtbot.waitUntil(lambda: clipboard.text() == "A bold word\n\nx = 1")
     assert "<strong>bold</strong>" in clipboard.mimeData().html()
     qtbot.mouseClick(of(view, 1).buttons.copy_markdown, left)
     assert clipboard.text() == source

@@ -1,8 +1,12 @@
 """A copied answer reads well where markdown is not shown."""
 
 import pytest
+from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock
+from markdown_it.rules_core import StateCore
 
-from app.window.transcript.markdown_text import plain_text
+from app.window.transcript import markdown_text
+from app.window.transcript.markdown_text import Copied, copied, markdown_html, plain_text
 
 
 @pytest.mark.parametrize(
@@ -23,3 +27,28 @@ from app.window.transcript.markdown_text import plain_text
 )
 def test_plain_text(source, text):
     assert plain_text(source) == text
+
+
+def test_what_is_copied_is_parsed_once(monkeypatch):
+    source = "- [x] A **bold** word[^1], $x$\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n[^1]: Note\n"
+    wanted, parsed = Copied(plain_text(source), markdown_html(source)), []
+    monkeypatch.setattr(
+        markdown_text, "StateCore", lambda *given: parsed.append(given) or StateCore(*given)
+    )
+    monkeypatch.setattr(MarkdownIt, "parse", lambda *given: pytest.fail("parsed again"))
+    *steps, last = copied(source)
+    assert last == wanted
+    assert len(steps) > 3 and not any(steps)
+    assert len(parsed) == 1
+
+
+def test_a_formula_is_looked_for_in_its_own_paragraph(monkeypatch):
+    lines, get_lines = [], StateBlock.getLines
+
+    def counted(state, begin, end, *more):
+        lines.append(end - begin)
+        return get_lines(state, begin, end, *more)
+
+    monkeypatch.setattr(StateBlock, "getLines", counted)
+    markdown_html("$$a$$\n\n" * 50)
+    assert len(lines) == 50 and max(lines) == 1

@@ -3,11 +3,14 @@
 import html as entities
 import re
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from app.window.transcript.markdown_text import markdown_html
+from app.window.transcript.segment_column import GrowingTable
 from app.window.transcript.streaming_markdown import LIMIT, LINE_LIMIT, StreamingMarkdown, settled
+
+TABLE = "| a | b |\n|---|--:|\n| 1 | `2` |\n"
 
 LINES = st.sampled_from(
     [
@@ -49,7 +52,7 @@ BLOCKS = st.sampled_from(
         "1. one\n   ```sh\n   ls\n\n   cd\n   ```\n2. two",
         "> quoted\n> more\nlazily",
         "> ```\n> in a quote\n> ```",
-        "| a | b |\n|---|--:|\n| 1 | `2` |",
+        TABLE.rstrip("\n"),
         "```py\nx = 1\n\n# no heading\n```",
         "~~~\n```\n~~~",
         "    indented\n\n    code",
@@ -114,6 +117,22 @@ def test_what_is_settled_can_be_rendered_apart(text, size):
             assert html(settled_part) + html(rest) == html(last.source)
         assert settled_part.startswith(before) or last.start > 0
         before = settled_part
+
+
+@settings(max_examples=60)
+@given(
+    st.one_of(DOCUMENTS, st.lists(LINES, max_size=12).map(lambda lines: TABLE + "\n".join(lines))),
+    st.integers(1, 40),
+)
+@example(TABLE + "|---|---|\n| 3 | 4 |", 40)
+def test_a_table_grows_by_its_rows_as_if_rendered_whole(text, size):
+    table, stream = GrowingTable(), StreamingMarkdown()
+    for at in range(0, len(text), size):
+        stream.append(text[at : at + size])
+        last = stream.segments[-1]
+        if last.kind == "prose":
+            rest = settled(last.markdown)[stream.settled and stream.settled + len(last.head) :]
+            assert table.html(rest, stream.table) == markdown_html(rest)
 
 
 @settings(max_examples=60)

@@ -86,6 +86,26 @@ def test_a_paragraph_is_rendered_no_more_once_others_stand_below_it(view, monkey
     assert sum("Paragraph 0" in source for source in rendered) == 2
 
 
+def test_a_row_of_a_table_is_rendered_no_more_once_others_stand_below_it(view, monkeypatch):
+    rendered, markdown_html = [], segment_column.markdown_html
+    monkeypatch.setattr(
+        segment_column,
+        "markdown_html",
+        lambda source, *more: rendered.append(source) or markdown_html(source, *more),
+    )
+    begin(view)
+    stream(view, "Here:\n\n| a | b |\n|---|---|\n")
+    for row in range(40):
+        stream(view, f"| row {row} | in tw")
+        stream(view, "o pieces |\n")
+    assert shown_text(view, 1).count("in two pieces") == 40
+    assert max(source.count("row") for source in rendered) == 1
+    stream(view, "\nThe end")
+    rendered.clear()
+    stream(view, " of it.")
+    assert rendered == ["The end of it."]
+
+
 def test_a_stored_answer_is_rendered_once(view, monkeypatch):
     shown = []
     show_html = ProseSegment.show_html
