@@ -22,7 +22,7 @@ from PySide6.QtWidgets import QApplication, QLineEdit, QMessageBox
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "helpers"))
 
-from rich_answer import ANSWER, STATS
+from rich_answer import ANSWER, STATS, drafted
 from scripted_engine import Answer
 from scripted_models import ScriptedModels, WorkerEngine, described
 from whole_window import turn, until, whole_window
@@ -87,14 +87,14 @@ def timed(action: Callable[[], object]) -> Turn:
 
 
 def rich_chat(app: App, title: str, messages: int = MESSAGES, answer: str = ANSWER) -> int:
-    """A stored chat; its id."""
-    store, parent = app.store, None
+    """A stored chat, of which half was drafted; its id."""
+    store, parent, spans = app.store, None, drafted(answer)
     chat = store.chats.create(ChatSettings(), title)
     for number in range(messages // 2):
         question = f"Question {number}, and some words about it."
         parent = store.messages.add(chat, parent, "user", question).id
         parent = store.messages.begin_answer(chat, parent, "Tiny")
-        store.messages.finish_answer(parent, GenerationFinished("end", STATS, answer, ""))
+        store.messages.finish_answer(parent, GenerationFinished("end", STATS, answer, ""), spans)
     return chat
 
 

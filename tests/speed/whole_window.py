@@ -20,7 +20,11 @@ PATIENCE_S = 120.0
 
 @contextmanager
 def whole_window(source: ModelSource | None = None) -> Iterator[App]:
-    """Made, not yet started. source: of models, None for the engine."""
+    """Made, not yet started. source: of models, None for the engine.
+
+    What is left of it at Python's end is destroyed after the application, which may crash; the
+    program itself leaves before.
+    """
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     application = QApplication.instance() or QApplication(sys.argv[:1])
     with tempfile.TemporaryDirectory() as data:
@@ -32,6 +36,9 @@ def whole_window(source: ModelSource | None = None) -> Iterator[App]:
         finally:
             app.close()
             app.worker.wait(10_000)
+            app.widgets.window.deleteLater()
+            app.deleteLater()
+            turn()
 
 
 def turn() -> None:
