@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from metal_kernels.filtered_pick import temper
 from mlx_engine.bench.report import AcceptanceReport, CacheRow, Plan
 from mlx_engine.bench.rows import shares
-from mlx_engine.bench.subject import PLAIN, SEED, pinned, play
+from mlx_engine.bench.subject import PLAIN, SEED, asked, pinned, play
 from mlx_engine.engine import Engine
 from mlx_engine.sampling.position_noise import gumbel_noise
 from mlx_engine.values.options import (
@@ -113,10 +113,8 @@ def _played(
     rule: DraftRule,
 ) -> tuple[float, ...]:
     draft = DraftOptions(depth=PLAYED_DEPTH, rule=rule)
-    runs = [
-        play(engine, prompt, plan.acceptance_tokens, HOT, draft, ignore_eos=False)
-        for prompt in prompts
-    ]
+    settings = asked(HOT, draft, plan.acceptance_tokens, ignore_eos=False)
+    runs = [play(engine, prompt, settings) for prompt in prompts]
     rounds = [r for run in runs for r in run.rounds]
     return shares(
         count_by_depth(r.accepted for r in rounds), count_by_depth(r.drafted for r in rounds)

@@ -11,7 +11,7 @@ import mlx.core as mx
 
 from mlx_engine.bench.peers import PEER_ERRORS, LlamaServer, MlxLm, llama_server
 from mlx_engine.bench.report import LLAMA, MLX_LM, OFF, PEERS, Plan, arm_words, draft_of
-from mlx_engine.bench.subject import Run, play
+from mlx_engine.bench.subject import Run, asked, play
 from mlx_engine.doctor.machine import this_machine
 from mlx_engine.engine import Engine
 from mlx_engine.values.errors import Reason
@@ -34,7 +34,8 @@ def own_arm(engine: Engine, plan: Plan, name: str, draft: DraftOptions) -> Arm:
     """The engine, drafting in one way."""
 
     def answer(prompt: Sequence[int], tokens: int) -> Run:
-        return play(engine, prompt, tokens, plan.sampling, draft, ignore_eos=plan.ignore_eos)
+        settings = asked(plan.sampling, draft, tokens, ignore_eos=plan.ignore_eos)
+        return play(engine, prompt, settings)
 
     return Arm(name, answer)
 

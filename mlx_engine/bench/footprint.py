@@ -12,7 +12,7 @@ import mlx.core as mx
 from mlx_engine.bench.lazy_graph import primitives
 from mlx_engine.bench.peers import Graph, MlxLm
 from mlx_engine.bench.report import MemoryReport, MemorySample, OpsRow, Plan
-from mlx_engine.bench.subject import GREEDY, SEED, long_prompt, open_answer, pinned
+from mlx_engine.bench.subject import GREEDY, SEED, asked, long_prompt, open_answer, pinned
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.recurrent import RecurrentSnapshot
 from mlx_engine.decoding.sequence import TokenSequence
@@ -39,7 +39,7 @@ def measure_memory(engine: Engine, plan: Plan) -> MemoryReport:
     prompt = long_prompt(engine, int(plan.memory_prompt * share))
     wanted = int(plan.memory_tokens * share)
     draft = DraftOptions(depth=DEPTH)
-    answer = open_answer(engine, prompt, wanted, GREEDY, draft, ignore_eos=True)
+    answer = open_answer(engine, prompt, asked(GREEDY, draft, wanted))
     samples: list[MemorySample] = []
     rounds: list[RoundStats] = []
     held = Held(0, 0)

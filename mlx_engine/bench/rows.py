@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from mlx_engine.bench.report import OFF, Agreement, KindRows, PromptRow, Row, Speed
 from mlx_engine.bench.subject import Run
+from mlx_engine.decoding.sequence import shared_prefix
 from mlx_engine.values.stats import count_by_depth
 
 T = TypeVar("T")
@@ -93,14 +94,6 @@ def in_turn(arms: MutableSequence[T], repeats: int, *, is_backwards: bool = Fals
         is_backwards = not is_backwards
 
 
-def common_beginning(left: Sequence[int], right: Sequence[int]) -> int:
-    """How many tokens two texts share before they part."""
-    for index, (a, b) in enumerate(zip(left, right, strict=False)):
-        if a != b:
-            return index
-    return min(len(left), len(right))
-
-
 def shares(accepted: Sequence[int], drafted: Sequence[int]) -> tuple[float, ...]:
     """accepted[d] / drafted[d]; `accepted` may be shorter."""
     padded = [*accepted, *([0] * (len(drafted) - len(accepted)))]
@@ -117,7 +110,7 @@ def _row(
         arm=arm,
         is_peer=is_peer,
         is_same=is_same,
-        equal_tokens=min(common_beginning(run.tokens, reference) for run in runs),
+        equal_tokens=min(shared_prefix(run.tokens, reference) for run in runs),
         reference_tokens=len(reference),
         tokens=last.generated,
         drafted=last.drafted,

@@ -119,18 +119,17 @@ class Clock:
         )
 
 
-def play(
-    engine: Engine,
-    prompt: Sequence[int],
-    tokens: int,
-    sampling: SamplingOptions,
-    draft: DraftOptions,
-    *,
-    ignore_eos: bool,
-) -> Run:
+def asked(
+    sampling: SamplingOptions, draft: DraftOptions, tokens: int, *, ignore_eos: bool = True
+) -> Settings:
+    """Of an answer of at most `tokens` tokens."""
+    return Settings(sampling, draft, GenerationOptions(tokens, ignore_eos=ignore_eos))
+
+
+def play(engine: Engine, prompt: Sequence[int], settings: Settings) -> Run:
     """One answer of ours."""
     clock = Clock()
-    answer = open_answer(engine, prompt, tokens, sampling, draft, ignore_eos=ignore_eos)
+    answer = open_answer(engine, prompt, settings)
     rounds: list[RoundStats] = []
     for event in answer.events():
         if isinstance(event, RoundFinished):
@@ -140,18 +139,7 @@ def play(
     return clock.run(answer.tokens, [r.emitted for r in rounds], rounds)
 
 
-def open_answer(
-    engine: Engine,
-    prompt: Sequence[int],
-    tokens: int,
-    sampling: SamplingOptions,
-    draft: DraftOptions,
-    *,
-    ignore_eos: bool,
-) -> Answer:
-    """An answer of at most `tokens` tokens that has not begun, as of `Engine.generate`, which reads
-    all of its prompt.
-    """
+def open_answer(engine: Engine, prompt: Sequence[int], settings: Settings) -> Answer:
+    """One that has not begun, as of `Engine.generate`, which reads all of its prompt."""
     parts = replace(engine.parts, prompts=PromptCache(engine.parts.model, 0))
-    settings = Settings(sampling, draft, GenerationOptions(tokens, ignore_eos=ignore_eos))
     return raw_answer(parts, settings, prompt, engine.fresh_learned())

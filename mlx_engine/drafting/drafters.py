@@ -4,6 +4,7 @@ Their target runs with features beside its hidden states (models/drafters). EAGL
 too, but drafts as an MTP head does (mtp.py).
 """
 
+from abc import abstractmethod
 from typing import Self
 
 import mlx.core as mx
@@ -60,16 +61,45 @@ def draft_with(
             return SmallModelDraft(model, vocabulary, options, bits)
 
 
-class BlockDraft(ModelDraft):
-    """DFlash: all tokens of a draft in one pass over a block of masks."""
+class FeatureDraft(ModelDraft):
+    """Remembers what the target has computed; rows that come while it rests wait, and are taken in
+    together.
+    """
 
     reads_hidden = True
+    _waiting: tuple[mx.array, ...] = ()
+
+    @abstractmethod
+    def take_in(self, features: mx.array) -> None:
+        """Remember the features [1, T, F] of the rows that have waited."""
+
+    def _take_waiting(self) -> None:
+        if self._waiting:
+            self.take_in(mx.concatenate(list(self._waiting), axis=1))
+            self._waiting = ()
+
+    def snapshot(self) -> SourceSnapshot:
+        """Everything observed, taken in."""
+        self._take_waiting()
+        return super().snapshot()
+
+    def restore(self, snapshot: SourceSnapshot) -> None:
+        """Go back to a snapshot."""
+        super().restore(snapshot)
+        self._waiting = ()
+
+    def arrays(self) -> list[mx.array]:
+        """What is remembered, and what waits."""
+        return [*super().arrays(), *self._waiting]
+
+
+class BlockDraft(FeatureDraft):
+    """DFlash: all tokens of a draft in one pass over a block of masks."""
 
     def __init__(self, drafter: DFlash, options: DraftOptions, bits: CacheBits = 16) -> None:
         super().__init__(options, drafter.make_caches(bits))
         self.target = drafter.target
         self._drafter = drafter
-        self._waiting: tuple[mx.array, ...] = ()
         self.limit = min(DEEPEST, drafter.most)
 
     @property
@@ -82,7 +112,7 @@ class BlockDraft(ModelDraft):
         self._waiting = (*self._waiting, self._drafter.target.features(hidden))
         unread = self.length - self._remembered.length
         if unread >= (MOST_WAITING if self.rests else FLUSH_ROWS):
-            self._read_waiting()
+            self._take_waiting()
             mx.async_eval(self._remembered.arrays())  # type: ignore[no-untyped-call]
 
     def offers(self, newest: int) -> tuple[Offer, ...]:
@@ -94,7 +124,7 @@ class BlockDraft(ModelDraft):
         """`wanted.depth` tokens of one block."""
         if wanted.depth == 0 or not self.length:
             return empty_draft()
-        self._read_waiting()
+        self._take_waiting()
         states = self._drafter.block(wanted.last, self._remembered)
         few = wanted._replace(depth=min(wanted.depth, self.limit))
         draft = yield from draft_chain(self, states, few, sampler)
@@ -111,35 +141,17 @@ class BlockDraft(ModelDraft):
         yield from ()
         return state[:, 1:]
 
-    def _read_waiting(self) -> None:
-        if self._waiting:
-            self._drafter.remember(mx.concatenate(list(self._waiting), axis=1), self._remembered)
-            self._waiting = ()
-
-    def snapshot(self) -> SourceSnapshot:
-        """Everything observed, read into the caches."""
-        self._read_waiting()
-        return super().snapshot()
-
-    def restore(self, snapshot: SourceSnapshot) -> None:
-        """Go back to a snapshot."""
-        super().restore(snapshot)
-        self._waiting = ()
-
-    def arrays(self) -> list[mx.array]:
-        """What is remembered, and what waits."""
-        return [*super().arrays(), *self._waiting]
+    def take_in(self, features: mx.array) -> None:
+        """As above."""
+        self._drafter.remember(features, self._remembered)
 
 
-class SharedCacheDraft(ModelDraft):
+class SharedCacheDraft(FeatureDraft):
     """Gemma 4's assistant, which attends to keys and values that the target has computed.
 
     It keeps a copy of the two layers it reads: what the target writes in place every round cannot
-    be held by a draft without the target copying all of it. Rows that come while it rests are
-    copied together.
+    be held by a draft without the target copying all of it.
     """
-
-    reads_hidden = True
 
     def __init__(
         self, assistant: Gemma4Assistant, options: DraftOptions, bits: CacheBits = 16
@@ -151,7 +163,6 @@ class SharedCacheDraft(ModelDraft):
         self.target = assistant.target
         self._assistant = assistant
         self._window = window
-        self._waiting: tuple[mx.array, ...] = ()
         self._rows: TargetRows | None = None
 
     def observe(self, tokens: mx.array, hidden: mx.array) -> None:
@@ -161,17 +172,15 @@ class SharedCacheDraft(ModelDraft):
         self._waiting = (*self._waiting, target.features(hidden))
         self._newest = mx.contiguous(hidden[:, -1:, : target.hidden_size])
         if not self.rests or self.length - self._full.length >= MOST_WAITING:
-            self._copy_waiting()
+            self._take_waiting()
 
-    def _copy_waiting(self) -> None:
-        if not self._waiting:
-            return
-        drafter, wide = self._assistant, mx.concatenate(list(self._waiting), axis=1)
-        full, sliding = mx.split(wide, [drafter.full.width], axis=-1)
+    def take_in(self, features: mx.array) -> None:
+        """As above."""
+        drafter = self._assistant
+        full, sliding = mx.split(features, [drafter.full.width], axis=-1)
         self._full.write(*_by_head(full, drafter.full))
         self._sliding.write(*_by_head(sliding, drafter.sliding))
-        self._caches[0].keep(wide.shape[1])
-        self._waiting = ()
+        self._caches[0].keep(features.shape[1])
 
     def offers(self, newest: int) -> tuple[Offer, ...]:
         """A draft, at any place but the very first."""
@@ -182,7 +191,7 @@ class SharedCacheDraft(ModelDraft):
         """`wanted.depth` tokens."""
         if wanted.depth == 0 or self._newest is None:
             return empty_draft()
-        self._copy_waiting()
+        self._take_waiting()
         self._rows = self._seen()
         state = self._assistant.first_state(wanted.last, self._newest, self._rows)
         draft = yield from draft_chain(self, state, wanted, sampler)
@@ -205,20 +214,6 @@ class SharedCacheDraft(ModelDraft):
         yield from ()
         assert self._rows is not None
         return self._assistant.next_state(token, state, self._rows)
-
-    def snapshot(self) -> SourceSnapshot:
-        """Everything observed, copied into the caches."""
-        self._copy_waiting()
-        return super().snapshot()
-
-    def restore(self, snapshot: SourceSnapshot) -> None:
-        """Go back to a snapshot."""
-        super().restore(snapshot)
-        self._waiting = ()
-
-    def arrays(self) -> list[mx.array]:
-        """The copies, what waits for them, and the newest hidden state."""
-        return [*super().arrays(), *self._waiting]
 
     def _seen(self) -> TargetRows:
         """What a row at the next position sees: all before it, and those within the window."""

@@ -19,8 +19,9 @@ import mlx.core as mx
 import mlx_engine
 from mlx_engine.bench.lazy_graph import primitives
 from mlx_engine.bench.peers import MlxLm
-from mlx_engine.bench.rows import common_beginning, in_turn
-from mlx_engine.bench.subject import GREEDY, PLAIN, Run, chat_prompt, nine_kinds, play
+from mlx_engine.bench.rows import in_turn
+from mlx_engine.bench.subject import GREEDY, PLAIN, Run, asked, chat_prompt, nine_kinds, play
+from mlx_engine.decoding.sequence import shared_prefix
 from mlx_engine.engine import Engine
 
 PROMPT = list(range(5, 25))
@@ -58,7 +59,7 @@ def compare(folder: str | None, tokens: int, repeats: int) -> None:
     prompt = chat_prompt(engine, nine_kinds()[0].question)
 
     def ours() -> Run:
-        return play(engine, prompt, tokens, GREEDY, PLAIN, ignore_eos=True)
+        return play(engine, prompt, asked(GREEDY, PLAIN, tokens))
 
     def its() -> Run:
         return theirs.play(prompt, tokens)
@@ -69,7 +70,7 @@ def compare(folder: str | None, tokens: int, repeats: int) -> None:
         side()  # warms up
     for side in in_turn(sides, repeats):
         runs[side].append(side())
-    equal = common_beginning(runs[ours][0].tokens, runs[its][0].tokens)
+    equal = shared_prefix(runs[ours][0].tokens, runs[its][0].tokens)
     print(f"  {equal} of {tokens} tokens equal; {repeats} pairs")
     for name, seconds in (("clock", lambda run: run.later_s), ("processor", lambda run: run.cpu_s)):
         mine, other = ([1000 * seconds(run) / run.later for run in runs[side]] for side in sides)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mlx_engine.bench.report import Row
-from mlx_engine.bench.rows import Answers, agreement, common_beginning, in_turn, shares, total_rows
+from mlx_engine.bench.rows import Answers, agreement, in_turn, shares, total_rows
 from mlx_engine.bench.subject import Run
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.stats import RoundStats
@@ -104,11 +104,6 @@ def test_turns_alternate_who_is_first() -> None:
     seen = [next(turns), next(turns)]
     arms.remove("b")
     assert [*seen, *turns] == ["a", "b", "c", "c", "a"]
-
-
-def test_common_beginning() -> None:
-    assert common_beginning([1, 2, 3], [1, 2, 4]) == 2
-    assert common_beginning([1, 2], [1, 2, 4]) == 2
 
 
 def test_shares_by_depth() -> None:

@@ -18,7 +18,7 @@ from tiny_model import TinySizes, tiny_model
 import mlx_engine
 from mlx_engine.cache.contract import CachesSnapshot
 from mlx_engine.decoding.prompt_cache import PromptCache
-from mlx_engine.decoding.sequence import LEAST_APART, Checkpoint, thinned
+from mlx_engine.decoding.sequence import LEAST_APART, Checkpoint, shared_prefix, thinned
 from mlx_engine.drafting.contract import ROWS_OF_A_PROMPT, NoDraft
 from mlx_engine.drafting.head_memory import HeadMemory
 from mlx_engine.drafting.mtp import MtpDraft
@@ -376,3 +376,8 @@ def test_a_source_of_its_own_follows_a_branch():
 
 
 TEXT_61 = [token % 61 for token in TEXT[:80]]
+
+
+def test_shared_prefix():
+    assert shared_prefix([1, 2, 3], [1, 2, 4]) == 2
+    assert shared_prefix([1, 2], [1, 2, 4]) == 2
