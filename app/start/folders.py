@@ -75,9 +75,9 @@ def folders_of(platform: str, home: Path, environment: Mapping[str, str]) -> Fol
     )
 
 
-def has_display(platform: str = sys.platform) -> bool:
+def has_display() -> bool:
     """Whether a window can be shown: always on a Mac, elsewhere where a display server is named."""
-    if platform in ("darwin", "win32"):
+    if sys.platform in ("darwin", "win32"):
         return True
     is_offscreen = os.environ.get("QT_QPA_PLATFORM") in ("offscreen", "vnc")
     return is_offscreen or bool(window_systems())

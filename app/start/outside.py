@@ -24,8 +24,8 @@ class SingleInstance(QObject):
 
     called = Signal(list)
 
-    def __init__(self, data: Path, parent: QObject | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, data: Path) -> None:
+        super().__init__()
         self._lock = QLockFile(str(data / "headstart.lock"))
         self._lock.setStaleLockTime(0)
         self._name = "headstart-" + sha256(str(data.resolve()).encode()).hexdigest()[:16]

@@ -2,7 +2,7 @@
 
 import re
 from argparse import Namespace
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -32,7 +32,6 @@ NUMBER_FIELDS: dict[str, Callable[[str], float]] = {
     "presence_penalty": float,
     "frequency_penalty": float,
 }
-SAMPLING_NAMES = (*NUMBER_FIELDS, "seed", "logit_bias")
 _DEPTHS = {str(depth): depth for depth in range(MAX_DEPTH + 1)}
 _BIAS = re.compile(r"(\d{1,9})[:=]([-+]?\d{1,9}(?:\.\d{1,9})?)")
 
@@ -58,8 +57,7 @@ _DRAFT_KEYS: dict[str, Callable[[str], Any]] = {
 }
 DRAFT_WORDS = (*SOURCES, "auto", "off", *_DEPTHS, *(f"{key}=" for key in _DRAFT_KEYS))
 CACHE_WORDS = tuple(map(str, get_args(CacheBits)))
-SAMPLING_WORDS = tuple(f"{name}=" for name in SAMPLING_NAMES)
-"""What `change_draft`, `change_cache` and `change_sampling` understand."""
+"""What `change_draft` and `change_cache` understand."""
 
 
 def read_bias(pairs: Iterable[str]) -> dict[int, float]:
@@ -73,40 +71,47 @@ def read_bias(pairs: Iterable[str]) -> dict[int, float]:
     return biases
 
 
-def read_sampling(name: str, text: str) -> Any:
-    """The value of one SamplingOptions field from its text; raises BadOption."""
-    if name == "logit_bias":
-        return read_bias(pair for pair in text.split(",") if pair)
-    if name == "seed" and text in ("none", "new"):
-        return None
-    read = int if name == "seed" else NUMBER_FIELDS.get(name)
-    if read is None:
-        raise BadOption(f"{name!r} is not a sampling option: use {', '.join(SAMPLING_NAMES)}.")
+def _read_seed(text: str) -> int | None:
+    return None if text in ("none", "new") else int(text)
+
+
+_SAMPLING_KEYS: dict[str, Callable[[str], Any]] = {
+    **NUMBER_FIELDS,
+    "seed": _read_seed,
+    "logit_bias": lambda text: read_bias(pair for pair in text.split(",") if pair),
+}
+SAMPLING_WORDS = tuple(f"{name}=" for name in _SAMPLING_KEYS)
+"""What `change_sampling` understands."""
+
+
+def _read(word: str, keys: Mapping[str, Callable[[str], Any]], kind: str) -> dict[str, Any]:
+    """Name and value of a "key=value"; raises BadOption. kind: of the options."""
+    key, _, text = word.partition("=")
+    name = key.strip().lower().replace("-", "_")
+    if name not in keys:
+        raise BadOption(f"{key!r} is not a {kind} option: use {', '.join(keys)}.")
     try:
-        return read(text)
+        return {name: keys[name](text.strip())}
     except ValueError:
-        kind = "a whole number" if read is int else "a number"
-        raise BadOption(f"{name}={text!r} is not possible: use {kind}.") from None
+        number = "a number" if keys[name] is float else "a whole number"
+        raise BadOption(f"{name}={text!r} is not possible: use {number}.") from None
 
 
 def change_sampling(base: SamplingOptions, words: Iterable[str]) -> SamplingOptions:
     """`base` with "temperature=0.2", "top-k=40" and so on applied; raises BadOption."""
     given: dict[str, Any] = {}
     for word in words:
-        key, sign, value = word.partition("=")
-        if not sign:
+        if "=" not in word:
             raise BadOption(f"{word!r} is not possible: write key=value, like temperature=0.2.")
-        name = key.strip().lower().replace("-", "_")
-        given[name] = read_sampling(name, value.strip())
+        given |= _read(word, _SAMPLING_KEYS, "sampling")
     return replace(base, **given)
 
 
 def change_draft(base: DraftOptions, words: Iterable[str]) -> DraftOptions:
     """`base` with a source, a depth, "off" or key=value applied, in any order; raises BadOption."""
     for word in words:
-        key, sign, value = word.partition("=")
-        if sign:
-            base = replace(base, **{key.replace("-", "_"): _draft_value(key, value)})
+        if "=" in word:
+            base = replace(base, **_read(word, _DRAFT_KEYS, "drafting"))
         elif word in SOURCES:
             base = replace(base, source=SOURCES[word])
         elif word in ("auto", "off") or word.isdecimal():
@@ -129,16 +134,6 @@ def template_arguments(words: Iterable[str]) -> dict[str, TemplateValue]:
             raise BadOption(f"{word!r} is not possible: write NAME=VALUE.")
         given[name.strip()] = read_template_value(text)
     return given
-
-
-def _draft_value(key: str, text: str) -> Any:
-    read = _DRAFT_KEYS.get(key.replace("-", "_"))
-    if read is None:
-        raise BadOption(f"{key!r} is not a drafting option: use {', '.join(_DRAFT_KEYS)}.")
-    try:
-        return read(text)
-    except ValueError:
-        raise BadOption(f"{key}={text!r} is not possible: use a number.") from None
 
 
 def sampling_words(sampling: SamplingOptions) -> str:
@@ -204,5 +199,4 @@ def change_cache(base: CacheOptions, words: Iterable[str]) -> CacheOptions:
 
 def generation_options(arguments: Namespace) -> GenerationOptions:
     """Raises BadOption."""
-    given = given_options(arguments, GenerationOptions)
-    return GenerationOptions(**given | {"stop": tuple(given.get("stop", ()))})
+    return GenerationOptions(**given_options(arguments, GenerationOptions))

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtWidgets import QFrame, QPushButton, QWidget
+from PySide6.QtWidgets import QFrame, QPushButton
 
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import announce, paragraph, set_role
@@ -114,8 +114,8 @@ SHOWN_MS = 10_000
 class UndoBar(QFrame):
     """Hidden until something can be undone."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.setProperty("role", "undo-bar")
         self.setAccessibleName(tr("Undo"))
         self._undo: Callable[[], None] | None = None

@@ -16,8 +16,8 @@ from mlx_engine.values.model_description import KernelState
 class DraftingView(QScrollArea):
     """Shows a RoundHistory; the owner calls `show_history` when it has grown."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.setWidgetResizable(True)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setAccessibleName(tr("Drafting"))

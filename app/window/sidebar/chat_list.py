@@ -72,8 +72,8 @@ class ChatList(QListView):
     delete_for_ever_wanted = Signal(object)
     named = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self._shows_bin = False
         self._current: int | None = None
         self._folders: tuple[Folder, ...] = ()

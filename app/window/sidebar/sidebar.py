@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from PySide6.QtCore import QEvent, Qt, QTimer, Signal
-from PySide6.QtWidgets import QFrame, QLineEdit, QPushButton, QWidget
+from PySide6.QtWidgets import QFrame, QLineEdit, QPushButton
 
 from app.values.chats import ChatGroup, Folder, ListedChat
 from app.window.controls.fields import SearchField
@@ -36,8 +36,8 @@ class Sidebar(QFrame):
     bin_wanted = Signal(bool)
     search_left = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.setProperty("role", "sidebar")
         self.list = ChatList()
         self._search = SearchField(tr("Search"), tr("Search in chats"))
