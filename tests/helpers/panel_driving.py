@@ -33,6 +33,13 @@ def type_into(qtbot, panel, name, text):
     qtbot.keyClick(field, Qt.Key.Key_Return)
 
 
+def choose(qtbot, choice, data):
+    """By a key, from the row beside it: without a screen Qt warns of lists that pop up."""
+    row = choice.findData(data)
+    choice.setCurrentIndex(row - 1 if row else 1)
+    qtbot.keyClick(choice, Qt.Key.Key_Down if row else Qt.Key.Key_Up)
+
+
 def shown_words(panel):
     return [label.text() for label in panel.findChildren(QLabel) if not label.isHidden()]
 

@@ -84,6 +84,14 @@ class LoadFields(Group):
         self._keep.setChecked(settings.keep)
         self.open(settings != ModelSettings())
 
+    def settle(self) -> bool:
+        """What is typed counts now; False where it is not possible, which is said beside it."""
+        self._context.leave()
+        is_mistake = bool(self._context.problem.text())
+        if is_mistake:
+            self.open(True)
+        return not is_mistake
+
     def _show_heads(self) -> None:
         heads = self.settings.load.heads
         self._heads.show_text(str(heads) if heads else tr("Those in or beside the model"))
@@ -141,7 +149,7 @@ class ModelCardView(QFrame):
         foot = row(Wide(self._bytes), self._cancel, self._other, self._load, spacing=8)
         lines = (self.facts, self.load_fields, self._problem, self._progress)
         column(*lines, foot, of=self, margins=(16, 16, 16, 16), spacing=8)
-        self._load.clicked.connect(self.load_wanted)
+        self._load.clicked.connect(self._try_load)
         self._other.clicked.connect(self.other_wanted)
         self._cancel.clicked.connect(self._give_up)
         keep_key(self, Qt.Key.Key_Escape)
@@ -207,6 +215,11 @@ class ModelCardView(QFrame):
         self._load.setVisible(not is_loading)
         self.load_fields.setVisible(not is_loading)
         self._bytes.setText("")
+
+    def _try_load(self) -> None:
+        """As its fields say, and not where one of them holds a mistake."""
+        if self.load_fields.settle():
+            self.load_wanted.emit()
 
     def _give_up(self) -> None:
         (self.cancel_wanted if self._is_loading else self.closed).emit()

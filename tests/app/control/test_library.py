@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from fake_hub import FakeHub, serving
 from model_files import gguf, model_folder
+from panel_driving import find
 from PySide6.QtCore import QProcess, Qt
 from PySide6.QtWidgets import (
+    QAbstractButton,
     QApplication,
     QLabel,
     QLineEdit,
@@ -115,7 +117,7 @@ def test_own_folders_are_searched_kept_and_given_up(driven: Driven, tmp_path: Pa
     driven.app.library.refresh()
     driven.until(lambda: "first" not in names(driven))
     driven.until(lambda: "it is not there now" in folders_shown(driven))
-    driven.widgets.library.folders.remove_wanted.emit(str(folder))
+    find(driven.widgets.library, QAbstractButton, f"Look no more in {folder}").click()
     assert driven.app.settings.value.model_folders == ()
 
 
@@ -133,11 +135,11 @@ def test_a_recent_model_that_is_gone_is_marked_and_can_be_forgotten(
     menu = models.menu_of(models.item(2 + names(driven).index("gone.gguf")))
     titles = {action.text(): action for action in menu.actions()}
     assert not titles["Load…"].isEnabled()
-    titles["Remove from recent models"].trigger()
-    driven.until(lambda: "gone.gguf" not in names(driven))
-    driven.widgets.library.list.reveal_wanted.emit(gone)
+    titles["Show in its folder"].trigger()
     problems = [label.text() for label in driven.widgets.library.findChildren(QLabel)]
     assert f"{gone} is no longer there." in problems
+    titles["Remove from recent models"].trigger()
+    driven.until(lambda: "gone.gguf" not in names(driven))
 
 
 def test_the_arrow_beside_the_models_name_offers_recent_ones_to_load_again(
@@ -342,7 +344,11 @@ def test_a_hub_that_hangs_is_given_up_and_can_be_asked_again(
 
 def trash(driven: Driven, entry: FoundModel, button: str) -> None:
     """Ask for it to be deleted, and answer the question."""
-    driven.widgets.library.list.delete_wanted.emit(entry)
+    models = driven.widgets.library.list
+    rows = [models.item(row) for row in range(models.count())]
+    menu = models.menu_of(next(row for row in rows if row.data(ENTRY) == entry))
+    assert menu is not None
+    next(action for action in menu.actions() if action.text() == "Delete from disk…").trigger()
     (box,) = driven.widgets.library.findChildren(QMessageBox)
     assert str(entry.path) in box.informativeText()
     next(b for b in box.buttons() if b.text() == button).click()
@@ -376,7 +382,10 @@ def test_a_model_that_cannot_go_to_the_trash_stays_and_says_so(
 ) -> None:
     monkeypatch.setattr("app.control.library.to_trash", lambda path: False)
     folder = model_folder(tmp_path / "models" / "old")
-    trash(driven, FoundModel("old", folder, "models"), "Move to trash")
+    driven.app.library.add_folder(str(folder.parent))
+    driven.until(lambda: "old" in names(driven))
+    entry = next(entry for entry in entries(driven) if entry.path == folder)
+    trash(driven, entry, "Move to trash")
     problems = driven.widgets.library.findChildren(QLabel)
     driven.until(lambda: any("could not be moved to the trash" in p.text() for p in problems))
     assert folder.exists()

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import (
     QAbstractButton,
     QApplication,
@@ -55,9 +56,18 @@ def offer(driven: Driven, path: Path | None) -> None:
 def load(driven: Driven) -> None:
     loaded: list[object] = []
     driven.app.models.loaded.connect(loaded.append)
-    driven.widgets.card.load_wanted.emit()
+    click_load(driven)
     driven.until(lambda: bool(loaded))
     driven.app.models.loaded.disconnect(loaded.append)
+
+
+def click_load(driven: Driven) -> None:
+    def load_button() -> list[QPushButton]:
+        buttons = driven.widgets.card.findChildren(QPushButton)
+        return [button for button in buttons if button.text() == "Load" and button.isVisible()]
+
+    driven.until(lambda: bool(load_button()))
+    load_button()[0].click()
 
 
 def context_field(driven: Driven) -> QLineEdit:
@@ -67,9 +77,8 @@ def context_field(driven: Driven) -> QLineEdit:
 
 def type_context(driven: Driven, qtbot: QtBot, text: str) -> None:
     field = context_field(driven)
-    field.setText(text)
-    field.textEdited.emit(text)
-    field.editingFinished.emit()
+    field.selectAll()
+    qtbot.keyClicks(field, text) if text else qtbot.keyClick(field, Qt.Key.Key_Delete)
 
 
 def press(driven: Driven, name: str) -> None:
@@ -90,6 +99,9 @@ def test_a_context_is_typed_on_the_card_and_holds_from_then_on(
     assert not fields.is_open, "nobody needs to see it"
     fields.open(True)
     type_context(driven, qtbot, "3")
+    qtbot.keyClick(context_field(driven), Qt.Key.Key_Return)
+    click_load(driven)
+    assert driven.app.models.loading is None, "not in another way than what is typed"
     said = [label.text() for label in fields.findChildren(QLabel)]
     assert any("8 or more" in text for text in said)
     type_context(driven, qtbot, "4096")
@@ -156,7 +168,7 @@ def test_a_way_that_does_not_work_is_not_remembered(
     source.broken[str(model)] = BadModelFile("other: the heads are of another model.")
     offer(driven, model)
     type_context(driven, qtbot, "4096")
-    driven.widgets.card.load_wanted.emit()
+    click_load(driven)
     driven.until(lambda: driven.app.models.loading is None)
     assert driven.app.settings.value.models == {}
     assert context_field(driven).text() == "4096", "it can be changed and tried again"

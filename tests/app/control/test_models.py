@@ -4,7 +4,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from panel_driving import find
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import (
+    QAbstractButton,
     QApplication,
     QFileDialog,
     QLabel,
@@ -135,7 +138,7 @@ def test_a_draft_model_that_is_fetched_shows_how_much_of_it_is_here(
 
     driven.until(says_so)
     assert any(text.startswith("Loading · ") for text in seen)
-    driven.widgets.head.cancel_wanted.emit()
+    find(driven.widgets.head, QAbstractButton, "Cancel loading").click()
     driven.until(lambda: driven.app.models.loading is None)
     assert driven.app.models.model_name == "Pocket model"
 
@@ -208,7 +211,7 @@ def test_comparing_runs_both_ways_and_keeps_nothing(driven: Driven, source: Scri
     assert driven.ask("And the chat?") == "You said: And the chat?"
 
 
-def test_compare_begins_with_the_question_of_the_chat_on_show(driven: Driven) -> None:
+def test_compare_begins_with_the_question_of_the_chat_on_show(driven: Driven, qtbot: QtBot) -> None:
     actions, compare = driven.widgets.actions, driven.widgets.compare
     box = compare.focusProxy()
     assert isinstance(box, QPlainTextEdit)
@@ -216,7 +219,8 @@ def test_compare_begins_with_the_question_of_the_chat_on_show(driven: Driven) ->
     actions["compare"].trigger()
     assert (box.toPlainText(), box.textCursor().position()) == ("Why?", 4)
     box.setPlainText("Why indeed?")
-    driven.widgets.compare_page.closed.emit()
+    qtbot.keyClick(box, Qt.Key.Key_Escape)
+    assert driven.widgets.window.page == "chat"
     actions["compare"].trigger()
     assert box.toPlainText() == "Why indeed?", "what was typed there stays"
     driven.app.begin_chat()

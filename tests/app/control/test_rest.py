@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QApplication, QLabel, QLineEdit, QPushButton
+from PySide6.QtWidgets import QApplication, QLabel, QLineEdit, QMenu, QPushButton
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from scripted_models import ScriptedModels
@@ -31,7 +31,9 @@ def detail(driven: Driven) -> str:
 
 
 def eject(driven: Driven) -> None:
-    driven.widgets.head.eject_wanted.emit()
+    (menu,) = driven.widgets.head.findChildren(QMenu)
+    menu.aboutToShow.emit()
+    next(action for action in menu.actions() if action.text() == "Eject").trigger()
 
 
 def test_what_is_loaded_and_its_memory_stand_in_the_head_bar(driven: Driven) -> None:

@@ -252,7 +252,8 @@ def test_a_model_of_the_hub_opens_and_offers_what_fits(qtbot, library):
     hub = library.hub
     hub.list.show_finds("Found", [HubFind("a/one", "GGUF", heads=True), HubFind("b/two")])
     with qtbot.waitSignal(hub.list.look_wanted) as got:
-        hub.list.taken.emit(hub.list.item(1))
+        row = hub.list.visualItemRect(hub.list.item(1)).center()
+        qtbot.mouseClick(hub.list.viewport(), Qt.MouseButton.LeftButton, pos=row)
     assert got.args == ["a/one"]
     hub.list.open("a/one")
     small = HubOffer("a/one:Q4_K_M", "Q4_K_M", GB, True, "fits", "1 file, 1 GB; 9 GB free")

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from panel_driving import CAN, FULL, find, shown_words, type_into
+from panel_driving import CAN, FULL, choose, find, shown_words, type_into
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLineEdit, QPushButton, QToolButton
 
@@ -30,9 +30,7 @@ def test_presets(qtbot, panel, heard):
     panel.presets.show_presets(["Code", "Prose"])
     delete = find(panel, QToolButton, "Delete this preset")
     assert not delete.isEnabled()
-    choice = find(panel, DropDown, "Preset")
-    choice.setCurrentIndex(1)
-    choice.activated.emit(1)
+    choose(qtbot, find(panel, DropDown, "Preset"), "Prose")
     delete.click()
     type_into(qtbot, panel, "Name of a new preset", "  Mine ")
     type_into(qtbot, panel, "Name of a new preset", "   ")

@@ -4,7 +4,7 @@ import dataclasses
 from typing import get_args
 
 import pytest
-from panel_driving import CAN, CANNOT, FULL, WHY, find, shown_words, type_into
+from panel_driving import CAN, CANNOT, FULL, WHY, choose, find, shown_words, type_into
 from PySide6.QtCore import QMimeData, QPoint, Qt
 from PySide6.QtWidgets import (
     QAbstractButton,
@@ -78,8 +78,8 @@ def test_the_bits_of_keys_and_values_are_chosen_or_say_why_not(panel, heard):
     )
     panel.fields.show_settings(dataclasses.replace(FULL, cache=CacheChoice(None, 4)))
     assert (bits.selected(), heads.selected()) == ("usual", "4")
-    bits.chosen.emit("8")
-    heads.chosen.emit("usual")
+    next(b for b in bits.findChildren(QAbstractButton) if b.text() == "8").click()
+    next(b for b in heads.findChildren(QAbstractButton) if b.text() == "Model's").click()
     assert heard == [("cache", CacheChoice(8, 4)), ("cache", CacheChoice(8, None))]
     why = Reason("cache-head-size", "Keys and values stay in 16 bits: odd heads.")
     model = dataclasses.replace(DESCRIPTION, packed_cache=why)
@@ -175,8 +175,10 @@ def test_the_system_prompt_settles_and_leaving_is_enough(qtbot, panel, heard):
     with qtbot.waitSignal(panel.fields.system.changed) as got:
         editor.setPlainText("Be kind.")
     assert got.args == ["Be kind."]
+    panel.activateWindow()
+    editor.setFocus()
     qtbot.keyClicks(editor, "!")
-    editor.left.emit()
+    qtbot.keyClick(editor, Qt.Key.Key_Tab)
     assert heard[-1] == ("system", "!Be kind.")
 
 
@@ -242,11 +244,8 @@ def test_what_the_model_cannot_do_is_disabled_with_the_reason(panel):
     assert source.isEnabled(), "drafting can still be switched off"
 
 
-def test_switching_the_source(panel, heard):
-    source = find(panel, DropDown, "Draft source")
-    row = source.findData("none")
-    source.setCurrentIndex(row)
-    source.activated.emit(row)
+def test_switching_the_source(qtbot, panel, heard):
+    choose(qtbot, find(panel, DropDown, "Draft source"), "none")
     assert heard == [("draft", DraftOptions(source="none"))]
     assert not find(panel, QToolButton, "Depth: Auto").isEnabled()
 
@@ -271,9 +270,9 @@ def test_a_draft_model_is_named_once_it_is_typed(qtbot, panel, heard):
     ]
 
 
-def test_the_output_head_is_chosen_where_mtp_heads_draft(panel, heard):
+def test_the_output_head_is_chosen_where_mtp_heads_draft(qtbot, panel, heard):
     output = find(panel, DropDown, "Output head for drafts")
-    output.activated.emit(output.findData("4-bit"))
+    choose(qtbot, output, "4-bit")
     assert heard == [("draft", DraftOptions(output="4-bit"))]
     panel.fields.show_settings(ChatSettings(draft=DraftOptions("prompt-lookup")))
     assert not output.isVisibleTo(panel)

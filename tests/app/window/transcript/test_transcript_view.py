@@ -293,10 +293,12 @@ def test_find_goes_around_both_ends(view, qtbot):
     show(view, *(ShownMessage(n, "user", text) for n, text in texts.items()))
     view.open_find()
     qtbot.keyClicks(view.find_bar.field, "needle")
-    for number, step in ((1, -1), (2, 1), (1, 1), (2, 1), (1, -1), (2, 0)):
+    shift, none = Qt.KeyboardModifier.ShiftModifier, Qt.KeyboardModifier.NoModifier
+    for number, held in ((1, shift), (2, none), (1, none), (2, none), (1, shift), (2, None)):
         words = f"{number} of 2"
         qtbot.waitUntil(lambda words=words: view.find_bar.count.text() == words)
-        view.find_bar.step_wanted.emit(step)
+        if held is not None:
+            qtbot.keyClick(view.find_bar.field, Qt.Key.Key_Return, held)
     found = of(view, 20)
     qtbot.waitUntil(lambda: found.is_built and found.texts()[0].extraSelections() != [])
     assert 0 <= found.mapTo(view, QPoint(0, 0)).y() < view.height()
