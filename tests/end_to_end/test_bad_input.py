@@ -147,6 +147,15 @@ def test_bad_folders(folder, good, wanted, name):
     assert mlx_engine.load(good).generate([1, 2, 3], 4, PICKS, NONE).tokens == wanted
 
 
+@pytest.mark.parametrize("name", ["missing tensor", "misshapen tensor"])
+def test_a_look_refuses_what_a_load_would(folder, name):
+    bad = MODELS[name]
+    bad.damage(folder)
+    with pytest.raises(bad.kind) as caught:
+        mlx_engine.inspect(folder)
+    assert bad.names in str(caught.value)
+
+
 def test_pickled_code_is_not_run(folder, tmp_path):
     """A .bin whose opening would write a file."""
     proof = tmp_path / "ran"
