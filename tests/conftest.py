@@ -85,6 +85,14 @@ def _apps_leave_nothing_out_of_collections() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _nobody_pulls_the_plug() -> Iterator[None]:
+    """What is written is not waited for: a program that is killed loses none of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda file: None)
+        yield
+
+
 ROWS_COMPARED = {"mlx_engine.numerics.STOCK_ROWS": (2,), "mlx_engine.numerics.KEYS": (40,)}
 """Of the passes that say at every load whether rows depend on one another: else most of a load."""
 
@@ -121,6 +129,14 @@ def passes_timed(usually: dict[str, object]) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in PASSES_TIMED:
             patch.setattr(name, usually[name])
+        yield
+
+
+@pytest.fixture(scope="module")
+def nothing_behind_answers() -> Iterator[None]:
+    """For files of many engines that answer once: what passes cost is half of their work."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mlx_engine.upkeep.A_LITTLE_S", -1.0)
         yield
 
 

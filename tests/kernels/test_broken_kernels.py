@@ -8,12 +8,8 @@ text that no kernel has any more is a failure, too.
 import tomllib
 from pathlib import Path
 
-import mlx.core as mx
 import pytest
 from kernel_scenarios import SCENARIOS, Breaking, caught_by
-from metal_emulator import EmulatorLauncher
-
-from metal_kernels.trials import TRIALS
 
 MISTAKES = tomllib.loads(Path(__file__).with_name("mistakes.toml").read_text(encoding="utf-8"))
 EACH = [(kernel, what) for kernel, mistakes in MISTAKES.items() for what in mistakes]
@@ -28,13 +24,6 @@ def test_a_sound_one_passes_in_any_order_of_lanes(kernel: str, shuffle: int) -> 
 @pytest.mark.parametrize("kernel", SCENARIOS)
 def test_a_sound_one_uses_no_variable_before_it_is_written(kernel: str) -> None:
     assert caught_by(SCENARIOS[kernel], Breaking(private=True)) == "nothing"
-
-
-@pytest.mark.parametrize("kernel", ["prompt-products", "prompt-experts"])
-def test_nor_does_one_for_prompts(kernel: str) -> None:
-    trial = next(one for one in TRIALS if one.kernel == kernel)
-    case = trial.make(trial.checked, mx.float16, 1)
-    case.ours(case.x(3), EmulatorLauncher(private=True))
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from mlx_engine.values.conversation import Event, PromptProgress, TextPiece
 from mlx_engine.values.errors import NumericsError
 from mlx_engine.values.options import DraftOptions, GenerationOptions, LoadOptions, SamplingOptions
 
+pytestmark = pytest.mark.usefixtures("nothing_behind_answers")
 OPTIONS = LoadOptions(check_heads=False, numerics="exact")
 HERE = circumstances()
 PROMPT, LENGTH = [5, 17, 40, 2, 71], 5
@@ -93,12 +94,6 @@ class Failing:
         square = mx.zeros((64, 64))
         refused = mx.qqmm(square, square, group_size=16, bits=4, mode="nvfp4")
         return mx.depends([mx.zeros(*one) for one in shapes], [refused])
-
-
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is found out behind answers, where it would take the emulator seconds."""
-    monkeypatch.setattr("mlx_engine.upkeep.A_LITTLE_S", -1.0)
 
 
 @pytest.fixture(scope="module")

@@ -70,7 +70,7 @@ def falling(first, ratio):
 def test_the_best_depth_by_brute_force(machine, chances):
     """With the acceptance it believes in, no depth promises more, and it is about right."""
     costs = MACHINES[machine]
-    length = taught(costs, chances)
+    length = taught(costs, chances, rounds=800)
     believed = length.acceptance.by_depth()
     rates = [
         tokens_a_round(believed, k) * round_ms(costs, 0) / round_ms(costs, k) for k in range(9)
@@ -575,7 +575,7 @@ def test_a_guess_is_not_told_as_a_measurement():
 def test_who_shares_a_pass_drafts_as_would_pay_if_all_drafted_alike(chances):
     """By brute force: a pass of all their rows, and everyone's drafts, for everyone's tokens."""
     costs = MACHINES["mild"]
-    length = taught(costs, chances)
+    length = taught(costs, chances, rounds=800)
     believed = length.acceptance.by_depth()
     depths = []
     for others in (0, 1, 2, 7):
