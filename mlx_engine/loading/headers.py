@@ -15,7 +15,7 @@ from mlx_engine.loading.no_model import are_heads, heads_only, refuse_parts
 from mlx_engine.loading.safetensors import TensorInfo, WideTensor, merge_headers
 from mlx_engine.models.family import Family, Parts
 from mlx_engine.models.layer_specs import Shape
-from mlx_engine.models.registry import family_for, is_known
+from mlx_engine.models.registry import family_for, text_type
 from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.values.errors import (
     BadModelFile,
@@ -159,11 +159,7 @@ def _assembled(parts: Parts[TensorInfo]) -> Parts[TensorInfo]:
 
 
 def _model_type(config: Mapping[str, object], origin: Path) -> str:
-    """The outer model_type when we know it, else that of the text part."""
-    text = config.get("text_config")
-    inner = text.get("model_type") if isinstance(text, Mapping) else None
-    outer = config.get("model_type", inner)
-    chosen = inner if is_known(inner) and not is_known(outer) else outer
+    chosen = text_type(config)
     if not isinstance(chosen, str) or not chosen:
         raise BadModelFile(
             "{origin}: has no model_type, so there is no telling how to run it.", origin=origin

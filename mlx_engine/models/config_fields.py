@@ -7,6 +7,7 @@ from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.words import Words
 
 T = TypeVar("T")
+_TIED = "tie_word_embeddings"
 _MOST_LAYERS = 1000  # they are listed one by one, so a wild number would hang
 
 
@@ -28,6 +29,8 @@ class ConfigFields:
         )
         given = {name: value for name, value in text.items() if value is not None}
         self._fields: dict[str, object] = {**config, **given}
+        if config.get(_TIED, given.get(_TIED)) != given.get(_TIED, config.get(_TIED)):
+            del self._fields[_TIED]  # whole and part differ: the files tell
         rope = self._fields.get("rope_parameters") or {}
         if not isinstance(rope, Mapping):
             raise self.wrong("rope_parameters", rope, Words("an object"))
@@ -146,8 +149,7 @@ class ConfigFields:
 
     def tied(self) -> bool | None:
         """Whether the output head is the embedding; None where the config does not say."""
-        name = "tie_word_embeddings"
-        return self.flag(name, default=False) if self.has(name) else None
+        return self.flag(_TIED, default=False) if self.has(_TIED) else None
 
     def windows(
         self, window: int | None, otherwise: Callable[[int], bool] | None = None

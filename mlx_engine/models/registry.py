@@ -18,9 +18,7 @@ from mlx_engine.values.errors import UnsupportedModel
 
 FAMILIES: dict[str, type[SpecFamily]] = {
     "qwen3_5": Qwen35,
-    "qwen3_5_text": Qwen35,
     "qwen3_5_moe": Qwen35,
-    "qwen3_5_moe_text": Qwen35,
     "qwen3_next": Qwen35,
     "llama": Llama,
     "iquestcoder": Llama,
@@ -31,10 +29,12 @@ FAMILIES: dict[str, type[SpecFamily]] = {
     "seed_oss": Llama,
     "smollm3": Llama,
     "qwen2": Qwen2,
+    "qwen2_vl": Qwen2,
+    "qwen2_5_vl": Qwen2,
     "qwen3": Qwen3,
+    "qwen3_vl": Qwen3,
     "qwen3_moe": Qwen3Moe,
     "gemma3": Gemma3,
-    "gemma3_text": Gemma3,
     "gpt_oss": GptOss,
     "olmo2": Olmo2,
     "olmo3": Olmo2,
@@ -42,7 +42,9 @@ FAMILIES: dict[str, type[SpecFamily]] = {
     "phi3": Phi3,
     "glm": Glm4,
     "glm4": Glm4,
+    "glm4v": Glm4,
     "glm4_moe": Glm4Moe,
+    "glm4v_moe": Glm4Moe,
     "dots1": Glm4Moe,
     "glm4_moe_lite": DeepseekV3,
     "bailing_moe": BailingMoe,
@@ -61,19 +63,26 @@ FAMILIES: dict[str, type[SpecFamily]] = {
 }
 """By model_type: all that run on our layers. Others run through mlx-lm's classes."""
 
+_OF_TEXT = "_text"
+"""What the type of a text part ends in, beside that of the whole."""
 
-def is_known(model_type: object) -> bool:
-    """Whether there is a family for this model_type."""
-    return isinstance(model_type, str) and (
-        model_type in FAMILIES or module_of(model_type) is not None
-    )
+
+def text_type(config: Mapping[str, object]) -> object:
+    """The model_type to run: the whole's or its text part's, of ours before those of mlx-lm."""
+    text = config.get("text_config")
+    inner = text.get("model_type") if isinstance(text, Mapping) else None
+    outer = config.get("model_type", inner)
+    told = [kind for kind in (outer, inner) if isinstance(kind, str)]
+    ours = [kind for kind in told if kind.removesuffix(_OF_TEXT) in FAMILIES]
+    return next(iter([*ours, *filter(module_of, told), outer]))
 
 
 def family_for(model_type: str, config: Mapping[str, object], origin: str) -> Family:
     """The family of a config's model_type; UnsupportedModel names those there are."""
-    if model_type in FAMILIES:
-        return FAMILIES[model_type](model_type, config, origin)
-    if is_known(model_type):
+    ours = FAMILIES.get(model_type.removesuffix(_OF_TEXT))
+    if ours is not None:
+        return ours(model_type, config, origin)
+    if module_of(model_type) is not None:
         return LibraryFamily(model_type, config, origin)
     raise UnsupportedModel(
         "{origin}: model_type {name} is not one this version runs: {known}, and the others that "

@@ -20,9 +20,11 @@ T = TypeVar("T")
 Renames = Mapping[str, str]
 """Names within a layer, or what they begin with up to a dot -> ours."""
 
-# Longest first: the first that fits is taken off.
-_WRAPPERS = ("model.language_model.", "language_model.model.", "language_model.", "model.")
-_PICTURES = re.compile(r"(model\.)?(visual|vision_\w+|multi_modal_projector|embed_vision)\.")
+_WRAPPERS = re.compile(r"(?:(?:language_|text_)?model\.|llm\.)*")
+_PICTURES = re.compile(
+    r"(model\.)?(visual|vision_\w+|multi_modal_projector|mm_projector|connector|embed_vision"
+    r"|mlp1|image_newline)(\.|$)"
+)
 _SOUND = re.compile(r"(model\.)?(audio|audio_\w+|speech_\w+|embed_audio)\.")
 _BUFFER = "rotary_emb.inv_freq"
 _LAYER = re.compile(r"layers\.(\d{1,6})\.(.+)")
@@ -83,11 +85,11 @@ class TensorNames:
         layers behind the last one that are no heads.
         """
         parts: Parts[T] = Parts({}, {}, {})
-        bare_names, layers = {name: _bare(name) for name in raw}, len(self.spec.blocks)
+        bare_names, layers = {name: bare_name(name) for name in raw}, len(self.spec.blocks)
         joined = {int(sign[1]) for sign in map(_SIGN.fullmatch, bare_names.values()) if sign}
         for name, tensor in raw.items():
             bare = bare_names[name]
-            if _PICTURES.match(name) or _SOUND.match(name) or name.endswith(_BUFFER):
+            if of_other_senses(name) or name.endswith(_BUFFER):
                 parts.skipped[name] = tensor
             elif self._is_head(bare, layers, joined):
                 self._put_head(parts, name, tensor, origin)
@@ -112,11 +114,11 @@ class TensorNames:
         and names without a layer if a join is among them.
         """
         parts: Parts[T] = Parts({}, {}, {})
-        prefixed = any(_bare(name).startswith(_HEAD_PREFIXES) for name in raw)
+        prefixed = any(bare_name(name).startswith(_HEAD_PREFIXES) for name in raw)
         places = {
             name: self._place(name)
             for name in raw
-            if not prefixed or _bare(name).startswith(_HEAD_PREFIXES)
+            if not prefixed or bare_name(name).startswith(_HEAD_PREFIXES)
         }
         joined = {place.number for place in places.values() if place.name == _JOIN}
         first = min((number for number in joined if number is not None), default=0)
@@ -154,7 +156,7 @@ class TensorNames:
         if self.heads is None or self.spec.heads is None:
             _put(parts.head, name, tensor, origin)
             return
-        place, prefixed = self._place(name), _bare(name).startswith(_HEAD_PREFIXES)
+        place, prefixed = self._place(name), bare_name(name).startswith(_HEAD_PREFIXES)
         number = (place.number or 0) - (0 if prefixed else len(self.spec.blocks))
         if not 0 <= number < self._count:
             parts.skipped[name] = tensor  # more heads than are run
@@ -163,7 +165,7 @@ class TensorNames:
 
     def _place(self, name: str) -> "_Place":
         """The number that a head's tensor has in its file, None for none, and our name for it."""
-        found = _HEAD.fullmatch(_bare(name))
+        found = _HEAD.fullmatch(bare_name(name))
         assert found is not None
         renames = self.heads.renames if self.heads is not None else {}
         within = renamed(found[2], {**self.renames, **renames})
@@ -211,7 +213,7 @@ def why_skipped(name: str) -> str:
         return Words("for sound, which is not heard")
     if name.endswith(_BUFFER):
         return Words("computed from the config")
-    if _bare(name).startswith("lm_head."):
+    if bare_name(name).startswith("lm_head."):
         return Words("a copy of the embedding")
     return Words("more MTP heads than are run")
 
@@ -235,9 +237,14 @@ def _layer_of(bare: str) -> int:
     return -1 if found is None else int(found[1])
 
 
-def _bare(name: str) -> str:
-    wrapper = next((prefix for prefix in _WRAPPERS if name.startswith(prefix)), "")
-    return name.removeprefix(wrapper)
+def of_other_senses(name: str) -> bool:
+    """Whether a tensor of a file is for pictures or sound."""
+    return bool(_PICTURES.match(name) or _SOUND.match(name))
+
+
+def bare_name(name: str) -> str:
+    """Without what files wrap the text model in."""
+    return _WRAPPERS.sub("", name, count=1)
 
 
 def _put(part: dict[str, T], name: str, tensor: T, origin: str) -> None:

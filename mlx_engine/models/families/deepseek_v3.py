@@ -96,7 +96,7 @@ class Glm4Moe(SpecFamily):
     def read(self, fields: ConfigFields) -> ModelSpec:
         """By the names of Hugging Face's config."""
         is_dots = self.model_type == "dots1"
-        fields = fields.with_defaults(**_LEFT_OUT[self.model_type])
+        fields = fields.with_defaults(**_LEFT_OUT["dots1" if is_dots else "glm4_moe"])
         bias = fields.flag("attention_bias", default=False)
         attention = replace(
             plain_attention(fields, share=1.0 if is_dots else 0.5),

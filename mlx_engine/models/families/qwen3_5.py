@@ -58,7 +58,7 @@ class Qwen35(SpecFamily):
             context=context_of(fields),
             eps=fields.number("rms_norm_eps", 1e-6),
             blocks=blocks,
-            tied=fields.flag("tie_word_embeddings", default=False),
+            tied=fields.tied(),
             heads=Heads(
                 blocks=(Block(attention, experts),),
                 promised=fields.count("mtp_num_hidden_layers", 0, least=0),

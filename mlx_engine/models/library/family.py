@@ -17,6 +17,7 @@ from mlx_engine.models.cache_sizes import LEAST_GROUP, CacheSize
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.family import CanonicalPart, Figures, Parts
 from mlx_engine.models.layer_specs import Shape
+from mlx_engine.models.tensor_names import bare_name, of_other_senses
 from mlx_engine.values.errors import UnsupportedModel
 from mlx_engine.values.memory_plan import WorkSize
 from mlx_engine.values.words import Words
@@ -96,10 +97,16 @@ def _modules() -> frozenset[str]:
 
 
 class LibraryFamily:
-    """The Family (models/family.py) of one model; its heads, if any, are not run."""
+    """The Family (models/family.py) of one model; its heads, if any, are not run.
+
+    Of a whole that the library has no class for, the text part alone is what the class gets.
+    """
 
     def __init__(self, model_type: str, config: Mapping[str, object], origin: str) -> None:
         self._model_type, self.config, self.origin = model_type, config, origin
+        self._is_part = "text_config" in config and config.get("model_type") != model_type
+        if self._is_part:
+            self.config = _one_level(config, origin) | {"model_type": model_type}
 
     def figures(self) -> Figures:
         """Sizes by the config; BadModelFile names the key that is wrong or missing."""
@@ -132,10 +139,13 @@ class LibraryFamily:
     def split(self, raw: Mapping[str, T], origin: str) -> Parts[T]:
         """Tensors of a model's own files by part; heads are recognised and set aside."""
         del origin
+        skipped = {name: raw[name] for name in raw if self._is_part and of_other_senses(name)}
+        if self._is_part:
+            raw = {_of_text(name): raw[name] for name in raw if name not in skipped}
         layers = self.figures().layers
         joined = {int(sign[1]) for sign in map(_SIGN.fullmatch, raw) if sign}
         heads = {name: tensor for name, tensor in raw.items() if _is_head(name, layers, joined)}
-        return Parts({n: tensor for n, tensor in raw.items() if n not in heads}, heads, {})
+        return Parts({n: tensor for n, tensor in raw.items() if n not in heads}, heads, skipped)
 
     def split_heads_file(self, raw: Mapping[str, T], origin: str) -> Parts[T]:
         """All of it: there is no telling heads that are not run from anything else."""
@@ -267,6 +277,12 @@ def _one_level(config: Mapping[str, object], origin: str) -> dict[str, object]:
     given = {name: value for name, value in {**config, **inner}.items() if value is not None}
     given.pop("text_config", None)
     return given
+
+
+def _of_text(name: str) -> str:
+    """As files of the text model alone have it."""
+    bare = bare_name(name)
+    return bare if bare.startswith("lm_head.") else f"model.{bare}"
 
 
 def _is_head(name: str, layers: int, joined: Collection[int]) -> bool:

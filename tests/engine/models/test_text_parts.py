@@ -1,0 +1,66 @@
+"""Of models with eyes the text part runs, and has the logits that transformers has."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers as hf
+from compared import relative
+from model_edits import logits
+from tiny_published import VOCABULARY, draw, sizes_of
+from tiny_tokenizer import make_tiny_tokenizer
+
+import mlx_engine
+
+_ROPE = {"rope_type": "default", "rope_theta": 10000.0}
+_BY_SENSE = {"rope_parameters": _ROPE | {"mrope_section": [2, 3, 3]}}
+_HALF = {"rope_parameters": _ROPE | {"mrope_section": [1, 1, 2], "partial_rotary_factor": 0.5}}
+_EXPERTS = {
+    "n_routed_experts": 4,
+    "n_shared_experts": 1,
+    "first_k_dense_replace": 1,
+    "moe_intermediate_size": 32,
+    "num_experts_per_tok": 2,
+}
+CASES = {
+    "qwen2_vl": ("Qwen2VL", _BY_SENSE),
+    "qwen2_5_vl": ("Qwen2_5_VL", _BY_SENSE),
+    "qwen3_vl": ("Qwen3VL", _BY_SENSE),
+    "glm4v": ("Glm4v", _HALF),
+    "glm4v_moe": ("Glm4vMoe", _HALF | _EXPERTS),
+    "llava": ("Llava", {"model_type": "llama"}),
+    "internvl": ("InternVL", {"model_type": "qwen3"}),
+    "smolvlm": ("SmolVLM", {"model_type": "llama"}),
+    "mistral3": ("Mistral3", {"model_type": "mistral"}),
+}
+"""model_type -> transformers' classes (without Config, ForConditionalGeneration), and what the
+config of their text part gets."""
+_TOKENS = [int(t) for t in np.random.default_rng(1).integers(1, 200, 25)]
+
+
+def publish(kind: str, folder: Path) -> np.ndarray:
+    """Writes the folder; transformers' logits of the tokens."""
+    name, changes = CASES[kind]
+    text = sizes_of("llama") | {"head_dim": 16, "rope_parameters": _ROPE} | changes
+    eyes = {"hidden_size": 32, "num_hidden_layers": 1, "depth": 1, "out_hidden_size": 64,
+            "num_attention_heads": 2, "num_heads": 2, "embed_dim": 32}  # fmt: skip
+    config = getattr(hf, f"{name}Config")(text_config=text, vision_config=eyes)
+    torch.manual_seed(0)
+    model = getattr(hf, f"{name}ForConditionalGeneration")(config).eval().float()
+    with torch.no_grad():
+        for part, value in model.named_parameters():
+            draw(part, value, 1.0)
+        model.tie_weights()
+        model.save_pretrained(folder)
+        make_tiny_tokenizer(folder, VOCABULARY)
+        found: np.ndarray = model(input_ids=torch.tensor([_TOKENS])).logits[0].numpy()
+    return found
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_logits_equal_transformers(tmp_path, kind):
+    wanted = publish(kind, tmp_path / kind)
+    assert relative(logits(tmp_path / kind, _TOKENS)[:, : wanted.shape[1]], wanted) < 1e-5
+    groups = {group.name: group for group in mlx_engine.inspect(tmp_path / kind).groups}
+    assert groups["skipped"].why_not == "for pictures, which are not read"
