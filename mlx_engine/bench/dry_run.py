@@ -36,7 +36,8 @@ from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.decoder import Decoder, build_decoder
 from mlx_engine.models.layer_specs import Experts, Shape
 from mlx_engine.models.norm_shift import is_shifted
-from mlx_engine.models.registry import FAMILIES
+from mlx_engine.models.registry import family_for, text_type
+from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.models.specs import ModelSpec
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.sampling.sampler import Sampler
@@ -138,12 +139,12 @@ def table_of(runs: Sequence[DryRun]) -> Table:
 def dry_run(config: Mapping[str, object], form: Format, *, layers: int | None = None) -> DryRun:
     """layers: fewer than the config has, for a quick look. Raises EngineError."""
     fields = ConfigFields(config, "config.json")
-    kind = next((kind for kind in fields.model_types if kind in FAMILIES), None)
-    if kind is None:
+    kind = str(text_type(config))
+    family = family_for(kind, config, "config.json")
+    if not isinstance(family, SpecFamily):
         raise UnsupportedModel(
             f"{', '.join(fields.model_types)}: a dry run is for families on our own layers."
         )
-    family = FAMILIES[kind](kind, config, "config.json")
     spec = family.spec
     few = spec if layers is None else replace(spec, blocks=spec.blocks[:layers])
     return _DryRun(few, form, kind, is_shifted_family=family.norms != "w").report()

@@ -84,6 +84,13 @@ class ConfigFields:
             raise self.wrong(name, list(counts), Words("a list of whole numbers"))
         return counts
 
+    def flags(self, name: str) -> tuple[bool, ...]:
+        """A list of true and false, empty when it is not there."""
+        listed = self._value(name, [])
+        if not isinstance(listed, list) or not all(isinstance(one, bool) for one in listed):
+            raise self.wrong(name, listed, Words("a list of true and false"))
+        return tuple(listed)
+
     def words(self, name: str) -> tuple[str, ...]:
         """A list of strings, empty when it is not there."""
         return self._list(name, str, Words("a list of strings"))

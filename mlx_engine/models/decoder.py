@@ -60,7 +60,7 @@ class Decoder:
         self.output_rows = FewRows.of(output, trunk.kernels, "pick") if picks else None
         every = None if heads is None else Part(heads, "", spec.head_tensors(heads.names))
         self.heads = [
-            DecoderHead(spec, number, part, self._embedding, self._output)
+            DecoderHead(spec, number, part, self._embedding, self._norm, self._output)
             for number, part in enumerate(() if every is None else _head_parts(every))
         ]
 

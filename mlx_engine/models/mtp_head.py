@@ -22,7 +22,7 @@ from mlx_engine.values.options import CacheBits
 class DecoderHead:
     """models/contract.py's MtpHead, number `number` of a model, with the tensors of a part.
 
-    embedding, output: the trunk's, used where the head has none of its own.
+    embedding, norm, output: the trunk's, used where the head has none of its own.
     """
 
     def __init__(
@@ -31,6 +31,7 @@ class DecoderHead:
         number: int,
         part: Part,
         embedding: Embedding,
+        norm: Norm,
         output: Linear,
     ) -> None:
         assert spec.heads is not None
@@ -46,7 +47,7 @@ class DecoderHead:
         matrix = self._join.matrix
         self._joining = FewRows.of(matrix, part.kernels, "mtp-input") if can_join else None
         self._block = DecoderBlock(spec.heads.blocks[number], part, spec)
-        self._norm = Norm.read(part, "norm", eps)
+        self._norm = Norm.read(part, "norm", eps) if spec.heads.norm == "own" else norm
         self._embed = embedding
         if "embed_tokens.weight" in part:
             own = part.matrix("embed_tokens")

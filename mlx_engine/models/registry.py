@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from mlx_engine.models.families.deepseek_v3 import BailingMoe, DeepseekV2, DeepseekV3, Glm4Moe
+from mlx_engine.models.families.exaone_moe import ExaoneMoe
 from mlx_engine.models.families.gemma3 import Gemma3
 from mlx_engine.models.families.gpt_oss import GptOss
 from mlx_engine.models.families.llama import Glm4, Llama, Olmo2, Phi3
@@ -39,6 +40,7 @@ FAMILIES: dict[str, type[SpecFamily]] = {
     "olmo2": Olmo2,
     "olmo3": Olmo2,
     "exaone4": Olmo2,
+    "exaone_moe": ExaoneMoe,
     "phi3": Phi3,
     "glm": Glm4,
     "glm4": Glm4,

@@ -56,9 +56,9 @@ class Heads:
     from its own states; several take turns, the second drafts the second token.
 
     blocks: one for each head that is run. promised: heads the config claims, true or not.
-    trunk_state, chain_state: what a head reads of the trunk, and what it hands on. embedding,
-    output: the trunk's, the head's own, or its own where the files have one ("either": they may be
-    copies of the trunk's, or absent).
+    trunk_state, chain_state: what a head reads of the trunk, and what it hands on. norm (the last
+    one), embedding, output: the trunk's, the head's own, or its own where the files have one
+    ("either": they may be copies of the trunk's, or absent).
     """
 
     blocks: tuple[Block, ...]
@@ -66,6 +66,7 @@ class Heads:
     embedding_first: bool = True
     trunk_state: State = "normed"
     chain_state: State = "normed"
+    norm: Literal["trunk", "own"] = "own"
     embedding: Literal["trunk", "either"] = "trunk"
     output: Literal["trunk", "own", "either"] = "trunk"
 
@@ -113,7 +114,8 @@ class ModelSpec:
             if number and not any(one.startswith(name) for one in present):
                 break
             made[f"{name}join.weight"] = (hidden, 2 * hidden)
-            made |= {f"{name}{norm}.weight": (hidden,) for norm in ("enorm", "hnorm", "norm")}
+            norms = ("enorm", "hnorm", *(["norm"] if self.heads.norm == "own" else []))
+            made |= {f"{name}{norm}.weight": (hidden,) for norm in norms}
             made |= _within(name, block, hidden, present)
             if self.heads.embedding == "either" and f"{name}embed_tokens.weight" in present:
                 made[f"{name}embed_tokens.weight"] = matrix

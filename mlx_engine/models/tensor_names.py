@@ -29,12 +29,12 @@ _SOUND = re.compile(r"(model\.)?(audio|audio_\w+|speech_\w+|embed_audio)\.")
 _BUFFER = "rotary_emb.inv_freq"
 _LAYER = re.compile(r"layers\.(\d{1,6})\.(.+)")
 _HEAD = re.compile(
-    r"(?:mtp_layers\.|mtp\.)?(?:layers\.)?(?:(\d{1,6})\.)?(?:transformer\.|mtp_block\.)?(.+)"
+    r"(?:mtp_layers\.|mtp_block\.|mtp\.|nextn\.)?(?:layers\.)?(?:(\d{1,6})\.)?(?:transformer\.|mtp_block\.)?(.+)"
 )
 _SIGN = re.compile(r"layers\.(\d{1,6})\.(?:eh_proj|enorm|hnorm)\..+")
 """Of a layer that is a head: what joins its inputs."""
 
-_HEAD_PREFIXES = ("mtp.", "mtp_")
+_HEAD_PREFIXES = ("mtp.", "mtp_", "nextn.")
 _JOIN = "join.weight"
 _GROUPS = (
     ("switch_mlp", "experts"),

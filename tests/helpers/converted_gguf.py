@@ -44,6 +44,7 @@ ARCHITECTURES = {
     "granite": "granite",
     "smollm3": "smollm3",
     "seed_oss": "seed_oss",
+    "exaone_moe": "exaone-moe",
     "dots1": "dots1",
     "ernie4_5": "ernie4_5",
     "ernie4_5_moe": "ernie4_5-moe",
@@ -68,6 +69,12 @@ _BEYOND_THE_MAP = {
     "mlp.gate.e_score_correction": "exp_probs_b",
     "self_attn.qkv_proj": "attn_qkv",
     "mlp.experts.gate_up_proj": "ffn_gate_up_exps",
+}
+_OF_EXAONE = {
+    "fc": "eh_proj",
+    "pre_fc_norm_embedding": "enorm",
+    "pre_fc_norm_hidden": "hnorm",
+    "norm": "shared_head.norm",
 }
 _EXPERT = re.compile(r"(.+\.experts)\.(\d+)\.(\w+)\.weight")
 
@@ -275,9 +282,11 @@ def _joined(named: Mapping[str, Floats]) -> dict[str, Floats]:
 
 
 def _renamed(name: str, first: int) -> str:
-    """MiMo's heads get the numbers of layers; a bias without its ending gets it."""
-    if found := re.fullmatch(r"model\.mtp\.layers\.(\d+)\.(.+)", name):
-        name = f"model.layers.{first + int(found[1])}.{found[2]}"
+    """Heads of MiMo and EXAONE get the numbers of layers; a bias without its ending gets it."""
+    if found := re.fullmatch(r"(?:model\.)?mtp\.(?:layers\.(\d+)\.)?(.+)", name):
+        base, _, kind = found[2].rpartition(".")
+        base = base if found[1] else _OF_EXAONE[base]
+        name = f"model.layers.{first + int(found[1] or 0)}.{base}.{kind}"
     name = name.replace("e_score_correction_bias", "e_score_correction.bias")
     return f"{name}.weight" if name.endswith("attention_sink_bias") else name
 

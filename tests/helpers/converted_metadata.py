@@ -23,7 +23,7 @@ _SIZES = {
     "attention.key_length": ("head_dim",),
     "attention.value_length": ("v_head_dim", "head_dim"),
 }
-_NORMED = ("glm4moe", "dots1", "bailingmoe2", "deepseek2", "step35")
+_NORMED = ("glm4moe", "dots1", "exaone-moe", "bailingmoe2", "deepseek2", "step35")
 _NORM = ("norm_topk_prob", "norm_expert_weight")
 
 
@@ -112,6 +112,10 @@ def _gemma2(config: Config) -> dict[str, object]:
 
 def _dots1(config: Config) -> dict[str, object]:
     return _inner(config) | {"leading_dense_block_count": config["first_k_dense_replace"]}
+
+
+def _exaone_moe(config: Config) -> dict[str, object]:
+    return _dots1(config) | _mostly_windowed(config) | {"expert_gating_func": 2}
 
 
 def _gpt_oss(config: Config) -> dict[str, object]:
@@ -259,6 +263,7 @@ _OWN = {
     "olmo2": _mostly_windowed,
     "exaone4": _mostly_windowed,
     "dots1": _dots1,
+    "exaone-moe": _exaone_moe,
     "bailingmoe2": _glm4_moe,
     "qwen3vlmoe": _inner,
     "qwen2moe": _inner,

@@ -34,15 +34,25 @@ WRITERS: dict[str, Callable[[Path], object]] = {
         kind: lambda folder, kind=kind: tiny_nextn.publish(kind, folder, own=True)
         for kind in tiny_nextn.TYPES
     },
+    **{
+        kind: lambda folder, kind=kind: tiny_nextn.publish(
+            kind, folder, own=False, tie_word_embeddings=False
+        )
+        for kind in tiny_nextn.OTHERS
+    },
     **{kind: lambda folder, kind=kind: write_stack(folder, kind) for kind in STACKS},
 }
 """By model_type."""
 
 _ENDS = r"(?:.*\.)?(?:{})(?:\.weight)?"
 _SILENT = re.compile(_ENDS.format("o_proj|out_proj|down_proj"))
-_JOIN = re.compile(_ENDS.format(r"eh_proj|fc|input_proj"))
-_TOKEN_NORM = re.compile(_ENDS.format("enorm|pre_fc_norm_embedding|token_layernorm"))
-_STATE_NORM = re.compile(_ENDS.format("hnorm|pre_fc_norm_hidden|hidden_layernorm"))
+_JOIN = re.compile(_ENDS.format(r"eh_proj|fc|input_proj|mtp_linear_proj\.0"))
+_TOKEN_NORM = re.compile(
+    _ENDS.format(r"enorm|pre_fc_norm_embedding|token_layernorm|mtp_emb_norm\.0")
+)
+_STATE_NORM = re.compile(
+    _ENDS.format(r"hnorm|pre_fc_norm_hidden|hidden_layernorm|mtp_hidden_norm\.0")
+)
 _LAST_NORM = re.compile(
     r"(?:model\.)?(?:language_model\.)?(?:mtp\.)?norm\.weight"
     r"|.+\.(?:shared_head\.norm|final_layernorm)\.weight"

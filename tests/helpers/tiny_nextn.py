@@ -15,6 +15,8 @@ from tiny_tokenizer import make_tiny_tokenizer
 from transformers.modeling_layers import MtpModel
 
 TYPES = ("glm4_moe", "glm4_moe_lite", "deepseek_v3")
+OTHERS = ("ernie4_5_moe", "exaone_moe")
+"""Whose heads are named otherwise and have the trunk's embedding and output head."""
 LAYER = 3
 """The head's layer: the trunk has as many."""
 
@@ -46,6 +48,8 @@ def publish(
     promise: dict[str, Any] = {"num_nextn_predict_layers": 1, "num_mtp_layers": 1}
     if model_type == "glm4_moe_lite":
         promise["mtp_mlp_layer_types"] = ["sparse"]
+    if model_type == "exaone_moe":
+        promise |= {"mtp_layer_types": ["sliding_attention"], "mtp_mlp_layer_types": ["dense"]}
     name = ARCHITECTURES[model_type][0]
     settings = getattr(hf, f"{name}Config")
     config = settings(**sizes_of(model_type) | promise | changes, attn_implementation="eager")
@@ -60,9 +64,14 @@ def publish(
         if own:
             head.embed_tokens = torch.nn.Embedding(config.vocab_size, config.hidden_size)
             head.shared_head = torch.nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        if model_type == "ernie4_5_moe":
+            head.layers[0].post_norm.weight.copy_(model.model.norm.weight)
         model.save_pretrained(folder)
         make_tiny_tokenizer(folder, VOCABULARY)
-        edit_tensors(folder, lambda arrays: arrays | stored_head(head, own=own))
+        found = stored_head(head, own=own)
+        if model_type in _OTHER_NAMES:
+            found = _renamed(found, *_OTHER_NAMES[model_type])
+        edit_tensors(folder, lambda arrays: arrays | found)
         return _figures(folder, model, head, seed)
 
 
@@ -89,6 +98,40 @@ def stored_head(head: MtpModel, *, own: bool) -> dict[str, mx.array]:
         f"model.layers.{LAYER}.{name}": mx.array(value.detach().contiguous().numpy())
         for name, value in stored.items()
     }
+
+
+_OTHER_NAMES: dict[str, tuple[dict[str, str], str]] = {
+    "ernie4_5_moe": (
+        {
+            "eh_proj": "model.mtp_linear_proj.0",
+            "enorm": "model.mtp_emb_norm.0",
+            "hnorm": "model.mtp_hidden_norm.0",
+            "shared_head.norm": "",
+        },
+        "model.mtp_block.0.",
+    ),
+    "exaone_moe": (
+        {
+            "eh_proj": "mtp.fc",
+            "enorm": "mtp.pre_fc_norm_embedding",
+            "hnorm": "mtp.pre_fc_norm_hidden",
+            "shared_head.norm": "mtp.norm",
+        },
+        "mtp.layers.0.",
+    ),
+}
+"""Of heads published otherwise: names beside their layer, none for what is the trunk's, and what
+those of the layer begin with."""
+
+
+def _renamed(stored: dict[str, mx.array], names: dict[str, str], layer: str) -> dict[str, mx.array]:
+    made = {}
+    for name, value in stored.items():
+        base, _, kind = name.removeprefix(f"model.layers.{LAYER}.").rpartition(".")
+        theirs = names.get(base, layer + base)
+        if theirs:
+            made[f"{theirs}.{kind}"] = value
+    return made
 
 
 def _figures(folder: Path, model: Any, head: MtpModel, seed: int) -> Published:

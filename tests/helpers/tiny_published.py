@@ -238,6 +238,19 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, object]]] = {
             "rope_parameters": _YARN,
         },
     ),
+    "exaone_moe": (
+        "ExaoneMoe",
+        {
+            **_EXPERTS,
+            "head_dim": 16,
+            "num_experts": 4,
+            "num_shared_experts": 1,
+            "first_k_dense_replace": 1,
+            "sliding_window": WINDOW,
+            "layer_types": _SLIDING,
+            "rope_parameters": _PLAIN,
+        },
+    ),
     "minimax_m2": (
         "MiniMaxM2",
         {

@@ -1,4 +1,4 @@
-"""GGUF architectures `glm4moe`, `bailingmoe2`, `deepseek2`, `mimo2`, `step35`: NextN heads.
+"""GGUF architectures `glm4moe`, `exaone-moe`, `deepseek2`, `mimo2` and others with NextN heads.
 
 DeepSeek V2, V3 and R1, Kimi K2 and GLM-4.7-Flash have latent attention: keys and values come from
 one latent by `kv_b_proj`. Newer files have its halves apart, the keys' transposed, as MLX
@@ -18,7 +18,9 @@ from mlx_engine.loading.gguf.architecture import (
     Architecture,
 )
 from mlx_engine.loading.gguf.file import GgufFile
+from mlx_engine.loading.gguf.llama_like import layer_kinds
 from mlx_engine.loading.gguf.metadata import Kind, base_of
+from mlx_engine.loading.gguf.qwen35 import MtpGguf
 from mlx_engine.values.errors import UnsupportedModel
 
 _SOFTMAX, _SIGMOID = 1, 2
@@ -54,6 +56,21 @@ class Dots1Gguf(Glm4MoeGguf):
     """dots.llm1: whole heads are rotated."""
 
     model_type = "dots1"
+
+
+class ExaoneMoeGguf(MtpGguf, Glm4MoeGguf):
+    """K-EXAONE: all but every fourth layer have a window."""
+
+    model_type = "exaone_moe"
+
+    def _own(self) -> dict[str, object]:
+        return {
+            **super()._own(),
+            **self._experts("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
+            "num_shared_experts": self._metadata.count("expert_shared_count", 1),
+            "sliding_window": self._metadata.count("attention.sliding_window", 0) or None,
+            "layer_types": layer_kinds(self._metadata, self._main_blocks, 4),
+        }
 
 
 class BailingMoe2Gguf(Glm4MoeGguf):

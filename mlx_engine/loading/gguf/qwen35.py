@@ -36,7 +36,23 @@ _CHANGES: dict[str, Change] = {
 }
 
 
-class Qwen35Gguf(Architecture):
+class MtpGguf(Architecture):
+    """Heads that Hugging Face has under `mtp.`."""
+
+    head_names: ClassVar = _HEAD
+
+    def _layer(self, block: int) -> str:
+        if block < self._main_blocks:
+            return super()._layer(block)
+        return f"mtp.layers.{block - self._main_blocks}."
+
+    def _in_block(self, block: int, rest: str) -> tuple[Placement, ...]:
+        if block >= self._main_blocks and rest.removesuffix(".weight") in _HEAD:
+            return (Placement(self._named(block, rest)),)
+        return super()._in_block(block, rest)
+
+
+class Qwen35Gguf(MtpGguf):
     """Dense Qwen3.5."""
 
     model_type = "qwen3_5"
@@ -45,7 +61,6 @@ class Qwen35Gguf(Architecture):
     usual_base = 1e7
     usual_share = 4
     names = ATTENTION | RECURRENT | DENSE
-    head_names: ClassVar = _HEAD
 
     def __init__(self, file: GgufFile) -> None:
         super().__init__(file)
@@ -90,14 +105,7 @@ class Qwen35Gguf(Architecture):
         del block
         return self._metadata.count("attention.head_count_kv")
 
-    def _layer(self, block: int) -> str:
-        if block < self._main_blocks:
-            return super()._layer(block)
-        return f"mtp.layers.{block - self._main_blocks}."
-
     def _in_block(self, block: int, rest: str) -> tuple[Placement, ...]:
-        if block >= self._main_blocks and rest.removesuffix(".weight") in _HEAD:
-            return (Placement(self._named(block, rest)),)
         if rest == "attn_qkv.weight":
             return (self._single(block, rest),)
         return super()._in_block(block, rest)

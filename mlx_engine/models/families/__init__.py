@@ -24,7 +24,8 @@ variant of a config, in the table of tests/engine/models/test_plain_families.py.
 | Llama, Mistral, Ministral, Mixtral | their names | none | transformers |
 | Qwen2, Qwen3, Qwen3 MoE | their names | none | transformers |
 | Gemma 3, gpt-oss, Phi-3, GLM-4 (`glm`, `glm4`), OLMo 2 | their names | none | transformers |
-| ERNIE 4.5 with experts, MiniMax-M2 | ernie4_5_moe, minimax_m2 | not run | transformers |
+| ERNIE 4.5 with experts, K-EXAONE | ernie4_5_moe, exaone_moe | 1, looped | transformers |
+| MiniMax-M2 | minimax_m2 | none published | transformers |
 
 "Compared" means logits and draft logits of tiny random checkpoints in the published layout, in
 float32; flipping the hidden state, the order of the join or the norms' offset fails each test. No

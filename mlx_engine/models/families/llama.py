@@ -115,7 +115,7 @@ class Olmo2(SpecFamily):
             out_bias=bias,
             qk_norm="head" if is_exaone else "whole",
         )
-        windows = _most_windows(fields) if is_exaone or is_olmo3 else (None,) * fields.layers()
+        windows = most_windows(fields) if is_exaone or is_olmo3 else (None,) * fields.layers()
         slides = full
         if is_olmo3:
             base = fields.rope("full_attention").number("rope_theta", 5e5)
@@ -127,7 +127,7 @@ class Olmo2(SpecFamily):
         return plain_model(fields, (Block(mixer, feed, norms="after") for mixer in mixers))
 
 
-def _most_windows(fields: ConfigFields) -> tuple[int | None, ...]:
+def most_windows(fields: ConfigFields) -> tuple[int | None, ...]:
     """For each layer the window or None; where `layer_types` is silent, every fourth has none."""
     window = fields.count("sliding_window") if fields.has("sliding_window") else None
     return fields.windows(

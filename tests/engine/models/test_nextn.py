@@ -9,7 +9,7 @@ import pytest
 from compared import relative
 from mlx_lm.utils import load_model as open_in_mlx_lm
 from model_edits import edit_config, edit_tensors
-from tiny_nextn import LAYER, TYPES, publish, publish_ling
+from tiny_nextn import LAYER, OTHERS, TYPES, publish, publish_ling
 
 import mlx_engine
 from mlx_engine.loading.find import locate_model
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("rows_compared")
 
 STRAIGHT = 32
 """Of latent attention, so that rows of this part can be packed."""
-FORMS = [(name, own) for name in TYPES for own in (True, False)]
+FORMS = [*((name, own) for name in TYPES for own in (True, False)), *((o, False) for o in OTHERS)]
 
 
 @pytest.fixture(scope="module")
@@ -104,9 +104,9 @@ def test_ling_is_glm_by_other_names(tmp_path):
 
 
 @pytest.mark.parametrize("flip", FLIPS)
-@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("name", [*TYPES, *OTHERS])
 def test_another_reading_of_the_head_is_seen(published, name, flip):
-    tiny = published(name)
+    tiny = published(name, name in TYPES)
     model = model_of(tiny.folder, name, **FLIPS[flip])
     logits, drafted, _ = drafts_of(model, tiny)
     assert relative(logits, tiny.logits) < 1e-4

@@ -58,6 +58,7 @@ KINDS: dict[str, tuple[str, dict[str, object]]] = {
     "qwen2, tied": ("qwen2", {}),
     "qwen3": ("qwen3", {}),
     "qwen3_moe": ("qwen3_moe", {}),
+    "exaone_moe": ("exaone_moe", {}),
     "qwen3_moe, yarn": ("qwen3_moe", {"rope_parameters": YARN}),
     "mixtral, linear": ("mixtral", {"rope_parameters": LINEAR}),
     "gemma3": ("gemma3_text", GEMMA),

@@ -14,7 +14,7 @@ from tiny_stacks import write_stack
 import mlx_engine
 
 STACKS = ("mimo_v2_flash", "step3p5")
-FAMILIES = (*tiny_nextn.TYPES, *STACKS)
+FAMILIES = (*tiny_nextn.TYPES, "exaone_moe", *STACKS)
 TOKENS = [5, 9, 200, 31, 77, 8, 150, 2, 2, 64, 12, 4]
 Q8_0 = Storage(lambda name: None if "gate_inp" in name or "attn_k_b" in name
                else gguf.GGMLQuantizationType.Q8_0)  # fmt: skip
@@ -29,7 +29,9 @@ def published(tmp_path_factory):
     def get(family: str) -> Path:
         if family in STACKS:
             return write_stack(place / family, family)
-        return tiny_nextn.publish(family, place / family, own=family != "deepseek_v3").folder
+        return tiny_nextn.publish(
+            family, place / family, own=family in ("glm4_moe", "glm4_moe_lite")
+        ).folder
 
     return get
 
