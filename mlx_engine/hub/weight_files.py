@@ -53,7 +53,12 @@ def may_be_heads(name: str) -> bool:
 
     As tools call them that leave the index of shards as it was: model-mtp.safetensors and the like.
     """
-    return name.endswith(SAFETENSORS) and (is_heads_name(name) or bool(_OF_HEADS.search(name)))
+    return name.endswith(SAFETENSORS) and (is_heads_name(name) or tells_of_heads(name))
+
+
+def tells_of_heads(name: str) -> bool:
+    """Whether the name of a file or a folder has MTP or NextN in it as a word."""
+    return bool(_OF_HEADS.search(name))
 
 
 def is_gguf_head(name: str) -> bool:

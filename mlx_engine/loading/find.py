@@ -1,7 +1,7 @@
 """Where a model is: a path, a folder of files, one GGUF or a hub id -> its files."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -22,8 +22,10 @@ from mlx_engine.hub.weight_files import (
     is_heads_name,
     may_be_heads,
     shard_of,
+    tells_of_heads,
+    tensor_names,
 )
-from mlx_engine.loading.no_model import adapter, heads_only
+from mlx_engine.loading.no_model import adapter, are_heads, heads_only
 from mlx_engine.values.errors import (
     BadModelFile,
     ModelNotFound,
@@ -34,6 +36,7 @@ from mlx_engine.values.errors import (
 
 _LARGEST_JSON = 50_000_000
 _FILES = (GGUF, SAFETENSORS, *UNSAFE)
+_MOST_NAMED = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +44,8 @@ class ModelFiles:
     """Where a model's parts lie.
 
     root: the folder, or the file for kind "gguf", which is its own config. heads: files beside the
-    shards that by their name hold MTP heads (mtp*.safetensors, *-mtp.safetensors,
-    mtp/*.safetensors, mtp*.gguf).
+    shards that hold MTP heads (mtp*.safetensors, *-mtp.safetensors, mtp/*.safetensors, mtp*.gguf,
+    or any .safetensors whose tensors say so).
     """
 
     root: Path
@@ -65,13 +68,9 @@ def read_folder(root: Path) -> ModelFiles:
     if own and all("adapter" in name for name in own):
         raise adapter(root)
     shards = _indexed_shards(root, names) or _complete(root, own)
-    heads = [root / name for name in safe if may_be_heads(name)]
-    for name in names:
-        if name.lower() == "mtp" and (root / name).is_dir():
-            heads += safetensors_in(root / name)
+    beside = tuple(_heads_beside(root, names, shards))
     if not shards:
-        return _without_safetensors(root, names, bool(heads))
-    beside = tuple(path for path in heads if path not in shards)
+        return _without_safetensors(root, names, bool(beside))
     return ModelFiles(root, "folder", shards, root / "config.json", beside)
 
 
@@ -125,6 +124,24 @@ def unsafe_file(path: Path) -> UnsafeModelFile:
     )
 
 
+def _heads_beside(root: Path, names: list[str], shards: tuple[Path, ...]) -> Iterator[Path]:
+    """Files beside the shards whose name, folder or tensors tell of heads."""
+    for path in (root / name for name in names if name.endswith(SAFETENSORS)):
+        if path not in shards and (may_be_heads(path.name) or _holds_heads(path)):
+            yield path
+    for folder in (root / name for name in names if tells_of_heads(name)):
+        inner = safetensors_in(folder) if folder.is_dir() else ()
+        yield from (path for path in inner if path not in shards)
+
+
+def _holds_heads(file: Path) -> bool:
+    """Whatever it is called; False for what cannot be read."""
+    try:
+        return are_heads(tensor_names(file))
+    except OSError:
+        return False
+
+
 def _names(folder: Path) -> list[str]:
     try:
         return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
@@ -173,16 +190,30 @@ def _existing(shard: Path, told_by: str) -> Path:
     return shard
 
 
+def _ggufs(folder: Path) -> list[Path]:
+    """Models in GGUF files; of one in parts that lacks its first, which is told when it is read,
+    the first that is there.
+    """
+    names: list[str] = []
+    with suppress(ModelNotFound):
+        names = [name for name in _names(folder) if name.lower().endswith(GGUF)]
+    found = [name for name in names if is_gguf_model(name)]
+    return [folder / name for name in found or [*islice(filter(shard_of, names), 1)]]
+
+
 def _without_safetensors(root: Path, names: list[str], has_heads: bool) -> ModelFiles:
-    ggufs = [name for name in names if is_gguf_model(name)]
-    if not ggufs:  # of a model in parts that lacks its first, which is told when one is read
-        parts = (name for name in names if name.lower().endswith(GGUF) and shard_of(name))
-        ggufs = [*islice(parts, 1)]
+    ggufs = _ggufs(root)
+    if not ggufs:  # one folder for each quantisation
+        inner = (root / name for name in names if (root / name).is_dir())
+        ggufs = [file for folder in inner for file in _ggufs(folder)]
     if len(ggufs) == 1:
-        return gguf_file(root / ggufs[0])
+        return gguf_file(ggufs[0])
     if ggufs:
         raise ModelNotFound(
-            "{root}: holds {count} GGUF files; open one of them.", root=root, count=len(ggufs)
+            "{root}: holds {count} GGUF files; open one of them: {names}.",
+            root=root,
+            count=len(ggufs),
+            names=", ".join(str(file.relative_to(root)) for file in ggufs[:_MOST_NAMED]),
         )
     unsafe = [name for name in names if name.lower().endswith(UNSAFE)]
     if unsafe:

@@ -246,7 +246,11 @@ def _open(file: Path) -> dict[str, mx.array]:
     import mlx.core as mx
 
     try:
-        loaded = mx.load(str(file))
+        if str(file).isprintable():
+            loaded = mx.load(str(file))
+        else:  # perhaps not UTF-8, which Linux allows and MLX does not
+            with file.open("rb") as opened:
+                loaded = mx.load(f"/dev/fd/{opened.fileno()}", format="safetensors")
     except (RuntimeError, ValueError) as error:
         if any(isinstance(info, WideTensor) for info in read_header(file)):
             return _narrowed(file)

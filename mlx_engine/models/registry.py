@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from mlx_engine.models.families.deepseek_v3 import BailingMoe, DeepseekV2, DeepseekV3, Glm4Moe
 from mlx_engine.models.families.exaone_moe import ExaoneMoe
-from mlx_engine.models.families.gemma3 import Gemma3
+from mlx_engine.models.families.gemma3 import Gemma, Gemma3
 from mlx_engine.models.families.gpt_oss import GptOss
 from mlx_engine.models.families.llama import Glm4, Llama, Olmo2, Phi3
 from mlx_engine.models.families.mimo_v2 import MimoV2
@@ -35,6 +35,7 @@ FAMILIES: dict[str, type[SpecFamily]] = {
     "qwen3": Qwen3,
     "qwen3_vl": Qwen3,
     "qwen3_moe": Qwen3Moe,
+    "gemma": Gemma,
     "gemma3": Gemma3,
     "gpt_oss": GptOss,
     "olmo2": Olmo2,

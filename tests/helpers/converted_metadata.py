@@ -110,6 +110,23 @@ def _gemma2(config: Config) -> dict[str, object]:
     }
 
 
+def _cohere(config: Config) -> dict[str, object]:
+    return {
+        "attention.layer_norm_epsilon": config["layer_norm_eps"],
+        "attention.sliding_window": config.get("sliding_window"),
+        "logit_scale": config["logit_scale"],
+    }
+
+
+def _lfm2(config: Config) -> dict[str, object]:
+    kept = [config["num_key_value_heads"] * (kind != "conv") for kind in config["layer_types"]]
+    return {
+        "attention.head_count_kv": np.array(kept, np.int32),
+        "attention.layer_norm_rms_epsilon": config["norm_eps"],
+        "shortconv.l_cache": config["conv_L_cache"],
+    }
+
+
 def _dots1(config: Config) -> dict[str, object]:
     return _inner(config) | {"leading_dense_block_count": config["first_k_dense_replace"]}
 
@@ -262,6 +279,9 @@ _OWN = {
     "granite": _granite,
     "olmo2": _mostly_windowed,
     "exaone4": _mostly_windowed,
+    "command-r": _cohere,
+    "cohere2": _cohere,
+    "lfm2": _lfm2,
     "dots1": _dots1,
     "exaone-moe": _exaone_moe,
     "bailingmoe2": _glm4_moe,

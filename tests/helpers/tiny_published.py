@@ -120,6 +120,22 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, object]]] = {
             },
         },
     ),
+    "cohere": ("Cohere", {"logit_scale": 0.25, "rope_parameters": _PLAIN}),
+    "cohere2": (
+        "Cohere2",
+        {"num_hidden_layers": 4, "sliding_window": WINDOW, "rope_parameters": _PLAIN},
+    ),
+    "gemma": ("Gemma", {"head_dim": 32, "rope_parameters": _PLAIN}),
+    "hunyuan_v1_dense": ("HunYuanDenseV1", {"head_dim": 32, "rope_parameters": _PLAIN}),
+    "lfm2": (
+        "Lfm2",
+        {
+            "layer_types": ["conv", "full_attention", "conv"],
+            "block_auto_adjust_ff_dim": False,
+            "block_dim": 64,
+            "rope_parameters": _PLAIN,
+        },
+    ),
     "glm": ("Glm", {"head_dim": 32}),
     "glm4": ("Glm4", {"head_dim": 32}),
     "olmo2": ("Olmo2", {}),

@@ -80,7 +80,16 @@ class Qwen2MoeGguf(Architecture):
         return "a first axis" if name.startswith("ffn_gate_inp_shexp.") else "none"
 
 
-class Gemma3Gguf(Architecture):
+class GemmaGguf(Architecture):
+    """The first Gemma: norms stored as used."""
+
+    model_type = "gemma"
+
+    def _change(self, name: str) -> Change:
+        return "less one" if name.endswith("norm.weight") else "none"
+
+
+class Gemma3Gguf(GemmaGguf):
     """Norms stored as used, five layers with a window to one without.
 
     Layers with a window have a base of their own and are never stretched.
@@ -116,11 +125,8 @@ class Gemma3Gguf(Architecture):
             return self._metadata.count("embedding_length") // self._heads
         return self._head
 
-    def _change(self, name: str) -> Change:
-        return "less one" if name.endswith("norm.weight") else "none"
 
-
-class Gemma2Gguf(Architecture):
+class Gemma2Gguf(GemmaGguf):
     """Norms stored as used, capped scores and logits; right as far as windows reach."""
 
     model_type = "gemma2"
@@ -136,9 +142,6 @@ class Gemma2Gguf(Architecture):
             "query_pre_attn_scalar": width // self._heads if is_27b else self._head,
             "sliding_window": self._metadata.count("attention.sliding_window", 4096),
         }
-
-    def _change(self, name: str) -> Change:
-        return "less one" if name.endswith("norm.weight") else "none"
 
 
 def layer_kinds(metadata: GgufMetadata, blocks: int, usual: int) -> list[str]:

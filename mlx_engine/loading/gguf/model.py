@@ -6,6 +6,12 @@ from pathlib import Path
 
 from mlx_engine.loading.gguf.architecture import Architecture
 from mlx_engine.loading.gguf.file import GgufFile, read_gguf
+from mlx_engine.loading.gguf.in_library import (
+    Cohere2Gguf,
+    CohereGguf,
+    HunyuanGguf,
+    Lfm2Gguf,
+)
 from mlx_engine.loading.gguf.llama import (
     GraniteGguf,
     LlamaGguf,
@@ -20,6 +26,7 @@ from mlx_engine.loading.gguf.llama_like import (
     Exaone4Gguf,
     Gemma2Gguf,
     Gemma3Gguf,
+    GemmaGguf,
     Glm4Gguf,
     GptOssGguf,
     MiniMaxM2Gguf,
@@ -70,8 +77,13 @@ ARCHITECTURES: dict[str, Callable[[GgufFile], Architecture]] = {
     "qwen3vl": Qwen3Gguf,
     "qwen3moe": Qwen3MoeGguf,
     "qwen3vlmoe": Qwen3MoeGguf,
+    "gemma": GemmaGguf,
     "gemma2": Gemma2Gguf,
     "gemma3": Gemma3Gguf,
+    "command-r": CohereGguf,
+    "cohere2": Cohere2Gguf,
+    "hunyuan-dense": HunyuanGguf,
+    "lfm2": Lfm2Gguf,
     "gpt-oss": GptOssGguf,
     "phi3": Phi3Gguf,
     "glm4": Glm4Gguf,

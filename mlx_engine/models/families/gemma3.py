@@ -1,7 +1,8 @@
 """Gemma 3 (arXiv 2503.19786): norms before and after, five layers with a window to one without.
 
-Layers with a window rotate on a base of their own, unscaled. Norm weights are stored as w and used
-as 1 + w; embeddings are multiplied by the square root of their size.
+The first Gemma (arXiv 2403.08295) has norms before alone and no windows. In Gemma 3 layers with a
+window rotate on a base of their own, unscaled. Norm weights are stored as w and used as 1 + w;
+embeddings are multiplied by the square root of their size.
 """
 
 import math
@@ -75,4 +76,21 @@ class Gemma3(SpecFamily):
             for window in windows
         )
         model = plain_model(fields, blocks)
+        return replace(model, embed_scale=math.sqrt(model.hidden))
+
+
+class Gemma(SpecFamily):
+    """`gemma`, the first; the config's `hidden_act` is not what it was trained with."""
+
+    norms = "1+w"
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """By the names of Hugging Face's config."""
+        fields = fields.with_defaults(
+            head_dim=256, max_position_embeddings=8192, tie_word_embeddings=True
+        )
+        bias = fields.flag("attention_bias", default=False)
+        attention = replace(plain_attention(fields), qkv_bias=bias, out_bias=bias)
+        feed = FeedForward(fields.count("intermediate_size"), "gelu_tanh")
+        model = plain_model(fields, [Block(attention, feed)] * fields.layers())
         return replace(model, embed_scale=math.sqrt(model.hidden))

@@ -70,6 +70,9 @@ _ALIASES = {
 }
 _EXPERTS = ("n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts")
 _CHOSEN = ("num_experts_per_tok", "moe_top_k")
+_RECUR = ("conv", "mamba", "recurrent", "linear_attention")
+"""Kinds of layers whose state does not grow with the text."""
+
 _WINDOW_UNKNOWN = ("gemma2", "starcoder2")
 """Types whose windows mlx-lm's classes do not know: right only as far as the window reaches."""
 
@@ -116,6 +119,8 @@ class LibraryFamily:
             flat.setdefault(name, next(found, None))
         fields = ConfigFields(flat, self.origin)
         layers = fields.count("num_hidden_layers")
+        kinds = fields.words("layer_types")[:layers]
+        attend = sum(kind not in _RECUR for kind in kinds) if kinds else layers
         context = fields.count("max_position_embeddings", _CONTEXT, least=8)
         if self._model_type in _WINDOW_UNKNOWN and fields.has("sliding_window"):
             context = min(context, fields.count("sliding_window", least=8))
@@ -125,7 +130,7 @@ class LibraryFamily:
             vocabulary=fields.count("vocab_size"),
             context_length=context,
             promised_heads=_promised_heads(fields),
-            cache=CacheSize(layers * _values(fields), layers * _values(fields) // LEAST_GROUP),
+            cache=CacheSize(attend * _values(fields), attend * _values(fields) // LEAST_GROUP),
             asked_experts=_asked(fields),
             work=WorkSize(
                 2 * fields.count("intermediate_size", 4 * fields.count("hidden_size")),

@@ -262,3 +262,26 @@ def test_a_gguf_in_parts_without_its_first(tmp_path: Path) -> None:
 def test_what_belongs_to_a_gguf_is_no_other_model(tmp_path: Path, name: str) -> None:
     root = fill(tmp_path, "m.gguf", name)
     assert locate_model(root, tmp_path, no_download).root == root / "m.gguf"
+
+
+@pytest.mark.parametrize("inner", ["Q4_K_M", "a/b"])
+def test_a_gguf_one_folder_below(tmp_path: Path, inner: str) -> None:
+    """As a repository with a folder for each quantisation is downloaded; no deeper."""
+    (tmp_path / inner).mkdir(parents=True)
+    (tmp_path / "mtp").mkdir()
+    fill(tmp_path / inner, "m-00001-of-00002.gguf", "m-00002-of-00002.gguf")
+    if "/" in inner:
+        with pytest.raises(ModelNotFound, match="no model in this folder"):
+            locate_model(tmp_path, tmp_path, no_download)
+    else:
+        found = locate_model(tmp_path, tmp_path, no_download)
+        assert found.root == tmp_path / inner / "m-00001-of-00002.gguf"
+
+
+def test_several_ggufs_are_named(tmp_path: Path) -> None:
+    for name in ("Q4_K_M", "Q8_0"):
+        (tmp_path / name).mkdir()
+        fill(tmp_path / name, f"m-{name}.gguf")
+    says = "2 GGUF files; open one of them: Q4_K_M/m-Q4_K_M.gguf, Q8_0/m-Q8_0.gguf"
+    with pytest.raises(ModelNotFound, match=says):
+        locate_model(tmp_path, tmp_path, no_download)

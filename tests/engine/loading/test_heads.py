@@ -33,10 +33,13 @@ def test_heads_are_found(tmp_path: Path, where: str, layout: str) -> None:
     assert described(folder).mtp is None
 
 
-def test_a_folder_called_mtp(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["mtp/weights", "mtp_head/model", "heads", "drafting"])
+def test_files_beside_by_any_name(tmp_path: Path, name: str) -> None:
     folder = write_tiny_qwen3_5(tmp_path / "m", heads="beside")
-    (folder / "mtp").mkdir()
-    (folder / "mtp.safetensors").rename(folder / "mtp" / "weights.safetensors")
+    place = folder / f"{name}.safetensors"
+    place.parent.mkdir(exist_ok=True)
+    (folder / "mtp.safetensors").rename(place)
+    mx.save_safetensors(str(folder / "voice.safetensors"), {"audio.weight": mx.zeros((2, 2))})
     assert described(folder).mtp_heads == 1
 
 

@@ -1,6 +1,8 @@
 import codecs
 import io
 import json
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +10,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 import torch
-from model_edits import edit_config
+from model_edits import drop_tensors, edit_config
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 from tiny_qwen3_5 import write_tiny_qwen3_5
@@ -98,6 +100,13 @@ def test_heads_from_elsewhere(tmp_path: Path, plain: list[NDArray[np.float32]]) 
     np.testing.assert_array_equal(outputs(load(folder, given))[1], plain[1])
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="paths are UTF-8 there")
+def test_a_path_that_is_not_utf_8(tmp_path: Path, plain: list[NDArray[np.float32]]) -> None:
+    folder = write_tiny_qwen3_5(tmp_path / "m").rename(tmp_path / os.fsdecode(b"m\xff"))
+    for found, wanted in zip(outputs(load(folder)), plain, strict=True):
+        assert np.array_equal(found, wanted)
+
+
 def test_float64_becomes_float32(tmp_path: Path, plain: list[NDArray[np.float32]]) -> None:
     """With tensors of every other kind in the same file."""
     folder = write_tiny_qwen3_5(tmp_path / "m")
@@ -181,7 +190,6 @@ def test_sixteen_bits_become_float32_without_metal(tmp_path: Path) -> None:
         ({"linear_conv_kernel_dim": 3}, "conv1d"),
         ({"vocab_size": 299}, "embed_tokens"),
         ({"vocab_size": 310}, "embed_tokens"),
-        ({"tie_word_embeddings": False}, "lm_head"),
         ({"tie_word_embeddings": 1}, "tie_word_embeddings=1"),
         ({"intermediate_size": 64}, r"gate_proj|up_proj|down_proj"),
         ({"max_position_embeddings": "long"}, "max_position_embeddings='long'"),
@@ -194,6 +202,16 @@ def test_config_that_does_not_fit_the_tensors(tmp_path: Path, changes: dict, mes
     edit_config(folder, **changes)
     with pytest.raises((BadModelFile, BadTokenizer), match=message):
         load(folder)
+
+
+def test_an_output_head_is_looked_for_where_the_config_promises_one(tmp_path: Path) -> None:
+    """Whole and text part agree there; where they differ, the files tell."""
+    folder = write_tiny_qwen3_5(tmp_path / "m", tied=False)
+    drop_tensors(folder, "lm_head")
+    with pytest.raises(BadModelFile, match="lm_head"):
+        load(folder)
+    edit_config(folder, tie_word_embeddings=True)
+    load(folder)
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{", b"[]", b"\xff", b"[" * 100_000, b"{}"])

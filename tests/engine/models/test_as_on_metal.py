@@ -31,7 +31,8 @@ from mlx_engine.models.latent_attention import HeadMatrices
 from mlx_engine.models.layer_specs import Shapes
 from mlx_engine.models.layers import Linear
 from mlx_engine.models.norm_shift import is_shifted
-from mlx_engine.models.registry import FAMILIES
+from mlx_engine.models.registry import family_for
+from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.models.specs import ModelSpec
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.values.options import (
@@ -193,7 +194,8 @@ class Made(NamedTuple):
 def model_of(name: str, form: str) -> Made:
     config = {**_COMMON, **CONFIGS[name]}
     kind = str(config["model_type"])
-    family = FAMILIES[kind](kind, config, "config.json")
+    family = family_for(kind, config, "config.json")
+    assert isinstance(family, SpecFamily)
     spec = family.spec
     launcher = EmulatorLauncher(check=False)
     kernels = every_kernel(launcher)
