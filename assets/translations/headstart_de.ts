@@ -3640,6 +3640,10 @@
         <translation>{path}: Dieses Format kann beim Öffnen Code auf diesem Rechner ausführen und wird deshalb nicht geöffnet. Die .safetensors-Dateien des Modells nehmen.</translation>
     </message>
     <message>
+        <source>{root}: holds {count} GGUF files; open one of them: {names}.</source>
+        <translation>{root}: enthält {count} GGUF-Dateien; eine davon öffnen: {names}.</translation>
+    </message>
+    <message>
         <source>{root}: no model in this folder. It needs config.json and .safetensors files, or a GGUF.</source>
         <translation>{root}: In diesem Ordner ist kein Modell. Er braucht config.json und .safetensors-Dateien oder eine GGUF.</translation>
     </message>
@@ -3702,10 +3706,6 @@
     <message>
         <source>{shard}: missing, though {told_by} says the model has it. Download that file too.</source>
         <translation>{shard}: fehlt, obwohl {told_by} sagt, dass das Modell sie hat. Auch diese Datei herunterladen.</translation>
-    </message>
-    <message>
-        <source>{root}: holds {count} GGUF files; open one of them.</source>
-        <translation>{root}: enthält {count} GGUF-Dateien; eine davon öffnen.</translation>
     </message>
     <message>
         <source>{name}: {found}</source>
@@ -4114,6 +4114,10 @@
     <message>
         <source>a list of whole numbers</source>
         <translation>eine Liste ganzer Zahlen</translation>
+    </message>
+    <message>
+        <source>a list of true and false</source>
+        <translation>eine Liste aus wahr und falsch</translation>
     </message>
     <message>
         <source>a list of strings</source>
@@ -4574,6 +4578,10 @@
     <message>
         <source>{path}: {error}</source>
         <translation>{path}: {error}</translation>
+    </message>
+    <message>
+        <source>a kind for each layer</source>
+        <translation>eine Art für jede Schicht</translation>
     </message>
 </context>
 </TS>
