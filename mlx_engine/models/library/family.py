@@ -37,7 +37,6 @@ _ANOTHER_NAME = {
     "llava": "mistral3",
     "phi-msft": "phixtral",
     "falcon_mamba": "mamba",
-    "qwen2_5_vl": "qwen2_vl",
     "minimax_m2": "minimax",
     "gemma4_unified": "gemma4",
     "deepseek_v41_text": "deepseek_v41",
