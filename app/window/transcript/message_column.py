@@ -203,7 +203,13 @@ class MessageColumn(PinnedScroll):
         else:
             self._end_filling()
             return
+        self._drop_made()
         self._reader.turns.do(self._make_next)
+
+    def _drop_made(self) -> None:
+        """Messages that were made go as fast as others are, however quickly chats change."""
+        if self._dropped and self._dropped[-1].is_built:
+            self._dropped.pop().deleteLater()
 
     def _next_in_view(self) -> MessageView | None:
         """The first that is not made of those that will be in view."""
@@ -324,7 +330,7 @@ class MessageColumn(PinnedScroll):
         for view in self._views[index:]:
             self._column.removeWidget(view)
             view.hide()
-        self._dropped += self._views[index:]
+        self._dropped = sorted(self._dropped + self._views[index:], key=lambda view: view.is_built)
         del self._views[index:]
         self._nearby.start()
 

@@ -120,6 +120,15 @@ def test_a_stored_answer_is_rendered_once(view, monkeypatch):
     assert shown == ["One.\n\n", "\nTwo, see [it].\n\n[it]: https://example.org\n"]
 
 
+def test_chats_that_are_looked_through_quickly_do_not_pile_up(view):
+    """Nothing waits for a moment in which there is nothing else to do."""
+    for chat in range(12):
+        view.show_messages(ShownMessage(9 * chat + n, "assistant", PARAGRAPH) for n in range(9))
+        until_filled(view)
+        QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    assert len(view.findChildren(ProseSegment)) < 40
+
+
 def test_at_the_end_it_follows(view):
     begin(view)
     for _ in range(12):
