@@ -36,7 +36,7 @@ def bring_out_everything(driven: Driven, place: Path) -> None:
 def test_every_signal_has_a_receiver(qapp: QApplication, qtbot: QtBot, tmp_path: Path) -> None:
     nowhere = Hub(tmp_path / "hub", "http://127.0.0.1:9", token=False)
     with running(qapp, qtbot, tmp_path, scripted(WITH_ALL), nowhere) as driven:
-        instance = SingleInstance(tmp_path, driven.app)
+        instance = SingleInstance(tmp_path)
         hear_outside(driven.app, qapp, instance)
         with qtbot.waitSignal(driven.widgets.settings.made):
             bring_out_everything(driven, tmp_path)
