@@ -83,6 +83,6 @@ if __name__ == "__main__":
     parser.add_argument("folders", nargs="*", default=[None])
     parser.add_argument("--tokens", type=int, default=200)
     parser.add_argument("--repeats", type=int, default=7)
-    asked = parser.parse_args()
-    for one in asked.folders:
-        compare(one, asked.tokens, asked.repeats)
+    given = parser.parse_args()
+    for one in given.folders:
+        compare(one, given.tokens, given.repeats)
