@@ -145,10 +145,10 @@ class Downloads(QObject):
             self.cancel(key)
 
     def stop_all(self) -> None:
-        """The program ends."""
+        """The program ends, and what is in the queue stays in it for the next start."""
         self._process = None
-        self._figures.clear()
         for process in self.findChildren(DownloadProcess):
+            process.blockSignals(True)  # else it says that it broke off
             process.kill()
             process.waitForFinished(LEAVE_MS)
 

@@ -9,6 +9,7 @@ follows the one before it, one of the others the number in "parent".
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -110,7 +111,8 @@ def export_chat(store: SessionStore, chat_id: int, path: Path) -> None:
         part.write_bytes(text.encode("utf-8"))
         part.replace(path)
     except OSError as error:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink()
         raise BadChatFile(
             "{path} could not be written ({strerror}): choose another place, or free space.",
             path=path,

@@ -37,7 +37,7 @@ def check_picture(path: Path) -> None:
 
 
 def draw(report: BenchReport, path: Path) -> None:
-    """Write a PNG to `path`, nothing for a report without drafting. Raises OSError."""
+    """Write a PNG to `path`, nothing for a report without drafting. Raises BadOption."""
     from matplotlib.figure import Figure
     from PIL import Image
 
@@ -66,7 +66,11 @@ def draw(report: BenchReport, path: Path) -> None:
     drawn = BytesIO()
     figure.savefig(drawn, dpi=DOTS_AN_INCH, format="png")
     with Image.open(drawn) as picture:  # a quarter of the bytes
-        picture.convert("RGB").quantize(COLOURS).save(path, "PNG", optimize=True)
+        small = picture.convert("RGB").quantize(COLOURS)
+    try:
+        small.save(path, "PNG", optimize=True)
+    except OSError as error:
+        raise BadOption(f"--png {path} cannot be written: {error.strerror}.") from error
 
 
 def heading(report: BenchReport) -> list[str]:

@@ -357,8 +357,9 @@ def write_chat(path: Path, chat: SavedChat) -> None:
     if as_text is None:
         raise BadOption(f"{path.name!r} is not possible: use a name ending in .md or .json.")
     try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(as_text(chat))
+        content = as_text(chat).encode()
+        with path.open("xb") as file:
+            file.write(content)
     except FileExistsError:
         raise BadOption(f"{path} is there already: choose another name.") from None
     except FileNotFoundError:

@@ -187,3 +187,19 @@ def test_those_of_an_earlier_day_wait_to_be_resumed(downloads: Downloads, qtbot:
     downloads.resume(SECOND.link)
     qtbot.waitUntil(lambda: seen.phase() == "done", timeout=PATIENCE_MS)
     assert downloads.unfinished == ()
+
+
+def test_the_end_of_the_program_changes_nothing_in_the_queue(
+    downloads: Downloads, qtbot: QtBot, fake: FakeHub
+) -> None:
+    """What is told after the last save would be kept in the place of all the others."""
+    seen = Seen(downloads)
+    fake.slow["model.safetensors"] = 2**20
+    for model in (MODEL, SECOND):
+        downloads.start(model)
+    qtbot.waitUntil(lambda: seen.phase() == "running", timeout=PATIENCE_MS)
+    kept = downloads.unfinished
+    told: list[object] = []
+    downloads.changed.connect(told.append)
+    downloads.stop_all()
+    assert (downloads.unfinished, told) == (kept, [])

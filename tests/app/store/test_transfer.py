@@ -236,6 +236,9 @@ def test_files_that_cannot_be_read_or_written(
     locked.mkdir()
     with without_rights(locked), pytest.raises(BadChatFile, match="choose another place"):
         export_chat(store, chat, locked / "chat.md")
+    (tmp_path / "no folder").touch()  # nor can what is left over be removed, as on a locked disk
+    with pytest.raises(BadChatFile, match="choose another place"):
+        export_chat(store, chat, tmp_path / "no folder" / "chat.md")
     export_chat(store, chat, tmp_path / "chat.md")
     export_chat(store, chat, tmp_path / "chat.md")
 

@@ -386,6 +386,16 @@ def test_a_picture_of_one_arm_that_ended_at_once(
     assert (tmp_path / "figures.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_picture_that_cannot_be_written_is_said_in_words(
+    tmp_path: Path, measured: Measured
+) -> None:
+    pytest.importorskip("matplotlib")
+    (tmp_path / "figures.png").mkdir()
+    outside = FakeOutside(tmp_path)
+    assert outside.run("bench", "--png", str(tmp_path / "figures.png")) == 2
+    assert "figures.png cannot be written" in outside.err
+
+
 def test_a_picture_that_cannot_be_is_refused_before_anything_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

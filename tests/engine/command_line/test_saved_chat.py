@@ -34,6 +34,14 @@ def test_other_endings_are_refused(tmp_path: Path) -> None:
         write_chat(tmp_path / "chat.txt", CHAT)
 
 
+def test_what_cannot_be_written_leaves_no_file(tmp_path: Path) -> None:
+    """Else its name would be taken at the next try."""
+    with pytest.raises(BadOption, match="could not be written"):
+        write_chat(tmp_path / "chat.md", SavedChat("Tiny", None, (Message("user", "\ud800"),)))
+    assert not any(tmp_path.iterdir())
+    write_chat(tmp_path / "chat.md", CHAT)
+
+
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"[" * 100_000, b"[]", b"{}"])
 def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "chat.json"
