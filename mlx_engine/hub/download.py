@@ -10,6 +10,7 @@ import hashlib
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager, suppress
 from os import SEEK_END
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -22,7 +23,7 @@ from mlx_engine.hub.client import (
     in_words,
     request_for,
 )
-from mlx_engine.hub.plan import DownloadPlan, partial_path, plan_download
+from mlx_engine.hub.plan import DownloadPlan, partial_bytes, partial_path, plan_download
 from mlx_engine.hub.repository import ChoiceNeededError, HubFile, HubModel, needed_files
 from mlx_engine.values.errors import DownloadFailed, LoadStopped
 
@@ -130,24 +131,55 @@ def fetch(
 def _have(hub: Hub, plan: DownloadPlan, file: HubFile, on_bytes: Callable[[int], None]) -> None:
     """The whole file, checked; on_bytes gets how much of it is here."""
     blobs = hub.repository(plan.model.hub_id) / "blobs"
-    whole, partial = blobs / file.blob, partial_path(blobs, file)
-    if not whole.is_file() or whole.stat().st_size != file.nbytes:
+    if not _is_whole(blobs, file):
         blobs.mkdir(parents=True, exist_ok=True)
-        if file.nbytes > LARGEST_BY_HTTP:
-            _fetch_through_xet(hub, plan, file, partial)
-        with partial.open("a+b") as opened:
-            target = _Target(opened, file, on_bytes)
-            _fetch_rest(hub, plan, file, target)
-        if target.checksum.hexdigest() != file.blob:
-            partial.unlink()
-            raise DownloadFailed(
-                "{hub_id}: {name} arrived damaged (its checksum differs), so it was thrown "
-                "away. Start the download again.",
-                hub_id=plan.model.hub_id,
-                name=file.name,
-            )
-        partial.replace(whole)
+        with _alone(hub, plan, file, lambda: on_bytes(partial_bytes(blobs, file))):
+            if not _is_whole(blobs, file):  # who had it before may have brought it
+                _bring(hub, plan, file, on_bytes)
     on_bytes(file.nbytes)
+
+
+def _is_whole(blobs: Path, file: HubFile) -> bool:
+    whole = blobs / file.blob
+    return whole.is_file() and whole.stat().st_size == file.nbytes
+
+
+@contextmanager
+def _alone(hub: Hub, plan: DownloadPlan, file: HubFile, tell: Callable[[], None]) -> Iterator[None]:
+    """Under the lock that the hub's own client takes for this file, too. Whoever has it is waited
+    for, and `tell` called meanwhile, which may raise.
+    """
+    from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]
+
+    lock = hub.cache / ".locks" / hub.repository(plan.model.hub_id).name / f"{file.blob}.lock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as held:
+        while True:
+            with suppress(TimeoutError):
+                held.enter_context(WeakFileLock(lock, timeout=LOOK_S))
+                break
+            tell()
+        yield
+
+
+def _bring(hub: Hub, plan: DownloadPlan, file: HubFile, on_bytes: Callable[[int], None]) -> None:
+    """What is missing of a file."""
+    blobs = hub.repository(plan.model.hub_id) / "blobs"
+    partial = partial_path(blobs, file)
+    if file.nbytes > LARGEST_BY_HTTP:
+        _fetch_through_xet(hub, plan, file, partial)
+    with partial.open("a+b") as opened:
+        target = _Target(opened, file, on_bytes)
+        _fetch_rest(hub, plan, file, target)
+    if target.checksum.hexdigest() != file.blob:
+        partial.unlink()
+        raise DownloadFailed(
+            "{hub_id}: {name} arrived damaged (its checksum differs), so it was thrown "
+            "away. Start the download again.",
+            hub_id=plan.model.hub_id,
+            name=file.name,
+        )
+    partial.replace(blobs / file.blob)
 
 
 def _fetch_rest(hub: Hub, plan: DownloadPlan, file: HubFile, target: "_Target") -> None:

@@ -1,8 +1,10 @@
 """Downloads from a hub on this machine: planned, resumed, checked, stopped, and in words."""
 
 import shutil
+import time
 from collections import namedtuple
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +13,8 @@ from fake_hub import COMMIT, FakeHub, git_id, serving
 
 from mlx_engine.hub.client import Hub
 from mlx_engine.hub.download import LONGEST_SILENCE_S, download
-from mlx_engine.hub.plan import SPARE_BYTES, DownloadPlan, plan_download
-from mlx_engine.hub.repository import ChoiceNeededError, HubModel
+from mlx_engine.hub.plan import SPARE_BYTES, DownloadPlan, partial_path, plan_download
+from mlx_engine.hub.repository import ChoiceNeededError, HubFile, HubModel
 from mlx_engine.loading.find import FromHub
 from mlx_engine.values.errors import DownloadFailed
 
@@ -114,6 +116,28 @@ def test_a_download_that_stalls_ends_and_goes_on_where_it_stopped(
     assert plan_download(hub, MODEL).have_bytes > 2 * 2**20
     assert contents(fetched(hub))["model.safetensors"] == WEIGHTS
     assert fake.ranges
+
+
+def test_two_programs_that_want_the_same_model_fetch_it_once(hub: Hub, fake: FakeHub) -> None:
+    """Two that write to one file at once would both have a damaged one."""
+    fake.slow["model.safetensors"] = 2**20
+    plan = plan_download(hub, MODEL)
+    told: list[int] = []
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(download, hub, plan)
+        part = partial_path(hub.repository("org/small") / "blobs", weights_of(plan))
+        while not part.exists() or not part.stat().st_size:
+            time.sleep(0.01)
+        second = pool.submit(download, hub, plan, lambda done, _: told.append(done))
+        assert first.result() == second.result()
+    assert contents(first.result())["model.safetensors"] == WEIGHTS
+    assert fake.sent["model.safetensors"] < len(WEIGHTS) + 2**16
+    assert told == sorted(told)
+    assert any(2**20 < done < len(WEIGHTS) for done in told), "who waits is told how far it is"
+
+
+def weights_of(plan: DownloadPlan) -> HubFile:
+    return next(file for file in plan.files if file.name == "model.safetensors")
 
 
 def test_a_stopped_download_goes_on_where_it_stopped(hub: Hub, fake: FakeHub) -> None:
