@@ -91,6 +91,15 @@ HEAD = {
 }
 """Of the blocks behind the last one of the trunk, beside those of the trunk's blocks."""
 
+ONE_SHARED = {
+    **{base: name.replace("shared_experts", "shared_expert") for base, name in SHARED.items()},
+    "ffn_gate_inp_shexp": "mlp.shared_expert_gate",
+}
+"""As SHARED, of one expert behind a gate of its own."""
+
+SOFTMAX, SIGMOID = 1, 2
+"""Of expert_gating_func: how scores of experts are made of the router's output."""
+
 _BLOCK = re.compile(r"blk\.(\d{1,4})\.(.+)")
 WIDEST = 2**20
 """Rows in a matrix of heads: orders of rows are listed, so a wild number would hang."""
@@ -117,7 +126,8 @@ class Architecture:
     blocks; head_names: those that blocks behind the trunk's have besides. runs: what other classes
     know nothing of (_NOT_RUN). stretches: kinds of rope
     scaling that are run. Where the file does not tell them: usual_base of periods, and usual_share,
-    elements of a head for each that is rotated.
+    elements of a head for each that is rotated. model_type: "" where files of a class are of
+    several types, told apart by `_class`.
     """
 
     model_type = ""
@@ -129,10 +139,12 @@ class Architecture:
     usual_base = 10000.0
     usual_share = 1
 
-    def __init__(self, file: GgufFile) -> None:
+    def __init__(self, file: GgufFile, model_type: str = "") -> None:
+        """model_type: of a model that differs from those of its class by that alone."""
         self._file = file
         self._metadata = GgufMetadata(file.path, file.metadata)
         self._main_blocks = main_blocks(file.tensors, self._metadata)
+        self.model_type = model_type or self.model_type or self._class()
         self._check_variant()
         self._check_depth()
 
@@ -171,6 +183,10 @@ class Architecture:
         if found is None:
             return (Placement(name),)
         return self._in_block(int(found[1]), found[2])
+
+    def _class(self) -> str:
+        """The type of this file."""
+        raise NotImplementedError
 
     def _own(self) -> dict[str, object]:
         """What the config of this architecture says beside that of all."""
@@ -288,6 +304,11 @@ class Architecture:
             "routed_scaling_factor": metadata.number("expert_weights_scale", 0.0) or 1.0,
             "norm_topk_prob": metadata.flag("expert_weights_norm"),
         }
+
+    def _check_sigmoid(self) -> None:
+        """UnsupportedModel where scores of experts are made otherwise; 0 and none tell nothing."""
+        if self._metadata.count("expert_gating_func", SIGMOID) not in (0, SIGMOID):
+            raise self._gated_otherwise()
 
     def _gated_otherwise(self) -> UnsupportedModel:
         return UnsupportedModel(

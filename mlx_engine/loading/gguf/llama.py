@@ -5,7 +5,6 @@ from dataclasses import replace
 from functools import cache
 
 from mlx_engine.loading.gguf.architecture import EXPERTS, Architecture
-from mlx_engine.loading.gguf.file import GgufFile
 from mlx_engine.loading.gguf.part import Placement
 
 _SINGLE = re.compile(r"ffn_(gate|up|down)\.(\d{1,4})\.(\w+)")
@@ -32,20 +31,18 @@ class LlamaGguf(PlainGguf):
     that are rotated together lie side by side; Hugging Face has all first ones, then all second.
     """
 
-    def __init__(self, file: GgufFile) -> None:
-        super().__init__(file)
-        self._has_experts = self._metadata.count("expert_count", 0) > 0
-        self._window = self._metadata.count("attention.sliding_window", 0)
-        if self._has_experts:
-            self.model_type = "mixtral"
-        else:
-            self.model_type = "mistral" if self._window else "llama"
+    model_type = ""
+
+    def _class(self) -> str:
+        if self._metadata.count("expert_count", 0):
+            return "mixtral"
+        return "mistral" if self._metadata.count("attention.sliding_window", 0) else "llama"
 
     def _own(self) -> dict[str, object]:
         found = super()._own()
-        if self._window:
-            found["sliding_window"] = self._window
-        if self._has_experts:
+        if window := self._metadata.count("attention.sliding_window", 0):
+            found["sliding_window"] = window
+        if self._metadata.count("expert_count", 0):
             found |= self._experts("num_local_experts", "num_experts_per_tok", "intermediate_size")
         return found
 
@@ -68,24 +65,17 @@ class LlamaGguf(PlainGguf):
         return super()._named(block, rest)
 
 
-class SmolLm3Gguf(LlamaGguf):
-    """As Llama; every fourth layer is not rotated, which the file does not tell."""
-
-    def __init__(self, file: GgufFile) -> None:
-        super().__init__(file)
-        self.model_type = "smollm3"
-
-
 class Mistral3Gguf(LlamaGguf):
     """Mistral Small 3, which is a Llama, and Ministral 3, whose queries grow with the position."""
 
     runs = ("attention.temperature_scale",)
 
-    def __init__(self, file: GgufFile) -> None:
-        super().__init__(file)
-        self._growth = self._metadata.number("attention.temperature_scale", 0.0)
-        if self._growth:
-            self.model_type = "ministral3"
+    @property
+    def _growth(self) -> float:
+        return self._metadata.number("attention.temperature_scale", 0.0)
+
+    def _class(self) -> str:
+        return "ministral3" if self._growth else super()._class()
 
     def _rotation(self) -> dict[str, object]:
         told = super()._rotation()
@@ -100,11 +90,8 @@ class Mistral3Gguf(LlamaGguf):
 class GraniteGguf(LlamaGguf):
     """Granite 3: factors of embeddings, scores, residuals and logits."""
 
+    model_type = "granite"
     runs = ("attention.scale", "embedding_scale", "logit_scale", "residual_scale")
-
-    def __init__(self, file: GgufFile) -> None:
-        super().__init__(file)
-        self.model_type = "granite"
 
     def _own(self) -> dict[str, object]:
         number = self._metadata.number

@@ -8,32 +8,19 @@ from mlx_engine.loading.gguf.architecture import (
     ATTENTION,
     DENSE,
     EXPERTS,
+    ONE_SHARED,
     SHARED,
     Architecture,
 )
-from mlx_engine.loading.gguf.file import GgufFile
 from mlx_engine.loading.gguf.metadata import GgufMetadata, Kind, base_of
 from mlx_engine.loading.gguf.part import Change, Placement
 from mlx_engine.values.errors import BadModelFile
 
 _LAYERS_OF_27B, _LAYERS_OF_GEMMA_2_27B = 62, 46
-_SIGMOID = 2  # of expert_gating_func
-
-
-class Qwen2Gguf(Architecture):
-    """As Llama, with biases of queries, keys and values; rows in Hugging Face's order."""
-
-    model_type = "qwen2"
-
-
-class Qwen3Gguf(Architecture):
-    """With norms of queries and keys."""
-
-    model_type = "qwen3"
 
 
 class Qwen3MoeGguf(Architecture):
-    """With experts in every layer, whose scores always add up to one."""
+    """Qwen3 with experts in every layer, whose scores always add up to one."""
 
     model_type = "qwen3_moe"
     names = ATTENTION | DENSE | EXPERTS
@@ -62,13 +49,7 @@ class Qwen2MoeGguf(Architecture):
     """Qwen1.5 and Qwen2 with experts, and one that is always asked, behind a gate of its own."""
 
     model_type = "qwen2_moe"
-    names = (
-        ATTENTION
-        | DENSE
-        | EXPERTS
-        | {base: name.replace("shared_experts", "shared_expert") for base, name in SHARED.items()}
-        | {"ffn_gate_inp_shexp": "mlp.shared_expert_gate"}
-    )
+    names = ATTENTION | DENSE | EXPERTS | ONE_SHARED
 
     def _own(self) -> dict[str, object]:
         return {
@@ -263,37 +244,21 @@ def _apart(heads: int, head: int, rotated: int) -> tuple[int, ...]:
     )
 
 
-class ChatGlmGguf(Glm4Gguf):
-    """GLM-4 before that and GLM-Edge, with norms before alone."""
-
-    model_type = "glm"
-
-
 class Olmo2Gguf(Architecture):
     """Norms behind mixer and feed-forward alone; OLMo 3 where layers have windows."""
 
-    model_type = "olmo2"
     names = ATTENTION | DENSE | {"post_ffw_norm": "post_feedforward_layernorm"}
 
-    def __init__(self, file: GgufFile) -> None:
-        super().__init__(file)
-        self._window = self._metadata.count("attention.sliding_window", 0)
-        if self._window and self.model_type == "olmo2":
-            self.model_type = "olmo3"
+    def _class(self) -> str:
+        return "olmo3" if self._metadata.count("attention.sliding_window", 0) else "olmo2"
 
     def _own(self) -> dict[str, object]:
-        usual = 4 if self._window else 0
+        window = self._metadata.count("attention.sliding_window", 0)
         return {
             "attention_bias": self._has("attn_q.bias"),
-            "sliding_window": self._window or None,
-            "layer_types": layer_kinds(self._metadata, self._main_blocks, usual),
+            "sliding_window": window or None,
+            "layer_types": layer_kinds(self._metadata, self._main_blocks, 4 if window else 0),
         }
-
-
-class Exaone4Gguf(Olmo2Gguf):
-    """EXAONE 4, with norms at the same places."""
-
-    model_type = "exaone4"
 
 
 class Ernie45Gguf(Architecture):
@@ -331,8 +296,7 @@ class MiniMaxM2Gguf(Architecture):
     names = ATTENTION | DENSE | EXPERTS | SHARED
 
     def _own(self) -> dict[str, object]:
-        if self._metadata.count("expert_gating_func", _SIGMOID) not in (0, _SIGMOID):
-            raise self._gated_otherwise()
+        self._check_sigmoid()
         return {
             **self._experts("num_local_experts", "num_experts_per_tok", "intermediate_size"),
             "rotary_dim": self._rotated(),

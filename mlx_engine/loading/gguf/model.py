@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from mlx_engine.loading.gguf.architecture import Architecture
@@ -17,13 +18,10 @@ from mlx_engine.loading.gguf.llama import (
     LlamaGguf,
     Mistral3Gguf,
     PlainGguf,
-    SmolLm3Gguf,
 )
 from mlx_engine.loading.gguf.llama_like import (
-    ChatGlmGguf,
     Ernie45Gguf,
     Ernie45MoeGguf,
-    Exaone4Gguf,
     Gemma2Gguf,
     Gemma3Gguf,
     GemmaGguf,
@@ -33,16 +31,13 @@ from mlx_engine.loading.gguf.llama_like import (
     Olmo2Gguf,
     OlmoeGguf,
     Phi3Gguf,
-    Qwen2Gguf,
     Qwen2MoeGguf,
-    Qwen3Gguf,
     Qwen3MoeGguf,
 )
 from mlx_engine.loading.gguf.metadata import GgufMetadata
 from mlx_engine.loading.gguf.nextn import (
     BailingMoe2Gguf,
     Deepseek2Gguf,
-    Dots1Gguf,
     ExaoneMoeGguf,
     Glm4MoeGguf,
     Mimo2Gguf,
@@ -65,16 +60,16 @@ ARCHITECTURES: dict[str, Callable[[GgufFile], Architecture]] = {
     "internlm2": LlamaGguf,
     "mistral3": Mistral3Gguf,
     "granite": GraniteGguf,
-    "smollm3": SmolLm3Gguf,
+    "smollm3": partial(LlamaGguf, model_type="smollm3"),
     "exaone": PlainGguf,
     "seed_oss": PlainGguf,
     "pangu-embedded": PlainGguf,
-    "qwen2": Qwen2Gguf,
-    "qwen2vl": Qwen2Gguf,
+    "qwen2": partial(Architecture, model_type="qwen2"),
+    "qwen2vl": partial(Architecture, model_type="qwen2"),
     "qwen2moe": Qwen2MoeGguf,
     "olmoe": OlmoeGguf,
-    "qwen3": Qwen3Gguf,
-    "qwen3vl": Qwen3Gguf,
+    "qwen3": partial(Architecture, model_type="qwen3"),
+    "qwen3vl": partial(Architecture, model_type="qwen3"),
     "qwen3moe": Qwen3MoeGguf,
     "qwen3vlmoe": Qwen3MoeGguf,
     "gemma": GemmaGguf,
@@ -87,21 +82,23 @@ ARCHITECTURES: dict[str, Callable[[GgufFile], Architecture]] = {
     "gpt-oss": GptOssGguf,
     "phi3": Phi3Gguf,
     "glm4": Glm4Gguf,
-    "chatglm": ChatGlmGguf,
+    "chatglm": partial(Glm4Gguf, model_type="glm"),
     "olmo2": Olmo2Gguf,
-    "exaone4": Exaone4Gguf,
+    "exaone4": partial(Olmo2Gguf, model_type="exaone4"),
     "exaone-moe": ExaoneMoeGguf,
     "ernie4_5": Ernie45Gguf,
     "ernie4_5-moe": Ernie45MoeGguf,
     "minimax-m2": MiniMaxM2Gguf,
     "glm4moe": Glm4MoeGguf,
-    "dots1": Dots1Gguf,
+    "dots1": partial(Glm4MoeGguf, model_type="dots1"),
     "bailingmoe2": BailingMoe2Gguf,
     "deepseek2": Deepseek2Gguf,
     "mimo2": Mimo2Gguf,
     "step35": Step35Gguf,
 }
-"""By general.architecture."""
+"""By general.architecture. Some differ from another by their type alone, which tells what the file
+does not: where GLM-4 has norms, which layers of SmolLM3 are rotated, that dots rotates whole heads.
+"""
 
 _NOT_MODELS = {
     **dict.fromkeys(("clip", "mmproj"), Words("the eyes of a model")),

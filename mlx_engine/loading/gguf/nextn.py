@@ -15,16 +15,14 @@ from mlx_engine.loading.gguf.architecture import (
     HEAD,
     LATENT,
     SHARED,
+    SIGMOID,
+    SOFTMAX,
     Architecture,
 )
-from mlx_engine.loading.gguf.file import GgufFile
 from mlx_engine.loading.gguf.llama_like import layer_kinds
 from mlx_engine.loading.gguf.metadata import Kind, base_of
 from mlx_engine.loading.gguf.qwen35 import MtpGguf
 from mlx_engine.values.errors import UnsupportedModel
-
-_SOFTMAX, _SIGMOID = 1, 2
-"""Of expert_gating_func: how scores of experts are made of the router's output."""
 
 _GLM_TOKENIZERS = ("glm4", "chatglm-bpe")
 _LOG = 0.1  # by which the converter multiplies yarn's mscale_all_dim
@@ -38,24 +36,16 @@ class Glm4MoeGguf(Architecture):
     names = ATTENTION | DENSE | EXPERTS | SHARED
 
     def _own(self) -> dict[str, object]:
-        count = self._metadata.count
-        if count("expert_gating_func", _SIGMOID) not in (0, _SIGMOID):
-            raise self._gated_otherwise()
+        self._check_sigmoid()
         return {
             **self._experts("n_routed_experts", "num_experts_per_tok", "moe_intermediate_size"),
             **self._expert_scores(),
-            "n_shared_experts": count("expert_shared_count", 1),
+            "n_shared_experts": self._metadata.count("expert_shared_count", 1),
             "first_k_dense_replace": self._dense_blocks(),
             "use_qk_norm": self._has("attn_q_norm.weight"),
             "attention_bias": self._has("attn_q.bias") or self._has("attn_qkv.bias"),
             "partial_rotary_factor": self._share(),
         }
-
-
-class Dots1Gguf(Glm4MoeGguf):
-    """dots.llm1: whole heads are rotated."""
-
-    model_type = "dots1"
 
 
 class ExaoneMoeGguf(MtpGguf, Glm4MoeGguf):
@@ -85,10 +75,6 @@ class Deepseek2Gguf(Architecture):
     rotates_whole_heads = False
     stretches: ClassVar[tuple[Kind, ...]] = ("yarn",)
     names = ATTENTION | LATENT | DENSE | EXPERTS | SHARED
-
-    def __init__(self, file: GgufFile) -> None:
-        super().__init__(file)
-        self.model_type = self._class()
 
     def _own(self) -> dict[str, object]:
         count, nope = self._metadata.count, self._head - self._rotated()
@@ -133,11 +119,11 @@ class Deepseek2Gguf(Architecture):
         """GLM's files are told by their tokenizer; scores by softmax are V2's."""
         metadata = self._metadata
         is_glm = metadata.text("tokenizer.ggml.pre") in _GLM_TOKENIZERS
-        usual = _SIGMOID if is_glm or self._has("exp_probs_b.bias") else _SOFTMAX
+        usual = SIGMOID if is_glm or self._has("exp_probs_b.bias") else SOFTMAX
         gating = metadata.count("expert_gating_func", 0) or usual
-        if gating not in (_SIGMOID, _SOFTMAX) or (gating == _SOFTMAX and is_glm):
+        if gating not in (SIGMOID, SOFTMAX) or (gating == SOFTMAX and is_glm):
             raise self._gated_otherwise()
-        if gating == _SOFTMAX and metadata.count("expert_count", 0):
+        if gating == SOFTMAX and metadata.count("expert_count", 0):
             return "deepseek_v2"
         return "glm4_moe_lite" if is_glm else "deepseek_v3"
 

@@ -12,8 +12,8 @@ from mlx_engine.loading.gguf.architecture import (
     ATTENTION,
     DENSE,
     EXPERTS,
+    ONE_SHARED,
     RECURRENT,
-    SHARED,
     WIDEST,
     Architecture,
 )
@@ -62,8 +62,8 @@ class Qwen35Gguf(MtpGguf):
     usual_share = 4
     names = ATTENTION | RECURRENT | DENSE
 
-    def __init__(self, file: GgufFile) -> None:
-        super().__init__(file)
+    def __init__(self, file: GgufFile, model_type: str = "") -> None:
+        super().__init__(file, model_type)
         count = self._metadata.count
         key_heads, value_heads = count("ssm.group_count"), count("ssm.time_step_rank")
         inner, key_head = count("ssm.inner_size"), count("ssm.state_size")
@@ -142,12 +142,7 @@ class Qwen35MoeGguf(Qwen35Gguf):
     """With experts, and one that is always asked, behind a gate of its own."""
 
     model_type = "qwen3_5_moe"
-    names = (
-        Qwen35Gguf.names
-        | EXPERTS
-        | {base: name.replace("shared_experts", "shared_expert") for base, name in SHARED.items()}
-        | {"ffn_gate_inp_shexp": "mlp.shared_expert_gate"}
-    )
+    names = Qwen35Gguf.names | EXPERTS | ONE_SHARED
 
     def _own(self) -> dict[str, object]:
         shared = self._width("ffn_gate_shexp.weight")  # older files tell it by their tensors only
