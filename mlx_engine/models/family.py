@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from mlx_engine.models.cache_sizes import CacheSize, sum_of_sizes
 from mlx_engine.models.layer_specs import Shape
@@ -77,58 +78,71 @@ class CanonicalPart:
     reasons: tuple[Reason, ...]
 
 
-class Family(Protocol):
+class Family(ABC):
     """The family of one model. Only the last three need MLX, which they import on use.
 
-    Origins name the files in messages. All raise BadModelFile for files that contradict themselves,
-    UnsupportedModel for sound ones of an unknown variant.
+    config: the whole config.json. Origins name the files in messages, `origin` the config's. All
+    raise BadModelFile for files that contradict themselves, UnsupportedModel for sound ones of an
+    unknown variant. What is no abstract method is so where heads are not run, and where the trunk
+    is checked while it is built.
     """
 
-    @property
-    def config(self) -> Mapping[str, object]:
-        """The whole config.json."""
+    def __init__(self, model_type: str, config: Mapping[str, object], origin: str) -> None:
+        self.model_type, self.config, self.origin = model_type, config, origin
 
-    @property
-    def origin(self) -> str:
-        """Of the config."""
-
+    @abstractmethod
     def figures(self) -> Figures:
         """Sizes by the config."""
 
+    @abstractmethod
     def split(self, raw: Mapping[str, T], origin: str) -> Parts[T]:
         """Tensors of a model's own files by part."""
 
     def split_heads_file(self, raw: Mapping[str, T], origin: str) -> Parts[T]:
         """Tensors of a file or folder given for its heads; names may lack the heads' prefix."""
+        del origin
+        return Parts({}, dict(raw), {})
 
     def trunk_shapes(self, present: Collection[str]) -> Mapping[str, Shape]:
         """Unpacked shapes of all that the trunk needs; empty: known only once it is built.
 
         In the forms these canonical names have, where a tensor may be stored in two ways.
         """
+        del present
+        return {}
 
     def head_shapes(self, present: Collection[str]) -> Mapping[str, Shape]:
         """The same for heads, where a tensor may be absent too; empty: they are not run."""
+        del present
+        return {}
 
     def repeats(self) -> Mapping[str, str]:
         """Matrices of heads that may repeat one of the trunk: their canonical names, and its."""
+        return {}
 
     def name_in_files(self, head_name: str) -> str:
         """What files call a head's tensor of this canonical name, without prefixes."""
+        return head_name
 
     def sign_of_no_heads(self) -> str:
         """What files show from which heads were dropped, in words."""
+        return "there is none in the files"
 
+    @abstractmethod
     def group(self, trunk_name: str) -> str:
         """The tensor group of a trunk tensor, in words for the user."""
 
     def canonical_trunk(self, raw: Mapping[str, mx.array], origin: str) -> CanonicalPart:
         """Values as the model uses them."""
+        del origin
+        return CanonicalPart(dict(raw), 1, ())
 
     def canonical_head(
         self, raw: Mapping[str, mx.array], origin: str, trunk_shift: int | None
     ) -> CanonicalPart:
         """The same for heads; trunk_shift: the trunk's norm shift if both are of one file set."""
+        raise NotImplementedError("heads of this family are not run")
 
+    @abstractmethod
     def build(self, trunk: WeightTable, head: WeightTable | None) -> Model:
         """The model; raises for tensors that are missing, misshapen or left over."""

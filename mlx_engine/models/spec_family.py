@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.family import CanonicalPart, Figures, Parts
+from mlx_engine.models.family import CanonicalPart, Family, Figures, Parts
 from mlx_engine.models.layer_specs import Shape
 from mlx_engine.models.norm_shift import norm_shift, shift_reasons, shifted
 from mlx_engine.models.specs import ModelSpec
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class SpecFamily(ABC):
-    """The Family (models/family.py) of one model; a family file derives from this.
+class SpecFamily(Family):
+    """One on our own layers; a family file derives from this.
 
     renames: the files' names within a layer where they are not ours (tensor_names.py). head_names:
     how heads are named; None where none are run. norms: "w" for weights used as stored, "1+w" for
@@ -36,9 +36,6 @@ class SpecFamily(ABC):
     renames: ClassVar[Renames] = {}
     head_names: ClassVar[HeadNames | None] = None
     norms: ClassVar[Literal["w", "1+w", "either"]] = "w"
-
-    def __init__(self, model_type: str, config: Mapping[str, object], origin: str) -> None:
-        self.model_type, self.config, self.origin = model_type, config, origin
 
     @cached_property
     def spec(self) -> ModelSpec:

@@ -15,16 +15,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mlx_engine.models.cache_sizes import LEAST_GROUP, CacheSize
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.family import CanonicalPart, Figures, Parts
-from mlx_engine.models.layer_specs import Shape
+from mlx_engine.models.family import Family, Figures, Parts
 from mlx_engine.models.tensor_names import bare_name, of_other_senses
 from mlx_engine.values.errors import UnsupportedModel
 from mlx_engine.values.memory_plan import WorkSize
 from mlx_engine.values.words import Words
 
 if TYPE_CHECKING:
-    import mlx.core as mx
-
     from mlx_engine.models.contract import Model
     from mlx_engine.models.weights import WeightTable
 
@@ -98,14 +95,14 @@ def _modules() -> frozenset[str]:
     return frozenset(path.stem for path in files) - _NO_MODELS
 
 
-class LibraryFamily:
-    """The Family (models/family.py) of one model; its heads, if any, are not run.
+class LibraryFamily(Family):
+    """A class of mlx-lm's; its heads, if any, are not run.
 
     Of a whole that the library has no class for, the text part alone is what the class gets.
     """
 
     def __init__(self, model_type: str, config: Mapping[str, object], origin: str) -> None:
-        self._model_type, self.config, self.origin = model_type, config, origin
+        super().__init__(model_type, config, origin)
         self._is_part = "text_config" in config and config.get("model_type") != model_type
         if self._is_part:
             self.config = _one_level(config, origin) | {"model_type": model_type}
@@ -121,7 +118,7 @@ class LibraryFamily:
         kinds = fields.words("layer_types")[:layers]
         attend = sum(kind not in _RECUR for kind in kinds) if kinds else layers
         context = fields.count("max_position_embeddings", _CONTEXT, least=8)
-        if self._model_type in _WINDOW_UNKNOWN and fields.has("sliding_window"):
+        if self.model_type in _WINDOW_UNKNOWN and fields.has("sliding_window"):
             context = min(context, fields.count("sliding_window", least=8))
         return Figures(
             layers=layers,
@@ -151,33 +148,6 @@ class LibraryFamily:
         heads = {name: tensor for name, tensor in raw.items() if _is_head(name, layers, joined)}
         return Parts({n: tensor for n, tensor in raw.items() if n not in heads}, heads, skipped)
 
-    def split_heads_file(self, raw: Mapping[str, T], origin: str) -> Parts[T]:
-        """All of it: there is no telling heads that are not run from anything else."""
-        del origin
-        return Parts({}, dict(raw), {})
-
-    def trunk_shapes(self, present: Collection[str]) -> dict[str, Shape]:
-        """None: the trunk is checked while it is built."""
-        del present
-        return {}
-
-    def head_shapes(self, present: Collection[str]) -> dict[str, Shape]:
-        """None: heads are not run."""
-        del present
-        return {}
-
-    def repeats(self) -> dict[str, str]:
-        """None."""
-        return {}
-
-    def name_in_files(self, head_name: str) -> str:
-        """The same."""
-        return head_name
-
-    def sign_of_no_heads(self) -> str:
-        """Whatever a file may call them."""
-        return "there is none in the files"
-
     def group(self, trunk_name: str) -> str:
         """The tensor group of a trunk tensor."""
         name = trunk_name
@@ -193,33 +163,21 @@ class LibraryFamily:
             return "attention"
         return "mlp" if ".mlp." in name or ".block_sparse_moe." in name else "other"
 
-    def canonical_trunk(self, raw: Mapping[str, mx.array], origin: str) -> CanonicalPart:
-        """As it is; `build` sees to the rest."""
-        del origin
-        return CanonicalPart(dict(raw), 1, ())
-
-    def canonical_head(
-        self, raw: Mapping[str, mx.array], origin: str, trunk_shift: int | None
-    ) -> CanonicalPart:
-        """Never called: heads of this family are not run."""
-        del raw, origin, trunk_shift
-        raise AssertionError("heads of this family are not run")
-
     def build(self, trunk: WeightTable, head: WeightTable | None) -> Model:
         """The model; UnsupportedModel where the library has no class for it."""
         from mlx_engine.models.library.gemma4 import gemma4_model, with_head_sizes
         from mlx_engine.models.library.model import open_class, tried, whole_model
 
         assert head is None
-        module, origin = module_of(self._model_type), trunk.origin
+        module, origin = module_of(self.model_type), trunk.origin
         if module is None:
             raise UnsupportedModel(
                 "{origin}: mlx-lm has no class for model_type {model_type}.",
                 origin=origin,
-                model_type=repr(self._model_type),
+                model_type=repr(self.model_type),
             )
         told = with_older_keys(self.config, origin)
-        if self._model_type not in GEMMA4:
+        if self.model_type not in GEMMA4:
             return whole_model(open_class(module, told, trunk), origin)
         model = open_class(module, with_head_sizes(told), trunk)
         return tried(lambda: gemma4_model(model), origin)
