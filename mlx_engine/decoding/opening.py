@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from types import UnionType
 from typing import NamedTuple
 
 import mlx.core as mx
@@ -114,15 +115,17 @@ class Settings:
     def __setattr__(self, name: str, value: object) -> None:
         """Raises BadOption for what is no such options: Python looks at no types."""
         kind = _OPTIONS.get(name, object)
-        require(name, value, kind.__name__, lambda given: isinstance(given, kind))
+        words = kind.__name__ if isinstance(kind, type) else str(kind)
+        require(name, value, words, lambda given: isinstance(given, kind))
         object.__setattr__(self, name, value)
 
 
-_OPTIONS: dict[str, type] = {
+_OPTIONS: dict[str, type | UnionType] = {
     "sampling": SamplingOptions,
     "draft": DraftOptions,
     "generation": GenerationOptions,
     "cache": CacheOptions,
+    "system": str | None,
 }
 
 

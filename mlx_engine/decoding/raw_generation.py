@@ -14,6 +14,7 @@ from mlx_engine.drafting.sources import Drafting
 from mlx_engine.text.streaming_text import StreamingText
 from mlx_engine.values.conversation import TURN_ENDS, Event, Generation
 from mlx_engine.values.errors import BadPrompt, PromptTooLong
+from mlx_engine.values.options import require
 
 
 def known_tokens(parts: ModelParts, tokens: Sequence[int]) -> list[int]:
@@ -77,7 +78,8 @@ def raw_generation(
     learned: Learned,
     stopped: Callable[[], bool],
 ) -> Generation:
-    """A prompt's continuation, run to its end."""
+    """A prompt's continuation, run to its end. Raises BadOption."""
+    require("should_stop", stopped, "a function", callable)
     answer = raw_answer(parts, settings, prompt, learned, stopped)
     deque(answer.events(), maxlen=0)
     return _generation(answer)
@@ -100,8 +102,9 @@ def raw_generations(
 ) -> list[Generation]:
     """Each prompt's continuation, as many at once as rows fit into a pass; the others follow as
     these end. learned: asked for each of them. stopped: with the number of a prompt.
-    Raises BadPrompt, PromptTooLong.
+    Raises BadPrompt, BadOption, PromptTooLong.
     """
+    require("should_stop", stopped, "a function", callable)
     if isinstance(prompts, str):
         raise BadPrompt("Several prompts are wanted: give a list of texts or of token ids.")
     asked = deque(enumerate([raw_prompt(parts, prompt) for prompt in prompts]))

@@ -14,7 +14,7 @@ from mlx_engine.drafting.sources import Drafting
 from mlx_engine.text.chat_template import ChatPrompt, tokenize_chat
 from mlx_engine.text.streaming_text import StreamingText
 from mlx_engine.text.tokenizer import check_unicode
-from mlx_engine.values.conversation import Event, Message
+from mlx_engine.values.conversation import Event, Message, sound_messages
 from mlx_engine.values.errors import BadChatTemplate, BadPrompt, EngineMisuse, PromptTooLong, Reason
 from mlx_engine.values.options import (
     CacheOptions,
@@ -217,9 +217,9 @@ class Session:
         return self._stoppable(self._edit(index, text))
 
     def _edit(self, index: int, text: str) -> Iterator[Event]:
-        if not 0 <= index < len(self._messages) or self._messages[index].role != "user":
+        if index not in range(len(self._messages)) or self._messages[index].role != "user":
             raise EngineMisuse(
-                "Message {index} is not a question of this conversation.", index=index
+                "Message {index} is not a question of this conversation.", index=repr(index)
             )
         yield from self._ask([*self._messages[:index], Message("user", text)])
 
@@ -241,10 +241,10 @@ class Session:
         )
 
     def load_messages(self, messages: Sequence[Message]) -> None:
-        """Replace the conversation, for chats that were saved."""
+        """Replace the conversation, for chats that were saved. Raises BadOption."""
         self._check()
         self._require_idle()
-        self._messages = [m for m in messages if m.role != "system"]
+        self._messages = [m for m in sound_messages(messages) if m.role != "system"]
         self._continues_at, self._unread = None, 0
 
     def drop_oldest(self) -> int:

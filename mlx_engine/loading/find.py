@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
+from os import PathLike
 from pathlib import Path
 from typing import Literal
 
@@ -33,6 +34,7 @@ from mlx_engine.values.errors import (
     UnsupportedModel,
     why_not_read,
 )
+from mlx_engine.values.options import require
 
 _LARGEST_JSON = 50_000_000
 _FILES = (GGUF, SAFETENSORS, *UNSAFE)
@@ -296,7 +298,9 @@ def locate_heads(place: Path | None, hub: FromHub | None = None) -> Path | None:
 
 
 def _here(path: str | Path) -> Path | None:
-    """A path at which there is something."""
+    """A path at which there is something. Raises BadOption for what is no path."""
+    kind = str | PathLike
+    require("path", path, "a path, or an id of the hub", lambda given: isinstance(given, kind))
     try:
         place = Path(path).expanduser()
         return place if place.exists() else None

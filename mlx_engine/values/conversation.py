@@ -3,10 +3,11 @@
 Plain values, safe to hand to another thread.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from mlx_engine.values.options import DraftedBy
+from mlx_engine.values.options import DraftedBy, require
 from mlx_engine.values.stats import GenerationStats, RoundStats
 
 Role = Literal["system", "user", "assistant"]
@@ -21,6 +22,14 @@ class Message:
     role: Role
     text: str
     thinking: str = ""
+
+
+def sound_messages(given: Sequence[Message]) -> Sequence[Message]:
+    """The same; BadOption for what is none, such as a message as a dict."""
+
+    for one in given:
+        require("message", one, "Message(role, text)", lambda one: isinstance(one, Message))
+    return given
 
 
 @dataclass(frozen=True, slots=True)

@@ -215,3 +215,37 @@ def test_what_is_no_such_thing_is_refused_where_it_is_given():
             with pytest.raises(mlx_engine.BadPrompt, match="give a"):
                 list(ask(bad))
     engine.close()
+
+
+@pytest.fixture(scope="module")
+def built_in():
+    engine = mlx_engine.load()
+    yield engine
+    engine.close()
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (lambda _: mlx_engine.load(5), "path=5 is not possible: use a path, or an id"),
+        (lambda _: mlx_engine.inspect(b"model"), "path=b'model' is not possible"),
+        (lambda e: e.session(system=5), "system=5 is not possible: use str | None"),
+        (lambda e: setattr(e.session(), "system", ["a"]), "system=.'a'. is not possible"),
+        (lambda e: e.generate("a", 1, should_stop=True), "should_stop=True .*: use a function"),
+        (lambda e: e.generate_many(["a"], 1, should_stop=True), "should_stop=True .* a function"),
+        (
+            lambda e: e.session().load_messages([{"role": "user", "content": "a"}]),
+            r"message={'role': 'user', .* is not possible: use Message\(role, text\)",
+        ),
+    ],
+)
+def test_what_is_of_another_kind_is_named(built_in, ask, words):
+    with pytest.raises(mlx_engine.BadOption, match=words):
+        ask(built_in)
+
+
+def test_a_message_is_edited_by_its_number(built_in):
+    session = built_in.session()
+    session.load_messages([mlx_engine.Message("user", "a")])
+    with pytest.raises(mlx_engine.EngineMisuse, match="Message '0' is not a question"):
+        list(session.edit("0", "b"))
