@@ -115,9 +115,20 @@ class ChatListController(QObject):
         """Keep chats at the top, or no longer."""
         self._do_each(lambda chat_id: self._store.chats.pin(chat_id, pinned), chat_ids)
 
+    def rename(self, chat_id: int) -> None:
+        """Let another title be typed in the list; what hides the chat there ends."""
+        if not self._sidebar.list.has(chat_id):
+            self._sidebar.clear_search()
+            self._do(lambda: self._open_folder_of(chat_id))
+        self._sidebar.list.rename(chat_id)
+
+    def _open_folder_of(self, chat_id: int) -> None:
+        folder = self._store.chats.get(chat_id).folder
+        if folder is not None:
+            self._store.folders.open(folder, True)
+
     def new_folder(self, chat_ids: Sequence[int] = ()) -> None:
         """With these chats in it, listed, its name ready to be typed."""
-        self._query, self.shows_bin = "", False
         self._sidebar.clear_search()
         made = self._do(lambda: self._store.folders.create(tr("New folder"), chat_ids))
         if made is not None:

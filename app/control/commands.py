@@ -78,7 +78,7 @@ class CommandController(QObject):
             "regenerate": chats.regenerate,
             "continue": chats.continue_answer,
             "compare": self._show_compare,
-            "rename-chat": lambda: self._with_chat(widgets.sidebar.list.rename),
+            "rename-chat": self._rename,
             "pin-chat": self._pin,
             "duplicate-chat": lambda: self._with_chat(self._listed.duplicate),
             "delete-chat": lambda: self._with_chats(self._listed.delete),
@@ -233,6 +233,10 @@ class CommandController(QObject):
     def _pin(self) -> None:
         pinned = self._widgets.actions["pin-chat"].isChecked()
         self._with_chat(lambda chat_id: self._listed.pin(pinned, chat_id))
+
+    def _rename(self) -> None:
+        self._widgets.window.show_sidebar(True)
+        self._with_chat(self._listed.rename)
 
     def _make_folder(self) -> None:
         """With the chats that are marked, where several are."""

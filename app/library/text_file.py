@@ -30,6 +30,7 @@ _KNOWN_BINARY = (
         Words("an old or a locked office document: save it as .docx without a password"),
     ),
     (b"\x1f\x8b", Words("compressed: unpack it first")),
+    (b"{\\rtf", Words("rich text: save it as .docx or as plain text, or paste its text")),
 )
 _CONTROLS_ALLOWED = "\t\n\r\f\x1b"
 

@@ -620,6 +620,10 @@
         <translation>komprimiert: zuerst entpacken</translation>
     </message>
     <message>
+        <source>rich text: save it as .docx or as plain text, or paste its text</source>
+        <translation>Rich Text: als .docx oder als reinen Text sichern, oder den Text einfügen</translation>
+    </message>
+    <message>
         <source>{name} is a folder: attach the files in it.</source>
         <translation>{name} ist ein Ordner: die Dateien darin anhängen.</translation>
     </message>

@@ -22,6 +22,8 @@ from PySide6.QtWidgets import (
     QSizePolicy,
     QStyle,
     QStyleOptionButton,
+    QStyleOptionComboBox,
+    QStylePainter,
     QToolButton,
     QWidget,
 )
@@ -80,11 +82,24 @@ class DropDown(QComboBox):
     # Qt
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
-        """The style's own, and our chevron."""
-        super().paintEvent(event)
+        """The style's own with words that end in "…" where they are too long, and our chevron."""
+        del event
         size = look().icon_size
         place = QRect(self.width() - size - 6, (self.height() - size) // 2, size, size)
-        with QPainter(self) as painter:
+        option = QStyleOptionComboBox()
+        self.initStyleOption(option)
+        room = self.style().subControlRect(
+            QStyle.ComplexControl.CC_ComboBox,
+            option,
+            QStyle.SubControl.SC_ComboBoxEditField,
+            self,
+        )
+        words = self.currentText() or self.placeholderText()
+        end = Qt.TextElideMode.ElideRight
+        option.currentText = self.fontMetrics().elidedText(words, end, room.width())
+        with QStylePainter(self) as painter:
+            painter.drawComplexControl(QStyle.ComplexControl.CC_ComboBox, option)
+            painter.drawControl(QStyle.ControlElement.CE_ComboBoxLabel, option)
             paint_icon(painter, place, "chevron_down", "muted")
 
     def wheelEvent(self, event: QWheelEvent) -> None:  # noqa: N802

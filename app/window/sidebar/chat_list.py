@@ -162,6 +162,10 @@ class ChatList(QListView):
         rows = map(self._model.row_at, sorted(self.selectedIndexes()))
         return [row.listed for row in rows if row.listed is not None]
 
+    def has(self, chat_id: int) -> bool:
+        """Whether it is listed."""
+        return self._model.index_of(chat_id).isValid()
+
     def rename(self, chat_id: int) -> None:
         """Let the user type another title in place."""
         self._edit(self._model.index_of(chat_id))

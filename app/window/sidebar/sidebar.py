@@ -111,8 +111,10 @@ class Sidebar(QFrame):
         self._search.selectAll()
 
     def clear_search(self) -> None:
-        """List all chats again."""
+        """List all chats again, at once."""
         self._search.clear()
+        self._pause.stop()
+        self.search_changed.emit("")
 
     def _open_first(self) -> None:
         """What was typed counts now, not after a pause."""

@@ -7,13 +7,14 @@ from panel_driving import find
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QDrag
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QFileDialog, QLabel, QLineEdit, QToolButton
+from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QLineEdit, QToolButton
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from scripted_models import ScriptedModels, WorkerEngine, described
 from windows import Driven
 
 from app.window.sidebar.chat_list_model import ROW_ROLE
+from app.window.sidebar.sidebar import SEARCH_PAUSE_MS
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 
@@ -170,6 +171,49 @@ def test_menu_and_title_follow_what_is_done_in_the_sidebar(driven: Driven) -> No
     assert not actions["bin"].isChecked()
     actions["bin"].trigger()
     assert actions["bin"].isChecked() and listed(driven) == []
+
+
+def search(driven: Driven, words: str) -> None:
+    driven.widgets.actions["search"].trigger()
+    field = QApplication.focusWidget()
+    assert isinstance(field, QLineEdit)
+    QTest.keyClicks(field, words)
+    driven.until(lambda: driven.widgets.sidebar.list.model().rowCount() == 0)
+
+
+def type_into_the_list(driven: Driven, name: str) -> None:
+    """Once a search would have been looked for again."""
+    QTest.qWait(2 * SEARCH_PAUSE_MS)
+    field = QApplication.focusWidget()
+    assert isinstance(field, QLineEdit)
+    QTest.keyClicks(field, name)
+    QTest.keyClick(field, Qt.Key.Key_Return)
+
+
+def test_a_folder_made_from_a_search_is_named(driven: Driven) -> None:
+    chat(driven, "Whales")
+    search(driven, "nothing")
+    driven.widgets.actions["new-folder"].trigger()
+    type_into_the_list(driven, "Work")
+    driven.until(lambda: listed(driven) == ["Work", "Today", "Whales"])
+
+
+@pytest.mark.parametrize("hides", ["search", "bin", "folder", "sidebar"])
+def test_the_chat_on_show_is_renamed_whatever_hides_it(driven: Driven, hides: str) -> None:
+    number = chat(driven, "Whales")
+    actions, folders = driven.widgets.actions, driven.app.store.folders
+    match hides:
+        case "search":
+            search(driven, "nothing")
+        case "folder":
+            folders.open(folders.create("Work", [number]).id, False)
+            driven.app.listed.refresh()
+        case _:
+            actions[hides].trigger()
+    actions["rename-chat"].trigger()
+    type_into_the_list(driven, "Dolphins")
+    driven.until(lambda: driven.app.chats.chat.title == "Dolphins")
+    assert "Dolphins" in listed(driven) and driven.widgets.window.has_sidebar
 
 
 def mark(driven: Driven, *chats: int) -> None:

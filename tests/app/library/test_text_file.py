@@ -36,6 +36,7 @@ def test_utf_16_of_the_other_order(tmp_path):
         ("x.png", b"\x89PNG\r\n", "a picture"),
         ("x.docx", b"PK\x03\x04....", "is damaged and cannot be read"),
         ("x.doc", b"\xd0\xcf\x11\xe0....", "save it as .docx without a password"),
+        ("x.rtf", rb"{\rtf1\ansi Hello}", "rich text: save it as .docx or as plain text"),
         ("x.zip", b"PK\x03\x04....", "an archive or an office document"),
         ("x.txt", b"caf\xe9", "not text in UTF-8 or UTF-16"),
         ("x.bin", b"abc\0def", "it holds binary data"),

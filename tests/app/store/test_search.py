@@ -100,7 +100,8 @@ def test_ranges_and_snippets(store: SessionStore) -> None:
         ("## The **normal** *zebra* is\n\n$$f(x)$$", "The normal zebra is f(x)"),
         ("- one\n- [a zebra](https://example.org/z), `code_x`", "one a zebra, code_x"),
         ("| a | zebra |\n|---|:-:|\n| 1 | 2 |", "a zebra 1 2"),
-        ("> zebra\n\n```python\n2 ** 3, 2**3, a_b * c\n```", "zebra python 2 ** 3, 2**3, a_b * c"),
+        ("> zebra\n\n```python\n2 ** 3, 2**3, a_b * c\n```", "zebra 2 ** 3, 2**3, a_b * c"),
+        ("a zebra\n  ````c++ title\nx = ```y\n````", "a zebra title x = y"),
         ("a zebra - and $5, not ~~$6~~", "a zebra - and $5, not $6"),
     ],
 )

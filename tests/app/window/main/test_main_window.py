@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from PySide6.QtCore import QEvent, QMimeData, QObject, QPoint, Qt, QUrl
-from PySide6.QtGui import QAction, QDragEnterEvent, QDropEvent, QGuiApplication
+from PySide6.QtGui import QAction, QDragEnterEvent, QDropEvent, QGuiApplication, QImage
 from PySide6.QtWidgets import (
     QApplication,
     QLabel,
@@ -24,6 +24,7 @@ from app.window.controls.notice_bar import NoticeBar
 from app.window.layers import CrashBox
 from app.window.look import Scheme, look
 from app.window.main_window import MainWindow, RightSide, dragged_from
+from app.window.style_sheet import wear
 from app.window.widgets import Widgets
 
 Wear = Callable[[Scheme, float], None]
@@ -333,6 +334,22 @@ def test_choices_that_did_not_change_are_not_made_again(qtbot: QtBot) -> None:
     assert listed.currentData() == "b" and not made
     listed.show_options(options[:1], "a")
     assert listed.count() == 1 and made
+
+
+def test_a_long_name_of_a_choice_ends_with_an_ellipsis(qtbot: QtBot) -> None:
+    listed, name = DropDown("Preset"), "Translations of old letters, word by word"
+    qtbot.addWidget(listed)
+    wear(listed)
+    listed.resize(160, 30)
+
+    def painted(words: str) -> QImage:
+        listed.show_options([Option("a", words)], "a")
+        return listed.grab().toImage()
+
+    wide = listed.fontMetrics().horizontalAdvance
+    cut = [f"{name[:length].rstrip()}…" for length in range(1, len(name))]
+    whole = [words for words in cut if wide(words) < listed.width() // 2 + 30]
+    assert painted(name) in [painted(words) for words in whole]
 
 
 def test_full_screen_and_back(window: MainWindow) -> None:
