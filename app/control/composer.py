@@ -3,6 +3,7 @@
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Event
 from typing import NamedTuple
 
 from PySide6.QtCore import QObject, QTimer, Signal
@@ -56,10 +57,11 @@ class UnsentMessage:
 
 
 class BeingRead(NamedTuple):
-    """Files attached to a message of the chat `of`."""
+    """Files attached to a message of the chat `of`; `unwanted` once nobody waits for them."""
 
     of: int | None
     names: tuple[str, ...]
+    unwanted: Event
 
 
 class ComposerController(QObject):
@@ -88,6 +90,7 @@ class ComposerController(QObject):
         composer.edit_last_wanted.connect(edit_last)
         composer.attach_wanted.connect(self._attach)
         composer.files_pasted.connect(self._read)
+        composer.reading_given_up.connect(self._give_up_reading)
         composer.attachments_changed.connect(self._count)
         composer.attachments_changed.connect(lambda _: self.typed.emit())
         models.counted.connect(self._show_counts)
@@ -142,16 +145,22 @@ class ComposerController(QObject):
         """Beside the window: they may lie on a slow disk, and documents take long."""
         if not paths:
             return
-        files = BeingRead(self._of, tuple(path.name for path in paths))
+        files = BeingRead(self._of, tuple(path.name for path in paths), Event())
         self._reading.append(files)
         self._show_reading()
+
+        def is_wanted() -> bool:
+            return not files.unwanted.is_set()
+
         self._disk.run_each(
-            lambda: [read_text_file(path) for path in paths],
+            lambda: [read_text_file(path, is_wanted) for path in paths if is_wanted()],
             lambda outcomes: self._take_texts(files, outcomes),
         )
 
     def _take_texts(self, files: BeingRead, outcomes: list[AttachedText | Refused]) -> None:
         """They belong to the chat that was open; why one has none is said at once."""
+        if files.unwanted.is_set():
+            return
         self._reading.remove(files)
         if files.of != self._of:
             texts = (outcome for outcome in outcomes if isinstance(outcome, AttachedText))
@@ -162,6 +171,13 @@ class ComposerController(QObject):
         self._show_reading()
         if outcomes:
             self._composer.attach(outcomes)
+
+    def _give_up_reading(self) -> None:
+        """Of the files for the chat on show, whose names it says."""
+        for files in [files for files in self._reading if files.of == self._of]:
+            files.unwanted.set()
+            self._reading.remove(files)
+        self._show_reading()
 
     def _show_reading(self) -> None:
         names = [name for files in self._reading if files.of == self._of for name in files.names]

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -27,6 +27,8 @@ LARGEST_UNPACKED = 50_000_000
 LONGEST_S, MOST_MEMORY = 30.0, 4 * 2**30
 PATIENCE_S = 10.0
 """So much later than it should have ended by itself the process is killed."""
+LOOK_S = 0.2
+"""How often somebody looks whether it is still wanted."""
 
 PACKAGES = Path(__file__).parents[2]
 START = "import sys; sys.path.append(sys.argv[1]); from app.library.documents import main; main()"
@@ -40,8 +42,12 @@ def document_kind(path: Path, beginning: bytes) -> Kind | None:
     return "Word" if is_packed and path.suffix.lower() == ".docx" else None
 
 
-def read_document(path: Path, most: int) -> AttachedText | Refused:
-    """Its text, the first `most` characters of it; takes at most LONGEST_S and PATIENCE_S."""
+def read_document(
+    path: Path, most: int, is_wanted: Callable[[], bool] = lambda: True
+) -> AttachedText | Refused:
+    """Its text, the first `most` characters of it; takes at most LONGEST_S and PATIENCE_S, and
+    ends soon once it is not wanted any more.
+    """
     name, nbytes = path.name, path.stat().st_size
     if nbytes > LARGEST_DOCUMENT:
         return Refused(
@@ -54,14 +60,7 @@ def read_document(path: Path, most: int) -> AttachedText | Refused:
         )
     command = [sys.executable, "-P", "-c", START, str(PACKAGES), str(path), str(most)]
     try:
-        done = subprocess.run(
-            command,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=LONGEST_S + PATIENCE_S,
-        )
-        said = json.loads(done.stdout)
+        said = json.loads(_output(command, is_wanted))
     except subprocess.TimeoutExpired:
         return Refused(
             Words(
@@ -78,6 +77,20 @@ def read_document(path: Path, most: int) -> AttachedText | Refused:
         problem = Words(said["problem"], **said["of"])
         return Refused(Words("{name} {problem}", name=name, problem=problem))
     return AttachedText(name, said["text"])
+
+
+def _output(command: Sequence[str], is_wanted: Callable[[], bool]) -> bytes:
+    """What a process of its own writes; it is killed where it takes too long, or for nothing."""
+    end = time.monotonic() + LONGEST_S + PATIENCE_S
+    nowhere, pipe = subprocess.DEVNULL, subprocess.PIPE
+    with subprocess.Popen(command, stdin=nowhere, stdout=pipe, stderr=nowhere) as process:
+        while True:
+            try:
+                return process.communicate(timeout=LOOK_S)[0]
+            except subprocess.TimeoutExpired:
+                if not is_wanted() or time.monotonic() > end:
+                    process.kill()
+                    raise
 
 
 NO_READERS = Words(

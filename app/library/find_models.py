@@ -162,8 +162,22 @@ def find_models(
 
 
 def recall(recent: Iterable[str]) -> tuple[FoundModel, ...]:
-    """Recent models as they are now; one that is gone has that as its problem."""
-    return tuple(_recalled(Path(path)) for path in recent)
+    """Recent models as they are now; one that is gone has that as its problem. Those of one name
+    say where they are.
+    """
+    models = [_recalled(Path(path)) for path in recent]
+    return tuple(_told_apart(model, models) for model in models)
+
+
+def _told_apart(model: FoundModel, among: Iterable[FoundModel]) -> FoundModel:
+    """With as many of its folders behind its name as no other of this name is in."""
+    parts = model.path.parts
+    others = [o.path.parts for o in among if o.name == model.name and o.path != model.path]
+    if not others:
+        return model
+    alone = (n for n in range(1, len(parts)) if all(o[-n:] != parts[-n:] for o in others))
+    tail = parts[-next(alone, len(parts)) :]
+    return replace(model, name=f"{model.name} ({'/'.join(tail[:-1] or tail)})")
 
 
 def _recalled(path: Path) -> FoundModel:

@@ -2,6 +2,7 @@
 
 import codecs
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 from app.library.documents import document_kind, read_document
@@ -41,8 +42,12 @@ def is_document(path: Path) -> bool:
         return document_kind(path, opened.read(4)) is not None
 
 
-def read_text_file(path: Path) -> AttachedText | Refused:
-    """Read one file; never raises, never reads more than the size limit."""
+def read_text_file(
+    path: Path, is_wanted: Callable[[], bool] = lambda: True
+) -> AttachedText | Refused:
+    """Read one file; never raises, never reads more than the size limit. is_wanted: asked while a
+    document is read, which takes long.
+    """
     name = path.name
     try:
         facts = path.stat()
@@ -51,7 +56,7 @@ def read_text_file(path: Path) -> AttachedText | Refused:
         if not stat.S_ISREG(facts.st_mode):
             return Refused(Words("{name} is not a file that can be read.", name=name))
         if is_document(path):
-            return read_document(path, LARGEST)
+            return read_document(path, LARGEST, is_wanted)
         with path.open("rb") as opened:
             content = opened.read(LARGEST + 1)
     except (OSError, ValueError) as error:

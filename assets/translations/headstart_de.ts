@@ -1402,6 +1402,10 @@
         <translation>Anhang {name}, {words}{problem}</translation>
     </message>
     <message>
+        <source>Stop reading</source>
+        <translation>Lesen abbrechen</translation>
+    </message>
+    <message>
         <source>{name}: a message takes {most} attachments at most.</source>
         <translation>{name}: Eine Nachricht nimmt höchstens {most} Anhänge auf.</translation>
     </message>

@@ -63,13 +63,15 @@ MOST = 20
 
 
 class AttachmentRow(QWidget):
-    """Signals: `changed`, other attachments than before; `removed`, one was taken away by hand.
+    """Signals: `changed`, other attachments than before; `removed`, one was taken away by hand;
+    `given_up`, what is being read is not wanted any more.
 
     too_long, reading: why they cannot be sent, or "".
     """
 
     changed = Signal()
     removed = Signal()
+    given_up = Signal()
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,7 +80,10 @@ class AttachmentRow(QWidget):
         self._chips: list[AttachmentChip] = []
         self._refused = self.too_long = self.reading = ""
         self._room: int | None = None
-        column(self._flow, self._reading, self._problem, of=self, spacing=4)
+        self._give_up = IconButton("close", tr("Stop reading"))
+        self._give_up.clicked.connect(self.given_up)
+        reading = row(Wide(self._reading), self._give_up)
+        column(self._flow, reading, self._problem, of=self, spacing=4)
         self._refresh("")
 
     def attachments(self) -> tuple[AttachedText, ...]:
@@ -116,6 +121,7 @@ class AttachmentRow(QWidget):
         """Files whose text is still to come."""
         self.reading = tr("Reading {names}…", names=", ".join(names)) if names else ""
         say(self._reading, self.reading)
+        self._give_up.setVisible(bool(names))
         self._say()
 
     def show_tokens(self, counts: Sequence[int | None], room: int | None) -> None:

@@ -23,7 +23,7 @@ DOUBLE_MS = 400
 class Composer(QFrame):
     """Signals: `typed`, `sent`(text, tuple of AttachedText), `stop_wanted`, `edit_last_wanted`,
     `attach_wanted` (the owner asks for files), `files_pasted`(list of Path),
-    `attachments_changed`(tuple of AttachedText).
+    `attachments_changed`(tuple of AttachedText), `reading_given_up` (as `show_reading` told).
 
     The owner reads files that are chosen, pasted or dropped, and calls `attach`.
     """
@@ -35,6 +35,7 @@ class Composer(QFrame):
     attach_wanted = Signal()
     files_pasted = Signal(object)
     attachments_changed = Signal(object)
+    reading_given_up = Signal()
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,6 +66,8 @@ class Composer(QFrame):
         self._box.focused.connect(self._frame)
         self._row.changed.connect(self._tell_attachments)
         self._row.removed.connect(self._box.setFocus)
+        self._row.given_up.connect(self.reading_given_up)
+        self._row.given_up.connect(self._box.setFocus)
         self._attach.clicked.connect(self.attach_wanted)
         self._send.clicked.connect(self._press)
 

@@ -2,12 +2,14 @@
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from panel_driving import find
 from PySide6.QtCore import QMimeData, Qt, QUrl
-from PySide6.QtWidgets import QApplication, QLabel, QPlainTextEdit
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QLabel, QPlainTextEdit, QToolButton
 from pytestqt.qtbot import QtBot
 from windows import Driven
 
@@ -97,8 +99,9 @@ def test_what_hovers_is_looked_at_beside_the_window(
 def test_a_file_that_is_being_read_belongs_to_its_chat_and_holds_its_question(
     driven: Driven, gate: threading.Event, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def slowly(path: Path) -> AttachedText | Refused:
+    def slowly(path: Path, is_wanted: Callable[[], bool]) -> AttachedText | Refused:
         gate.wait()
+        assert is_wanted()
         if path.suffix == ".pdf":
             return AttachedText(path.name, "text")
         return Refused(Words("{name} is empty.", name=path.name))
@@ -132,6 +135,30 @@ def test_a_file_that_is_being_read_belongs_to_its_chat_and_holds_its_question(
     qtbot.keyClick(box, Qt.Key.Key_Return)
     driven.until_answered()
     assert "report.pdf" in app.chats.chat.turns[0].message.text
+
+
+def test_reading_an_attachment_is_given_up_by_hand(
+    driven: Driven, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted: list[bool] = []
+
+    def slowly(path: Path, is_wanted: Callable[[], bool]) -> AttachedText | Refused:
+        gate.wait()
+        wanted.append(is_wanted())
+        return AttachedText(path.name, "text")
+
+    monkeypatch.setattr(composer, "read_text_file", slowly)
+    widget = driven.widgets.composer
+    driven.app.composer.attach([Path("/far/report.pdf")])
+    stop = find(widget, QToolButton, "Stop reading")
+    assert stop.isVisible()
+    stop.click()
+    assert not stop.isVisible() and QApplication.focusWidget() is widget.focusProxy()
+    assert driven.ask("Hello") and widget.attachments() == ()
+    gate.set()
+    driven.until(lambda: wanted == [False])
+    QTest.qWait(50)
+    assert widget.attachments() == ()
 
 
 def test_a_disk_that_hangs_does_not_hold_up_the_end(driven: Driven, cards: CardController) -> None:

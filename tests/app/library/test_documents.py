@@ -3,6 +3,7 @@
 import io
 import json
 import sys
+import time
 import zipfile
 from pathlib import Path
 from types import FrameType
@@ -175,6 +176,17 @@ def test_a_reader_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(documents, "PATIENCE_S", 0.1)
     refused = read_text_file(pdf(tmp_path / "x.pdf", "text"))
     assert isinstance(refused, Refused) and "could not be read in" in refused.words
+
+
+def test_a_reader_that_is_not_wanted_any_more_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "START", "import time; time.sleep(60)")
+    looks = iter([True, False])
+    path = pdf(tmp_path / "x.pdf", "text")
+    started = time.perf_counter()
+    assert isinstance(read_text_file(path, lambda: next(looks)), Refused)
+    assert time.perf_counter() - started < 20 and next(looks, None) is None
 
 
 def test_a_reader_that_dies_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -272,6 +272,21 @@ def test_recent_models_are_looked_at_again(tmp_path: Path) -> None:
     assert "no longer there" in str(models[2].problem)
 
 
+def test_recent_models_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    for place in ("a/here/model.gguf", "b/here/model.gguf", "b/there/model.gguf", "other.gguf"):
+        gguf(tmp_path / place)
+    model_folder(tmp_path / "a" / "same")
+    paths = [*tmp_path.rglob("*.gguf"), tmp_path / "a" / "same", tmp_path / "gone" / "same"]
+    assert {model.name for model in recall(map(str, paths))} == {
+        "model (a/here)",
+        "model (b/here)",
+        "model (there)",
+        "other",
+        "same (a)",
+        "same (gone)",
+    }
+
+
 def test_a_look_around_has_recent_ones_first_then_own_folders(tmp_path: Path) -> None:
     mine, theirs = model_folder(tmp_path / "mine" / "a"), model_folder(tmp_path / "theirs" / "b")
     own, gone = tmp_path / "mine", tmp_path / "gone"
