@@ -1,7 +1,7 @@
 """Dialogs for files: opening a model, chats in and out, the log, and what Headstart is."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from pathlib import Path
 
@@ -10,8 +10,9 @@ from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QFileDialog, QMessageBox
 
 from app.control.drops import DropController
+from app.start.threads import Beside
 from app.store.session_store import SessionStore
-from app.store.transfer import export_chat, import_chat
+from app.store.transfer import NewChat, export_chat, insert_chat, read_chat
 from app.values.chat_settings import ChatSettings
 from app.values.errors import StoreError
 from app.window.language import tr
@@ -54,7 +55,8 @@ class FileController(QObject):
         self._window, self._notice = widgets.window, widgets.notice
         self._store, self._drops = store, drops
         self._log_file, self._defaults = log_file, defaults
-        self._is_closed = False
+        self._is_closed, self._refused = False, ""
+        self._disk = Beside(self)
 
     def choose(self) -> None:
         """Ask for a model or text files, as if they were dropped; a folder by any file in it."""
@@ -145,19 +147,41 @@ class FileController(QObject):
         paths, _ = QFileDialog.getOpenFileNames(
             self._window, tr("Import chats"), "", tr("Chats (*.md *.json)")
         )
-        for path in paths:
-            self.import_from(Path(path))
+        self.import_from(*map(Path, paths))
 
-    def import_from(self, path: Path) -> None:
-        """Add the chat in a file."""
+    def import_from(self, *paths: Path) -> None:
+        """Add the chat in each of these files, which are read beside the window."""
+        defaults = self._defaults()
+
+        def read_all() -> list[NewChat | StoreError]:
+            return [_read(path, defaults) for path in paths]
+
+        self._disk.run_each(read_all, self._add)
+
+    def _add(self, chats: Iterable[NewChat | StoreError]) -> None:
+        self._notice.withdraw(self._refused)
+        for chat in chats:
+            if self._is_closed:
+                return
+            if isinstance(chat, StoreError):
+                self._refuse(chat)
+            else:
+                self._insert(chat)
+
+    def _insert(self, chat: NewChat) -> None:
         try:
-            imported = import_chat(self._store, path, self._defaults())
+            chat_id = insert_chat(self._store, chat)
         except StoreError as error:
-            self.failed.emit(str(error))
+            self._refuse(error)
             return
-        self.imported.emit(imported.chat_id)
-        if imported.notes:
-            self._notice.say(joined(imported.notes, " "))
+        self.imported.emit(chat_id)
+        if chat.notes:
+            self._notice.say(joined(chat.notes, " "))
+
+    def _refuse(self, error: StoreError) -> None:
+        """Said until the next import."""
+        self._refused = str(error)
+        self.failed.emit(self._refused)
 
     def open_link(self, link: str) -> None:
         """In the browser; only what the web has, never a file or a program of this computer."""
@@ -195,6 +219,13 @@ class FileController(QObject):
             title = tr("Chat")
         kept = "".join(c if c.isalnum() or c in " -_" else " " for c in title)
         return " ".join(kept.split())[:LONGEST_NAME].strip() or tr("Chat")
+
+
+def _read(path: Path, defaults: ChatSettings) -> NewChat | StoreError:
+    try:
+        return read_chat(path, defaults)
+    except StoreError as error:
+        return error
 
 
 def free_path(folder: Path, name: str, ending: str) -> Path:

@@ -33,27 +33,32 @@ from mlx_engine.values.saved_chat import (
 from mlx_engine.values.words import Words
 
 
-def insert_chat(
-    store: SessionStore,
-    title: str,
-    settings: ChatSettings,
-    messages: Sequence[StoredMessage],
-    leaf: int,
-    folder: str = "",
-) -> int:
-    """A new chat; its id. Raises StoreError.
+@dataclass(frozen=True, slots=True)
+class NewChat:
+    """A chat that is in no store yet.
 
     An id in the messages is their place in the sequence, a parent that of an earlier one, and time
     0 is now. title: "" for the first thing said. leaf: the selected message, -1 for none.
-    folder: its name, "" for none.
+    folder: its name, "" for none. notes: what of its file could not be taken over.
     """
+
+    title: str
+    settings: ChatSettings
+    messages: Sequence[StoredMessage]
+    leaf: int
+    folder: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def insert_chat(store: SessionStore, chat: NewChat) -> int:
+    """Add it; its id. Raises StoreError, then nothing was added."""
     database = store.database
-    said = next((message.text for message in messages if message.role == "user"), "")
+    said = next((message.text for message in chat.messages if message.role == "user"), "")
     with database.transaction():
-        chat_id = store.chats.create(settings, title or title_from(said))
+        chat_id = store.chats.create(chat.settings, chat.title or title_from(said))
         now = store.chats.get(chat_id).created_at
         ids: list[int] = []
-        for message in messages:
+        for message in chat.messages:
             ids.append(
                 database.insert(
                     """INSERT INTO message (chat, parent, role, state, finish_reason, model,
@@ -75,23 +80,15 @@ def insert_chat(
                     message.edited,
                 )
             )
-        if leaf >= 0:
-            database.write("UPDATE chat SET leaf = ? WHERE id = ?", ids[leaf], chat_id)
-        if folder:
-            store.folders.put_into(folder, chat_id)
+        if chat.leaf >= 0:
+            database.write("UPDATE chat SET leaf = ? WHERE id = ?", ids[chat.leaf], chat_id)
+        if chat.folder:
+            store.folders.put_into(chat.folder, chat_id)
     database.checkpoint()
     return chat_id
 
 
 LARGEST_FILE = 256 * 2**20
-
-
-@dataclass(frozen=True, slots=True)
-class Imported:
-    """The new chat, and what of its file could not be taken over."""
-
-    chat_id: int
-    notes: tuple[str, ...]
 
 
 def export_chat(store: SessionStore, chat_id: int, path: Path) -> None:
@@ -120,16 +117,16 @@ def export_chat(store: SessionStore, chat_id: int, path: Path) -> None:
         ) from error
 
 
-def import_chat(store: SessionStore, path: Path, defaults: ChatSettings) -> Imported:
-    """Add the chat in a .md or .json as a new one, with `defaults` for what it does not say.
+def read_chat(path: Path, defaults: ChatSettings) -> NewChat:
+    """The chat in a .md or .json, with `defaults` for what it does not say.
 
-    Raises BadChatFile naming what is wrong, and StoreError; then nothing was added.
+    Raises BadChatFile naming what is wrong.
     """
     try:
         text = _text(path)
         if path.suffix.lower() == ".json":
-            return _from_json(store, json.loads(text), defaults)
-        return _from_saved(store, chat_from_markdown(text), defaults)
+            return _from_json(json.loads(text), defaults)
+        return _from_saved(chat_from_markdown(text), defaults)
     except OSError as error:
         raise BadChatFile(
             "{path} could not be read ({strerror}).", path=path, strerror=error.strerror
@@ -147,7 +144,10 @@ def import_chat(store: SessionStore, path: Path, defaults: ChatSettings) -> Impo
 def _text(path: Path) -> str:
     if path.stat().st_size > LARGEST_FILE:
         raise ValueError(Words("it is larger than {size} MB", size=LARGEST_FILE // 2**20))
-    return path.read_bytes().decode("utf-8-sig")
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError(Words("it is not text in UTF-8")) from None
 
 
 def _as_json(store: SessionStore, chat_id: int, branch: SavedChat) -> str:
@@ -191,7 +191,7 @@ def _content(message: StoredMessage) -> dict[str, Any]:
     return dict(content)
 
 
-def _from_saved(store: SessionStore, chat: SavedChat, defaults: ChatSettings) -> Imported:
+def _from_saved(chat: SavedChat, defaults: ChatSettings) -> NewChat:
     rows = [
         StoredMessage(
             place,
@@ -205,10 +205,10 @@ def _from_saved(store: SessionStore, chat: SavedChat, defaults: ChatSettings) ->
         for place, message in enumerate(chat.messages)
     ]
     settings = replace(defaults, system=chat.system or "")
-    return Imported(insert_chat(store, "", settings, rows, len(rows) - 1), ())
+    return NewChat("", settings, rows, len(rows) - 1)
 
 
-def _from_json(store: SessionStore, content: Any, defaults: ChatSettings) -> Imported:
+def _from_json(content: Any, defaults: ChatSettings) -> NewChat:
     chat = chat_from_content(content)
     reading = read_fields(defaults, _safe_settings(content.get("settings", {})), "settings")
     settings = replace(reading.value, system=chat.system or "")
@@ -222,8 +222,7 @@ def _from_json(store: SessionStore, content: Any, defaults: ChatSettings) -> Imp
     ]
     leaf = (count or len(rows)) - 1
     folder = clean_title(text_of(content.get("folder")))
-    chat_id = insert_chat(store, text_of(content.get("title")), settings, rows, leaf, folder)
-    return Imported(chat_id, reading.notes)
+    return NewChat(text_of(content.get("title")), settings, rows, leaf, folder, reading.notes)
 
 
 PASSED_ON = ("numerics",)

@@ -820,6 +820,10 @@
         <translation>größer als {size} MB</translation>
     </message>
     <message>
+        <source>it is not text in UTF-8</source>
+        <translation>sie ist kein Text in UTF-8</translation>
+    </message>
+    <message>
         <source>&quot;others&quot; is no list</source>
         <translation>„others“ ist keine Liste</translation>
     </message>

@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
 from ctypes import CDLL, c_uint32, get_errno
 from pathlib import Path
+from typing import NamedTuple
 
 from app.store.schema import MIGRATIONS
 from app.store.session_store import SessionStore
+from app.store.transfer import insert_chat, read_chat
 from app.values.chat_settings import ChatSettings
 from mlx_engine.values.conversation import FinishReason, GenerationFinished
 from mlx_engine.values.stats import GenerationStats
@@ -47,6 +49,19 @@ def talk(store: SessionStore, *texts: str, title: str = "") -> int:
             parent = store.messages.begin_answer(chat, parent, "Tiny")
             store.messages.finish_answer(parent, finished(text))
     return chat
+
+
+class Imported(NamedTuple):
+    """The new chat, and what of its file could not be taken over."""
+
+    chat_id: int
+    notes: tuple[str, ...]
+
+
+def import_chat(store: SessionStore, path: Path, defaults: ChatSettings) -> Imported:
+    """Read a chat and add it."""
+    chat = read_chat(path, defaults)
+    return Imported(insert_chat(store, chat), chat.notes)
 
 
 def texts(store: SessionStore, chat: int) -> list[str]:

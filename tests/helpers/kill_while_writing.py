@@ -39,7 +39,7 @@ CHANGER = """
 import sys
 from pathlib import Path
 from app.store.session_store import open_store
-from app.store.transfer import export_chat, import_chat
+from app.store.transfer import export_chat, insert_chat, read_chat
 from app.values.chat_settings import ChatSettings
 
 store, file = open_store(Path(sys.argv[1])), Path(sys.argv[1]).with_name("chat.json")
@@ -59,7 +59,7 @@ while True:
     store.folders.move(chats, folders[number % 2])
     answer = store.messages.rewrite(answer.id, f"edit {number}")
     export_chat(store, chats[1], file)
-    imported = import_chat(store, file, ChatSettings()).chat_id
+    imported = insert_chat(store, read_chat(file, ChatSettings()))
     store.chats.delete_for_ever(imported)
     print(number, flush=True)
 """

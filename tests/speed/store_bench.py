@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from app.store.session_store import SessionStore, open_store  # noqa: E402
-from app.store.transfer import insert_chat  # noqa: E402
+from app.store.transfer import NewChat, insert_chat  # noqa: E402
 from app.values.chat_settings import ChatSettings  # noqa: E402
 from app.values.chats import AnswerSoFar, DraftedSpan, StoredMessage  # noqa: E402
 from mlx_engine.values.conversation import GenerationFinished  # noqa: E402
@@ -51,7 +51,7 @@ def fill(store: SessionStore, chance: random.Random, vocabulary: list[str]) -> i
         rows.append(StoredMessage(place, 0, place - 1 if place else None, "user", text(100)))
         answer = StoredMessage(place + 1, 0, place, "assistant", text(400), text(50))
         rows.append(replace(answer, stats=stats, spans=spans))
-    return insert_chat(store, "A long chat", ChatSettings(), rows, LONG_CHAT - 1)
+    return insert_chat(store, NewChat("A long chat", ChatSettings(), rows, LONG_CHAT - 1))
 
 
 def measure(name: str, call: Callable[[], object], times: int = 60) -> None:

@@ -1,6 +1,7 @@
 """The list of chats and the store agree, and nothing is lost by a slip."""
 
 from pathlib import Path
+from threading import Event
 
 import pytest
 from panel_driving import find
@@ -13,6 +14,9 @@ from scripted_engine import Answer
 from scripted_models import ScriptedModels, WorkerEngine, described
 from windows import Driven
 
+from app.control import files
+from app.store.transfer import NewChat, read_chat
+from app.values.chat_settings import ChatSettings
 from app.window.sidebar.chat_list_model import ROW_ROLE
 from app.window.sidebar.sidebar import SEARCH_PAUSE_MS
 
@@ -104,7 +108,7 @@ def test_a_chat_goes_to_a_file_and_comes_back(driven: Driven, tmp_path: Path, en
     driven.app.files.export_to(first, file)
     assert str(file) in driven.widgets.notice.words()
     driven.app.files.import_from(file)
-    assert driven.app.chats.chat.chat_id != first
+    driven.until(lambda: driven.app.chats.chat.chat_id != first)
     assert driven.shown == ["Carry me", "You said: Carry me"]
     assert listed(driven).count("Carry me") == 2
 
@@ -113,7 +117,34 @@ def test_a_file_that_is_no_chat_is_refused_in_words(driven: Driven, tmp_path: Pa
     file = tmp_path / "chat.json"
     file.write_text("{}")
     driven.app.files.import_from(file)
-    assert "chat.json" in driven.widgets.notice.words()
+    words = driven.widgets.notice.words
+    driven.until(lambda: "chat.json is no chat of Headstart" in words())
+    file.write_bytes(b"\xff{}")
+    driven.app.files.import_from(file)
+    driven.until(lambda: "it is not text in UTF-8" in words())
+    assert '"format"' not in words()
+    driven.app.files.export_to(chat(driven, "Sound"), file)
+    first = driven.app.chats.chat.chat_id
+    driven.app.files.import_from(file)
+    driven.until(lambda: driven.app.chats.chat.chat_id != first)
+    assert "is no chat" not in words()
+
+
+def test_a_chat_on_a_slow_disk_does_not_hold_up_the_window(
+    driven: Driven, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, gate, file = chat(driven, "Far away"), Event(), tmp_path / "chat.json"
+    driven.app.files.export_to(first, file)
+
+    def slowly(path: Path, defaults: ChatSettings) -> NewChat:
+        gate.wait(10)
+        return read_chat(path, defaults)
+
+    monkeypatch.setattr(files, "read_chat", slowly)
+    driven.app.files.import_from(file, file)
+    assert driven.ask("Still here?") and driven.app.chats.chat.chat_id == first
+    gate.set()
+    driven.until(lambda: listed(driven).count("Far away") == 3)
 
 
 def test_a_chat_that_goes_on_moves_to_the_top(driven: Driven, source: ScriptedModels) -> None:

@@ -90,8 +90,10 @@ def test_a_chat_from_a_file_names_no_place_and_offers_nothing(
 ) -> None:
     load(driven, other)
     driven.ask("One")
-    driven.app.files.export_to(driven.app.chats.chat.chat_id or 0, tmp_path / "chat.json")
+    first = driven.app.chats.chat.chat_id or 0
+    driven.app.files.export_to(first, tmp_path / "chat.json")
     load(driven, None)
     driven.app.files.import_from(tmp_path / "chat.json")
+    driven.until(lambda: driven.app.chats.chat.chat_id != first)
     assert driven.app.chats.chat.last_answer is not None
     assert said(driven) == ""

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_stores import finished, talk, texts, without_rights
+from chat_stores import finished, import_chat, talk, texts, without_rights
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.store.session_store import SessionStore, open_passing_store
-from app.store.transfer import export_chat, import_chat
+from app.store.transfer import export_chat
 from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.values.chats import AnswerSoFar, DraftedSpan, StoredMessage
 from app.values.errors import BadChatFile
