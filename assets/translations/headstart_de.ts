@@ -821,7 +821,7 @@
     </message>
     <message>
         <source>it is not text in UTF-8</source>
-        <translation>sie ist kein Text in UTF-8</translation>
+        <translation>kein Text in UTF-8</translation>
     </message>
     <message>
         <source>&quot;others&quot; is no list</source>

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from os import PathLike
 from pathlib import Path
 from typing import Literal
 
@@ -299,7 +298,7 @@ def locate_heads(place: Path | None, hub: FromHub | None = None) -> Path | None:
 
 def _here(path: str | Path) -> Path | None:
     """A path at which there is something. Raises BadOption for what is no path."""
-    kind = str | PathLike
+    kind = str | Path
     require("path", path, "a path, or an id of the hub", lambda given: isinstance(given, kind))
     try:
         place = Path(path).expanduser()

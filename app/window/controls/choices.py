@@ -23,7 +23,6 @@ from PySide6.QtWidgets import (
     QStyle,
     QStyleOptionButton,
     QStyleOptionComboBox,
-    QStylePainter,
     QToolButton,
     QWidget,
 )
@@ -88,7 +87,8 @@ class DropDown(QComboBox):
         place = QRect(self.width() - size - 6, (self.height() - size) // 2, size, size)
         option = QStyleOptionComboBox()
         self.initStyleOption(option)
-        room = self.style().subControlRect(
+        style = self.style()
+        room = style.subControlRect(
             QStyle.ComplexControl.CC_ComboBox,
             option,
             QStyle.SubControl.SC_ComboBoxEditField,
@@ -97,9 +97,9 @@ class DropDown(QComboBox):
         words = self.currentText() or self.placeholderText()
         end = Qt.TextElideMode.ElideRight
         option.currentText = self.fontMetrics().elidedText(words, end, room.width())
-        with QStylePainter(self) as painter:
-            painter.drawComplexControl(QStyle.ComplexControl.CC_ComboBox, option)
-            painter.drawControl(QStyle.ControlElement.CE_ComboBoxLabel, option)
+        with QPainter(self) as painter:
+            style.drawComplexControl(QStyle.ComplexControl.CC_ComboBox, option, painter, self)
+            style.drawControl(QStyle.ControlElement.CE_ComboBoxLabel, option, painter, self)
             paint_icon(painter, place, "chevron_down", "muted")
 
     def wheelEvent(self, event: QWheelEvent) -> None:  # noqa: N802
