@@ -15,7 +15,7 @@ from os import SEEK_END
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from mlx_engine.hub.client import (
     LONGEST_SILENCE_S,
@@ -60,50 +60,6 @@ def download(
         return _publish(hub.repository(plan.model.hub_id), plan)
 
 
-class _Step(NamedTuple):
-    """Bytes here, and in all."""
-
-    done: int
-    total: int
-
-
-class _Fetch(Thread):
-    """Plans and downloads, until it is given up: then it writes no more."""
-
-    def __init__(self, hub: Hub, model: HubModel, heads: bool) -> None:
-        super().__init__(name=f"download of {model.hub_id}", daemon=True)
-        self._hub, self._model, self._heads = hub, model, heads
-        self._steps: SimpleQueue[_Step | None] = SimpleQueue()
-        self.path: Future[Path] = Future()
-        self.given_up = Event()
-
-    def run(self) -> None:
-        try:
-            plan = plan_download(self._hub, self._model, heads=self._heads)
-            self.path.set_result(download(self._hub, plan, self._tell))
-        except BaseException as error:  # for who waits
-            self.path.set_exception(error)
-        self._steps.put(None)
-
-    def steps(self) -> Iterator[_Step | None]:
-        """As they come, and None from time to time while there are none, to the end."""
-        while not self.path.done() or not self._steps.empty():
-            try:
-                yield self._steps.get(timeout=LOOK_S)
-            except Empty:
-                yield None
-
-    def stopped(self) -> LoadStopped:
-        return LoadStopped(
-            "{hub_id}: the download was stopped; what came is kept.", hub_id=self._model.hub_id
-        )
-
-    def _tell(self, done: int, total: int) -> None:
-        if self.given_up.is_set():
-            raise self.stopped()
-        self._steps.put(_Step(done, total))
-
-
 def fetch(
     hub: Hub,
     model: HubModel,
@@ -113,19 +69,40 @@ def fetch(
     heads: bool = False,
 ) -> Path:
     """Plan and download, as the two above, by a thread of its own: once stop() is true LoadStopped
-    is raised at once, also while the server is silent.
+    is raised at once, also while the server is silent. Then the thread writes no more.
     """
-    work = _Fetch(hub, model, heads)
-    work.start()
+    stopped = LoadStopped(
+        "{hub_id}: the download was stopped; what came is kept.", hub_id=model.hub_id
+    )
+    path, is_given_up = Future[Path](), Event()
+    steps = SimpleQueue[tuple[int, int] | None]()
+
+    def tell(done: int, total: int) -> None:
+        if is_given_up.is_set():
+            raise stopped
+        steps.put((done, total))
+
+    def work() -> None:
+        try:
+            path.set_result(download(hub, plan_download(hub, model, heads=heads), tell))
+        except BaseException as error:  # for who waits
+            path.set_exception(error)
+        steps.put(None)
+
+    Thread(target=work, name=f"download of {model.hub_id}", daemon=True).start()
     try:
-        for step in work.steps():
+        while not path.done() or not steps.empty():
+            try:
+                step = steps.get(timeout=LOOK_S)
+            except Empty:
+                step = None
             if stop is not None and stop():
-                raise work.stopped()
+                raise stopped
             if step is not None and on_progress is not None:
                 on_progress(*step)
-        return work.path.result()
+        return path.result()
     finally:
-        work.given_up.set()
+        is_given_up.set()
 
 
 def _have(hub: Hub, plan: DownloadPlan, file: HubFile, on_bytes: Callable[[int], None]) -> None:
