@@ -50,16 +50,6 @@ class Beside(Protocol):
         """Its answer has ended."""
 
 
-class Alone:
-    """No others."""
-
-    def lend(self, to: "TokenSequence", prompt: Sequence[int]) -> None:
-        """Nothing to lend."""
-
-    def left(self, sequence: "TokenSequence") -> None:
-        """Nothing to do."""
-
-
 class TokenSequence:
     """Tokens read by the model, in order; caches and draft source stand after exactly these.
 
@@ -80,7 +70,7 @@ class TokenSequence:
         self._plain = plain
         self.cache = cache
         self.chat = chat
-        self._beside = beside or Alone()
+        self._beside = beside
         self.is_busy = False
         self._begin(source or NoDraft())
 
@@ -114,7 +104,8 @@ class TokenSequence:
             raise
         finally:
             self.is_busy = False
-            self._beside.left(self)
+            if self._beside is not None:
+                self._beside.left(self)
 
     def use(self, source: DraftSource) -> None:
         """Another source, new, from here on; one that reads hidden states has to begin anew.
@@ -199,7 +190,8 @@ class TokenSequence:
         What another conversation has read counts as stored, too.
         """
         wanted = prompt[:-1]
-        self._beside.lend(self, wanted)
+        if self._beside is not None:
+            self._beside.lend(self, wanted)
         common = shared_prefix(self.tokens, wanted)
         if common < len(self.tokens):
             self._go_to(self._place_within(common))
