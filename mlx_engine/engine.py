@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 import mlx.core as mx
@@ -28,7 +29,7 @@ from mlx_engine.decoding.together import Together
 from mlx_engine.drafting.depth.choice import Known, Learned
 from mlx_engine.drafting.depth.costs import PassCosts
 from mlx_engine.drafting.output_head import OutputShelf
-from mlx_engine.drafting.sources import DraftKit, SmallModel
+from mlx_engine.drafting.sources import DraftKit
 from mlx_engine.kernel_choice.kernels_here import RowsHere, kernels_here, launcher_here
 from mlx_engine.kernel_choice.verdict import Verdict, verdict_here
 from mlx_engine.loading.find import FromHub
@@ -52,6 +53,9 @@ from mlx_engine.values.options import (
     stop_strings,
 )
 
+if TYPE_CHECKING:
+    from mlx_engine.models.drafters import SmallModel
+
 
 def open_engine(
     path: str | Path | None,
@@ -68,11 +72,11 @@ def open_engine(
     hub = FromHub(None, on_download or on_progress, stop)
     built_in, most = built_in_model(), most_bytes(options)
     loaded = load_model(path, options, built_in, on_progress, stop, kernels, hub, most, gpu_bytes())
-    if options.draft_model is None:
-        return Engine(loaded, options, None, verdict)
-    from mlx_engine.loading.draft_model import open_draft_model  # with every kind of drafter
+    small = None
+    if options.draft_model is not None:
+        from mlx_engine.loading.draft_model import open_draft_model  # with every kind of drafter
 
-    small = open_draft_model(options.draft_model, options, loaded, hub)
+        small = open_draft_model(options.draft_model, options, loaded, hub)
     return Engine(loaded, options, small, verdict)
 
 
@@ -85,7 +89,7 @@ class Engine:
         self,
         loaded: LoadedModel,
         options: LoadOptions,
-        small: SmallModel | None = None,
+        small: "SmallModel | None" = None,
         verdict: Verdict | None = None,
     ) -> None:
         """verdict: what is known of the model's kernels on this machine; None: they are sound."""
@@ -94,7 +98,6 @@ class Engine:
         self._sessions = WeakSet[Session]()
         self._loaded = loaded
         told, tokenizer = loaded.description, loaded.tokenizer
-        limit = options.context_length or told.context_length
         self._upkeep = Upkeep(loaded, options, verdict)
         rows = RowsHere(loaded.kernels)
         self._parts = ModelParts(
@@ -102,7 +105,7 @@ class Engine:
             tokenizer=tokenizer,
             template=loaded.template or fallback_template(tokenizer.opening_text),
             stop=() if loaded.template else (PLAIN_STOP,),
-            context_length=min(limit, told.context_length),
+            context_length=min(options.context_length or told.context_length, told.context_length),
             drafting=DraftKit(
                 model=loaded.model,
                 heads=told.mtp,
@@ -377,10 +380,8 @@ class Engine:
         limits = self._parts.limits
         for session in self._sessions:
             session.let_go()
-        del self._loaded
-        del self._parts
         self._upkeep.let_go()
-        del self._generated
+        del self._loaded, self._parts, self._generated
         limits.put_back()
 
     def fresh_learned(self) -> Learned:

@@ -21,7 +21,7 @@ from mlx_engine.values.options import (
 from mlx_engine.values.words import Words
 
 if TYPE_CHECKING:
-    from mlx_engine.models.drafters import Drafter
+    from mlx_engine.models.drafters import SmallModel
 
 OFF = Reason("off", Words("Drafting is switched off for this chat."))
 NO_HEADS = Reason("no-heads", Words("This model has no MTP heads; it runs without drafting."))
@@ -40,24 +40,6 @@ NO_MATCH = Reason(
 )
 
 
-class SmallModel(Protocol):
-    """A model that can draft for the target, in memory or not yet."""
-
-    @property
-    def why_not(self) -> Reason | None:
-        """Why it cannot draft for this target."""
-
-    @property
-    def share(self) -> float:
-        """Its weights over those of the target."""
-
-    def open(self) -> "Model | Drafter":
-        """Read it at the first call. Raises EngineError.
-
-        A whole model with the target's tokens, or one that reads what the target computes.
-        """
-
-
 @dataclass(frozen=True, slots=True)
 class DraftKit:
     """What there is to draft with.
@@ -70,7 +52,7 @@ class DraftKit:
     model: Model
     heads: Reason | None
     read_heads: Callable[[], None]
-    small: SmallModel | None
+    small: "SmallModel | None"
     outputs: OutputShelf
     go_deep: Callable[[], None] = lambda: None
 
@@ -108,7 +90,7 @@ class DraftKit:
         assert self.small is not None
         from mlx_engine.drafting.drafters import draft_with  # on use: they build on mlx.nn
 
-        return draft_with(self.small.open(), options, self.model.vocabulary, bits)
+        return draft_with(self.small.opened, options, self.model.vocabulary, bits)
 
 
 def model_of(options: DraftOptions) -> DraftedBy | None:

@@ -16,7 +16,7 @@ from mlx_engine.loading.no_model import DrafterKind, drafter_kind
 from mlx_engine.loading.safetensors import TensorInfo, merge_headers
 from mlx_engine.loading.text_parts import read_text_parts
 from mlx_engine.models.contract import Model
-from mlx_engine.models.drafters import Drafter
+from mlx_engine.models.drafters import Drafter, SmallModel
 from mlx_engine.models.drafters.dflash import DFlash, DFlashConfig
 from mlx_engine.models.drafters.eagle3 import Eagle3, Eagle3Config, plain_name
 from mlx_engine.models.drafters.gemma4_assistant import AssistantConfig, Gemma4Assistant
@@ -108,68 +108,16 @@ _BUILD: Mapping[DrafterKind, Callable[[DrafterFiles, WeightTable, Numbers, Model
 }
 
 
-def bring_in(drafter: Drafter, origin: str) -> None:
+def bring_in(drafter: Drafter, origin: str) -> Drafter:
     """Read its arrays and check what only values tell. Raises BadModelFile, OutOfMemory."""
     evaluate_arrays(drafter.arrays, origin, None, None)
     drafter.check_values()
-
-
-class _WholeModel:
-    """A model that could chat by itself, with the target's tokens."""
-
-    why_not = None
-
-    def __init__(self, files: ModelFiles, share: float) -> None:
-        self._files = files
-        self._model: Model | None = None
-        self.share = share
-
-    def open(self) -> Model:
-        """Read it, once."""
-        if self._model is None:
-            options = LoadOptions(numerics="fast")
-            self._model = load_model(self._files, options, self._files.root).model
-        return self._model
-
-
-class _Drafter:
-    """A model that reads what its target computes."""
-
-    why_not = None
-
-    def __init__(self, files: DrafterFiles, target: LoadedModel) -> None:
-        self._origin = files.origin
-        self._drafter = build_drafter(files, target.model)
-        self._is_read = False
-        self.share = files.nbytes / max(1, target.description.nbytes)
-
-    def open(self) -> Drafter:
-        """Read it, once."""
-        if not self._is_read:
-            bring_in(self._drafter, self._origin)
-            self._is_read = True
-        return self._drafter
-
-
-class _Misfit:
-    """One that was passed over."""
-
-    share = 0.0
-
-    def __init__(self, why_not: Reason) -> None:
-        self.why_not = why_not
-
-    def open(self) -> Model:
-        """Never called: there is a reason not to."""
-        raise AssertionError(self.why_not.words)
-
-
-DraftModel = _WholeModel | _Drafter | _Misfit
+    return drafter
 
 
 def open_draft_model(
     place: str | Path, options: LoadOptions, target: LoadedModel, hub: FromHub | None = None
-) -> DraftModel:
+) -> SmallModel:
     """The draft model at `place`, not read yet.
 
     One that cannot be read, or does not fit the target, raises EngineError, or is passed over with
@@ -182,16 +130,27 @@ def open_draft_model(
     except EngineError as error:
         if options.draft_misfit == "refuse":
             raise
-        return _Misfit(Reason("draft-model-misfit", str(error)))
+        misfit = Reason("draft-model-misfit", str(error))
+        return SmallModel(lambda: _never(misfit), why_not=misfit)
 
 
-def _checked(place: str | Path, target: LoadedModel, hub: FromHub | None) -> DraftModel:
+def _never(misfit: Reason) -> Model:
+    raise AssertionError(misfit.words)
+
+
+def _checked(place: str | Path, target: LoadedModel, hub: FromHub | None) -> SmallModel:
     files = locate_model(place, Path(), hub)
-    drafter = read_drafter(files)
-    return _whole_model(files, place, target) if drafter is None else _Drafter(drafter, target)
+    drafter, whole = read_drafter(files), max(1, target.description.nbytes)
+    if drafter is None:
+        nbytes = _check_whole_model(files, place, target)
+        options = LoadOptions(numerics="fast")
+        return SmallModel(lambda: load_model(files, options, files.root).model, nbytes / whole)
+    built, origin = build_drafter(drafter, target.model), drafter.origin
+    return SmallModel(lambda: bring_in(built, origin), drafter.nbytes / whole)
 
 
-def _whole_model(files: ModelFiles, place: str | Path, target: LoadedModel) -> DraftModel:
+def _check_whole_model(files: ModelFiles, place: str | Path, target: LoadedModel) -> int:
+    """Of a model that could chat by itself: bytes of its weights. BadOption for other tokens."""
     headers = read_headers(files, None)
     tokenizer, _ = read_text_parts(headers)
     difference = _first_difference(target.tokenizer, tokenizer)
@@ -202,8 +161,7 @@ def _whole_model(files: ModelFiles, place: str | Path, target: LoadedModel) -> D
             place=str(place),
             difference=difference,
         )
-    small = sum(info.nbytes for info in headers.parts.trunk.values())
-    return _WholeModel(files, small / max(1, target.description.nbytes))
+    return sum(info.nbytes for info in headers.parts.trunk.values())
 
 
 def _first_difference(target: Tokenizer, draft: Tokenizer) -> str | None:
