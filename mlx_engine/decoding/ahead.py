@@ -29,11 +29,10 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from mlx_engine.decoding.opening import Settings
+from mlx_engine.decoding.opening import Conduct, Settings
 from mlx_engine.decoding.round import Begins, Pass, Round
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.decoding.tally import Limits
-from mlx_engine.decoding.together import Together
 from mlx_engine.decoding.verify import State
 from mlx_engine.drafting.contract import Proposal
 from mlx_engine.drafting.depth.adaptive import Choice
@@ -109,13 +108,12 @@ class Rounds:
 
     Of each round first the outcome is found, then so many of its tokens are kept as the answer
     takes. settings: their owner may change them meanwhile; rounds follow from the next one on.
-    new_sampler: one that knows the answer so far. together: with other conversations of the
-    engine. looks_ahead: what follows a round is begun before its outcome is known; follows_drafts:
-    also where it has a draft.
+    new_sampler: one that knows the answer so far.
     """
 
     def __init__(
         self,
+        conduct: Conduct,
         sequence: TokenSequence,
         drafting: Drafting,
         settings: Settings,
@@ -123,10 +121,6 @@ class Rounds:
         new_sampler: Callable[[], Sampler],
         last: int,
         generated: int,
-        together: Together,
-        *,
-        looks_ahead: bool,
-        follows_drafts: bool,
     ) -> None:
         self._sequence = sequence
         self._drafting = drafting
@@ -135,12 +129,12 @@ class Rounds:
         self._new_sampler = new_sampler
         self._last = last
         self._generated = generated
-        self._together = together
+        self._together = conduct.together
         self._is_shared = False
-        self._looks_ahead = looks_ahead
-        self._follows_drafts = looks_ahead and follows_drafts
-        self._begins: Begins = "drafts" if follows_drafts else "everything"
-        if not looks_ahead:
+        self._looks_ahead = conduct.looks_ahead
+        self._follows_drafts = conduct.looks_ahead and conduct.follows_drafts
+        self._begins: Begins = "drafts" if conduct.follows_drafts else "everything"
+        if not conduct.looks_ahead:
             self._begins = "nothing"
         self._sampling = settings.sampling
         self._sampler = new_sampler()

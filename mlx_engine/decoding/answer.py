@@ -9,18 +9,11 @@ import mlx.core as mx
 
 from mlx_engine.decoding.ahead import Found, Rounds
 from mlx_engine.decoding.device_memory import told_when_full
-from mlx_engine.decoding.opening import (
-    ModelParts,
-    Opening,
-    Settings,
-    nothing_survives,
-    prefill,
-)
+from mlx_engine.decoding.opening import Conduct, ModelParts, Opening, Settings, prefill
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.decoding.tally import Limits, Tally
-from mlx_engine.decoding.together import Together
 from mlx_engine.drafting.sources import Drafting
-from mlx_engine.sampling.sampler import PLAIN_OPS, Sampler, SamplerKernels, fresh_seed
+from mlx_engine.sampling.sampler import Sampler, fresh_seed
 from mlx_engine.text.streaming_text import StreamingText
 from mlx_engine.values.conversation import (
     Event,
@@ -46,50 +39,34 @@ class Answer:
 
     settings: the owner may change sampling and draft while the answer runs; the seed stays. text:
     what tokens become (of a StreamingText it needs add, finish, hit_stop, text and thinking).
-    stopped: asked before every round. survives: whether the engine works otherwise after an error,
-    so that it is worth going on; all is then read again, because rows that were written last may
-    have come from what failed. has_room: asked before every round whether there is memory for it.
-    looks_ahead: what follows a round is begun before its outcome is known; follows_drafts: also
-    where it has a draft. together: with other answers, which may be driven in between. Whatever
-    interrupts an answer (the owner, a reader that walks away), the sequence stands after tokens
-    that were really emitted; after an error it is of no use.
+    stopped: asked before every round. After an error that the engine survives all is read again,
+    because rows that were written last may have come from what failed. Whatever interrupts an
+    answer (the owner, a reader that walks away), the sequence stands after tokens that were really
+    emitted; after an error it is of no use.
     """
 
     def __init__(
         self,
+        conduct: Conduct,
         sequence: TokenSequence,
         drafting: Drafting,
         opening: Opening,
         limits: Limits,
         text: StreamingText,
         settings: Settings,
-        chunk: int,
-        kernels: SamplerKernels = PLAIN_OPS,
         stopped: Callable[[], bool] = lambda: False,
-        survives: Callable[[Exception], bool] = nothing_survives,
-        has_room: Callable[[], bool] = lambda: True,
-        together: Together | None = None,
-        *,
-        looks_ahead: bool = False,
-        follows_drafts: bool = True,
     ) -> None:
         everything, seed = opening.tokens, settings.sampling.seed
         self.tokens = list(opening.answered)
         self.tally = Tally(fresh_seed() if seed is None else seed, len(everything))
+        self._conduct = conduct
         self.sequence = sequence
         self._drafting = drafting
         self._opening = opening
         self._limits = limits
         self._text = text
         self._settings = settings
-        self._chunk = chunk
-        self._kernels = kernels
         self._stopped = stopped
-        self._survives = survives
-        self._has_room = has_room
-        self._together = together or Together()
-        self._looks_ahead = looks_ahead
-        self._follows_drafts = follows_drafts
         self._was_stopped = False
         self._unsaid: list[TextPiece | RoundFinished] = []
         self._generated = 0
@@ -101,14 +78,14 @@ class Answer:
 
     def events(self) -> Generator[Event, None, None]:
         """Progress, text and rounds. Raises NumericsError, OutOfMemory."""
-        with told_when_full(), self.sequence.answering(), self._together.answer(self):
+        with told_when_full(), self.sequence.answering(), self._conduct.together.answer(self):
             is_settled = False
             while not is_settled:
                 try:
                     yield from self._read_and_answer()
                     is_settled = True
                 except Exception as error:
-                    if not self._survives(error):
+                    if not self._conduct.survives(error):
                         raise
                     self._start_over()
                 yield from self._said()
@@ -132,7 +109,7 @@ class Answer:
                     yield from self._said()
                 elif self._must_stop():
                     self._finish = "stopped"
-                elif not self._has_room():
+                elif not self._conduct.has_room():
                     self._finish = "memory-full"
                 else:
                     self._round()
@@ -155,7 +132,7 @@ class Answer:
         yield from said
 
     def _read_prompt(self) -> Iterator[PromptProgress]:
-        steps = prefill(self.sequence, self._opening, self._chunk, self._must_end)
+        steps = prefill(self.sequence, self._opening, self._conduct.chunk, self._must_end)
         while True:
             started = perf_counter()
             progress = next(steps, None)
@@ -168,7 +145,7 @@ class Answer:
 
     def _must_end(self) -> bool:
         """Whether it was stopped, or cannot go on."""
-        return self._must_stop() or not self._has_room()
+        return self._must_stop() or not self._conduct.has_room()
 
     def _must_stop(self) -> bool:
         """Whether it was stopped, once and for all."""
@@ -242,6 +219,7 @@ class Answer:
     def _new_rounds(self) -> Rounds:
         """From where the answer stands."""
         return Rounds(
+            self._conduct,
             self.sequence,
             self._drafting,
             self._settings,
@@ -249,15 +227,13 @@ class Answer:
             self._new_sampler,
             self._opening.tokens[-1],
             self._generated,
-            self._together,
-            looks_ahead=self._looks_ahead,
-            follows_drafts=self._follows_drafts,
         )
 
     def _new_sampler(self) -> Sampler:
         """A sampler that knows the prompt and the answer so far."""
         vocabulary = self.sequence.model.vocabulary
-        sampler = Sampler(self._settings.sampling, vocabulary, self.tally.seed, self._kernels)
+        kernels = self._conduct.sampling
+        sampler = Sampler(self._settings.sampling, vocabulary, self.tally.seed, kernels)
         sampler.begin(self._opening.prompt)
         sampler.commit(mx.array(self.tokens, dtype=mx.int32))
         return sampler
@@ -289,22 +265,7 @@ def open_answer(
         max_tokens=generation.max_tokens,
         context_length=parts.context_length,
     )
-    answer = Answer(
-        sequence,
-        drafting,
-        opening,
-        limits,
-        text,
-        settings,
-        parts.chunk,
-        parts.sampling,
-        stopped,
-        parts.survives,
-        parts.has_room,
-        parts.together,
-        looks_ahead=parts.looks_ahead,
-        follows_drafts=parts.follows_drafts,
-    )
+    answer = Answer(parts, sequence, drafting, opening, limits, text, settings, stopped)
     answer.tally.waited_seconds = waited
     return answer
 

@@ -47,18 +47,38 @@ def computes_beside() -> bool:
     return bool(mx.default_device().type == mx.DeviceType.gpu)
 
 
-@dataclass(frozen=True, slots=True)
-class ModelParts:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conduct:
+    """How answers of an engine are made.
+
+    chunk: prompt tokens read between two looks at the stop flag. sampling: what samplers pick by.
+    survives: asked about an error of the device, whether the engine works otherwise from now on, so
+    that it is worth going on. together: answers of the engine at the same time, which may be driven
+    in between. looks_ahead: what follows a round is begun before its outcome is known;
+    follows_drafts: also where it has a draft, which is more to compute and pays where the host has
+    no part in that.
+    """
+
+    chunk: int
+    sampling: SamplerKernels = PLAIN_OPS
+    survives: Callable[[Exception], bool] = nothing_survives
+    together: Together = field(default_factory=Together)
+    looks_ahead: bool = True
+    follows_drafts: bool = field(default_factory=computes_beside)
+
+    def has_room(self) -> bool:
+        """Whether there is memory for a round more."""
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelParts(Conduct):
     """What a conversation needs of a loaded model.
 
     prompts: all that its conversations have read. stop: strings that end an answer in this
-    template's format. drafting: what there is to draft with. chunk: prompt tokens read between two
-    looks at the stop flag. sampling: what samplers pick by. limits: in effect while it
-    answers. after_answer: called when an answer is complete and was handed out. survives: asked
-    about an error of the device, whether the engine works otherwise from now on. together: answers
-    of the engine at the same time. looks_ahead: what follows a round is begun before its outcome is
-    known; follows_drafts: also where it has a draft, which is more to compute and pays where the
-    host has no part in that. most_bytes: of all that MLX holds, 0 for any number.
+    template's format. drafting: what there is to draft with. limits: in effect while it answers.
+    after_answer: called when an answer is complete and was handed out. most_bytes: of all that MLX
+    holds, 0 for any number.
     """
 
     model: Model
@@ -67,15 +87,9 @@ class ModelParts:
     stop: tuple[str, ...]
     context_length: int
     drafting: DraftKit
-    chunk: int
     prompts: PromptCache
-    sampling: SamplerKernels = PLAIN_OPS
     limits: MemoryLimits = field(default_factory=MemoryLimits)
     after_answer: Callable[[], None] = lambda: None
-    survives: Callable[[Exception], bool] = nothing_survives
-    together: Together = field(default_factory=Together)
-    looks_ahead: bool = True
-    follows_drafts: bool = field(default_factory=computes_beside)
     most_bytes: int = 0
 
     def has_room(self) -> bool:

@@ -1,14 +1,14 @@
 """Runs the decoding loop on tokens alone, with any draft source, for comparing texts."""
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from in_step import assert_in_step
 
 from mlx_engine.decoding.answer import Answer
-from mlx_engine.decoding.opening import Opening, Settings
+from mlx_engine.decoding.opening import Conduct, Opening, Settings
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.decoding.tally import Limits
 from mlx_engine.drafting.contract import DraftSource
@@ -97,21 +97,22 @@ def opened(
     chunk: int = 7,
     sequence: TokenSequence | None = None,
     cache: CacheOptions = AS_THEY_COME,
+    stopped: Callable[[], bool] = lambda: False,
     **more: Any,
 ) -> Answer:
     """One answer at a pinned depth, or at those given, to be read.
 
-    source: for a new sequence; one that is given has its own. more: for the Answer.
+    source: for a new sequence; one that is given has its own. more: of how answers are made.
     """
     return Answer(
+        Conduct(chunk=chunk, **{"looks_ahead": False, "follows_drafts": True} | more),
         sequence or TokenSequence(model, source, cache),
         Fixed(CyclingDepth([depth]) if isinstance(depth, int) else depth),
         Opening(tuple(prompt), len(prompt) - 1),
         Limits(frozenset(end_ids), max_tokens, context_length),
         TokenText(stop_pairs),
         Settings(replace(options or SamplingOptions(temperature=0), seed=seed)),
-        chunk,
-        **more,
+        stopped,
     )
 
 
