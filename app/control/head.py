@@ -22,6 +22,8 @@ AT_START = Words("Not loaded at the start, as you wished: the next question load
 EJECTED = Words("Ejected: the next question loads it again")
 ANSWERING = Words("An answer is being written: stop it, then eject the model.")
 MINUTE_MS = 60_000
+LONGEST_MS = 2**31 - 1
+"""That a timer takes: 24 days."""
 
 
 class HeadController(QObject):
@@ -105,7 +107,7 @@ class RestController(QObject):
         minutes, in_use = self._settings.value.idle_minutes, self._models.in_use
         may_go = in_use and not settings_of(self._settings.value, in_use.path).keep
         if minutes and may_go and not self._is_busy and not self._models.loading:
-            self.idle.start(minutes * MINUTE_MS)
+            self.idle.start(min(minutes * MINUTE_MS, LONGEST_MS))
         else:
             self.idle.stop()
 
