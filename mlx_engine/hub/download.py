@@ -143,7 +143,7 @@ def _bring(hub: Hub, plan: DownloadPlan, file: HubFile, on_bytes: Callable[[int]
     """What is missing of a file."""
     blobs = hub.repository(plan.model.hub_id) / "blobs"
     partial = partial_path(blobs, file)
-    if file.nbytes > LARGEST_BY_HTTP:
+    if file.nbytes > LARGEST_BY_HTTP and partial_bytes(blobs, file) < file.nbytes:
         _fetch_through_xet(hub, plan, file, partial)
     with partial.open("a+b") as opened:
         target = _Target(opened, file, on_bytes)

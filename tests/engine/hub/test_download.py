@@ -172,6 +172,19 @@ def test_files_too_large_for_one_request_come_another_way(
     assert all(path.is_file() for path in blobs.iterdir()), "nothing is left of its own cache"
 
 
+def test_a_large_file_that_came_is_not_fetched_again(
+    hub: Hub, fake: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its checksum takes minutes, in which a program may end."""
+    plan = plan_download(hub, MODEL)
+    part = partial_path(hub.repository("org/small") / "blobs", weights_of(plan))
+    part.parent.mkdir(parents=True)
+    part.write_bytes(WEIGHTS)
+    monkeypatch.setattr("mlx_engine.hub.download.LARGEST_BY_HTTP", 2**20)
+    assert contents(fetched(hub))["model.safetensors"] == WEIGHTS
+    assert "model.safetensors" not in fake.sent
+
+
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
 def test_damaged_files_are_thrown_away(hub: Hub, fake: FakeHub, name: str) -> None:
     fake.garbled.add(name)
