@@ -49,7 +49,7 @@ def assemble(tensors: Mapping[str, TensorInfo], recipes: Recipes) -> dict[str, T
 def _assembled(recipe: Recipe, sources: tuple[TensorInfo, ...]) -> TensorInfo | None:
     shapes = {
         _shape(source.shape, piece) for piece, source in zip(recipe.pieces, sources, strict=True)
-    }
+    }  # so what is joined has equal halves
     shape = shapes.pop()
     first, piece = sources[0], recipe.pieces[0]
     if shapes or shape is None or any(source.dtype != first.dtype for source in sources):
@@ -61,6 +61,8 @@ def _assembled(recipe: Recipe, sources: tuple[TensorInfo, ...]) -> TensorInfo | 
             return of_rows
     element, dtype = first.nbytes // max(1, prod(first.shape)), first.dtype
     shape = (len(sources), *shape) if recipe.is_stack else shape
+    if recipe.form == "joined":
+        shape = (*shape[:-2], len(sources) * shape[-2], shape[-1])
     nbytes = prod(shape) * element
     if recipe.form == "transposed" and len(shape) >= 2:
         shape = (*shape[:-2], shape[-1], shape[-2])

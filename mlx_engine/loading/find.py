@@ -1,6 +1,7 @@
 """Where a model is: a path, a folder of files, one GGUF or a hub id -> its files."""
 
 import json
+import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -94,7 +95,8 @@ def read_json_object(path: Path) -> dict[str, object]:
                 largest_json=_LARGEST_JSON,
                 name=path.name,
             )
-        value = json.loads(path.read_bytes().decode("utf-8-sig"))
+        text = path.read_bytes().decode("utf-8-sig")
+        value = json.loads(text, object_hook=_with_infinity)
     except FileNotFoundError as error:
         raise BadModelFile(
             "{path}: missing. A model folder needs it: get it from where the weights come from.",
@@ -179,6 +181,11 @@ def _complete(root: Path, names: list[str]) -> tuple[Path, ...]:
             for number in range(1, shard.total + 1):
                 _existing(root / shard.name(number), name)
     return tuple(root / name for name in names)
+
+
+def _with_infinity(found: dict[str, object]) -> object:
+    """What transformers 5 writes where JSON has no number: {"__float__": "Infinity"}."""
+    return math.inf if found == {"__float__": "Infinity"} else found
 
 
 def _existing(shard: Path, told_by: str) -> Path:

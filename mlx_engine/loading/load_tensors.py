@@ -88,6 +88,8 @@ def _load_fp8(tensors: Mapping[str, Fp8Tensor], *, metal: bool) -> dict[str, mx.
 def _put_together(tensor: AssembledTensor, stored: Mapping[str, mx.array]) -> mx.array:
     recipe = tensor.recipe
     pieces = [_rows_of(stored[piece.name], piece) for piece in recipe.pieces]
+    if recipe.form == "joined":
+        return mx.concatenate(pieces, axis=-2)
     made = mx.stack(pieces) if recipe.is_stack else pieces[0]
     if recipe.form == "transposed":
         return mx.contiguous(made.swapaxes(-1, -2))

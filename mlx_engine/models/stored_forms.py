@@ -14,7 +14,7 @@ _JOINED = re.compile(r"(.+\.mlp)\.experts\.(gate_up|down)_proj(?:\.(weight|scale
 _OURS = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
 
 
-Form = Literal["stored", "transposed", "words"]
+Form = Literal["stored", "transposed", "words", "joined"]
 
 
 class Run(NamedTuple):
@@ -40,7 +40,8 @@ class Piece(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """The tensor is its one piece; or, for a stack, its pieces along a new first axis.
+    """The tensor is its one piece; or, for a stack, its pieces along a new first axis; or "joined",
+    one below the other.
 
     form: then the last two axes change places, or the bytes of both are read as rows of uint32.
     """

@@ -35,6 +35,10 @@ ARCHITECTURES = {
     "cohere2": "cohere2",
     "hunyuan_v1_dense": "hunyuan-dense",
     "lfm2": "lfm2",
+    "lfm2_moe": "lfm2moe",
+    "gemma4_text": "gemma4",
+    "granitemoehybrid": "granitehybrid",
+    "nemotron_h": "nemotron_h_moe",
     "gemma3_text": "gemma3",
     "gpt_oss": "gpt-oss",
     "phi3": "phi3",
@@ -74,6 +78,13 @@ _BEYOND_THE_MAP = {
     "mlp.gate.e_score_correction": "exp_probs_b",
     "self_attn.qkv_proj": "attn_qkv",
     "mlp.experts.gate_up_proj": "ffn_gate_up_exps",
+    "mixer.gate.e_score_correction": "exp_probs_b",
+    "mixer.experts.up_proj": "ffn_up_exps",
+    "mixer.experts.down_proj": "ffn_down_exps",
+    "feed_forward.experts.w1": "ffn_gate_exps",
+    "feed_forward.experts.w2": "ffn_down_exps",
+    "feed_forward.experts.w3": "ffn_up_exps",
+    "feed_forward.expert_bias": "exp_probs_b",
 }
 _OF_EXAONE = {
     "fc": "eh_proj",
@@ -128,7 +139,7 @@ def convert(
     config = json.loads((folder / "config.json").read_text())
     architecture = architecture or ARCHITECTURES[config["model_type"]]
     raw = {name: array.astype(np.float32) for name, array in _read(folder).items()}
-    first = config["num_hidden_layers"]
+    first = config.get("num_hidden_layers") or len(config["layers_block_type"])
     tensors = [
         Tensor(_renamed(one.name, first), one.value)
         for one in _changed(raw, config, architecture, old_latents=old_latents)
@@ -180,6 +191,8 @@ def _changed(
             stacks.setdefault(stack, {})[int(found[2])] = value
         elif architecture in _IN_PAIRS:
             yield Tensor(name, _rotated_in_pairs(name, value, config))
+        elif kind in ("granitemoehybrid", "nemotron_h", "gemma4_text"):
+            yield from _hybrid(name, value, config)
         elif kind.startswith("gemma") and name.endswith("norm.weight"):
             yield Tensor(name, value + np.float32(1))
         elif kind == "gpt_oss":
@@ -204,9 +217,40 @@ def _factors(config: Config) -> Iterator[Tensor]:
     kind = rope.get("rope_type")
     if kind == "llama3":
         yield Tensor("rope_freqs.weight", _llama3_factors(rope, config))
+    if kind == "proportional":
+        pairs = next(iter(config["per_layer_config"].values()))["head_dim"] // 2
+        turning = int(pairs * rope["partial_rotary_factor"])
+        factors = np.array([1.0] * turning + [1e30] * (pairs - turning), np.float32)
+        yield Tensor("rope_freqs.weight", factors)
     for length in ("long", "short") if kind == "longrope" else ():
         factors = np.array(rope[f"{length}_factor"], np.float32)
         yield Tensor(f"rope_factors_{length}.weight", factors)
+
+
+def _hybrid(name: str, value: Floats, config: Config) -> Iterator[Tensor]:
+    """Mamba2Model, GraniteMoeModel, NemotronHModel and Gemma4Model."""
+    base, _, part = name.removesuffix(".weight").rpartition(".")
+    if part in ("A_log", "D"):
+        yield Tensor(name, (-np.exp(value) if part == "A_log" else value)[:, None])
+    elif base.endswith((".mamba", ".mixer")) and part == "norm":
+        groups = config.get("mamba_n_groups") or config["n_groups"]
+        yield Tensor(name, value.reshape(groups, -1))
+    elif part == "dt_bias":
+        yield Tensor(f"{base}.dt_proj.bias", value)
+    elif part == "input_linear":
+        kind = "_exps" if "block_sparse_moe" in base else "_shexp"
+        kind = kind if config["num_local_experts"] else ""
+        for half, rows in zip(("gate", "up"), np.split(value, 2, axis=-2), strict=True):
+            yield Tensor(f"blk.{base.split('.')[2]}.ffn_{half}{kind}.weight", rows)
+    elif part == "output_linear" and not config["num_local_experts"]:
+        yield Tensor(f"blk.{base.split('.')[2]}.ffn_down.weight", value)
+    elif part in ("layer_scalar", "gate_up_proj", "down_proj") and not name.endswith(".weight"):
+        yield Tensor(f"{name}.weight", value)
+    elif part == "per_expert_scale" or name.endswith("router.scale"):
+        to = "ffn_gate_inp" if part == "scale" else "ffn_down_exps"
+        yield Tensor(f"blk.{base.split('.')[2]}.{to}.scale", value)
+    else:
+        yield Tensor(name, value.squeeze())
 
 
 def _rotated_in_pairs(name: str, value: Floats, config: Config) -> Floats:
@@ -293,15 +337,17 @@ def _renamed(name: str, first: int) -> str:
         base = base if found[1] else _OF_EXAONE[base]
         name = f"model.layers.{first + int(found[1] or 0)}.{base}.{kind}"
     name = name.replace("e_score_correction_bias", "e_score_correction.bias")
+    if name.endswith(".expert_bias"):
+        return f"{name}.bias"
     return f"{name}.weight" if name.endswith("attention_sink_bias") else name
 
 
 def _layer(name: str) -> re.Match[str] | None:
-    return re.fullmatch(r"model\.layers\.(\d+)\.(.+)\.(weight|bias)", name)
+    return re.fullmatch(r"(?:model|backbone)\.layers\.(\d+)\.(.+)\.(weight|bias)", name)
 
 
 def _mapped(name: str, names: gguf.TensorNameMap) -> str:
-    if name.startswith("rope_f"):
+    if name.startswith(("rope_f", "blk.")):
         return name
     found = _layer(name)
     if found and found[2] in _BEYOND_THE_MAP:

@@ -34,7 +34,7 @@ def converted_metadata(architecture: str, config: Config, blocks: int) -> dict[s
         values = (config[name] for name in names if config.get(name) is not None)
         found[key] = next(values, None)
     found["block_count"] = blocks
-    heads = blocks - config["num_hidden_layers"]
+    heads = blocks - config.get("num_hidden_layers", blocks)
     if heads:
         found["nextn_predict_layers"] = heads
     if any(config.get(key) for key in _NORM) and architecture in _NORMED:
@@ -124,6 +124,65 @@ def _lfm2(config: Config) -> dict[str, object]:
         "attention.head_count_kv": np.array(kept, np.int32),
         "attention.layer_norm_rms_epsilon": config["norm_eps"],
         "shortconv.l_cache": config["conv_L_cache"],
+    }
+
+
+def _lfm2_moe(config: Config) -> dict[str, object]:
+    return _lfm2(config) | _inner(config) | {"expert_gating_func": 2}
+
+
+def _gemma4(config: Config) -> dict[str, object]:
+    layers, shared = config["num_hidden_layers"], config["num_kv_shared_layers"]
+    windowed = [kind == "sliding_attention" for kind in config["layer_types"]]
+    full = next(iter((config.get("per_layer_config") or {}).values()), config)
+    kept = [one.get("num_key_value_heads", config["num_key_value_heads"]) for one in (full, config)]
+    size, inner = full["head_dim"], config["intermediate_size"]
+    wide = config["use_double_wide_mlp"]
+    widths = [inner * (2 if wide and n >= layers - shared else 1) for n in range(layers)]
+    return {
+        "attention.head_count_kv": np.array([kept[one] for one in windowed], np.int32),
+        "attention.key_length": size,
+        "attention.value_length": size,
+        "attention.key_length_swa": config["head_dim"],
+        "attention.shared_kv_layers": shared,
+        "attention.sliding_window": config["sliding_window"],
+        "attention.sliding_window_pattern": np.array(windowed),
+        "embedding_length_per_layer_input": config["hidden_size_per_layer_input"],
+        "feed_forward_length": np.array(widths, np.int32),
+        "final_logit_softcapping": config["final_logit_softcapping"],
+        "expert_feed_forward_length": config.get("moe_intermediate_size"),
+        "expert_used_count": config.get("top_k_experts"),
+        "rope.dimension_count": size,
+    }
+
+
+def _mamba2(config: Config) -> dict[str, object]:
+    """Of Granite 4 and Nemotron-H, whose other layers have no key heads."""
+    heads = config.get("mamba_n_heads") or config["mamba_num_heads"]
+    size = config.get("mamba_d_head") or config["mamba_head_dim"]
+    kinds = config.get("layers_block_type") or config["layer_types"]
+    kept = [config["num_key_value_heads"] * (kind == "attention") for kind in kinds]
+    return {
+        "attention.head_count_kv": np.array(kept, np.int32),
+        "ssm.conv_kernel": config.get("mamba_d_conv") or config["conv_kernel"],
+        "ssm.state_size": config.get("mamba_d_state") or config["ssm_state_size"],
+        "ssm.group_count": config.get("mamba_n_groups") or config["n_groups"],
+        "ssm.inner_size": heads * size,
+        "ssm.time_step_rank": heads,
+    }
+
+
+def _granite_hybrid(config: Config) -> dict[str, object]:
+    shared = {"expert_shared_feed_forward_length": config["shared_intermediate_size"]}
+    return _granite(config) | _mamba2(config) | shared
+
+
+def _nemotron_h(config: Config) -> dict[str, object]:
+    return _mamba2(config) | {
+        "attention.layer_norm_rms_epsilon": config["layer_norm_epsilon"],
+        "expert_feed_forward_length": config["moe_intermediate_size"],
+        "expert_shared_feed_forward_length": config["moe_shared_expert_intermediate_size"],
+        "expert_weights_norm": config["norm_topk_prob"],
     }
 
 
@@ -282,6 +341,10 @@ _OWN = {
     "command-r": _cohere,
     "cohere2": _cohere,
     "lfm2": _lfm2,
+    "lfm2moe": _lfm2_moe,
+    "gemma4": _gemma4,
+    "granitehybrid": _granite_hybrid,
+    "nemotron_h_moe": _nemotron_h,
     "dots1": _dots1,
     "exaone-moe": _exaone_moe,
     "bailingmoe2": _glm4_moe,

@@ -9,6 +9,7 @@ import torch
 import transformers as hf
 from model_edits import edit_config
 from numpy.typing import NDArray
+from tiny_hybrids import HYBRIDS, LATENT
 from tiny_tokenizer import make_tiny_tokenizer
 
 VOCABULARY = 300
@@ -27,14 +28,6 @@ _SIZES = {
     "eos_token_id": 297,
 }
 _EXPERTS = {"moe_intermediate_size": 32, "num_experts_per_tok": 2}
-_LATENT = {
-    "num_key_value_heads": 4,
-    "kv_lora_rank": 32,
-    "q_lora_rank": 32,
-    "qk_rope_head_dim": 16,
-    "qk_nope_head_dim": 16,
-    "v_head_dim": 32,
-}
 WHOLE_GROUPS = {"qk_rope_head_dim": 32, "qk_head_dim": 48}
 """Changes to models of latents whose caches can then be of 8 and 4 bits."""
 
@@ -132,10 +125,10 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, object]]] = {
         {
             "layer_types": ["conv", "full_attention", "conv"],
             "block_auto_adjust_ff_dim": False,
-            "block_dim": 64,
             "rope_parameters": _PLAIN,
         },
     ),
+    **HYBRIDS,
     "glm": ("Glm", {"head_dim": 32}),
     "glm4": ("Glm4", {"head_dim": 32}),
     "olmo2": ("Olmo2", {}),
@@ -205,13 +198,13 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, object]]] = {
     ),
     "glm4_moe_lite": (
         "Glm4MoeLite",
-        {**_EXPERTS, **_LATENT, "n_routed_experts": 4, "n_shared_experts": 1},
+        {**_EXPERTS, **LATENT, "n_routed_experts": 4, "n_shared_experts": 1},
     ),
     "deepseek_v2": (
         "DeepseekV2",
         {
             **_EXPERTS,
-            **_LATENT,
+            **LATENT,
             "n_routed_experts": 8,
             "n_shared_experts": 1,
             "first_k_dense_replace": 1,
@@ -235,7 +228,7 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, object]]] = {
         "DeepseekV3",
         {
             **_EXPERTS,
-            **_LATENT,
+            **LATENT,
             "n_routed_experts": 8,
             "n_shared_experts": 1,
             "n_group": 2,
@@ -304,7 +297,7 @@ def publish(
     the logits are those of the folder as it then is. dtype: the weights are stored in.
     """
     name = ARCHITECTURES[model_type][0]
-    settings = getattr(hf, f"{name}TextConfig" if name == "Gemma3" else f"{name}Config")
+    settings = getattr(hf, f"{name}TextConfig" if name in ("Gemma3", "Gemma4") else f"{name}Config")
     config = settings(**sizes_of(model_type) | dict(changes or {}), attn_implementation="eager")
     torch.manual_seed(seed)
     model = getattr(hf, f"{name}ForCausalLM")(config).eval().float()

@@ -24,6 +24,9 @@ under published names that are still unread (part.py). Families know nothing of 
 | phi3, glm4, chatglm | Phi-3 and 4, GLM-4 | |
 | olmo2, olmoe, exaone4 | OLMo 2 and 3, OLMoE, EXAONE 4 | |
 | qwen2moe, gemma2 | Qwen2 with experts, Gemma 2 | |
+| gemma4 | Gemma 4 | its assistant's, beside |
+| granitehybrid, nemotron_h, nemotron_h_moe | Granite 4, Nemotron-H and 3 | not run |
+| lfm2, lfm2moe, cohere2, hunyuan-dense, hunyuan_vl | of the same names | |
 | dots1, ernie4_5 | dots.llm1, ERNIE 4.5 without experts | |
 | ernie4_5-moe, minimax-m2 | ERNIE 4.5 with experts, MiniMax-M2 | not run |
 

@@ -122,16 +122,16 @@ _NOT_RUN = (
 class Architecture:
     """One file as a Hugging Face folder would have it: its config, and names of its tensors.
 
-    Made from headers; BadModelFile when the metadata contradict themselves. names: of tensors in
-    blocks; head_names: those that blocks behind the trunk's have besides. runs: what other classes
-    know nothing of (_NOT_RUN). stretches: kinds of rope
-    scaling that are run. Where the file does not tell them: usual_base of periods, and usual_share,
-    elements of a head for each that is rotated. model_type: "" where files of a class are of
-    several types, told apart by `_class`.
+    Made from headers; BadModelFile when the metadata contradict themselves. outside: names of the
+    whole file; names: of tensors in blocks; head_names: of blocks behind the trunk's besides. runs:
+    what other classes know nothing of (_NOT_RUN). stretches: kinds of rope scaling that are run.
+    Where the file does not tell: usual_base of periods, usual_share, elements of a head for each
+    that is rotated. model_type: "" where `_class` tells files of several types apart.
     """
 
     model_type = ""
     runs: ClassVar[tuple[str, ...]] = ()
+    outside: ClassVar[Mapping[str, str]] = OUTSIDE
     names: ClassVar[Mapping[str, str]] = ATTENTION | DENSE
     head_names: ClassVar[Mapping[str, str]] = HEAD
     rotates_whole_heads = True
@@ -175,8 +175,8 @@ class Architecture:
         A name of no meaning here stays as it is.
         """
         base, _, kind = name.rpartition(".")
-        if base in OUTSIDE:
-            return (Placement(f"{OUTSIDE[base]}.{kind}", change=self._change(name)),)
+        if base in self.outside:
+            return (Placement(f"{self.outside[base]}.{kind}", change=self._change(name)),)
         if name in (FACTORS, *TWO_LISTS):  # their values are in the config
             return ()
         found = _BLOCK.fullmatch(name)
@@ -268,11 +268,10 @@ class Architecture:
     def _kept_heads(self, block: int) -> int:
         """Key and value heads of a block."""
         heads = self._heads_of(block)
-        kept = self._metadata.count_at("attention.head_count_kv", block, heads)
+        key = "attention.head_count_kv"  # blocks that do not attend may count none
+        kept = self._metadata.count_at(key, block, heads) or self._metadata.count(key)
         if not kept or heads % kept:
-            raise self._cannot_be(
-                f"{heads} heads for {kept} key heads in block {block}", "attention.head_count_kv"
-            )
+            raise self._cannot_be(f"{heads} heads for {kept} key heads in block {block}", key)
         return kept
 
     @property
@@ -324,7 +323,7 @@ class Architecture:
         return next(found, self._main_blocks)
 
     def _width(self, ending: str) -> int:
-        """Outputs of the first such matrix, or of one in a stack; what older files tell by them."""
+        """Outputs of the first such matrix, or of one of a stack: so older files tell them."""
         for name, tensor in self._file.tensors.items():
             if name.endswith(ending) and len(tensor.shape) > 1:
                 return tensor.shape[-2]
@@ -363,7 +362,6 @@ class Architecture:
                     architecture=self._metadata.architecture,
                     key=key,
                 )
-
         if self.rotates_whole_heads and self._rotated() != self._head:
             what = f"{self._rotated()} rotated elements in heads of {self._head}"
             raise self._cannot_be(what, "rope.dimension_count")

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import cache
 
 from mlx_engine.loading.gguf.architecture import EXPERTS, Architecture
+from mlx_engine.loading.gguf.metadata import GgufMetadata
 from mlx_engine.loading.gguf.part import Placement
 
 _SINGLE = re.compile(r"ffn_(gate|up|down)\.(\d{1,4})\.(\w+)")
@@ -87,20 +88,27 @@ class Mistral3Gguf(LlamaGguf):
         return {"rope_parameters": {"rope_theta": told["rope_theta"]} | scaling | own}
 
 
+GRANITE = ("attention.scale", "embedding_scale", "logit_scale", "residual_scale")
+"""Keys that only Granite's files have."""
+
+
+def granite_factors(metadata: GgufMetadata) -> dict[str, object]:
+    """Of scores, embeddings, logits and residuals, under the names of its config."""
+    names = ("attention", "embedding", "logits", "residual")
+    keys = zip(names, GRANITE, strict=True)
+    made = {name: metadata.number(key, 1.0) for name, key in keys}
+    scaling: dict[str, object] = {"logits_scaling": made.pop("logits")}
+    return scaling | {f"{name}_multiplier": value for name, value in made.items()}
+
+
 class GraniteGguf(LlamaGguf):
     """Granite 3: factors of embeddings, scores, residuals and logits."""
 
     model_type = "granite"
-    runs = ("attention.scale", "embedding_scale", "logit_scale", "residual_scale")
+    runs = GRANITE
 
     def _own(self) -> dict[str, object]:
-        number = self._metadata.number
-        return super()._own() | {
-            "attention_multiplier": number("attention.scale", 1.0),
-            "embedding_multiplier": number("embedding_scale", 1.0),
-            "logits_scaling": number("logit_scale", 1.0),
-            "residual_multiplier": number("residual_scale", 1.0),
-        }
+        return super()._own() | granite_factors(self._metadata)
 
 
 @cache

@@ -153,9 +153,9 @@ def scaling_of(
     if kind == "linear":
         return {"rope_type": kind, "factor": _linear_factor(metadata)}
     if kind == "listed":
-        return {"rope_type": kind, "factors": _factors(file, FACTORS, rotated // 2)}
+        return {"rope_type": kind, "factors": factors_of(file, FACTORS, rotated // 2)}
     if kind == "longrope":
-        late, early = (_factors(file, name, rotated // 2) for name in TWO_LISTS)
+        late, early = (factors_of(file, name, rotated // 2) for name in TWO_LISTS)
         listed: dict[str, object] = {"rope_type": kind, "short_factor": early, "long_factor": late}
         if metadata.has(_FACTOR):
             listed["attention_factor"] = _positive(metadata, _FACTOR, 1.0)
@@ -197,7 +197,7 @@ def _linear_factor(metadata: GgufMetadata) -> float:
     return _positive(metadata, "rope.scaling.factor" if told else "rope.scale_linear", 1.0)
 
 
-def _factors(file: GgufFile, factors: str, pairs: int) -> list[float]:
+def factors_of(file: GgufFile, factors: str, pairs: int) -> list[float]:
     """Of the periods of so many pairs of elements."""
     tensor = file.tensors.get(factors)
     if tensor is None:

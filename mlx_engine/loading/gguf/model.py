@@ -10,8 +10,12 @@ from mlx_engine.loading.gguf.file import GgufFile, read_gguf
 from mlx_engine.loading.gguf.in_library import (
     Cohere2Gguf,
     CohereGguf,
+    Gemma4Gguf,
+    GraniteHybridGguf,
     HunyuanGguf,
     Lfm2Gguf,
+    Lfm2MoeGguf,
+    NemotronHGguf,
 )
 from mlx_engine.loading.gguf.llama import (
     GraniteGguf,
@@ -78,7 +82,12 @@ ARCHITECTURES: dict[str, Callable[[GgufFile], Architecture]] = {
     "command-r": CohereGguf,
     "cohere2": Cohere2Gguf,
     "hunyuan-dense": HunyuanGguf,
+    "hunyuan_vl": HunyuanGguf,
     "lfm2": Lfm2Gguf,
+    "lfm2moe": Lfm2MoeGguf,
+    "gemma4": Gemma4Gguf,
+    "granitehybrid": GraniteHybridGguf,
+    **dict.fromkeys(("nemotron_h", "nemotron_h_moe"), NemotronHGguf),
     "gpt-oss": GptOssGguf,
     "phi3": Phi3Gguf,
     "glm4": Glm4Gguf,
@@ -105,6 +114,7 @@ _NOT_MODELS = {
     "imatrix": Words("an importance matrix, which a model is quantised with"),
     "controlvector": Words("a control vector"),
 }
+_FIRST_LAYER = ("model.layers.0.", "layers.0.", "backbone.layers.0.")
 _DRAFTERS = ("eagle3", "dflash", "gemma4-assistant")
 
 
@@ -132,9 +142,10 @@ def read_gguf_model(path: Path) -> GgufModel:
     made = _known(architecture, path)(file)
     tensors: dict[str, GgufPart] = {}
     for name, stored in file.tensors.items():
-        if name.endswith((".scale", ".input_scale")):
+        if _is_factor(made, name):
             continue
-        factor = file.tensors.get(f"{name.removesuffix('.weight')}.scale")
+        scale = f"{name.removesuffix('.weight')}.scale"
+        factor = file.tensors.get(scale) if _is_factor(made, scale) else None
         for place in made.place(name):
             for part in parts_of(stored, place, factor, file.half):
                 if part.name in tensors:
@@ -149,12 +160,19 @@ def read_gguf_model(path: Path) -> GgufModel:
     return GgufModel(file, architecture, made.config(), tensors)
 
 
+def _is_factor(made: Architecture, name: str) -> bool:
+    """Whether this tensor is a factor of another, and none that the architecture has a name for."""
+    within = name.split(".", 2)[-1]
+    is_one = name.endswith((".scale", ".input_scale"))
+    return is_one and made.place(name)[0].name.endswith(within)
+
+
 def check_trunk(
     model: GgufModel, trunk: Mapping[str, TensorInfo], wanted: Mapping[str, Shape]
 ) -> None:
     """BadModelFile when the trunk lacks a tensor or has one of another shape."""
     path = model.file.path
-    if not any(name.removeprefix("model.").startswith("layers.0.") for name in trunk):
+    if not any(name.startswith(_FIRST_LAYER) for name in trunk):
         raise heads_only(path, model.config)
     for name, shape in wanted.items():
         part = trunk.get(name)

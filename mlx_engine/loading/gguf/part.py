@@ -84,7 +84,7 @@ def plan_of(kind: BlockType, tensor: str, file: Path) -> BlockPlan:
     return plan
 
 
-Change = Literal["none", "log of minus", "less one", "a last axis", "a first axis"]
+Change = Literal["none", "log of minus", "less one", "a last axis", "a first axis", "one axis"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +127,8 @@ class GgufPart(TensorInfo):
             shape = (*shape[:-2], shape[-2] // place.run.of, shape[-1])
         if place.change == "a last axis":
             return (*shape, 1)
+        if place.change in ("one axis", "log of minus"):
+            return (prod(shape),)
         return (1, *shape) if place.change == "a first axis" else shape
 
     @property

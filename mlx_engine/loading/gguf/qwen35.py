@@ -100,11 +100,6 @@ class Qwen35Gguf(MtpGguf):
             ]
         return own
 
-    def _kept_heads(self, block: int) -> int:
-        """Of the layers that attend; others may count none."""
-        del block
-        return self._metadata.count("attention.head_count_kv")
-
     def _in_block(self, block: int, rest: str) -> tuple[Placement, ...]:
         if rest == "attn_qkv.weight":
             return (self._single(block, rest),)

@@ -10,12 +10,14 @@ import re
 from collections.abc import Collection, Mapping
 from functools import cache
 from importlib.util import find_spec
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from mlx_engine.models.cache_sizes import LEAST_GROUP, CacheSize
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.family import Family, Figures, Parts
+from mlx_engine.models.stored_forms import Piece, Recipe
 from mlx_engine.models.tensor_names import bare_name, of_other_senses
 from mlx_engine.values.errors import UnsupportedModel
 from mlx_engine.values.memory_plan import WorkSize
@@ -66,14 +68,39 @@ _ALIASES = {
 }
 _EXPERTS = ("n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts")
 _CHOSEN = ("num_experts_per_tok", "moe_top_k")
-_RECUR = ("conv", "mamba", "recurrent", "linear_attention")
-"""Kinds of layers whose state does not grow with the text."""
+_RECUR = ("conv", "mamba", "recurrent", "linear_attention", "mlp", "moe")
+"""Kinds of layers whose state, if they have one, does not grow with the text."""
 
 _WINDOW_UNKNOWN = ("gemma2", "starcoder2")
 """Types whose windows mlx-lm's classes do not know: right only as far as the window reaches."""
 
 _CONTEXT = 4096
 """Taken where a config does not say how far its model reaches."""
+
+_SAME = {
+    "gpt_neox": {"rotary_emb_base": "rope_theta", "rotary_pct": "partial_rotary_factor"},
+    "lfm2": {"block_dim": "hidden_size"},
+    "mellum": {"num_experts": "num_local_experts"},
+}
+"""By type: keys that classes of mlx-lm look for -> those transformers 5 tells the same by."""
+
+_LEFT_OUT: dict[str, dict[str, object]] = {
+    "glm_moe_dsa": {"topk_method": "noaux_tc", "scoring_func": "sigmoid", "moe_layer_freq": 1},
+    "granitemoehybrid": {"position_embedding_type": "nope", "time_step_limit": [0.0, inf]},
+    "longcat_flash": {
+        "attention_method": "MLA",
+        "zero_expert_type": "identity",
+        "mla_scale_q_lora": True,
+        "mla_scale_kv_lora": True,
+    },
+    "solar_open": {"first_k_dense_replace": 0, "partial_rotary_factor": 1.0},
+}
+"""By type: what transformers 5 leaves out because it knows nothing else."""
+
+_LAYERS = {
+    "granitemoehybrid": {"linear_attention": "mamba", "full_attention": "attention"},
+}
+"""By type: kinds of layers as transformers 5 calls them -> as classes of mlx-lm do."""
 
 _HEAD = re.compile(r"(language_model\.)?(model\.)?(language_model\.)?mtp(_layers|_block)?\.(.+)")
 _LAYER = re.compile(r"(language_model\.)?(model\.)?(language_model\.)?layers\.(\d{1,6})\..+")
@@ -114,8 +141,9 @@ class LibraryFamily(Family):
             found = (flat[other] for other in others if flat.get(other) is not None)
             flat.setdefault(name, next(found, None))
         fields = ConfigFields(flat, self.origin)
-        layers = fields.count("num_hidden_layers")
-        kinds = fields.words("layer_types")[:layers]
+        blocks = fields.words("layers_block_type")
+        layers = fields.count("num_hidden_layers", len(blocks) or None)
+        kinds = (fields.words("layer_types") or blocks)[:layers]
         attend = sum(kind not in _RECUR for kind in kinds) if kinds else layers
         context = fields.count("max_position_embeddings", _CONTEXT, least=8)
         if self.model_type in _WINDOW_UNKNOWN and fields.has("sliding_window"):
@@ -146,7 +174,8 @@ class LibraryFamily(Family):
         layers = self.figures().layers
         joined = {int(sign[1]) for sign in map(_SIGN.fullmatch, raw) if sign}
         heads = {name: tensor for name, tensor in raw.items() if _is_head(name, layers, joined)}
-        return Parts({n: tensor for n, tensor in raw.items() if n not in heads}, heads, skipped)
+        trunk = {n: tensor for n, tensor in raw.items() if n not in heads}
+        return Parts(trunk, heads, skipped, _halves_joined(raw))
 
     def group(self, trunk_name: str) -> str:
         """The tensor group of a trunk tensor."""
@@ -194,7 +223,12 @@ def with_older_keys(config: Mapping[str, object], origin: str) -> dict[str, obje
     elif fields.has("num_attention_heads"):
         heads, width = fields.count("num_attention_heads"), fields.count("hidden_size", 1)
         found["head_dim"] = max(1, width // heads)
-    return {**found, **given}
+    kind = str(given.get("model_type"))
+    told = {**_LEFT_OUT.get(kind, {}), **found, **given}
+    told = {new: told[old] for new, old in _SAME.get(kind, {}).items() if old in told} | told
+    if kind in _LAYERS:
+        told["layer_types"] = [_LAYERS[kind].get(one, one) for one in fields.words("layer_types")]
+    return told
 
 
 def _rotation(flat: Mapping[str, object], fields: ConfigFields) -> dict[str, object]:
@@ -247,6 +281,16 @@ def _of_text(name: str) -> str:
     return bare if bare.startswith("lm_head.") else f"model.{bare}"
 
 
+def _halves_joined(names: Collection[str]) -> dict[str, Recipe]:
+    """Granite's shared experts as its classes have them: gates above ups, which GGUF has apart."""
+    made = {}
+    for gate in names:
+        if ".shared_mlp.gate_proj." in gate:
+            pieces = Piece(gate), Piece(gate.replace(".gate_proj.", ".up_proj."))
+            made[gate.replace(".gate_proj.", ".input_linear.")] = Recipe(pieces, form="joined")
+    return made
+
+
 def _is_head(name: str, layers: int, joined: Collection[int]) -> bool:
     """Named `mtp.*`, or in a layer behind the last one that joins a head's inputs."""
     layer = _LAYER.fullmatch(name)
@@ -256,8 +300,8 @@ def _is_head(name: str, layers: int, joined: Collection[int]) -> bool:
 
 def _asked(fields: ConfigFields) -> float:
     """The share of a layer's experts that one token is sent through; 1 where there are none."""
-    experts = next((fields.count(key) for key in _EXPERTS if fields.has(key)), 0)
-    chosen = next((fields.count(key) for key in _CHOSEN if fields.has(key)), 0)
+    experts = next((fields.count(key, least=0) for key in _EXPERTS if fields.has(key)), 0)
+    chosen = next((fields.count(key, least=0) for key in _CHOSEN if fields.has(key)), 0)
     return min(1.0, chosen / experts) if experts and chosen else 1.0
 
 

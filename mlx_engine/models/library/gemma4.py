@@ -182,15 +182,19 @@ def gemma4_model(whole: Module) -> Gemma4Model:
 
 
 def with_head_sizes(config: Mapping[str, object]) -> dict[str, object]:
-    """The config with `global_head_dim`, which transformers 5.23 writes layer by layer."""
+    """The config with the sizes of full layers, which transformers 5.23 writes layer by layer."""
     made = dict(config)
     inner = config.get("text_config")
     if isinstance(inner, Mapping):
         made["text_config"] = with_head_sizes(inner)
     layers = config.get("per_layer_config")
-    if isinstance(layers, Mapping) and "global_head_dim" not in config:
-        sizes = [entry.get("head_dim") for entry in layers.values() if isinstance(entry, Mapping)]
-        made["global_head_dim"] = sizes[0] if sizes else config.get("head_dim")
+    for key in ("head_dim", "num_key_value_heads") if isinstance(layers, Mapping) else ():
+        assert isinstance(layers, Mapping)
+        entries = [entry for entry in layers.values() if isinstance(entry, Mapping)]
+        found = next((entry[key] for entry in entries if key in entry), config.get(key))
+        made.setdefault(
+            f"{'num_' * key.startswith('num_')}global_{key.removeprefix('num_')}", found
+        )
     return made
 
 

@@ -242,7 +242,9 @@ def _blank_module(module: str, config: Mapping[str, object], origin: str) -> Mod
 
 
 def _sanitized(model: Module, weights: Named) -> dict[str, mx.array]:
-    method = vars(type(model)).get("sanitize")
+    method = next(
+        (vars(one)["sanitize"] for one in type(model).mro() if "sanitize" in vars(one)), None
+    )
     if method is None:
         return weights.arrays
     try:

@@ -13,6 +13,10 @@ from tiny_published import publish
 CASES = {
     "granite": ("granite", {}),
     "jamba": ("jamba", {}),
+    "lfm2": ("lfm2", {}),
+    "glm_moe_dsa": ("glm_moe_dsa", {}),
+    "granite 4": ("granitemoehybrid", {}),
+    "solar_open": ("solar_open", {}),
     "jamba, all experts": ("jamba", {"num_experts_per_tok": 4}),
     "jamba without experts": ("jamba", {"num_experts": 1, "num_experts_per_tok": 1}),
 }

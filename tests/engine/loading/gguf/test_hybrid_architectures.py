@@ -1,0 +1,55 @@
+"""GGUFs of models whose layers differ from one another: the numbers of the folders they are of."""
+
+import re
+
+import gguf
+import pytest
+from compared import relative
+from converted_gguf import Storage, convert
+from model_edits import edit_config, logits
+from tiny_published import publish, sizes_of
+
+import mlx_engine
+
+DENSE = {"num_local_experts": 0}
+EXPERTS = {
+    "enable_moe_block": True,
+    "num_experts": 4,
+    "top_k_experts": 2,
+    "moe_intermediate_size": 32,
+    "attention_k_eq_v": True,
+    "num_global_key_value_heads": 1,
+    "hidden_size_per_layer_input": 0,
+    "num_kv_shared_layers": 0,
+    "use_double_wide_mlp": False,
+}
+PACKED = re.compile(r"(ffn_(up|down|gate)(_\w*exps?)?|attn_[qv]|ssm_out|token_embd|output)\.weight")
+KINDS = {
+    "lfm2_moe": ("lfm2_moe", {}),
+    "gemma4": ("gemma4_text", {}),
+    "gemma4, experts": ("gemma4_text", EXPERTS),
+    "granite 4": ("granitemoehybrid", {}),
+    "granite 4, no experts": ("granitemoehybrid", DENSE),
+    "nemotron_h": ("nemotron_h", {}),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_logits(tmp_path, kind):
+    """Of the folder and of its GGUF, plain and packed."""
+    name, changes = KINDS[kind]
+    tiny = publish(name, tmp_path / "m", changes=changes)
+    assert relative(logits(tiny.folder, tiny.tokens), tiny.logits) < 1e-4
+    folder = mlx_engine.inspect(tiny.folder)
+    for key in ("layers_block_type", "layer_types"):
+        if key in sizes_of(name) and "mamba" in sizes_of(name)[key]:
+            edit_config(tiny.folder, **{key: sizes_of(name)[key]})
+    file = convert(tiny.folder, tmp_path / "m.gguf")
+    assert relative(logits(file, tiny.tokens), tiny.logits) < 1e-4
+    told = mlx_engine.inspect(file)
+    assert told.parameters == folder.parameters
+    assert told.context_length == folder.context_length
+    packed = Storage(lambda one: gguf.GGMLQuantizationType.Q8_0 if PACKED.search(one) else None)
+    small = convert(tiny.folder, tmp_path / "p.gguf", storage=packed)
+    same = convert(tiny.folder, tmp_path / "u.gguf", storage=packed._replace(unpacked=True))
+    assert relative(logits(small, tiny.tokens), logits(same, tiny.tokens)) < 1e-4

@@ -1,0 +1,83 @@
+"""Tiny models whose layers differ from one another, for tiny_published.py."""
+
+_EXPERTS = {"moe_intermediate_size": 32, "num_experts_per_tok": 2}
+_MAMBA2 = {"mamba_n_groups": 1, "mamba_d_state": 16, "mamba_n_heads": 8, "mamba_d_head": 16}
+_PLAIN = {"rope_type": "default", "rope_theta": 10000.0}
+LATENT = {
+    "num_key_value_heads": 4,
+    "kv_lora_rank": 32,
+    "q_lora_rank": 32,
+    "qk_rope_head_dim": 16,
+    "qk_nope_head_dim": 16,
+    "v_head_dim": 32,
+}
+
+HYBRIDS: dict[str, tuple[str, dict[str, object]]] = {
+    "lfm2_moe": (
+        "Lfm2Moe",
+        {
+            **_EXPERTS,
+            "num_experts": 4,
+            "num_dense_layers": 1,
+            "layer_types": ["conv", "full_attention", "conv"],
+            "rope_parameters": _PLAIN,
+        },
+    ),
+    "gemma4_text": (
+        "Gemma4",
+        {
+            "num_hidden_layers": 6,
+            "layer_types": ["sliding_attention", "sliding_attention", "full_attention"] * 2,
+            "sliding_window": 8,
+            "head_dim": 16,
+            "global_head_dim": 32,
+            "hidden_size_per_layer_input": 16,
+            "vocab_size_per_layer_input": 300,
+            "num_kv_shared_layers": 2,
+            "final_logit_softcapping": 3.0,
+        },
+    ),
+    "granitemoehybrid": (
+        "GraniteMoeHybrid",
+        {
+            **_MAMBA2,
+            "layer_types": ["mamba", "attention", "mamba"],
+            "num_local_experts": 4,
+            "num_experts_per_tok": 2,
+            "shared_intermediate_size": 96,
+            "logits_scaling": 2.0,
+            "residual_multiplier": 0.5,
+        },
+    ),
+    "nemotron_h": (
+        "NemotronH",
+        {
+            **_EXPERTS,
+            "num_hidden_layers": 4,
+            "layers_block_type": ["mamba", "attention", "mamba", "moe"],
+            "mamba_num_heads": 8,
+            "mamba_head_dim": 16,
+            "ssm_state_size": 16,
+            "n_groups": 2,
+            "head_dim": 16,
+            "n_routed_experts": 4,
+            "moe_shared_expert_intermediate_size": 32,
+            "routed_scaling_factor": 2.0,
+            "time_step_min": 1e-9,
+        },
+    ),
+    "glm_moe_dsa": (
+        "GlmMoeDsa",
+        {
+            **_EXPERTS,
+            **LATENT,
+            "n_routed_experts": 4,
+            "index_n_heads": 4,
+            "index_head_dim": 32,
+            "mlp_layer_types": ["dense", "sparse", "sparse"],
+            "first_k_dense_replace": 1,
+        },
+    ),
+    "solar_open": ("SolarOpen", {**_EXPERTS, "head_dim": 16, "n_routed_experts": 4}),
+}
+"""model_type -> transformers' classes and what their config gets, as there."""
