@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,13 +26,22 @@ HANGS = Words(
     "other's chats: wait a moment or force the other one to quit, then start again."
 )
 LOOK_MS = 200
-"""How often Python may look whether Ctrl-C was pressed in the terminal."""
+"""How often Python may look whether it was asked to end."""
+ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Ctrl-C in the terminal, the end of the user's session, a terminal that is closed."""
 
 
 def hear_outside(app: "App", application: Application, instance: SingleInstance) -> None:
     """Open what the system and later launches hand over."""
     application.opened.connect(app.open)
     instance.called.connect(app.open)
+
+
+def hear_the_end(leave: Callable[[], None]) -> None:
+    """Leave when it is asked for; not where who started this had it ignored, as `nohup` does."""
+    for ending in ENDINGS:
+        if signal.getsignal(ending) != signal.SIG_IGN:
+            signal.signal(ending, lambda *_: leave())
 
 
 def run_window(arguments: Sequence[str]) -> int:
@@ -59,7 +68,7 @@ def run_window(arguments: Sequence[str]) -> int:
     hear_outside(app, application, instance)
     instance.listen()
     app.start(paths)
-    signal.signal(signal.SIGINT, lambda *_: application.quit())
+    hear_the_end(application.quit)
     wake = QTimer(interval=LOOK_MS)
     wake.timeout.connect(lambda: None)
     wake.start()
