@@ -206,6 +206,12 @@ def _cache(model: ModelDescription) -> str:
     return f"of a token {', '.join(sizes)}"
 
 
+def _heads(model: ModelDescription) -> str:
+    """How many, and where from if not the model's own files."""
+    found = f"{model.mtp_heads}{'' if model.mtp is None else ', not in use'}"
+    return f"{found}, from {model.heads_from}" if model.heads_from else found
+
+
 def _facts(model: ModelDescription, gpu_bytes: int) -> list[tuple[str, str]]:
     memory = [
         (f"memory at {token_words(context)}", _memory(model, context, gpu_bytes))
@@ -220,7 +226,7 @@ def _facts(model: ModelDescription, gpu_bytes: int) -> list[tuple[str, str]]:
         ("shape", f"{model.layers} layers, {model.hidden_size} wide"),
         ("vocabulary", f"{model.vocabulary} tokens"),
         ("context", f"{token_words(model.context_length)} tokens"),
-        ("MTP heads", f"{model.mtp_heads}{'' if model.mtp is None else ', not in use'}"),
+        ("MTP heads", _heads(model)),
         ("keys and values", _cache(model)),
         *memory,
     ]

@@ -66,6 +66,11 @@ def is_gguf_head(name: str) -> bool:
     return name.lower().startswith("mtp") and name.lower().endswith(GGUF)
 
 
+def may_be_gguf_head(name: str) -> bool:
+    """Whether a GGUF beside a model may by its name hold MTP heads, alone or with a trunk."""
+    return name.lower().endswith(GGUF) and (is_gguf_head(name) or tells_of_heads(name))
+
+
 def is_gguf_model(name: str) -> bool:
     """Of a model in parts only the first is opened; heads, eyes and matrices are no models."""
     shard = shard_of(name)

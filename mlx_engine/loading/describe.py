@@ -83,6 +83,7 @@ def describe(
         context_length=_context(figures, options),
         mtp_heads=heads,
         mtp=headers.heads.why_not,
+        heads_from=headers.heads.origin if heads and not headers.heads.inside else "",
         groups=groups,
         trunk_cache=figures.cache.in_bytes(element),
         head_cache=figures.of_heads(heads).in_bytes(element),

@@ -18,9 +18,9 @@ from mlx_engine.hub.weight_files import (
     SAFETENSORS,
     UNSAFE,
     hub_snapshot,
-    is_gguf_head,
     is_gguf_model,
     is_heads_name,
+    may_be_gguf_head,
     may_be_heads,
     shard_of,
     tells_of_heads,
@@ -46,8 +46,8 @@ class ModelFiles:
     """Where a model's parts lie.
 
     root: the folder, or the file for kind "gguf", which is its own config. heads: files beside the
-    shards that hold MTP heads (mtp*.safetensors, *-mtp.safetensors, mtp/*.safetensors, mtp*.gguf,
-    or any .safetensors whose tensors say so).
+    shards that may hold MTP heads: GGUFs and safetensors with MTP or NextN in their name or in that
+    of their folder, and any .safetensors whose tensors say so.
     """
 
     root: Path
@@ -77,11 +77,11 @@ def read_folder(root: Path) -> ModelFiles:
 
 
 def gguf_file(file: Path) -> ModelFiles:
-    """A model in a GGUF file; its config is in there too. Heads may lie in mtp*.gguf beside it."""
+    """A model in a GGUF file; its config is in there too. Heads may lie in a GGUF beside it."""
     names: list[str] = []
     with suppress(ModelNotFound):  # a file may be open to us in a folder that is not
         names = _names(file.parent)
-    beside = [name for name in names if is_gguf_head(name) and name != file.name]
+    beside = [name for name in names if may_be_gguf_head(name) and name != file.name]
     return ModelFiles(file, "gguf", (), file, tuple(file.parent / name for name in beside))
 
 
@@ -135,6 +135,7 @@ def _heads_beside(root: Path, names: list[str], shards: tuple[Path, ...]) -> Ite
     for folder in (root / name for name in names if tells_of_heads(name)):
         inner = safetensors_in(folder) if folder.is_dir() else ()
         yield from (path for path in inner if path not in shards)
+    yield from (root / name for name in names if shards and may_be_gguf_head(name))
 
 
 def _holds_heads(file: Path) -> bool:
@@ -226,7 +227,7 @@ def _without_safetensors(root: Path, names: list[str], has_heads: bool) -> Model
     unsafe = [name for name in names if name.lower().endswith(UNSAFE)]
     if unsafe:
         raise unsafe_file(root / unsafe[0])
-    if has_heads or any(map(is_gguf_head, names)):
+    if has_heads or any(map(may_be_gguf_head, names)):
         raise heads_only(root)
     raise ModelNotFound(
         "{root}: no model in this folder. It needs config.json and .safetensors files, or a GGUF.",

@@ -6,7 +6,7 @@ from glob import escape
 from pathlib import Path
 from typing import NamedTuple
 
-from mlx_engine.hub.weight_files import UNSAFE, shard_of
+from mlx_engine.hub.weight_files import UNSAFE, hub_snapshot, is_gguf_model, shard_of
 from mlx_engine.loading.assembled_tensors import assemble
 from mlx_engine.loading.find import (
     ModelFiles,
@@ -29,6 +29,9 @@ from mlx_engine.values.errors import (
 from mlx_engine.values.words import Words
 
 NO_HEADS = Reason("no-heads", Words("This model has no MTP heads."))
+
+_REPOSITORY = "models--"
+"""What folders of the hub's cache begin with."""
 
 ONLY_HEADS_HAVE = (".join.", ".enorm.", ".hnorm.")
 """Parts of canonical names: what a head has beside a layer of any model."""
@@ -131,19 +134,44 @@ def _given_heads(place: Path, family: Family) -> HeadTensors:
 def _candidates(
     files: ModelFiles, own: Mapping[str, TensorInfo], family: Family
 ) -> Iterator[_Candidate]:
-    """Heads inside the shards, beside them, and in folders named like this one with -MTP."""
+    """Heads inside the shards, beside them, in folders named like this one with -MTP, and in the
+    original of a conversion: a folder beside with the beginning of its name.
+    """
     if own:
         yield _Candidate(own, files.root, True)
     together: dict[Path, list[Path]] = {}
     for path in files.heads:
         shard = shard_of(path.name)
         together.setdefault(path if shard is None else path.with_name(shard.stem), []).append(path)
+    by_chance = []
     for paths in together.values():
-        yield _read_if_sound(paths[0], tuple(paths), family)
+        candidate = _read_if_sound(paths[0], tuple(paths), family)
+        if is_gguf_model(paths[0].name):
+            by_chance.append(candidate)
+        else:
+            yield candidate
     root = files.root.absolute()
     for sibling in sorted(root.parent.glob(f"{escape(root.name)}-[Mm][Tt][Pp]*")):
         if sibling.is_dir():
             yield _read_if_sound(sibling, safetensors_in(sibling), family)
+    originals = (_read_if_sound(one, safetensors_in(one), family) for one in _originals(root))
+    for candidate in (*by_chance, *originals):  # of models by themselves, so there may be none
+        if _if_usable(candidate, family).why_not is None:
+            yield candidate
+
+
+def _originals(root: Path) -> Iterator[Path]:
+    """Folders a conversion may have been made of: "Qwen3.6-27B" for "Qwen3.6-27B-4bit", of any
+    publisher in the hub's cache.
+    """
+    kept_by_hub = root.parent.name == "snapshots" and root.parents[1].name.startswith(_REPOSITORY)
+    home = root.parents[1] if kept_by_hub else root
+    for folder in sorted(home.parent.glob(f"{_REPOSITORY}*" if kept_by_hub else "*")):
+        name = folder.name.rpartition("--")[2] if kept_by_hub else folder.name
+        own = home.name.rpartition("--")[2] if kept_by_hub else home.name
+        if own.lower().startswith(f"{name.lower()}-") and folder.is_dir():
+            found = hub_snapshot(folder) if kept_by_hub else folder
+            yield from () if found is None else (found,)
 
 
 def _read(origin: Path, paths: tuple[Path, ...], family: Family) -> _Candidate:

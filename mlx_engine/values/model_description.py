@@ -67,7 +67,8 @@ class ModelDescription:
     """A model as the user sees it; everything here can be told from file headers.
 
     mtp_heads: heads found as tensors, whatever the config claims. mtp: why there are none, or why
-    they cannot be used; None when they can. packed_cache: why keys and values are kept in 16 bits
+    they cannot be used; None when they can. heads_from: the file or folder they lie in, where that
+    is not the model's own. packed_cache: why keys and values are kept in 16 bits
     only; None when they can be in 8 or 4 (of a class of mlx-lm known once it is loaded). declined:
     everything else that is off, with reasons. trunk_cache, head_cache: what a conversation
     remembers in each; work: what a pass takes.
@@ -98,6 +99,7 @@ class ModelDescription:
     head_cache: CacheBytes
     sampling: SamplingOptions
     numerics: Numerics = "exact"
+    heads_from: str = ""
     declined: tuple[Reason, ...] = ()
     can_switch_thinking: bool = False
     template_arguments: tuple[str, ...] = ()

@@ -1,3 +1,4 @@
+import shutil
 from pathlib import Path
 
 import mlx.core as mx
@@ -54,6 +55,23 @@ def test_heads_in_shards_beside(tmp_path: Path, inner: str) -> None:
         shard = {name: arrays[name] for name in names}
         mx.save_safetensors(str(folder / inner / f"mtp-0000{place}-of-00002.safetensors"), shard)
     assert described(folder).mtp_heads == 1
+
+
+@pytest.mark.parametrize("place", ["m-4bit", "hub/models--us--m-4bit/snapshots/1"])
+def test_heads_of_the_original_beside(tmp_path: Path, place: str) -> None:
+    """A whole checkpoint of which this is a conversion; one without heads goes unmentioned."""
+    source = place.replace("-4bit", "").replace("--us--", "--them--")
+    original = write_tiny_qwen3_5(tmp_path / source)
+    folder = tmp_path / place
+    shutil.copytree(original, folder)
+    edit_config(folder, mtp_num_hidden_layers=1)
+    drop_tensors(folder, "mtp.")
+    told = described(folder)
+    assert told.mtp_heads == 1
+    assert told.heads_from == str(original)
+    assert described(original).heads_from == ""
+    drop_tensors(original, "mtp.")
+    assert why(folder)[0] == "heads-dropped"
 
 
 def test_a_sibling_of_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,7 @@
 """MTP heads in GGUFs of other families than Qwen's: inside, in sidecars, dropped, grafted."""
 
+import json
+import shutil
 from functools import cache
 from pathlib import Path
 
@@ -8,7 +10,7 @@ import numpy as np
 import pytest
 import tiny_nextn
 from converted_gguf import Storage, convert
-from model_edits import all_logits
+from model_edits import all_logits, drop_tensors
 from tiny_stacks import write_stack
 
 import mlx_engine
@@ -71,3 +73,11 @@ def test_heads_that_were_dropped_or_lie_elsewhere(published, tmp_path, family):
     sidecar = convert(folder, place / "mtp-bare.gguf", heads="only")
     np.testing.assert_allclose(all_logits(bare, TOKENS), wanted, atol=1e-4)
     np.testing.assert_allclose(all_logits(bare, TOKENS, sidecar), wanted, atol=1e-4)
+    other = sidecar.rename(place / "bare-NextN.gguf")
+    assert mlx_engine.inspect(bare).heads_from == str(other)
+    dense = shutil.copytree(folder, tmp_path / "folder")
+    layers = json.loads((dense / "config.json").read_text())["num_hidden_layers"]
+    for part in ("mtp.", *(f"layers.{layers + number}." for number in range(3))):
+        drop_tensors(dense, part)
+    shutil.copy(other, dense)
+    np.testing.assert_allclose(all_logits(dense, TOKENS), wanted, atol=1e-4)
