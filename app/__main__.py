@@ -27,7 +27,14 @@ def paths_to_open(arguments: Sequence[str], *, display: bool | None = None) -> S
 
 def main() -> int:
     """The exit status."""
-    arguments = sys.argv[1:]
+    try:
+        return _run(sys.argv[1:])
+    except KeyboardInterrupt:  # while something is imported; nothing has begun
+        print(file=sys.stderr)
+        return 130
+
+
+def _run(arguments: Sequence[str]) -> int:
     paths = paths_to_open(arguments)
     if paths is None:
         return _in_the_terminal(arguments or ("chat",))

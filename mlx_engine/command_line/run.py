@@ -5,6 +5,7 @@ import time
 import traceback
 from argparse import Namespace
 from collections.abc import Callable, Sequence
+from errno import EDQUOT, ENOSPC
 from pathlib import Path
 
 from mlx_engine.command_line.arguments import parse
@@ -14,6 +15,7 @@ from mlx_engine.values.errors import EngineError
 BAD_INPUT = 2
 BUG = 70
 INTERRUPTED = 130
+NO_ROOM = (ENOSPC, EDQUOT)
 
 Command = Callable[[Namespace, Outside], int]
 
@@ -38,6 +40,11 @@ def run(arguments: Sequence[str], outside: Outside | None = None) -> int:
         _drop_stdout(outside)
         return 0
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
+            _drop_stdout(outside)
+            words = f"{error.strerror}, so what it says is cut: free space, or write elsewhere."
+            print(f"headstart: {words}", file=outside.stderr)
+            return BAD_INPUT
         print(crash_note(error, outside.log_folder), file=outside.stderr)
         return BUG
 

@@ -68,6 +68,15 @@ def test_a_model_that_is_named_is_chatted_with(bare, tmp_path: Path) -> None:
     assert "gone.gguf" in told.stderr
 
 
+def test_control_c_while_something_is_imported(bare, tmp_path: Path) -> None:
+    is_it = 'name.partition(".")[0] == "PySide6"'
+    impatient = NO_QT.replace("ImportError", "KeyboardInterrupt")
+    impatient = impatient.replace(is_it, 'name == "mlx_engine.command_line.run"')
+    (tmp_path / "sitecustomize.py").write_text(impatient)
+    told = bare("app", "generate", "--prompt", "a")
+    assert (told.returncode, told.stderr) == (130, "\n")
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -22,7 +22,7 @@ from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.stats import GenerationStats
 from mlx_engine.values.words import size_words
 
-ROOT = Path(__file__).parents[3]
+ROOT, FULL = Path(__file__).parents[3], Path("/dev/full")
 
 
 @pytest.fixture
@@ -77,6 +77,17 @@ def test_a_bug_without_a_place_for_logs_shows_the_traceback(outside: FakeOutside
     outside.error = ZeroDivisionError("oh")
     assert outside.run("chat") == 70
     assert "Traceback" in outside.err
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="a Mac has no disk that is always full")
+def test_a_full_disk_is_no_bug() -> None:
+    command = [sys.executable, "-m", "app", "inspect", "assets/pocket_model"]
+    with FULL.open("w") as full:
+        told = subprocess.run(
+            command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    words = "No space left on device, so what it says is cut: free space, or write elsewhere."
+    assert (told.returncode, told.stderr) == (2, f"headstart: {words}\n")
 
 
 def test_control_c_while_loading_is_130(outside: FakeOutside) -> None:
