@@ -11,9 +11,6 @@ MEMORY = 0.95
 FADING = 0.99
 """The same for depths a round did not reach: what is known of them grows old more slowly."""
 
-NEXT = 0.96
-"""The same where all that was drafted was accepted: the text may have become easier."""
-
 FIRST_GUESS = 0.9
 """Acceptance assumed before anything was drafted: trying costs little, and tells."""
 
@@ -58,9 +55,8 @@ class Acceptance:
         """A round reached depth d when the d - 1 tokens before it were accepted."""
         self.is_measured = True
         reached = min(drafted, accepted + 1)
-        unreached = NEXT if accepted == drafted else FADING
         for depth in range(DEEPEST):
-            weight = (MEMORY if depth < reached else unreached) ** (1 / self._lasting)
+            weight = (MEMORY if depth < reached else FADING) ** (1 / self._lasting)
             self._accepted[depth] = weight * self._accepted[depth] + (depth < accepted)
             self._tried[depth] = weight * self._tried[depth] + (depth < reached)
 

@@ -280,7 +280,7 @@ class AdaptiveDepth:
         unread, self._rested, self._unread = min(self._unread, ROWS_OF_A_REST), 0, 0
         self._was_draft = True
         was_late = unread >= LATE
-        took = milliseconds if was_late else self.costs.without_spike(depth, milliseconds)
+        took = self.costs.without_spike(depth, milliseconds, unread if was_late else 0)
         self._purse.ran(took / self.costs.at(0), accepted + 1)
         self.acceptance.add(drafted, accepted)
         self._known.acceptance.add(drafted, accepted)

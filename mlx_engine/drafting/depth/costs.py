@@ -211,10 +211,15 @@ class RoundCosts:
         alike = self._costs.round_ms(depth, self._alike(depth))
         return self.at(depth) * self._costs.round_ms(depth, others) / alike
 
-    def without_spike(self, depth: int, milliseconds: float) -> float:
-        """What a round of this depth may have taken without another program's time."""
+    def without_spike(self, depth: int, milliseconds: float, unread: int = 0) -> float:
+        """What a round of this depth may have taken without another program's time. unread: rows
+        that its source had to read first; what they take is not known before they were read once.
+        """
+        if unread and not self._read.rows:
+            return milliseconds
         expected = self._mean[depth] if self._rounds[depth] else self.at(depth)
-        return min(milliseconds, SPIKE * max(expected, self._latest[depth]))
+        reading = self.reading(unread) * self.at(0)
+        return min(milliseconds, SPIKE * max(expected + reading, self._latest[depth]))
 
     def add(self, depth: int, milliseconds: float) -> None:
         """A round of this depth took so long."""
@@ -240,7 +245,7 @@ class RoundCosts:
         """The same of a draft before which its source had to read so many rows that had waited: a
         round that was no cheaper for it tells what reading costs, and that drafts are dear.
         """
-        longer = milliseconds - self.at(depth)
+        longer = self.without_spike(depth, milliseconds, rows) - self.at(depth)
         known = min(1.0, ROWS_KNOWN / (self._read.rows + rows))
         took = known * (self._read.took + longer / self.at(0))
         self._read = _Read(known * (self._read.rows + rows), took)

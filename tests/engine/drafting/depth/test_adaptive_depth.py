@@ -193,19 +193,6 @@ def test_depths_that_no_round_reaches_are_remembered_for_long():
     assert acceptance.by_depth()[2] > 0.7
 
 
-def test_a_text_that_became_easier_is_found_out():
-    """Where all of every draft is accepted, what deeper ones did long ago counts for less."""
-    known, doubted = Acceptance(), Acceptance()
-    for acceptance in (known, doubted):
-        for _ in range(60):
-            acceptance.add(2, 1)
-    for _ in range(80):
-        known.add(1, 0)
-        doubted.add(1, 1)
-    assert known.by_depth()[1] < 0.15
-    assert doubted.by_depth()[1] > 0.4
-
-
 def test_a_draft_after_a_long_rest_sets_no_cost_alone():
     """Its source had much to read first; another one behind it tells."""
     length, costs = AdaptiveDepth(MACHINES["mild"], 8), MACHINES["mild"]
@@ -534,6 +521,24 @@ def test_two_spikes_in_a_row_are_no_cost_of_what_is_well_known():
     for _ in range(2):
         length.learn(0, 0, 20 * round_ms(costs, 0))
     assert length.costs.at(0) < 1.3 * before
+
+
+def test_a_spike_while_the_source_reads_what_has_waited_parks_nobody_for_long():
+    """What reading takes is known from the looks before; one that took much longer is no loss."""
+    costs, rests = MACHINES["mild"], []
+    for spike in (1, 8):
+        length = AdaptiveDepth(costs, 8)
+        for took in [14.0] * 6 + [spike * 14.0]:
+            for _ in range(20):
+                length.learn(0, 0, 10.0)
+            length.learn(1, 0, took)
+        reading = length.costs.reading(16)
+        rests.append(0)
+        while not length.next().depth:
+            length.learn(0, 0, 10.0)
+            rests[-1] += 1
+    assert rests[1] < rests[0] + 5 * PROBE_EVERY
+    assert reading < 0.4
 
 
 @pytest.mark.parametrize("now", [2.0, 0.5])
