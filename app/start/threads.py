@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from threading import Lock, Thread
+from time import monotonic, sleep
 from typing import TypeVar
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
@@ -63,6 +64,28 @@ def share_python() -> Callable[[], None]:
     former = sys.getswitchinterval()
     sys.setswitchinterval(SHARE_S)
     return partial(sys.setswitchinterval, former)
+
+
+REST_S = 0.002
+
+
+def gently(work: Callable[[], T]) -> T:
+    """Do this, which nobody waits for, in pieces of SHARE_S with rests at calls of Python between:
+    a thread that never rests takes Python from the window at nearly each call of Qt.
+    """
+    end = monotonic() + SHARE_S
+
+    def rest(*_: object) -> None:
+        nonlocal end
+        if monotonic() > end:
+            sleep(REST_S)
+            end = monotonic() + SHARE_S
+
+    sys.setprofile(rest)
+    try:
+        return work()
+    finally:
+        sys.setprofile(None)
 
 
 EACH = 0

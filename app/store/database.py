@@ -142,10 +142,14 @@ def begin_to_write(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("BEGIN IMMEDIATE")
     try:
-        version = pragma(connection, "user_version")
-        connection.execute(f"PRAGMA user_version = {version}")
+        write_something(connection)
     finally:
         connection.execute("ROLLBACK")
+
+
+def write_something(connection: sqlite3.Connection) -> None:
+    """What is there already; raises sqlite3.Error."""
+    connection.execute(f"PRAGMA user_version = {pragma(connection, 'user_version')}")
 
 
 def begin_to_read(connection: sqlite3.Connection) -> None:
@@ -236,8 +240,9 @@ class Database:
     def checkpoint(self) -> None:
         """Have what was committed brought safely onto the disk, as far as no reader is in the way.
 
-        A disk may take a quarter of a second, for which a thread waits. What that has met is raised
-        the next time; what was committed stays in the log beside the file.
+        A disk may take a quarter of a second, for which a thread waits, also at the beginning of
+        the next log: SQLite has whoever writes first wait for that. What the thread has met is
+        raised the next time; what was committed stays in the log beside the file.
         """
         if self.path == IN_MEMORY:
             return
@@ -255,6 +260,7 @@ class Database:
         try:
             with closing(connect(self.path, "rw")) as connection:
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+                write_something(connection)
         except sqlite3.Error as error:
             self._not_saved = error
 

@@ -3,12 +3,11 @@
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any, get_args
 
 from app.values.chats import DraftedSpan, MessageState, StoredMessage
-from app.values.typed_json import KEPT_WORDS, encode, read_fields, words_from_text
+from app.values.typed_json import encode, read_fields, words_from_text
 from mlx_engine.values.conversation import FinishReason, Role
 from mlx_engine.values.options import DraftedBy
 from mlx_engine.values.stats import GenerationStats
@@ -46,20 +45,19 @@ SOURCES: tuple[DraftedBy, ...] = get_args(DraftedBy)
 
 def message_from_row(row: sqlite3.Row) -> StoredMessage:
     """The row must have all columns of the table."""
-    content = {**row, "stats": None, "spans": None}
-    message = sound_message(content, row["id"], row["chat"], row["parent"])
-    return replace(
-        message,
-        spans=KeptSpans(text_of(row["spans"]), len(message.text)),
-        problem=words_from_text(text_of(row["problem"])),
-        stats=stats_from_text(text_of(row["stats"])),
-    )
+    content: dict[str, Any] = dict(zip(row.keys(), row, strict=True))
+    content["spans"] = KeptSpans(text_of(content["spans"]), len(text_of(content["text"])))
+    content["problem"] = words_from_text(text_of(content["problem"]))
+    content["stats"] = stats_from_text(text_of(content["stats"]))
+    return sound_message(content, content["id"], content["chat"], content["parent"])
 
 
 def sound_message(
     content: Mapping[str, Any], message_id: int, chat_id: int, parent: int | None
 ) -> StoredMessage:
-    """What `content` says of a message, as far as it can be true."""
+    """What `content` says of a message, as far as it can be true; its figures, spans and problem
+    are what they became.
+    """
     said = content.get
     text, role, state, reason = (
         text_of(said("text")),
@@ -77,11 +75,11 @@ def sound_message(
         model=text_of(said("model")),
         state=state if state in STATES else "stopped",
         finish_reason=reason if reason in REASONS else None,
-        stats=stats_from(said("stats")),
-        spans=spans_from(said("spans"), len(text)),
+        stats=content["stats"],
+        spans=content["spans"],
         created_at=seconds_of(said("created_at")),
         thinking_seconds=duration_of(said("thinking_seconds")),
-        problem=text_of(said("problem")).lstrip(KEPT_WORDS),
+        problem=content["problem"],
         edited=said("edited") in (True, 1),
     )
 

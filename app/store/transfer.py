@@ -15,12 +15,19 @@ from pathlib import Path
 from typing import Any
 
 from app.store.chats import clean_title, title_from
-from app.store.rows import sound_message, spans_to_json, stats_to_json, text_of
+from app.store.rows import (
+    sound_message,
+    spans_from,
+    spans_to_json,
+    stats_from,
+    stats_to_json,
+    text_of,
+)
 from app.store.session_store import SessionStore
 from app.values.chat_settings import ChatSettings
 from app.values.chats import StoredMessage
 from app.values.errors import BadChatFile
-from app.values.typed_json import encode, read_fields
+from app.values.typed_json import KEPT_WORDS, encode, read_fields
 from mlx_engine.values.conversation import Message
 from mlx_engine.values.saved_chat import (
     SavedChat,
@@ -254,5 +261,12 @@ def _new_message(content: Any, place: int, *, is_other: bool, model: str) -> Sto
         )
     if not isinstance(content.get("model"), str):
         content = {**content, "model": model if role == "assistant" else ""}
-    state = "stopped" if content.get("state") in ("stopped", "partial") else "done"
-    return sound_message({**content, "state": state}, place, 0, parent)
+    said = content.get
+    sound = {
+        **content,
+        "state": "stopped" if said("state") in ("stopped", "partial") else "done",
+        "stats": stats_from(said("stats")),
+        "spans": spans_from(said("spans"), len(text_of(said("text")))),
+        "problem": text_of(said("problem")).lstrip(KEPT_WORDS),
+    }
+    return sound_message(sound, place, 0, parent)

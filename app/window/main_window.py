@@ -160,8 +160,10 @@ class MainWindow(QMainWindow):
         self.restoreGeometry(QByteArray(state[2:]))
         self._fold()
 
-    def _fold(self) -> None:
-        """Hide what is not wanted, has no room, or has no business on this page."""
+    def _fold(self, fades: bool = True) -> None:
+        """Hide what is not wanted, has no room, or has no business on this page. fades: whether
+        what appears fades in.
+        """
         wants_right = self._wants_right and self.page == "chat"
         sidebar = self._sidebar.minimumWidth()
         is_tight = self.width() - sidebar < NARROWEST_BESIDE_ONE * look().zoom
@@ -173,13 +175,13 @@ class MainWindow(QMainWindow):
         yields = wants_right and not has_room and self._panel_before_sidebar
         most = self.width() - max(NARROWEST_CHAT, self._pages.minimumSizeHint().width())
         self._right.setFixedWidth(min(panel, most))
-        self._show(self._sidebar, wants_left and not yields)
-        self._show(self._right, wants_right and (has_room or yields))
+        self._show(self._sidebar, wants_left and not yields, fades)
+        self._show(self._right, wants_right and (has_room or yields), fades)
         self.folded.emit()
 
-    def _show(self, side: QWidget, wanted: bool) -> None:
+    def _show(self, side: QWidget, wanted: bool, fades: bool) -> None:
         """The page gets the keys of what is folded away."""
-        appears = wanted and side.isHidden()
+        appears = fades and wanted and side.isHidden()
         loses_keys = not wanted and side.isAncestorOf(self.focusWidget())
         side.setVisible(wanted)
         if loses_keys:
@@ -203,9 +205,9 @@ class MainWindow(QMainWindow):
             QTimer.singleShot(0, self, self.painted.emit)
 
     def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
-        """Fold what has no room."""
+        """Fold what has no room; while an edge is dragged there is no time to fade in."""
         super().resizeEvent(event)
-        self._fold()
+        self._fold(fades=False)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
         """A letter that no widget took is for the message."""

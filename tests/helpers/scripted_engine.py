@@ -326,5 +326,6 @@ def refuses(error: EngineError) -> ScriptedEngine:
     return ScriptedEngine([Answer("Half an", error=error)])
 
 
-def _words(text: str) -> list[str]:
-    return re.findall(r"\s*\S+\s*$|\s*\S+|\s+$", text)
+def _words(text: str) -> Iterator[str]:
+    """One by one: found in one go, those of a long text would keep Python from the window."""
+    return (found[0] for found in re.finditer(r"\s*\S+\s*$|\s*\S+|\s+$", text))

@@ -54,6 +54,11 @@ class Turn(NamedTuple):
     worked: float
     passed: float
 
+    @property
+    def is_idle(self) -> bool:
+        """Those are not kept: a hundred thousand are work for the collector of garbage."""
+        return max(self) < IDLE_MS
+
 
 Actions = dict[str, Callable[[], list[Turn]]]
 
@@ -63,8 +68,8 @@ def turns_of(action: Callable[[], object]) -> list[Turn]:
     turns = [timed(action)]
     quiet_since = time.monotonic()
     while time.monotonic() < quiet_since + REST_S:
-        turns.append(timed(turn))
-        if turns[-1].worked > IDLE_MS:
+        if not (next_turn := timed(turn)).is_idle:
+            turns.append(next_turn)
             quiet_since = time.monotonic()
         time.sleep(0.0005)
     return turns
@@ -74,7 +79,8 @@ def turns_until(is_so: Callable[[], bool]) -> list[Turn]:
     """All until then."""
     turns = []
     while not is_so():
-        turns.append(timed(turn))
+        if not (next_turn := timed(turn)).is_idle:
+            turns.append(next_turn)
         time.sleep(0.0005)
     return turns
 
@@ -95,6 +101,7 @@ def rich_chat(app: App, title: str, messages: int = MESSAGES, answer: str = ANSW
         parent = store.messages.add(chat, parent, "user", question).id
         parent = store.messages.begin_answer(chat, parent, "Tiny")
         store.messages.finish_answer(parent, GenerationFinished("end", STATS, answer, ""), spans)
+        store.database._saving.join()
     return chat
 
 

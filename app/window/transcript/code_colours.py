@@ -4,13 +4,14 @@ import re
 import time
 from collections.abc import Iterator
 from functools import cache, partial
+from threading import Lock
 from typing import Any, Literal, NamedTuple
 
 from PySide6.QtCore import QTimer
 from PySide6.QtGui import QSyntaxHighlighter, QTextDocument
 from shiboken6 import isValid
 
-from app.start.threads import TURN_MS, Beside, Turns
+from app.start.threads import TURN_MS, Beside, Turns, gently
 from app.window.look import look
 from app.window.transcript.drafted_spans import Tint, in_utf16
 
@@ -49,6 +50,15 @@ SIMILAR = {
 
 PLAIN = re.compile(r"""(?<!\w)(?P<string>"[^"]*"|'[^']*'|`[^`]*`)|(?P<number>\b\d[\w.]*\b)""")
 """What has a colour where the language is not known."""
+
+
+MAKING = Lock()
+
+
+def make_lexer(language: str) -> None:
+    """On any thread; pieces of code in one language that wait for it wait for one lexer."""
+    with MAKING:
+        gently(partial(_lexer, language))
 
 
 @cache
@@ -144,7 +154,7 @@ class CodeColours(QSyntaxHighlighter):
         elif self._turns.is_busy:
             self._turn.start(SOON_MS)
         else:
-            Beside(self).run(partial(_lexer, self._language), self._take_lexer)
+            Beside(self).run(partial(make_lexer, self._language), self._take_lexer)
 
     def _take_lexer(self, _: object) -> None:
         self._has_lexer = True

@@ -26,7 +26,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtSvg import QSvgRenderer
 
-from app.start.threads import Beside, Turns
+from app.start.threads import Beside, Turns, gently
 from app.window.transcript.latex import FormulaKey, latex_html
 from app.window.transcript.markdown_text import html_words
 
@@ -182,7 +182,9 @@ class Formulas(QObject):
         elif self._wanted and not self._is_setting:
             self._is_setting = True
             key, _ = self._wanted.popitem(last=False)
-            self._beside.run_each(lambda: set_formula(key), lambda found: self._keep(key, found))
+            self._beside.run_each(
+                lambda: gently(lambda: set_formula(key)), lambda found: self._keep(key, found)
+            )
 
     def _keep(self, key: FormulaKey, found: Formula | None) -> None:
         self._known[key] = found

@@ -172,6 +172,14 @@ class ProseSegment(QTextBrowser, LaidOut):
             self._tints = in_utf16(text, tints(runs, self._spans))
         return self._tints
 
+    def tint_boxes(self) -> Sequence[TintBox]:
+        """What is painted of that now; found once for each layout."""
+        if not self._reader.shows_drafted or not self._spans:
+            return ()
+        if self._boxes is None:
+            self._boxes = self._tint_rects.boxes(self._blocks(), self.tinted())
+        return self._boxes
+
     def _aligned_source(self) -> str:
         """What an image stands for is one character of it."""
         parts, at = [], 0
@@ -250,10 +258,7 @@ class ProseSegment(QTextBrowser, LaidOut):
         with QPainter(self.viewport()) as painter:
             if "<code" in self._html or "<blockquote" in self._html:
                 self._marks.paint(painter, self._blocks(), self._look.code_font().family())
-            if self._reader.shows_drafted and self._spans:
-                if self._boxes is None:
-                    self._boxes = self._tint_rects.boxes(self._blocks(), self.tinted())
-                paint_tints(painter, self._boxes, QRectF(event.rect()))
+            paint_tints(painter, self.tint_boxes(), QRectF(event.rect()))
         super().paintEvent(event)
 
     def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802

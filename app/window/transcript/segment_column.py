@@ -95,7 +95,10 @@ class SegmentColumn(QWidget):
         for index, segment in enumerate(self._stream.segments):
             self._add(segment)
             self._show(index)
-            self._widgets[index].ensurePolished()
+            widget = self._widgets[index]
+            widget.ensurePolished()
+            if isinstance(widget, ProseSegment):
+                widget.tint_boxes()
             yield
 
     def text(self) -> str:

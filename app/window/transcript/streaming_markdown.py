@@ -131,11 +131,11 @@ def _open_bold(line: str) -> bool:
 
 
 LIMIT = 2048
-"""Characters after which a prose segment ends at the next blank line outside fences and lists."""
-LIST_LIMIT = 2 * LIMIT
-"""From here on a segment also ends before an item of a top-level list, and in a table, which goes
-on in the next one under its head again.
+"""Characters after which a prose segment ends at the next blank line outside fences and lists, and
+in a table, which goes on in the next one under its head again.
 """
+LIST_LIMIT = 2 * LIMIT
+"""From here on a segment also ends before an item of a top-level list."""
 LINE_LIMIT = 4 * LIMIT
 """From here on it ends anywhere: a paragraph that long is broken output."""
 
@@ -297,8 +297,8 @@ class StreamingMarkdown:
         top = _is_top(line)
         item = LIST_ITEM.match(line) is not None
         return (
-            (self._after_blank and top and not item)
-            or (size >= LIST_LIMIT and top and (item or self._after_blank or bool(self._table)))
+            (top and ((self._after_blank and not item) or bool(self._table)))
+            or (size >= LIST_LIMIT and top and (item or self._after_blank))
             or size + len(line) > LINE_LIMIT
         )
 

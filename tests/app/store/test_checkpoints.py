@@ -48,6 +48,18 @@ def test_what_was_written_is_in_the_file_itself(store: SessionStore) -> None:
     assert text.encode() in file.read_bytes()
 
 
+def test_no_question_waits_for_the_disk_to_begin_a_log(store: SessionStore) -> None:
+    chat = talk(store, "hello")
+    log = store.database.path.with_name(store.database.path.name + "-wal")
+    answer(store, chat, "one")
+    assert store.database._saving is not None
+    store.database._saving.join()
+    beginning = log.read_bytes()[:32]
+    question = store.messages.path(chat)[-1].message.id
+    store.messages.add(chat, question, "user", "and now?")
+    assert log.read_bytes()[:32] == beginning, "the header, which SQLite brings onto the disk"
+
+
 def test_a_file_that_is_gone_is_told_at_the_next_answer(store: SessionStore) -> None:
     chat, file = talk(store, "hello"), store.database.path
     file.rename(file.with_name("elsewhere.db"))

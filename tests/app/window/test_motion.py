@@ -4,6 +4,7 @@ import pytest
 from PySide6.QtWidgets import QApplication, QLabel, QProxyStyle, QStyle
 from pytestqt.qtbot import QtBot
 
+from app.window.main_window import RightSide
 from app.window.motion import FADE_MS, MOVES, fade_in
 from app.window.widgets import Widgets
 
@@ -61,5 +62,10 @@ def test_panels_fade_in_only_if_wanted(qapp: QApplication, qtbot: QtBot, moves: 
         widgets.window.show_sidebar(True)
         assert (widgets.sidebar.graphicsEffect() is not None) is moves
         qtbot.waitUntil(lambda: widgets.sidebar.graphicsEffect() is None, timeout=100 * FADE_MS)
+        right = widgets.window.findChild(RightSide)
+        for width in (600, 1180):
+            widgets.window.resize(width, 780)
+            assert right.isVisible() is (width > 600)
+            assert right.graphicsEffect() is None, "an edge is dragged"
     finally:
         qapp.setStyle(before)

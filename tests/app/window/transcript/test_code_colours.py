@@ -1,17 +1,19 @@
 """Code is coloured by Pygments: line by line while it arrives, as a whole once it is complete."""
 
 import time
+from threading import Thread
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pygments import lexers
 from PySide6.QtGui import QTextCursor, QTextDocument
 from PySide6.QtWidgets import QApplication, QPlainTextEdit
 
 from app.start.threads import Turns
 from app.window.look import look
 from app.window.transcript import code_colours
-from app.window.transcript.code_colours import CodeColours, coloured_lines
+from app.window.transcript.code_colours import CodeColours, coloured_lines, make_lexer
 from app.window.transcript.code_segment import CodeText
 from app.window.transcript.reader import Reader
 
@@ -144,6 +146,23 @@ def test_growing_code_is_read_a_little_later_each_finished_line_once(qtbot, monk
     text.show_code(code + "\nx = 1")
     qtbot.waitUntil(lambda: colours_on_show(text)[-1] == ("1", "number"))
     assert len(read) == 30 + 2
+
+
+def test_threads_that_wait_for_one_lexer_make_it_once(monkeypatch):
+    asked, find = list[str](), lexers.find_lexer_class_by_name
+
+    def slow(name):
+        asked.append(name)
+        time.sleep(0.1)
+        return find(name)
+
+    monkeypatch.setattr(lexers, "find_lexer_class_by_name", slow)
+    threads = [Thread(target=make_lexer, args=("lua",)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert asked == ["lua"]
 
 
 def test_pieces_of_code_that_wait_for_one_lexer_are_read_in_a_turn_each(qapp, monkeypatch):

@@ -14,6 +14,7 @@ from shown_transcript import (
     show,
     shown_text,
     stream,
+    until_filled,
 )
 
 from app.start.asset_files import asset_path
@@ -21,7 +22,7 @@ from app.values.attached_text import AttachedText, with_attachments
 from app.values.chats import DraftedSpan
 from app.window.transcript.code_segment import CodeSegment, CodeText
 from app.window.transcript.drafted_spans import Tint
-from app.window.transcript.page_boxes import placed, quote_bars
+from app.window.transcript.page_boxes import TintRects, placed, quote_bars
 from app.window.transcript.reader import QUOTE_STEP, Reader
 from app.window.transcript.shown_message import ShownMessage
 from app.window.transcript.streaming_markdown import Segment
@@ -189,6 +190,18 @@ def test_tinted_words_are_painted_and_named(view):
     view.set_drafted_shown(False)
     settle()
     assert picture() == bare
+
+
+def test_an_answer_is_painted_without_looking_for_what_was_drafted(view, monkeypatch):
+    view.set_drafted_shown(True)
+    looked = []
+    boxes = TintRects.boxes
+    monkeypatch.setattr(TintRects, "boxes", lambda *of: (looked.append(of), boxes(*of))[1])
+    view.show_messages([ShownMessage(1, "assistant", "drafted", spans=(DraftedSpan(0, 7, 2),))])
+    until_filled(view)
+    assert len(looked) == 1, "when it was made"
+    view.grab()
+    assert len(looked) == 1
 
 
 def test_wide_letters_do_not_shift_tints(view):
