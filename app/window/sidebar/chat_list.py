@@ -1,6 +1,7 @@
 """The list of chats with its keys, its menus, renaming in place, and what is dragged in it."""
 
 import json
+import os
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
@@ -38,8 +39,8 @@ from app.window.language import tr
 from app.window.sidebar.chat_delegate import ChatDelegate
 from app.window.sidebar.chat_list_model import ChatListModel
 
-CHATS = "application/x-headstart-chats"
-"""Of what is dragged: a JSON list of chat ids."""
+CHATS = f"application/x-headstart-chats-{os.getpid()}"
+"""Of what is dragged: a JSON list of chat ids, of this program: another profile has other chats."""
 MANY = Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier
 
 

@@ -1,5 +1,6 @@
 """Folders and several chats at once, by keys and by mouse, from the sidebar down to the store."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from pytestqt.qtbot import QtBot
 from sidebar_hands import Hands
 
 from app.store.session_store import SessionStore, open_store
+from app.window.sidebar.chat_list import CHATS
 
 pytestmark = [
     pytest.mark.qt_log_level_fail("WARNING"),
@@ -98,6 +100,15 @@ def test_files_over_the_list_are_for_the_window(hands: Hands) -> None:
     files = QMimeData()
     files.setUrls([QUrl.fromLocalFile("/tmp/model.gguf")])
     assert not hands.let_go(files, "One")
+
+
+def test_chats_of_another_window_are_not_taken(hands: Hands) -> None:
+    """That of another profile numbers its own."""
+    hands.chats("One")
+    make_folder(hands, "Work")
+    others = QMimeData()
+    others.setData(CHATS.replace(str(os.getpid()), str(os.getppid())), b"[1]")
+    assert not hands.let_go(others, "Work")
 
 
 def test_a_dragged_chat_that_is_gone_is_said(hands: Hands) -> None:
