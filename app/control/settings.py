@@ -260,9 +260,7 @@ class SettingsController(QObject):
         view.models.changed.connect(settings.change)
         view.models.seen.connect(self._show_kept)
         view.models.forget_wanted.connect(self._forget)
-        view.new_chat.changed.connect(
-            lambda wanted: settings.change(replace(settings.value, new_chat=wanted))
-        )
+        view.new_chat.changed.connect(self._change_new_chat)
         settings.changed.connect(self._show)
         self._show()
 
@@ -273,6 +271,11 @@ class SettingsController(QObject):
         if value.new_chat != self._new_chat:  # many fields, few changes
             self._new_chat = value.new_chat
             self._view.new_chat.show_settings(value.new_chat)
+
+    def _change_new_chat(self, wanted: ChatSettings) -> None:
+        """They are on show already; what is typed wrong beside them stays."""
+        self._new_chat = wanted
+        self._settings.change(replace(self._settings.value, new_chat=wanted))
 
     def _show_kept(self) -> None:
         self._view.models.show_kept(self._prompts.nbytes)

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import (
     QApplication,
     QComboBox,
     QLineEdit,
+    QPlainTextEdit,
     QPushButton,
     QToolButton,
     QWidget,
@@ -105,6 +106,45 @@ def test_what_a_chat_gives_its_template_is_kept_and_given(
         driven.app.chats.open(1)
         assert driven.app.chats.chat.settings.template_arguments == {"reasoning_effort": "low"}
         assert find(driven.widgets.session, QLineEdit, "reasoning_effort").text() == "low"
+
+
+def test_what_was_typed_last_is_kept_when_a_shortcut_leaves_the_chat(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path
+) -> None:
+    with running(qapp, qtbot, tmp_path, scripted()) as driven:
+        app, panel = driven.app, driven.widgets.session
+        driven.widgets.window.activateWindow()
+        qtbot.waitUntil(driven.widgets.window.isActiveWindow)
+        driven.ask("Why?")
+        system = find(panel, QPlainTextEdit, "System prompt")
+        system.setFocus()
+        QTest.keyClicks(system, "Be kind.")
+        driven.widgets.actions["new-chat"].trigger()
+        assert app.chats.chat.settings.system == system.toPlainText() == ""
+        app.chats.open(1)
+        assert app.chats.chat.settings.system == system.toPlainText() == "Be kind."
+        system.setFocus()
+        QTest.keyClicks(system, "Or not. ")
+        app.begin_chat()
+        app.chats.open(1)
+        system.setFocus()
+        QTest.keyClicks(system, "Now ")
+    with running(qapp, qtbot, tmp_path, scripted()) as driven:
+        driven.app.chats.open(1)
+        assert driven.app.chats.chat.settings.system == "Now Or not. Be kind."
+
+
+def test_what_is_wrong_in_the_settings_of_new_chats_is_not_lost(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path
+) -> None:
+    with running(qapp, qtbot, tmp_path, scripted()) as driven:
+        view = driven.widgets.settings
+        with qtbot.waitSignal(view.made):
+            driven.widgets.actions["settings"].trigger()
+        type_into(qtbot, view, "Top k", "many")
+        type_into(qtbot, view, "Top p", "0.5")
+        assert driven.app.settings.value.new_chat.sampling.top_p == 0.5
+        assert find(view, QLineEdit, "Top k").text() == "many"
 
 
 def test_the_memory_of_a_model_is_told_in_the_format_of_the_chat_on_show(
