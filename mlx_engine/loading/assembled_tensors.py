@@ -47,6 +47,7 @@ def assemble(tensors: Mapping[str, TensorInfo], recipes: Recipes) -> dict[str, T
 
 
 def _assembled(recipe: Recipe, sources: tuple[TensorInfo, ...]) -> TensorInfo | None:
+    recipe = recipe.for_last_axis(sources[0].shape[-1] if sources[0].shape else 0)
     shapes = {
         _shape(source.shape, piece) for piece, source in zip(recipe.pieces, sources, strict=True)
     }  # so what is joined has equal halves

@@ -44,11 +44,19 @@ class Recipe(NamedTuple):
     one below the other.
 
     form: then the last two axes change places, or the bytes of both are read as rows of uint32.
+    inputs: of a "transposed" one that some files have in our order: how long its last axis then is.
     """
 
     pieces: tuple[Piece, ...]
     is_stack: bool = False
     form: Form = "stored"
+    inputs: int = 0
+
+    def for_last_axis(self, length: int) -> "Recipe":
+        """The recipe for pieces whose last axis is so long."""
+        if length != self.inputs:
+            return self
+        return Recipe(tuple(piece._replace(axis=-2) for piece in self.pieces), self.is_stack)
 
 
 Recipes = Mapping[str, Recipe]

@@ -76,7 +76,8 @@ def repack(
         for start in starts:
             here = slice(start, start + step)
             blocks = np.ascontiguousarray(rows[here]).reshape(-1, kind.nbytes)
-            rule = convert(blocks, made.weight[here].reshape(-1).view(np.uint8), scratch)
+            with np.errstate(all="ignore"):  # what is not finite is found by _store
+                rule = convert(blocks, made.weight[here].reshape(-1).view(np.uint8), scratch)
             _store(rule.scales, made.scales[here])
             if made.biases is not None and rule.biases is not None:
                 _store(rule.biases, made.biases[here])

@@ -22,7 +22,7 @@ variant of a config, in the table of tests/engine/models/test_plain_families.py.
 | MiMo-V2-Flash, V2.5, Pro | mimo_v2_flash, mimo_v2 | 3, in turns | transformers, plain PyTorch |
 | Step-3.5-Flash | step3p5 | 3, in turns | plain PyTorch, mlx-lm |
 | Llama, Mistral, Ministral, Mixtral | their names | none | transformers |
-| Qwen2, Qwen3, Qwen3 MoE | their names | none | transformers |
+| Qwen2, Qwen3, Qwen3 MoE, Qwen3-VL | their names | none | transformers |
 | Gemma 1, 3, gpt-oss, Phi-3, GLM-4 (`glm`, `glm4`), OLMo 2 | their names | none | transformers |
 | ERNIE 4.5 with experts, K-EXAONE | ernie4_5_moe, exaone_moe | 1, looped | transformers |
 | MiniMax-M2 | minimax_m2 | none published | transformers |

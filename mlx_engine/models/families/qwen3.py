@@ -4,6 +4,7 @@ Layers from `max_window_layers` on have a window, in Qwen3 MoE all, if `use_slid
 Qwen3 technical report: arXiv 2505.09388.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from mlx_engine.models.config_fields import ConfigFields
@@ -11,6 +12,7 @@ from mlx_engine.models.families.llama import plain_attention, plain_model
 from mlx_engine.models.layer_specs import Attention, Experts, FeedForward
 from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.models.specs import Block, Heads, ModelSpec
+from mlx_engine.models.stored_forms import Piece, Recipe, Recipes, Run
 from mlx_engine.models.tensor_names import HeadNames
 
 
@@ -70,6 +72,35 @@ class Qwen3Moe(SpecFamily):
             for layer, window in enumerate(_late_windows(fields, 0))
         )
         return plain_model(fields, blocks)
+
+
+class Qwen3VlMoe(Qwen3Moe):
+    """`qwen3_vl_moe`: stacks of experts are published turned, [E, H, 2 D] and [E, D, H]."""
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """Scores always add up to one."""
+        return super().read(fields.with_values(norm_topk_prob=True))
+
+    def recipes(self, names: Iterable[str]) -> Recipes:
+        """Gates and ups are columns side by side; MLX conversions have the stacks themselves, and
+        transformers 5 writes them as it does for others.
+        """
+        made, wide = dict[str, Recipe](), self.spec.hidden
+        inner = next(
+            (b.feed.feed.inner for b in self.spec.blocks if isinstance(b.feed, Experts)), 0
+        )
+        for name in names:
+            base, joined, _ = name.partition(".experts.gate_up_proj")
+            down, alone, _ = name.partition(".experts.down_proj")
+            if joined:
+                for half, part in enumerate(("gate", "up")):
+                    piece = Piece(name, Run(half, 2), axis=-1)
+                    stack = f"{base}.switch_mlp.{part}_proj.weight"
+                    made[stack] = Recipe((piece,), form="transposed", inputs=wide)
+            elif alone:
+                stack = f"{down}.switch_mlp.down_proj.weight"
+                made[stack] = Recipe((Piece(name),), form="transposed", inputs=inner)
+        return made
 
 
 def _dense(fields: ConfigFields, attention: Attention) -> ModelSpec:

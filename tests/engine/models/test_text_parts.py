@@ -7,7 +7,7 @@ import pytest
 import torch
 import transformers as hf
 from compared import relative
-from model_edits import logits
+from model_edits import Arrays, edit_tensors, logits
 from tiny_published import VOCABULARY, draw, sizes_of
 from tiny_tokenizer import make_tiny_tokenizer
 
@@ -27,6 +27,7 @@ CASES = {
     "qwen2_vl": ("Qwen2VL", _BY_SENSE),
     "qwen2_5_vl": ("Qwen2_5_VL", _BY_SENSE),
     "qwen3_vl": ("Qwen3VL", _BY_SENSE),
+    "qwen3_vl_moe": ("Qwen3VLMoe", _BY_SENSE | _EXPERTS | {"moe_intermediate_size": 48}),
     "glm4v": ("Glm4v", _HALF),
     "glm4v_moe": ("Glm4vMoe", _HALF | _EXPERTS),
     "llava": ("Llava", {"model_type": "llama"}),
@@ -56,6 +57,17 @@ def publish(kind: str, folder: Path) -> np.ndarray:
         make_tiny_tokenizer(folder, VOCABULARY)
         found: np.ndarray = model(input_ids=torch.tensor([_TOKENS])).logits[0].numpy()
     return found
+
+
+def test_experts_turned_as_published(tmp_path):
+    """Gates and ups side by side as columns, which transformers 5 writes as rows."""
+    wanted = publish("qwen3_vl_moe", tmp_path / "m")
+
+    def turned(arrays: Arrays) -> Arrays:
+        return {n: a.swapaxes(1, 2) if ".experts." in n else a for n, a in arrays.items()}
+
+    edit_tensors(tmp_path / "m", turned)
+    assert relative(logits(tmp_path / "m", _TOKENS), wanted) < 1e-5
 
 
 @pytest.mark.parametrize("kind", CASES)

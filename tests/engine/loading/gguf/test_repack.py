@@ -1,6 +1,7 @@
 """Every block type against the gguf package's own formulas, on random and on edge blocks."""
 
 import tracemalloc
+from contextlib import suppress
 
 import mlx.core as mx
 import numpy as np
@@ -107,6 +108,16 @@ def test_scales_that_are_not_numbers(name: str) -> None:
     blocks[3, place : place + 4] = 0xFF
     with pytest.raises(NotNumbersError):
         packed_of(name, blocks)
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_bytes_of_any_kind_bring_no_warning(name: str) -> None:
+    """Warnings are errors here."""
+    kind, draw = KINDS[name], np.random.default_rng(9)
+    width = 256 // kind.elements * kind.nbytes if kind.elements < 256 else kind.nbytes
+    for _ in range(40):
+        with suppress(NotNumbersError):
+            packed_of(name, draw.integers(0, 256, (2, width), dtype=np.uint8))
 
 
 def test_every_type_of_the_format_is_planned_or_refused() -> None:
