@@ -90,12 +90,15 @@ class CardLayer(Layer):
         wear(area)
 
     def open(self) -> None:
-        """Show the card and give it the keys; who had them gets them back."""
+        """Show the card and give it the keys, unless a part of it has them; who had them gets them
+        back.
+        """
         if self.isHidden():
             self._keys_before = self.window().focusWidget()
         self.appear()
         self._card.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self._card.setFocus()
+        if not self._card.isAncestorOf(self.window().focusWidget()):
+            self._card.setFocus()
 
     # Qt
 

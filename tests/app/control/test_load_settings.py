@@ -120,6 +120,20 @@ def test_a_context_is_typed_on_the_card_and_holds_from_then_on(
     assert context_field(driven).text() == "4096"
 
 
+def test_what_is_changed_with_keys_leaves_them_where_they_are(
+    driven: Driven, model: Path, qtbot: QtBot
+) -> None:
+    offer(driven, model)
+    driven.widgets.card.load_fields.open(True)
+    context_field(driven).setFocus()
+    type_context(driven, qtbot, "512")
+    qtbot.keyClick(context_field(driven), Qt.Key.Key_Tab)
+    facts = driven.widgets.card.facts
+    driven.until(lambda: any("512" in one.text() for one in facts.findChildren(QLabel)))
+    field = QApplication.focusWidget()
+    assert field is not None and field.accessibleName() == "Choose a file of drafting heads"
+
+
 def test_it_is_remembered_over_a_restart(
     qapp: QApplication, qtbot: QtBot, tmp_path: Path, source: ScriptedModels, model: Path
 ) -> None:
