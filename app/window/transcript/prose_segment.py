@@ -102,6 +102,7 @@ class ProseSegment(QTextBrowser, LaidOut):
 
         settled: the paragraphs at the beginning of `html` that will not change: they are set once.
         """
+        html, settled = (words.replace(OBJECT, "") for words in (html, settled))
         self._source, self._spans = source, spans
         self._tints = self._boxes = None
         if html == self._html:

@@ -253,3 +253,14 @@ def test_a_stored_answer_is_shown_with_the_pictures_that_are_known(view, qtbot):
 def test_equal_formulas_beside_each_other_are_as_many_pictures(view, qtbot):
     prose = until_set(qtbot, view, "$x$$x$ and $$y$$\n\n$$z$$\n\n$$z$$")
     assert prose.text().count(OBJECT) == 5
+
+
+@pytest.mark.parametrize("rest", ["two", "$x^2$ two", "![a picture](https://a/b.png) two"])
+def test_the_sign_of_an_image_in_the_text_itself_is_none(view, qtbot, rest):
+    """As in what was copied from a letter, and what a model repeats of it."""
+    prose = until_set(qtbot, view, f"One {OBJECT}{rest}")
+    prose.selectAll()
+    prose.copy()
+    assert QGuiApplication.clipboard().text().startswith("One ")
+    assert OBJECT not in QGuiApplication.clipboard().text()
+    assert OBJECT not in prose.searched().text
