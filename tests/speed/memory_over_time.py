@@ -107,13 +107,13 @@ def many_chats(count: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", default=list(CASES), choices=[*CASES, []])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(CASES))
     parser.add_argument("--tokens", type=int, default=20_000)
     parser.add_argument("--chats", type=int, default=200)
     asked = parser.parse_args()
     if asked.chats:
         many_chats(asked.chats)
-    for name in asked.names:
+    for name in asked.names or CASES:
         long_answer(name, asked.tokens)
 
 
