@@ -1422,8 +1422,8 @@
         <translation>{name} ist länger, als dieses Modell lesen kann ({tokens:,} von {room:,} Tokens): entfernen und den wichtigen Teil einfügen.</translation>
     </message>
     <message>
-        <source>The attachments together are longer than this model can read ({tokens:,} of {room:,} tokens): remove it, and paste the part that matters.</source>
-        <translation>Die Anhänge zusammen sind länger, als dieses Modell lesen kann ({tokens:,} von {room:,} Tokens): entfernen und den wichtigen Teil einfügen.</translation>
+        <source>The attachments together are longer than this model can read ({tokens:,} of {room:,} tokens): remove some, and paste the parts that matter.</source>
+        <translation>Die Anhänge zusammen sind länger, als dieses Modell lesen kann ({tokens:,} von {room:,} Tokens): einige entfernen und die wichtigen Teile einfügen.</translation>
     </message>
     <message>
         <source>Message…</source>

@@ -178,7 +178,7 @@ def why_too_long(
         return ""
     return tr(
         "The attachments together are longer than this model can read ({tokens:,} of {room:,} "
-        "tokens): remove it, and paste the part that matters.",
+        "tokens): remove some, and paste the parts that matter.",
         tokens=together,
         room=room,
     )

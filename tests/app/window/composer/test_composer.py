@@ -220,7 +220,7 @@ def test_what_the_model_cannot_read_is_red_and_not_sent(qtbot, composer, box, he
     composer.show_tokens([5000, 10, 10], 8192)
     assert button(composer, "Send").isEnabled()
     composer.show_tokens([3000, 3000, 0], 4096)
-    words = "The attachments together are longer than this model can read (6,000 of 4,096 tokens)"
+    words = "longer than this model can read (6,000 of 4,096 tokens): remove some,"
     assert any(words in label.text() for label in composer.findChildren(QLabel))
     button(composer, "Remove a.py").click()
     assert button(composer, "Send").isEnabled()
