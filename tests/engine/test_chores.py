@@ -23,7 +23,7 @@ from mlx_engine.loading.load import load_model
 from mlx_engine.values.conversation import GenerationFinished
 from mlx_engine.values.options import DraftOptions, GenerationOptions, LoadOptions, SamplingOptions
 
-pytestmark = pytest.mark.usefixtures("passes_timed")
+pytestmark = pytest.mark.usefixtures("passes_timed", "a_little_behind_answers")
 
 OPTIONS = LoadOptions(check_heads=False)
 PIPELINES_OF_ALL, PIPELINES_OF_ONE = 92, 18

@@ -15,7 +15,6 @@ from tiny_gguf import write_model
 import mlx_engine
 from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
 
-pytestmark = pytest.mark.usefixtures("nothing_behind_answers")
 PROMPT = [9, 10, 11]
 LENGTH = 12
 HEAD = {

@@ -30,7 +30,6 @@ from mlx_engine.values.conversation import Event, PromptProgress, TextPiece
 from mlx_engine.values.errors import NumericsError
 from mlx_engine.values.options import DraftOptions, GenerationOptions, LoadOptions, SamplingOptions
 
-pytestmark = pytest.mark.usefixtures("nothing_behind_answers")
 OPTIONS = LoadOptions(check_heads=False, numerics="exact")
 HERE = circumstances()
 PROMPT, LENGTH = [5, 17, 40, 2, 71], 5
