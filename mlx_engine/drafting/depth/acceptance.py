@@ -40,6 +40,7 @@ class Acceptance:
         self._accepted = [FIRST_GUESS * FIRST_WEIGHT, *unknown]
         self._tried = [FIRST_WEIGHT, *unknown]
         self._lasting = lasting
+        self._expected: list[float] | None = None
         self.is_measured = False
 
     def of_another_text(self) -> "Acceptance":
@@ -59,6 +60,7 @@ class Acceptance:
             weight = (MEMORY if depth < reached else FADING) ** (1 / self._lasting)
             self._accepted[depth] = weight * self._accepted[depth] + (depth < accepted)
             self._tried[depth] = weight * self._tried[depth] + (depth < reached)
+        self._expected = None
 
     def by_depth(self) -> list[float]:
         """[d-1] -> conditional acceptance of the d-th token."""
@@ -68,5 +70,10 @@ class Acceptance:
         return chances
 
     def expected(self) -> list[float]:
-        """[k] -> tokens a round of depth k emits on average: 1 + a1 + a1*a2 + ..."""
-        return list(accumulate(accumulate(self.by_depth(), mul), initial=1.0))
+        """[k] -> tokens a round of depth k emits on average: 1 + a1 + a1*a2 + ...
+
+        A choice asks for it several times, and it changes with rounds alone.
+        """
+        if self._expected is None:
+            self._expected = list(accumulate(accumulate(self.by_depth(), mul), initial=1.0))
+        return self._expected

@@ -178,6 +178,7 @@ def test_acceptance_is_a_running_mean_of_what_was_reached():
     for _ in range(600):
         acceptance.add(2, 2)
     assert acceptance.by_depth()[2] > 0.9, "what was learnt long ago is forgotten"
+    assert acceptance.expected()[3] > 3.5
 
 
 def test_depths_that_no_round_reaches_are_remembered_for_long():
