@@ -71,12 +71,12 @@ class CommandController(QObject):
             "quit": window.close,
             **{name: _in_focus(slot) for name, slot in EDITING.items()},
             "copy-answer": transcript.copy_last_answer,
-            "find": transcript.open_find,
+            "find": self._in_chat(transcript.open_find),
             "search": self._search,
             "undo-delete": widgets.sidebar.undo,
             "stop": self._stop,
-            "regenerate": chats.regenerate,
-            "continue": chats.continue_answer,
+            "regenerate": self._in_chat(chats.regenerate),
+            "continue": self._in_chat(chats.continue_answer),
             "compare": self._show_compare,
             "rename-chat": self._rename,
             "pin-chat": self._pin,
@@ -89,7 +89,7 @@ class CommandController(QObject):
             "drafting": lambda: self._toggle("drafting"),
             "drafted-words": self._toggle_drafted_words,
             "bin": lambda: self._listed.show_bin(widgets.actions["bin"].isChecked()),
-            "latest": transcript.column.follow,
+            "latest": self._in_chat(transcript.column.follow),
             "larger": lambda: look.zoom(1),
             "smaller": lambda: look.zoom(-1),
             "actual-size": lambda: look.zoom(0),
@@ -189,6 +189,15 @@ class CommandController(QObject):
         actions.check("drafted-words", settings.value.show_drafted)
         for scheme in ("system", "light", "dark"):
             actions.check(scheme, settings.value.theme == scheme)
+
+    def _in_chat(self, command: Callable[[], object]) -> Callable[[], object]:
+        """Where its outcome is seen."""
+
+        def run() -> None:
+            self._widgets.window.show_page("chat")
+            command()
+
+        return run
 
     def _stop(self) -> None:
         """End one thing, what the user looks at first; what there is of an answer stays."""

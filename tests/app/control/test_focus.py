@@ -323,6 +323,18 @@ def test_every_command_leaves_the_keys_where_they_are_wanted(
     assert found == {name: KEYS_AFTER[name] for name in found}
 
 
+@pytest.mark.parametrize("page", ["library", "compare", "settings"])
+@pytest.mark.parametrize("name", ["find", "regenerate", "continue", "latest"])
+def test_what_is_seen_in_the_chat_brings_it_back(driven: Driven, name: str, page: str) -> None:
+    driven.ask("Hello")
+    driven.widgets.actions[page].trigger()
+    assert driven.widgets.window.page == page
+    driven.widgets.actions[name].trigger()
+    driven.until_answered()
+    assert driven.widgets.window.page == "chat"
+    assert name_of_the_keys(driven) == KEYS_AFTER[name]
+
+
 def name_of_the_keys(driven: Driven) -> str:
     """What the widget that has them is called."""
     widget = QApplication.focusWidget()
