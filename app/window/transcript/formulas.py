@@ -7,7 +7,7 @@ they are set, images take their places, whose names say which formula it is and 
 import re
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from html import unescape
 from math import ceil
 from typing import NamedTuple
@@ -182,9 +182,10 @@ class Formulas(QObject):
         elif self._wanted and not self._is_setting:
             self._is_setting = True
             key, _ = self._wanted.popitem(last=False)
-            self._beside.run_each(
-                lambda: gently(lambda: set_formula(key)), lambda found: self._keep(key, found)
-            )
+            setting = partial(set_formula, key)
+            if not self._known:  # all that sets formulas is imported for the first, and its fonts
+                setting = partial(gently, setting)
+            self._beside.run_each(setting, lambda found: self._keep(key, found))
 
     def _keep(self, key: FormulaKey, found: Formula | None) -> None:
         self._known[key] = found
