@@ -65,7 +65,7 @@ ARCHITECTURES = {
     "mimo_v2_flash": "mimo2",
     "step3p5": "step35",
 }
-_IN_PAIRS = ("llama", "xverse", "internlm2", "smollm3", "mistral3", "granite")
+_IN_PAIRS = ("llama", "xverse", "internlm2", "smollm3", "mistral3", "granite", "minicpm")
 _BEYOND_THE_MAP = {
     "eh_proj": "nextn.eh_proj",
     "enorm": "nextn.enorm",

@@ -336,6 +336,7 @@ _OWN = {
     "smollm3": _llama,
     "mistral3": _ministral3,
     "granite": _granite,
+    "minicpm": _granite,
     "olmo2": _mostly_windowed,
     "exaone4": _mostly_windowed,
     "command-r": _cohere,

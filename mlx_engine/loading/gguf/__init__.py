@@ -17,7 +17,7 @@ under published names that are still unread (part.py). Families know nothing of 
 | deepseek2 | DeepSeek-V2, V3, R1, Kimi K2, GLM-4.7-Flash | inside, but V2 |
 | mimo2, step35 | MiMo-V2, Step-3.5 | three, inside |
 | llama | Llama, Mistral, Mixtral | |
-| mistral3, granite | Mistral Small 3, Ministral 3; Granite 3 | |
+| mistral3, granite, minicpm | Mistral Small 3, Ministral 3; Granite 3; MiniCPM | |
 | xverse, internlm2, smollm3, exaone, seed_oss, pangu-embedded | Llamas by other names | |
 | qwen2, qwen3, qwen3moe, gemma3, gpt-oss | of the same names | |
 | qwen2vl, qwen3vl, qwen3vlmoe | these, without their eyes | |

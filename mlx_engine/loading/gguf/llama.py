@@ -3,9 +3,10 @@
 import re
 from dataclasses import replace
 from functools import cache
+from typing import ClassVar
 
 from mlx_engine.loading.gguf.architecture import EXPERTS, Architecture
-from mlx_engine.loading.gguf.metadata import GgufMetadata
+from mlx_engine.loading.gguf.metadata import KINDS, GgufMetadata, Kind
 from mlx_engine.loading.gguf.part import Placement
 
 _SINGLE = re.compile(r"ffn_(gate|up|down)\.(\d{1,4})\.(\w+)")
@@ -109,6 +110,28 @@ class GraniteGguf(LlamaGguf):
 
     def _own(self) -> dict[str, object]:
         return super()._own() | granite_factors(self._metadata)
+
+
+class MiniCpmGguf(GraniteGguf):
+    """MiniCPM: Llama with such factors, which older files leave out."""
+
+    stretches: ClassVar[tuple[Kind, ...]] = (*KINDS, "longrope")
+
+    def _own(self) -> dict[str, object]:
+        number, width = self._metadata.number, self._metadata.count("embedding_length")
+        return super()._own() | {
+            "attention_multiplier": self._head**-0.5,
+            "embedding_multiplier": number("embedding_scale", 12.0),
+            "logits_scaling": number("logit_scale", width / 256),
+            "residual_multiplier": number("residual_scale", 1.4 / self._main_blocks**0.5),
+        }
+
+    def _scaling(self) -> dict[str, object] | None:
+        scaling, count = super()._scaling(), self._metadata.count
+        if scaling is None or scaling["rope_type"] != "longrope":
+            return scaling
+        trained = count("rope.scaling.original_context_length", count("context_length"))
+        return scaling | {"original_max_position_embeddings": trained}
 
 
 @cache

@@ -20,6 +20,7 @@ from mlx_engine.loading.gguf.in_library import (
 from mlx_engine.loading.gguf.llama import (
     GraniteGguf,
     LlamaGguf,
+    MiniCpmGguf,
     Mistral3Gguf,
     PlainGguf,
 )
@@ -64,6 +65,7 @@ ARCHITECTURES: dict[str, Callable[[GgufFile], Architecture]] = {
     "internlm2": LlamaGguf,
     "mistral3": Mistral3Gguf,
     "granite": GraniteGguf,
+    "minicpm": MiniCpmGguf,
     "smollm3": partial(LlamaGguf, model_type="smollm3"),
     "exaone": PlainGguf,
     "seed_oss": PlainGguf,

@@ -10,6 +10,7 @@ from model_edits import edit_config, logits
 from tiny_published import publish, sizes_of
 
 import mlx_engine
+from mlx_engine.loading.gguf.llama import GRANITE
 
 DENSE = {"num_local_experts": 0}
 EXPERTS = {
@@ -32,6 +33,30 @@ KINDS = {
     "granite 4, no experts": ("granitemoehybrid", DENSE),
     "nemotron_h": ("nemotron_h", {}),
 }
+
+LONG = {
+    "rope_type": "longrope",
+    "rope_theta": 1e4,
+    "short_factor": [1.0 + 0.1 * step for step in range(8)],
+    "long_factor": [1.0 + 0.1 * step for step in range(8)],
+    "original_max_position_embeddings": 512,
+}
+
+
+@pytest.mark.parametrize("rope", [{"rope_type": "default", "rope_theta": 1e4}, LONG])
+def test_minicpm(tmp_path, rope):
+    """Which is Granite with other factors; older files leave them out."""
+    factors = {
+        "attention_multiplier": 0.25,
+        "embedding_multiplier": 12.0,
+        "logits_scaling": 0.25,
+        "residual_multiplier": 1.4 / 3**0.5,
+    }
+    tiny = publish("granite", tmp_path / "m", changes=factors | {"rope_parameters": rope})
+    left_out = {f"minicpm.{key}": None for key in GRANITE}
+    for changes in ({}, left_out):
+        file = convert(tiny.folder, tmp_path / "m.gguf", architecture="minicpm", changes=changes)
+        assert relative(logits(file, tiny.tokens), tiny.logits) < 1e-4
 
 
 @pytest.mark.parametrize("kind", KINDS)
