@@ -24,6 +24,12 @@ EDITING = {
     "select-all": "selectAll",
 }
 """Commands for the text that has the keys -> slots that all of Qt's text widgets have."""
+LEAVE_A_CARD = {
+    *EDITING,
+    *("stop", "open", "quit", "close-window", "minimise", "zoom-window", "full-screen"),
+    *("larger", "smaller", "actual-size", "system", "light", "dark", "log", "about"),
+}
+"""The other commands have to do with what a card covers, and close it."""
 
 
 class CommandController(QObject):
@@ -104,7 +110,7 @@ class CommandController(QObject):
             "about": self._files.show_about,
         }
         for name, command in commands.items():
-            widgets.actions[name].triggered.connect(self._carried_out(command))
+            widgets.actions[name].triggered.connect(self._carried_out(name, command))
 
     def _connect_buttons(self) -> None:
         widgets, actions = self._widgets, self._widgets.actions
@@ -127,12 +133,14 @@ class CommandController(QObject):
         ):
             wanted.connect(actions["open"].trigger)
 
-    def _carried_out(self, command: Callable[[], object]) -> Callable[[], None]:
+    def _carried_out(self, name: str, command: Callable[[], object]) -> Callable[[], None]:
         """Whether the action is checked, which `triggered` brings, no command here wants. A button
         keeps no keys: Space would press it.
         """
 
         def run() -> None:
+            if name not in LEAVE_A_CARD and self._widgets.layer.isVisible():
+                self._widgets.card.closed.emit()
             command()
             if isinstance(self._widgets.window.focusWidget(), QAbstractButton):
                 self._focus_message()

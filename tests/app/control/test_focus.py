@@ -335,6 +335,18 @@ def test_what_is_seen_in_the_chat_brings_it_back(driven: Driven, name: str, page
     assert name_of_the_keys(driven) == KEYS_AFTER[name]
 
 
+@pytest.mark.parametrize("name", ["regenerate", "settings", "search", "new-chat", "larger"])
+def test_a_card_covers_nothing_that_a_command_goes_on_with(driven: Driven, name: str) -> None:
+    driven.ask("Hello")
+    driven.app.library.offer(None)
+    driven.until(driven.widgets.layer.isVisible)
+    driven.widgets.actions[name].trigger()
+    driven.until_answered()
+    assert driven.widgets.layer.isVisible() is (name == "larger")
+    if name != "larger":
+        assert name_of_the_keys(driven) == KEYS_AFTER[name]
+
+
 def name_of_the_keys(driven: Driven) -> str:
     """What the widget that has them is called."""
     widget = QApplication.focusWidget()
