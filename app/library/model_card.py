@@ -57,6 +57,8 @@ def _heads_words(model: ModelDescription) -> str:
     if model.mtp_heads == 0:
         return Words("No MTP heads. It runs without drafting.")
     heads = Words("{n} MTP heads", "1 MTP head", model.mtp_heads)
+    if model.heads_from:
+        heads = Words("{heads}, from {name}", heads=heads, name=Path(model.heads_from).name)
     if not _heads_misfit(model):
         return heads
     return Words("{heads}, seemingly of another model", heads=heads)

@@ -600,6 +600,10 @@
         </translation>
     </message>
     <message>
+        <source>{heads}, from {name}</source>
+        <translation>{heads}, aus {name}</translation>
+    </message>
+    <message>
         <source>{heads}, seemingly of another model</source>
         <translation>{heads}, anscheinend von einem anderen Modell</translation>
     </message>

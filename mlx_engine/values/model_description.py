@@ -68,10 +68,10 @@ class ModelDescription:
 
     mtp_heads: heads found as tensors, whatever the config claims. mtp: why there are none, or why
     they cannot be used; None when they can. heads_from: the file or folder they lie in, where that
-    is not the model's own. packed_cache: why keys and values are kept in 16 bits
-    only; None when they can be in 8 or 4 (of a class of mlx-lm known once it is loaded). declined:
-    everything else that is off, with reasons. trunk_cache, head_cache: what a conversation
-    remembers in each; work: what a pass takes.
+    is not the model's own. packed_cache: why keys and values are kept in 16 bits only; None when
+    they can be in 8 or 4 (of a class of mlx-lm known once it is loaded). declined: everything else
+    that is off, with reasons. trunk_cache, head_cache: what a conversation remembers in each; work:
+    what a pass takes.
     active_parameters: those one token passes through, where that is not all of them.
     A loaded model is told as this machine holds it, one inspected as a Mac with Metal would;
     without_metal: as others would, where that differs and is known from headers.

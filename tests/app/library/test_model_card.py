@@ -51,6 +51,11 @@ def test_heads_of_every_kind(heads: int, reason: str | None, words: str) -> None
     assert card.has_heads == (heads > 0 and reason is None)
 
 
+def test_heads_beside_a_model_say_which_file_they_lie_in() -> None:
+    beside = replace(DESCRIPTION, heads_from="/models/original/mtp.safetensors")
+    assert make_card(beside, MAC).heads == "1 MTP head, from mtp.safetensors"
+
+
 def test_a_card_knows_how_tensors_are_stored() -> None:
     assert make_card(DESCRIPTION, MAC).groups == DESCRIPTION.groups
 
