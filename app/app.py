@@ -133,7 +133,13 @@ class App(QObject):
             self,
         )
         self.keeper = ChatKeeper(
-            self.composer, self.chats, widgets.transcript.reader, self.settings, self
+            self.composer,
+            self.chats,
+            widgets.transcript.reader,
+            self.settings,
+            self.store,
+            self.listed,
+            self,
         )
         self.cards = CardController(
             widgets.card,

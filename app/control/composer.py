@@ -4,17 +4,19 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from PySide6.QtCore import QObject, QTimer, Signal
 from PySide6.QtWidgets import QFileDialog
 
 from app.control.answers import Answers
 from app.control.chat import ChatController
+from app.control.chat_list import ChatListController
 from app.control.models import ModelController
 from app.control.settings import KeptSettings
 from app.library.text_file import read_text_file
 from app.start.threads import Beside
+from app.store.session_store import SessionStore
 from app.values.app_settings import AppSettings
 from app.values.attached_text import (
     AttachedText,
@@ -23,6 +25,7 @@ from app.values.attached_text import (
     said_with,
     with_attachments,
 )
+from app.values.errors import StoreError
 from app.window.composer.composer import Composer
 from app.window.language import tr
 from app.window.transcript.reader import Reader
@@ -217,15 +220,17 @@ class ChatKeeper(QObject):
         chats: ChatController,
         reader: Reader,
         settings: KeptSettings,
+        store: SessionStore,
+        listed: ChatListController,
         parent: QObject | None = None,
     ) -> None:
         """reader: of the transcript, which has what is typed in messages."""
         super().__init__(parent)
-        self._composer, self._chats = composer, chats
+        self._composer, self._chats, self._store = composer, chats, store
         self._reader, self._settings = reader, settings
         self._later = QTimer(self, singleShot=True, interval=KEPT_AFTER_MS)
         self._later.timeout.connect(lambda: settings.change(self.settings()))
-        for happened in (chats.opened, composer.typed, reader.typed):
+        for happened in (chats.opened, composer.typed, reader.typed, listed.changed):
             happened.connect(self._soon)
 
     def _soon(self) -> None:
@@ -237,15 +242,24 @@ class ChatKeeper(QObject):
         return replace(
             self._settings.value,
             last_chat=self._chats.chat.chat_id,
-            unsent=self._composer.unsent(),
-            rewritten=dict(self._reader.unsent),
+            unsent=self._there("chat", self._composer.unsent()),
+            rewritten=self._there("message", self._reader.unsent),
         )
 
+    def _there(self, kind: Literal["chat", "message"], texts: Mapping[int, str]) -> dict[int, str]:
+        """Those of what was not deleted for good, as far as that can be told."""
+        try:
+            there = {NEW} | self._store.there(kind, texts)
+        except StoreError:
+            return dict(texts)
+        return {of: text for of, text in texts.items() if of in there}
+
     def restore(self, kept: AppSettings, chats: Container[int]) -> None:
-        """As it was then, as far as those chats are still there; a new chat is on show."""
-        there = {of: text for of, text in kept.unsent.items() if of == NEW or of in chats}
-        self._composer.restore(there)
-        self._reader.unsent.update(kept.rewritten)
+        """As it was then, as far as it is still there; a new chat is on show. chats: not in the
+        bin.
+        """
+        self._composer.restore(self._there("chat", kept.unsent))
+        self._reader.unsent.update(self._there("message", kept.rewritten))
         self._chats.begin(kept.new_chat)
         if kept.last_chat is not None and kept.last_chat in chats:
             self._chats.open(kept.last_chat)

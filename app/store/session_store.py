@@ -1,9 +1,11 @@
 """All chats of a user: opened, listed, searched and written through one object."""
 
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from app.store.chats import Chats, Search
 from app.store.database import Database
@@ -41,6 +43,11 @@ class SessionStore:
         return Chat(
             self.chats.get(chat_id), settings.value, self.messages.path(chat_id), settings.notes
         )
+
+    def there(self, kind: Literal["chat", "message"], ids: Iterable[int]) -> set[int]:
+        """Those that were not deleted for good; raises StoreError."""
+        sql = f"SELECT id FROM {kind} WHERE id IN (SELECT value FROM json_each(?))"
+        return {row["id"] for row in self.database.rows(sql, json.dumps(list(ids)))}
 
     def close(self) -> None:
         """No use after this."""

@@ -1,6 +1,7 @@
 """Lines of words with what can be done about them: across the page, or to take a deed back."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QFrame, QPushButton
@@ -16,9 +17,15 @@ PASSING_MS = 12_000
 """A notice that goes by itself is there for so long."""
 
 
+class _Notice(NamedTuple):
+    words: str = ""
+    details: str = ""
+    is_problem: bool = False
+
+
 class NoticeBar(QFrame):
-    """Shows the newest notice, nothing at first; `details_wanted` asks for what is behind it,
-    `taken` for the model it offers.
+    """Shows the newest notice below those that stay, nothing at first; `details_wanted` asks for
+    what is behind them, `taken` for the model that the newest offers.
     """
 
     details_wanted = Signal(str)
@@ -29,20 +36,20 @@ class NoticeBar(QFrame):
         self.setProperty("role", "notice")
         self.setAccessibleName(said(name))
         self._words = paragraph("", "note")
-        self._details, self._offered, self._said = "", "", ""
-        self._staying = list[str]()
+        self._offered = ""
+        self._staying, self._newest = list[_Notice](), _Notice()
         self.take, self._more = QPushButton(), QPushButton(tr("Details"))
         for button in (self.take, self._more):
             button.setProperty("role", "link")
             button.setCursor(Qt.CursorShape.PointingHandCursor)
         self.take.clicked.connect(self._take_up)
-        self._more.clicked.connect(lambda: self.details_wanted.emit(self._details))
+        self._more.clicked.connect(lambda: self.details_wanted.emit(self._details()))
         close = IconButton("close", tr("Dismiss"))
         close.clicked.connect(self._dismiss)
         buttons = (self.take, self._more, *((close,) if can_close else ()))
         row(Wide(self._words), *buttons, of=self, margins=(20, 6, 12, 6), spacing=8)
         self._passing = QTimer(self, singleShot=True, interval=PASSING_MS)
-        self._passing.timeout.connect(lambda: self.withdraw(self._said))
+        self._passing.timeout.connect(lambda: self.withdraw(self._newest.words))
         self.hide()
 
     def say(
@@ -52,21 +59,32 @@ class NoticeBar(QFrame):
         withdrawn or dismissed.
         """
         self._passing.stop()
-        words = said(words)
-        self._said = "" if stays else words
-        self._staying = [*(one for one in self._staying if one != words), *([words] * stays)]
-        words = "\n".join(filter(None, (*self._staying, self._said)))
-        self._details = details
-        self._words.setText(words)
-        set_role(self._words, "problem" if is_problem else "note")
-        self._more.setVisible(bool(details))
+        notice = _Notice(said(words), details, is_problem)
+        staying = [one for one in self._staying if one.words != notice.words]
+        self._newest = _Notice() if stays else notice
+        self._staying = [*staying, notice] if stays else staying
         self.take.hide()
-        self.setAccessibleDescription(words)
-        announce(self, words)
+        self._refresh()
+        announce(self, self._words.text())
         appears = self.isHidden()
         self.show()
         if appears:
             fade_in(self)
+
+    def _refresh(self) -> None:
+        on_show = self._on_show()
+        words = "\n".join(one.words for one in on_show)
+        self._words.setText(words)
+        is_problem = any(one.is_problem for one in on_show)
+        set_role(self._words, "problem" if is_problem else "note")
+        self._more.setVisible(bool(self._details()))
+        self.setAccessibleDescription(words)
+
+    def _on_show(self) -> list[_Notice]:
+        return [one for one in (*self._staying, self._newest) if one.words]
+
+    def _details(self) -> str:
+        return "\n\n".join(one.details for one in self._on_show() if one.details)
 
     def mention(self, words: str) -> None:
         """Show a notice that needs no answer, and goes by itself."""
@@ -84,27 +102,25 @@ class NoticeBar(QFrame):
     def withdraw(self, words: str) -> None:
         """It is no longer so; the others stay."""
         words = said(words)
-        if words in self._staying:
-            self._staying.remove(words)
-        elif words == self._said:
-            self._said = ""
-        else:
+        if words not in [one.words for one in self._on_show()]:
             return
-        if self._staying or self._said:
-            self.say(self._said)
-        else:
-            self.hide()
+        if words == self._newest.words:
+            self._newest = _Notice()
+            self.take.hide()
+        self._staying = [one for one in self._staying if one.words != words]
+        self._refresh()
+        self.setVisible(bool(self._on_show()))
 
     def words(self) -> str:
         """What is said now, "" when nothing is."""
         return "" if self.isHidden() else self._words.text()
 
     def _take_up(self) -> None:
-        self.withdraw(self._said)
+        self.withdraw(self._newest.words)
         self.taken.emit(self._offered)
 
     def _dismiss(self) -> None:
-        self._staying = []
+        self._staying, self._newest = [], _Notice()
         self.hide()
 
 

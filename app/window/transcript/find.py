@@ -5,6 +5,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Iterable
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent, QTextCharFormat, QTextCursor
@@ -112,7 +113,7 @@ class ChatSearch(QObject):
         self._views: list[MessageView] = []
         self._totals: list[int] = []
         self.number = 0
-        self._marked: dict[TextWidget, tuple[object, ...]] = {}
+        self._marked = WeakKeyDictionary[TextWidget, tuple[object, ...]]()
 
     @property
     def total(self) -> int:
@@ -173,7 +174,8 @@ class ChatSearch(QObject):
         in_view = [view for view in self._views if not view.visibleRegion().isEmpty()]
         for text in [text for view in in_view for text in view.texts()]:
             stronger = current if current and current.widget is text else None
-            state = (self._pattern, stronger, now, text.document().revision())
+            place = stronger and stronger[1:]
+            state = (self._pattern, place, now, text.document().revision())
             if self._marked.get(text) != state and not text.visibleRegion().isEmpty():
                 strong, weak = now.colour("warning", 0.5), now.colour("warning", 0.25)
                 found = self._matches(text)

@@ -290,6 +290,29 @@ def test_what_is_rewritten_in_its_place_outlives_the_program(
         assert bubble.editor.field.toPlainText() == "One, in other words"
 
 
+def test_nothing_typed_in_a_chat_outlives_it(driven: Driven, qtbot: QtBot, tmp_path: Path) -> None:
+    """In the bin it is kept; deleted for good, it is gone from the settings, too."""
+    kept = folders_in(tmp_path / "home").settings_file
+    for name in ("Stays", "Goes"):
+        driven.app.begin_chat()
+        driven.ask(name)
+        driven.widgets.transcript.edit_last_prompt()
+        bubble = driven.widgets.transcript.column.views[0]
+        assert bubble.editor is not None
+        qtbot.keyClicks(bubble.editor.field, " otherwise")
+        qtbot.keyClicks(driven.widgets.composer.focusProxy(), f"{name} half a sent")
+    number = driven.app.chats.chat.chat_id
+    assert number is not None
+    driven.until(lambda: "Goes half a sent" in kept.read_text())
+    driven.app.listed.delete(number)
+    driven.until(lambda: "Goes otherwise" in kept.read_text())
+    assert "Goes half a sent" in kept.read_text()
+    driven.widgets.sidebar.bin_wanted.emit(True)
+    driven.widgets.sidebar.list.delete_for_ever_wanted.emit((number,))
+    driven.until(lambda: "Goes" not in kept.read_text())
+    assert "Stays half a sent" in kept.read_text() and "Stays otherwise" in kept.read_text()
+
+
 def test_what_is_typed_is_on_the_disk_soon(driven: Driven, qtbot: QtBot, tmp_path: Path) -> None:
     """A program that is killed loses no more of it than of an answer."""
     kept = folders_in(tmp_path / "home").settings_file

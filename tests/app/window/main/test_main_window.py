@@ -298,6 +298,31 @@ def test_a_notice_is_read_and_dismissed(qtbot: QtBot) -> None:
     assert notice.words() == ""
 
 
+def test_what_stays_keeps_its_colour_its_details_and_the_offer_below_it(qtbot: QtBot) -> None:
+    notice = NoticeBar()
+    qtbot.addWidget(notice)
+    wear(notice)
+
+    def is_red() -> bool:
+        (words,) = (one for one in notice.findChildren(QLabel) if one.text() == notice.words())
+        return words.palette().windowText().color() == look().colour("error")
+
+    notice.say("The disk is full.", "traceback", is_problem=True, stays=True)
+    notice.offer("A model is downloaded.", "a/model")
+    assert is_red(), "one of them is a problem"
+    notice.withdraw("A model is downloaded.")
+    assert is_red() and notice.words() == "The disk is full."
+    with qtbot.waitSignal(notice.details_wanted) as heard:
+        notice._more.click()
+    assert heard.args == ["traceback"]
+    notice.offer("A model is downloaded.", "a/model")
+    notice.withdraw("The disk is full.")
+    assert not is_red() and not notice._more.isVisible()
+    with qtbot.waitSignal(notice.taken) as taken:
+        notice.take.click()
+    assert taken.args == ["a/model"] and notice.words() == ""
+
+
 def test_details_of_a_mistake_can_be_copied(qtbot: QtBot) -> None:
     box = CrashBox("ValueError: oops", "Traceback: line 1")
     qtbot.addWidget(box)

@@ -1,7 +1,9 @@
 """The transcript follows, keeps still, finds, and shows how an answer ended."""
 
+import gc
 from dataclasses import replace
 from itertools import pairwise
+from weakref import ref
 
 from PySide6.QtCore import QCoreApplication, QEvent, QPoint, Qt
 from PySide6.QtWidgets import QApplication, QLabel, QWidget
@@ -386,6 +388,22 @@ def test_what_was_found_in_messages_that_are_gone_is_let_go(view, qtbot):
     view._search.mark()
     view._step(1)
     qtbot.waitUntil(lambda: view.find_bar.count.text() == "1 of 200")
+
+
+def test_marked_text_that_is_gone_is_not_kept(view, qtbot):
+    def is_gone():
+        gc.collect()
+        return all(text() is None for text in marked)
+
+    many = [ShownMessage(n, "assistant", "a needle here") for n in range(5)]
+    show(view, *many)
+    view.open_find()
+    qtbot.keyClicks(view.find_bar.field, "needle")
+    qtbot.waitUntil(lambda: bool(of(view, 0).texts()[0].extraSelections()))
+    marked = [ref(of(view, n).texts()[0]) for n in range(5)]
+    view.replace_from(0, [replace(one, id=one.id + 50) for one in many])
+    qtbot.waitUntil(is_gone)
+    assert view.find_bar.count.text() == "1 of 5"
 
 
 def test_another_branch(view):
