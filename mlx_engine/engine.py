@@ -183,8 +183,7 @@ class Engine:
         with suppress(OutOfMemory), told_when_full():  # the answer stands; it is tried again
             self._upkeep.go_on()
             self._parts.prompts.save()
-        if self.prompt_files_trouble is not None:
-            self._upkeep.tell(self.prompt_files_trouble)
+        self._upkeep.tell(self.prompt_files_trouble)
 
     def session(
         self,

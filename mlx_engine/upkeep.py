@@ -40,6 +40,7 @@ class Upkeep:
         )
         self._chores = Chores(loaded, options.numerics, verdict)
         self.description = self._chores.told(loaded.description)
+        self._trouble: Reason | None = None
         self._checks_heads = options.check_heads and len(loaded.model.heads) > 0
         self.costs_now, self.go_deep = self._meter.costs_now, self._meter.go_deep
 
@@ -114,8 +115,10 @@ class Upkeep:
             ) from error
         return is_survived
 
-    def tell(self, trouble: Reason) -> None:
-        """In the description, as anything that is off, in the place of the last of its kind."""
-        if trouble not in self.description.declined:
-            others = (reason for reason in self.description.declined if reason.code != trouble.code)
-            self.description = replace(self.description, declined=(*others, trouble))
+    def tell(self, trouble: Reason | None) -> None:
+        """In the description, as anything that is off, in place of the last; None: it is over."""
+        if trouble != self._trouble:
+            others = (reason for reason in self.description.declined if reason != self._trouble)
+            new = () if trouble is None else (trouble,)
+            self.description = replace(self.description, declined=(*others, *new))
+            self._trouble = trouble

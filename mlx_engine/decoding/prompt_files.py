@@ -79,8 +79,8 @@ class PromptFiles:
     """model: what its weights are known by (`fingerprint`). most_bytes: of all files together.
 
     computed_by: what the rows of a text depend on beside the model and the format, by name: kernels
-    and numerics may change while a model is in use. trouble: why something was not read or written,
-    the newest; nothing is raised.
+    and numerics may change while a model is in use. trouble: why something was not written, until
+    something is, or not read the last time; nothing is raised.
     """
 
     def __init__(
@@ -94,20 +94,19 @@ class PromptFiles:
         self._model = model
         self._most = most_bytes
         self._computed_by = computed_by
-        self._trouble: Reason | None = None
+        self._unread: Reason | None = None
         self._writer = PromptWriter(self._folder, most_bytes)
         try:
             self._folder.prepare()
         except OSError as error:
-            self._trouble = kept_in_memory(
-                "prompt-files-folder", f"{folder} cannot be used ({error.strerror})"
-            )
+            words = f"{folder} cannot be used ({error.strerror})"
+            self._writer.refused(kept_in_memory("prompt-files-folder", words))
         self._folder.keep_within(most_bytes)
 
     @property
     def trouble(self) -> Reason | None:
-        """The newest, first of what could not be written."""
-        return self._writer.trouble or self._trouble
+        """First of what could not be written."""
+        return self._writer.trouble or self._unread
 
     @property
     def way(self) -> str:
@@ -121,7 +120,7 @@ class PromptFiles:
         """Have the conversation stand at the longest place of these tokens that can be read, if it
         has so many of them; whether it does.
         """
-        way = self.way
+        way, self._unread = self.way, None
         while True:
             found = self._found(sequence, wanted)
             places = [p for p in found if p.kind == "states" and p.end >= beyond]
@@ -137,12 +136,12 @@ class PromptFiles:
                 sequence.shed()
                 _take_up(sequence, states, rows, wanted[: piece.end])
             except _Unusable as error:
-                self._trouble = kept_in_memory("prompt-file-damaged", str(error))
+                self._unread = kept_in_memory("prompt-file-damaged", str(error))
             except (AssertionError, IndexError, KeyError, RuntimeError, ValueError) as error:
                 self._folder.remove_place(piece)
                 sequence.shed()
                 words = f"{piece.name}: is of other layers ({error})"
-                self._trouble = kept_in_memory("prompt-file-foreign", words)
+                self._unread = kept_in_memory("prompt-file-foreign", words)
             else:
                 with suppress(OSError):
                     self._note(sequence, [p for p in found if p.way == way and p.end <= piece.end])
@@ -158,7 +157,7 @@ class PromptFiles:
             differ = [f"{n} {its.get(n)} (now {its_now})" for n, its_now in now.items()]
             told = [words for n, words in zip(now, differ, strict=True) if its.get(n) != now[n]]
             words = f"What files have of this text was computed otherwise: {', '.join(told)}"
-            self._trouble = Reason("prompt-file-other", f"{words}. It is read again.")
+            self._unread = Reason("prompt-file-other", f"{words}. It is read again.")
 
     def _found(self, sequence: TokenSequence, tokens: Sequence[int]) -> list[Piece]:
         """All that is there of beginnings of these tokens, the shortest first."""
@@ -216,10 +215,12 @@ class PromptFiles:
         self._writer.look()
         self._writer.drop(sequence)
         try:
+            if self._writer.trouble is not None:
+                self._folder.prepare()
             for place in (*sequence.checkpoints[:1], sequence.place_for(goes_on)):
                 self._put(sequence, place)
         except OSError as error:
-            self._writer.refused(error)
+            self._writer.refused(self._writer.unwritten(error))
 
     def wait(self, seconds: float | None = None) -> None:
         """Until all is written, or for so long."""
@@ -247,7 +248,7 @@ class PromptFiles:
         size = sum(array.nbytes for its in contents for array in its.arrays.values())
         if size > self._most:
             words = f"What a chat has read takes {size_words(size)}, more than all files may"
-            self._trouble = kept_in_memory("prompt-files-small", words)
+            self._writer.refused(kept_in_memory("prompt-files-small", words))
             return
         self._writer.check_room(size)
         mx.eval([array for its in contents for array in its.arrays.values()])

@@ -12,6 +12,7 @@ from concurrent.futures import Future, wait
 from contextlib import suppress
 from errno import ENOSPC
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from queue import SimpleQueue
 from shutil import disk_usage
@@ -87,7 +88,7 @@ class Content(NamedTuple):
 class _Job(NamedTuple):
     """Files that are written, or wait for it; done: whether they are whole, or why not."""
 
-    of: ReferenceType[TokenSequence]
+    of: ReferenceType[object]
     pieces: tuple[Piece, ...]
     done: Future[bool | Reason]
     write: Callable[[], bool | Reason]
@@ -141,15 +142,17 @@ class PromptWriter:
 
     def look(self) -> None:
         """What has ended by now."""
-        ended = [job.done for job in self._jobs if job.done.done()]
-        self._jobs = [job for job in self._jobs if job.done not in ended]
+        ended = [job.done for job in takewhile(lambda job: job.done.done(), self._jobs)]
+        del self._jobs[: len(ended)]
         for outcome in (its.result() for its in ended if not its.cancelled()):
             if outcome:
                 self._trouble = outcome if isinstance(outcome, Reason) else None
 
-    def refused(self, error: OSError) -> None:
-        """The folder takes no more, as this error tells."""
-        self._trouble = self._unwritten(error)
+    def refused(self, why: Reason) -> None:
+        """Something was not even tried; it is told behind what waits."""
+        done = Future[bool | Reason]()
+        done.set_result(why)
+        self._jobs.append(_Job(ref(self), (), done, lambda: why))
 
     def check_room(self, size: int) -> None:
         """OSError where the disk has no room for so many bytes: it is not filled up in vain."""
@@ -203,13 +206,14 @@ class PromptWriter:
         except _Unwanted:
             return False
         except (OSError, RuntimeError) as error:
-            return self._unwritten(error)
+            return self.unwritten(error)
         self._folder.remove(left)
         self._folder.touch(before)
         self._folder.keep_within(self._most)
         return True
 
-    def _unwritten(self, error: Exception) -> Reason:
+    def unwritten(self, error: Exception) -> Reason:
+        """The folder takes no more, as this error tells."""
         why = error.strerror if isinstance(error, OSError) else None
         words = f"{self._folder.path} takes no more ({why or error})"
         return kept_in_memory("prompt-files-unwritten", words)

@@ -461,6 +461,46 @@ def test_a_folder_that_cannot_be_is_told(opened):
     assert engine.prompt_files_trouble.code in ("prompt-files-folder", "prompt-files-unwritten")
 
 
+def told_of(engine):
+    return [one.code for one in engine.description.declined if one.code.startswith("prompt-file")]
+
+
+def test_a_folder_that_can_be_used_again_is_and_nothing_is_told_of_it_any_more(opened):
+    opened.folder.write_text("a file")
+    engine = opened()
+    chat = session_of(engine, GREEDY)
+    listen(chat, chat.send(LONG))
+    assert told_of(engine) == [engine.prompt_files_trouble.code]
+    opened.folder.unlink()
+    listen(chat, chat.send(LONG))
+    assert opened.files()
+    assert engine.prompt_files_trouble is None
+    listen(chat, chat.send(SHORT))
+    assert told_of(engine) == []
+
+
+def test_what_is_told_of_files_is_of_the_last_that_was_read_or_written(opened):
+    chat = session_of(opened("attention"), GREEDY)
+    listen(chat, chat.send(SHORT))
+    room = int(1.5 * sum(path.stat().st_size for path in opened.files()))
+    for path in opened.files():
+        path.write_bytes(b"")
+    engine = opened("attention", prompt_files_bytes=room)
+    for text, code in (
+        (SHORT, "prompt-file-damaged"),
+        (3 * LONG, "prompt-files-small"),
+        (f"Another {SHORT}", None),
+    ):
+        chat = session_of(engine, GREEDY)
+        listen(chat, chat.send(text))
+        opened.files()
+        trouble = engine.prompt_files_trouble
+        assert (trouble and trouble.code) == code
+    chat = session_of(engine, GREEDY)
+    listen(chat, chat.send(f"And another {SHORT}"))
+    assert told_of(engine) == []
+
+
 def test_raw_prompts_are_kept_as_well(opened):
     text = DraftOptions(depth=2)
     prompt = list(range(60, 200))
