@@ -2,11 +2,12 @@
 
 With helpers/ on the path. Subjects are the trained toy (--toy FOLDER) at temperatures 0 and 0.8,
 two tiny random models, on which nothing pays, and the built-in model, which every fixed depth runs
-too. Each arm has an engine of its own, and the answers to one seed grow side by side: SLICE tokens
-of one arm, then of the next, forwards and backwards (A B B A). So all share the weather of a tenth
-of a second, and what two arms of the same kind differ by is a few hundredths, where whole answers
-in turn differed by up to a tenth. `off 2` tells how much that is today. Told are tokens a second
-over those of `off`, by the clock and by processor time; the seed is another one each turn.
+too. Answers to one seed grow side by side: SLICE tokens of one arm, then of the next, and round
+again, so that all share the weather of a tenth of a second; none comes after itself, where it would
+find the processor's caches as it left them (worth up to 7 %). Of as many engines as there are arms
+each arm has another one every turn, since the same arm on two of them differs by up to 5 %.
+`off 2` tells what is left of that. Told are tokens a second over those of `off`, by the clock and
+by processor time; the seed is another one each turn.
 """
 
 import argparse
@@ -21,7 +22,6 @@ import mlx.core as mx
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
 import mlx_engine
-from mlx_engine.bench.rows import in_turn
 from mlx_engine.decoding.opening import Settings
 from mlx_engine.decoding.raw_generation import raw_answer, raw_prompt
 from mlx_engine.engine import Engine
@@ -104,19 +104,22 @@ def compare(
     asked: argparse.Namespace,
 ) -> None:
     """All arms on one model, in turn; one line each."""
-    engines = {arm: mlx_engine.load(folder) for arm in arms}
-    for arm, engine in engines.items():
+    engines = [mlx_engine.load(folder) for _ in arms]
+    for engine in engines:
         while engine.measure_costs(lambda: False) is None:
             pass
-        engine.generate(PROMPT, 40, SamplingOptions(temperature), arms[arm], ignore_eos=True)
+        for draft in arms.values():
+            engine.generate(PROMPT, 40, SamplingOptions(temperature), draft, ignore_eos=True)
     slices: dict[str, list[Slice]] = {arm: [] for arm in arms}
     stats: dict[str, list[GenerationStats]] = {arm: [] for arm in arms}
     for turn in range(asked.turns):
         sampling = SamplingOptions(temperature, seed=turn)
-        runs = {arm: Run(engines[arm], asked.tokens, sampling, arms[arm]) for arm in arms}
-        ends = range(SLICE, asked.tokens + 1, SLICE)
-        for number, arm in enumerate(in_turn(list(arms), len(ends), is_backwards=turn % 2 > 0)):
-            slices[arm].append(runs[arm].go_on(ends[number // len(arms)]))
+        first = turn % len(arms)
+        at_hand = zip(arms, engines[first:] + engines[:first], strict=True)
+        runs = {arm: Run(engine, asked.tokens, sampling, arms[arm]) for arm, engine in at_hand}
+        for end in range(SLICE, asked.tokens + 1, SLICE):
+            for arm in arms:
+                slices[arm].append(runs[arm].go_on(end))
         for arm, run in runs.items():
             stats[arm].append(run.stats)
     print(f"\n{name}: {asked.turns} x {asked.tokens} tokens, temperature {temperature:g}")
