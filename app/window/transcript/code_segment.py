@@ -126,7 +126,8 @@ class CodeText(QPlainTextEdit, LaidOut):
         """
         text = "\n".join(line.block.text() for line in lines)
         before = lines[0].block.position() if lines else 0
-        first = len(self._code.encode("utf-16-le")[: 2 * before].decode("utf-16-le"))
+        code = self._code.encode("utf-16-le", "surrogatepass")
+        first = len(code[: 2 * before].decode("utf-16-le", "surrogatepass"))
         found = list[Tint]()
         for shown, source, length in self._runs:
             start, end = max(first, shown), min(first + len(text), shown + length)

@@ -146,6 +146,11 @@ def within(
     ]
 
 
+def units(text: str) -> int:
+    """How long Qt counts a text, in UTF-16 units; half an emoji, which a paste may hold, is one."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
 def in_utf16(text: str, ranges: Sequence[Tint]) -> list[Tint]:
     """The same ranges counted in UTF-16 units, as Qt counts: an emoji is two."""
     if text.isascii() or max(text) < "\U00010000":

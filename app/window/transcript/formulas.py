@@ -46,7 +46,9 @@ NUMBERED = re.compile(r"\{(equation|align|gather|multline)\}")
 """Environments that would count through all formulas."""
 VIEW_BOX = re.compile(r'viewBox="([-\d.]+) ([-\d.]+) ([\d.]+) ([\d.]+)"')
 SCHEME = "formula"
-NAME = re.compile(SCHEME + r":(\w+),(\d+),(\d+),(\d+),([\d.e-]+),(#\w{6})")
+NAME = re.compile(
+    SCHEME + r":((?:[\da-f]{2})+),(\d+),(\d+),(\d+),(\d+(?:\.\d+)?(?:e-?\d+)?),(#\w{6})"
+)
 TITLE = re.compile('title="([^"]*)"')
 OBJECT = "\ufffc"
 """In Qt's texts, where an image stands."""
@@ -226,7 +228,7 @@ def read_name(name: str) -> Placed | None:
     if found is None:
         return None
     digits, width, height, below, scale, ink = found.groups()
-    key = FormulaKey.of(bytes.fromhex(digits).decode())
+    key = FormulaKey.of(bytes.fromhex(digits).decode(errors="replace"))
     return Placed(key, int(width), int(height), int(below), float(scale), ink)
 
 

@@ -19,7 +19,7 @@ from PySide6.QtGui import (
 )
 
 from app.window.look import look, mixed
-from app.window.transcript.drafted_spans import Tint
+from app.window.transcript.drafted_spans import Tint, units
 from app.window.transcript.reader import QUOTE_STEP
 
 OVERHANG = 1.0
@@ -114,7 +114,7 @@ def _boxes_in(placed_block: PlacedBlock, tints: Iterable[Tint]) -> list[TintBox]
 
 def _without_spaces(text: str, start: int, end: int) -> tuple[int, int]:
     """The range without spaces at its ends; a text with wide letters keeps them: see in_utf16."""
-    end = min(end, len(text.encode("utf-16-le")) // 2)
+    end = min(end, units(text))
     if not text.isascii():
         return start, end
     while start < end and text[start].isspace():

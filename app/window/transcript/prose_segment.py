@@ -29,6 +29,7 @@ from app.window.transcript.drafted_spans import (
     drafted_words,
     in_utf16,
     tints,
+    units,
 )
 from app.window.transcript.formulas import (
     OBJECT,
@@ -162,7 +163,7 @@ class ProseSegment(QTextBrowser, LaidOut):
         for run in aligned(self._aligned_source(), text):
             if run.source + run.length > offset:
                 first = run.rendered + max(0, offset - run.source)
-                return len(text[:first].encode("utf-16-le")) // 2
+                return units(text[:first])
         return self.document().characterCount() - 1
 
     def tinted(self) -> list[Tint]:
@@ -279,11 +280,12 @@ class ProseSegment(QTextBrowser, LaidOut):
         """The words alone: colours and fonts of this window do not belong into a letter. Formulas
         are what they were made of.
         """
-        data, cursor = QMimeData(), self.textCursor()
-        before = self.text()[: cursor.selectionStart()].count(OBJECT)
-        pictured = iter(self._pictured[before:])
+        data, cursor, before = QMimeData(), self.textCursor(), QTextCursor(self.document())
+        before.setPosition(cursor.selectionStart(), QTextCursor.MoveMode.KeepAnchor)
+        pictured = self._pictured[before.selectedText().count(OBJECT) :]
+        sources = (key.source for key in pictured)
         text = cursor.selection().toPlainText()
-        data.setText(re.sub(OBJECT, lambda _: next(pictured).source, text))
+        data.setText(re.sub(OBJECT, lambda _: next(sources, ""), text))
         return data
 
     def wheelEvent(self, event: QWheelEvent) -> None:  # noqa: N802

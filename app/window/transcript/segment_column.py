@@ -11,7 +11,7 @@ from app.values.chats import DraftedSpan
 from app.window.controls.layouts import column
 from app.window.language import tr
 from app.window.transcript.code_segment import CodeSegment, CodeText
-from app.window.transcript.drafted_spans import within
+from app.window.transcript.drafted_spans import units, within
 from app.window.transcript.formulas import Searched, in_letters
 from app.window.transcript.markdown_text import markdown_html
 from app.window.transcript.prose_segment import ProseSegment
@@ -141,7 +141,7 @@ class SegmentColumn(QWidget):
                     part.text[: max(0, offset - segment.start - part.start)]
                     for part in segment.code_parts
                 )
-                first = len(before.encode("utf-16-le")) // 2
+                first = units(before)
             marked.cursor.setPosition(first)
             marked.cursor.movePosition(
                 QTextCursor.MoveOperation.End, QTextCursor.MoveMode.KeepAnchor

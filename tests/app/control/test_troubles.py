@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 from chat_stores import without_rights
+from PySide6.QtCore import QMimeData, Qt
 from PySide6.QtWidgets import QApplication, QPlainTextEdit
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from windows import running, scripted
 
 from app.values.errors import StoreFull
+from app.window.composer.message_box import MessageBox
 from app.window.controls.icons import IconButton, Sign
 from app.window.layers import CrashBox
 from app.worker.replies import ModelLoaded
@@ -212,3 +214,32 @@ def test_an_export_ends_with_the_program_after_a_whole_file(
         QApplication.processEvents()
         (made,) = tmp_path.glob("*.json")
         assert json.loads(made.read_text())
+
+
+@pytest.mark.parametrize("odd", ["\ud83d", "\ude00", "\0", "\ufffc", "\u2029"])
+def test_odd_characters_that_are_pasted_are_sent_rewritten_and_come_back(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path, odd: str
+) -> None:
+    with running(qapp, qtbot, tmp_path, scripted()) as driven:
+        pasted = QMimeData()
+        pasted.setText(f"Is {odd} odd?")
+        box = driven.widgets.composer.focusProxy()
+        assert isinstance(box, MessageBox)
+        assert box.canInsertFromMimeData(pasted)
+        box.insertFromMimeData(pasted)
+        qtbot.keyClick(box, Qt.Key.Key_Return)
+        driven.until_answered()
+        assert len(driven.shown) == 2 and driven.shown[0].endswith("odd?")
+        driven.widgets.transcript.edit_last_prompt()
+        bubble = driven.widgets.transcript.column.views[0]
+        assert bubble.editor is not None
+        bubble.editor.field.insertFromMimeData(pasted)
+        driven.app.begin_chat()
+    with running(qapp, qtbot, tmp_path, scripted()) as driven:
+        (chat,) = driven.app.store.chats.listed()
+        driven.app.chats.open(chat.id)
+        bubble = driven.widgets.transcript.column.views[0]
+        driven.until(lambda: bubble.editor is not None)
+        assert bubble.editor is not None
+        assert bubble.editor.field.toPlainText().count("odd?") == 2
+        assert not driven.widgets.window.findChildren(CrashBox)
