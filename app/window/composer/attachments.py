@@ -84,7 +84,7 @@ class AttachmentRow(QWidget):
         self._give_up.clicked.connect(self.given_up)
         reading = row(Wide(self._reading), self._give_up)
         column(self._flow, reading, self._problem, of=self, spacing=4)
-        self._refresh("")
+        self.show_reading(())
 
     def attachments(self) -> tuple[AttachedText, ...]:
         """What is attached."""

@@ -146,6 +146,16 @@ def test_why_nothing_can_be_sent(qtbot, composer, box, heard):
     assert button(composer, "Send").isEnabled()
 
 
+def test_what_is_there_without_having_been_read_has_no_reading_to_give_up(composer):
+    composer.attach([AttachedText("a.py", "x = 1")])
+    stop = next(
+        b for b in composer.findChildren(QToolButton) if b.accessibleName() == "Stop reading"
+    )
+    assert not stop.isVisibleTo(composer)
+    composer.show_reading(["b.pdf"])
+    assert stop.isVisibleTo(composer)
+
+
 def test_files_are_pasted_as_chips_and_sent(qtbot, tmp_path, composer, box, heard):
     paths = [tmp_path / "a.py", tmp_path / "b.bin"]
     with qtbot.waitSignal(composer.files_pasted) as got:
