@@ -67,6 +67,7 @@ def share_python() -> Callable[[], None]:
 
 
 REST_S = 0.002
+"""For so long it then leaves Python to others, where nobody waits for what it does."""
 
 
 def gently(work: Callable[[], T]) -> T:

@@ -26,9 +26,8 @@ class Message:
 
 def sound_messages(given: Sequence[Message]) -> Sequence[Message]:
     """The same; BadOption for what is none, such as a message as a dict."""
-
-    for one in given:
-        require("message", one, "Message(role, text)", lambda one: isinstance(one, Message))
+    for message in given:
+        require("message", message, "Message(role, text)", lambda one: isinstance(one, Message))
     return given
 
 

@@ -53,6 +53,7 @@ PLAIN = re.compile(r"""(?<!\w)(?P<string>"[^"]*"|'[^']*'|`[^`]*`)|(?P<number>\b\
 
 
 MAKING = Lock()
+"""What is cached for the program is made once, whichever piece of code asks first."""
 
 
 def make_lexer(language: str) -> None:

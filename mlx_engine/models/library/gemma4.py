@@ -181,6 +181,12 @@ def gemma4_model(whole: Module) -> Gemma4Model:
     return Gemma4Model(text)
 
 
+_OF_FULL_LAYERS = {
+    "head_dim": "global_head_dim",
+    "num_key_value_heads": "num_global_key_value_heads",
+}
+
+
 def with_head_sizes(config: Mapping[str, object]) -> dict[str, object]:
     """The config with the sizes of full layers, which transformers 5.23 writes layer by layer."""
     made = dict(config)
@@ -188,13 +194,12 @@ def with_head_sizes(config: Mapping[str, object]) -> dict[str, object]:
     if isinstance(inner, Mapping):
         made["text_config"] = with_head_sizes(inner)
     layers = config.get("per_layer_config")
-    for key in ("head_dim", "num_key_value_heads") if isinstance(layers, Mapping) else ():
-        assert isinstance(layers, Mapping)
-        entries = [entry for entry in layers.values() if isinstance(entry, Mapping)]
-        found = next((entry[key] for entry in entries if key in entry), config.get(key))
-        made.setdefault(
-            f"{'num_' * key.startswith('num_')}global_{key.removeprefix('num_')}", found
-        )
+    if not isinstance(layers, Mapping):
+        return made
+    entries = [entry for entry in layers.values() if isinstance(entry, Mapping)]
+    for key, of_full_layers in _OF_FULL_LAYERS.items():
+        told = next((entry[key] for entry in entries if key in entry), config.get(key))
+        made.setdefault(of_full_layers, told)
     return made
 
 

@@ -242,9 +242,7 @@ def _blank_module(module: str, config: Mapping[str, object], origin: str) -> Mod
 
 
 def _sanitized(model: Module, weights: Named) -> dict[str, mx.array]:
-    method = next(
-        (vars(one)["sanitize"] for one in type(model).mro() if "sanitize" in vars(one)), None
-    )
+    method = getattr(type(model), "sanitize", None)
     if method is None:
         return weights.arrays
     try:
