@@ -16,11 +16,10 @@ from time import perf_counter
 from typing import Literal, NamedTuple
 
 import mlx.core as mx
-from rich.table import Table
+from lazy_graph import CAST, COPIES, SORTS, Operations, StandIn, operations_of
 
 from metal_kernels.choice import ALL_ROWS, KERNELS, KernelName, Kernels, Measured, Work
 from metal_kernels.trials import TRIALS
-from mlx_engine.bench.lazy_graph import CAST, COPIES, SORTS, Operations, StandIn, operations_of
 from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.decoding.verify import Asked, State, verify
@@ -29,7 +28,6 @@ from mlx_engine.drafting.head_memory import HeadMemory
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.drafting.steps import take_one
 from mlx_engine.loading.arrays import cast_floats
-from mlx_engine.loading.find import read_json_object
 from mlx_engine.loading.gguf.header import GgufTensor, block_types
 from mlx_engine.loading.gguf.part import Placement, kept_in_blocks, parts_of
 from mlx_engine.models.config_fields import ConfigFields
@@ -44,7 +42,6 @@ from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.errors import UnsupportedModel
 from mlx_engine.values.memory_plan import LONGEST_CHUNK
 from mlx_engine.values.options import DraftOptions, SamplingOptions
-from mlx_engine.values.words import size_words
 
 Format = Literal["mlx-4bit", "Q4_K_M", "Q6_K"]
 FORMATS: tuple[Format, ...] = ("mlx-4bit", "Q4_K_M", "Q6_K")
@@ -104,36 +101,6 @@ class DryRun:
     cached_bytes: int
     cache_bytes: int
     phases: dict[str, Phase]
-
-
-def read_config(path: str | Path) -> Mapping[str, object]:
-    """Of a folder, or a config.json itself. Raises EngineError."""
-    place = Path(path)
-    return read_json_object(place / "config.json" if place.is_dir() else place)
-
-
-def table_of(runs: Sequence[DryRun]) -> Table:
-    """A row for each thing a model does in each format."""
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    for header in ("format", "weights", "type", "a token's cache", "phase", "launches"):
-        table.add_column(header, justify="right" if header == "launches" else "left")
-    for header in ("casts", "copies", "sorts", "unpacked", "ms to build", "largest array"):
-        table.add_column(header, justify="left" if header == "largest array" else "right")
-    for run in runs:
-        cells = [run.format, size_words(run.weight_bytes), run.hidden, f"{run.cached_bytes:,} B"]
-        if run.cached_bytes != run.told_bytes:
-            cells[-1] += f", told {run.told_bytes:,}"
-        for name, phase in run.phases.items():
-            counts = (phase.launches, phase.casts, phase.copies, phase.sorts, len(phase.unpacked))
-            table.add_row(
-                *cells,
-                name,
-                *(f"{count:,}" for count in counts),
-                f"{phase.build_ms:.0f}",
-                f"{size_words(phase.largest_bytes)}: {phase.largest}",
-            )
-            cells = [""] * len(cells)
-    return table
 
 
 def dry_run(config: Mapping[str, object], form: Format, *, layers: int | None = None) -> DryRun:
