@@ -17,6 +17,12 @@ _OF_HEADS = re.compile("(?<![a-z])(mtp|nextn)(?![a-z])", re.IGNORECASE)
 _BESIDE = re.compile(r".*mmproj.*|(.*\.)?imatrix[^.]*\.gguf", re.IGNORECASE)
 """Names of eyes and of importance matrices, which lie beside models; a model made with one is
 called ...-imatrix, or the like."""
+_STORED = re.compile(
+    r"(?<![a-z0-9])(mlx|gguf|hf|mtp|nextn|ud|i1|imatrix|dwq|awq|gptq|bnb|dynamic|mixed|moe|"
+    r"\d+[-_]?bits?|i?q\d(_[a-z0-9]{1,3})*|(bf|f|fp|int|mxfp|nvfp)\d+|w\d+a\d+|gs?\d+|"
+    r"\d{5}-of-\d{5})(?![a-z0-9])"
+)
+"""Words of a name that say how a model is stored, and nothing of which it is."""
 _LAYOUTS = frozenset(("hf", "mlx", "gguf", "safetensors", "model"))
 """What folders of a model are called by the form it has in them."""
 
@@ -87,6 +93,16 @@ def folder_name(folder: Path) -> str:
     if around.name == "snapshots" and around.parent.name.startswith("models--"):
         return around.parent.name.removeprefix("models--").replace("--", "/")
     return around.name if folder.name.lower() in _LAYOUTS and around.name else folder.name
+
+
+def is_same_model(name: str, other: str) -> bool:
+    """Whether names of folders or files tell one model apart by how it is stored alone.
+
+    "Qwen3.6-27B" and "Qwen3.6-27B-MLX-4bit" do; "Qwen3.6-27B-Instruct" is trained further.
+    """
+    told = (re.split(r"[-_. ]+", _STORED.sub("-", one.lower())) for one in (name, other))
+    own, its = (list(filter(None, words)) for words in told)
+    return own == its
 
 
 def hub_snapshot(repository: Path) -> Path | None:

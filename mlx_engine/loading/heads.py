@@ -6,7 +6,13 @@ from glob import escape
 from pathlib import Path
 from typing import NamedTuple
 
-from mlx_engine.hub.weight_files import UNSAFE, hub_snapshot, is_gguf_model, shard_of
+from mlx_engine.hub.weight_files import (
+    UNSAFE,
+    hub_snapshot,
+    is_gguf_model,
+    is_same_model,
+    shard_of,
+)
 from mlx_engine.loading.assembled_tensors import assemble
 from mlx_engine.loading.find import (
     ModelFiles,
@@ -135,7 +141,7 @@ def _candidates(
     files: ModelFiles, own: Mapping[str, TensorInfo], family: Family
 ) -> Iterator[_Candidate]:
     """Heads inside the shards, beside them, in folders named like this one with -MTP, and in the
-    original of a conversion: a folder beside with the beginning of its name.
+    same model stored otherwise: a GGUF or a folder beside whose name says so.
     """
     if own:
         yield _Candidate(own, files.root, True)
@@ -147,7 +153,8 @@ def _candidates(
     for paths in together.values():
         candidate = _read_if_sound(paths[0], tuple(paths), family)
         if is_gguf_model(paths[0].name):
-            by_chance.append(candidate)
+            if files.kind == "folder" or is_same_model(paths[0].name, files.root.name):
+                by_chance.append(candidate)
         else:
             yield candidate
     root = files.root.absolute()
@@ -161,15 +168,16 @@ def _candidates(
 
 
 def _originals(root: Path) -> Iterator[Path]:
-    """Folders a conversion may have been made of: "Qwen3.6-27B" for "Qwen3.6-27B-4bit", of any
-    publisher in the hub's cache.
+    """Folders of the same model: "Qwen3.6-27B" for "Qwen3.6-27B-4bit", of any publisher in the
+    hub's cache.
     """
     kept_by_hub = root.parent.name == "snapshots" and root.parents[1].name.startswith(_REPOSITORY)
     home = root.parents[1] if kept_by_hub else root
     for folder in sorted(home.parent.glob(f"{_REPOSITORY}*" if kept_by_hub else "*")):
-        name = folder.name.rpartition("--")[2] if kept_by_hub else folder.name
-        own = home.name.rpartition("--")[2] if kept_by_hub else home.name
-        if own.lower().startswith(f"{name.lower()}-") and folder.is_dir():
+        names = (
+            one.rpartition("--")[2] if kept_by_hub else one for one in (folder.name, home.name)
+        )
+        if is_same_model(*names) and folder != home and folder.is_dir():
             found = hub_snapshot(folder) if kept_by_hub else folder
             yield from () if found is None else (found,)
 

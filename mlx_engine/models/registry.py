@@ -6,7 +6,7 @@ from mlx_engine.models.families.deepseek_v3 import BailingMoe, DeepseekV2, Deeps
 from mlx_engine.models.families.exaone_moe import ExaoneMoe
 from mlx_engine.models.families.gemma3 import Gemma, Gemma3
 from mlx_engine.models.families.gpt_oss import GptOss
-from mlx_engine.models.families.llama import Glm4, Llama, Olmo2, Phi3
+from mlx_engine.models.families.llama import Glm4, Granite, Llama, Olmo2, Phi3
 from mlx_engine.models.families.mimo_v2 import MimoV2
 from mlx_engine.models.families.plain_experts import Ernie45Moe, MiniMaxM2
 from mlx_engine.models.families.qwen3 import Mimo, Qwen2, Qwen3, Qwen3Moe, Qwen3VlMoe
@@ -29,6 +29,8 @@ FAMILIES: dict[str, type[SpecFamily]] = {
     "mixtral": Llama,
     "seed_oss": Llama,
     "smollm3": Llama,
+    "granite": Granite,
+    "minicpm": Granite,
     "qwen2": Qwen2,
     "qwen2_vl": Qwen2,
     "qwen2_5_vl": Qwen2,

@@ -1,10 +1,11 @@
-"""Llama and Mistral, which have the plain layer; OLMo, EXAONE 4, Phi-3 and GLM-4, which differ.
+"""Llama and Mistral, which have the plain layer; Granite, OLMo, Phi-3 and GLM-4, which differ.
 
 Families in other files say what differs from it too: `plain_attention`, `plain_model`.
 """
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
@@ -53,6 +54,39 @@ class Llama(SpecFamily):
             for window, turns in zip(fields.windows(_window(fields)), _rotated(fields), strict=True)
         ]
         return plain_model(fields, blocks)
+
+
+class Granite(Llama):
+    """`granite`: Llama with factors of scores, embeddings, residuals and logits; `minicpm` too."""
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """By the names of Granite's config, or of MiniCPM's, which tells the factors otherwise."""
+        if self.model_type == "minicpm":
+            fields = _as_granite(fields)
+        model, factor = super().read(fields), partial(fields.number, default=1.0)
+        scale, residual = factor("attention_multiplier"), factor("residual_multiplier")
+        blocks = (
+            replace(block, mixer=replace(block.mixer, scale=scale), residual_scale=residual)
+            for block in model.blocks
+            if isinstance(block.mixer, Attention)
+        )
+        return replace(
+            model,
+            blocks=tuple(blocks),
+            embed_scale=factor("embedding_multiplier"),
+            logit_scale=1 / factor("logits_scaling"),
+        )
+
+
+def _as_granite(fields: ConfigFields) -> ConfigFields:
+    """MiniCPM (arXiv 2404.06395): factors by depth, and by how much wider it is than a base."""
+    width, base = fields.count("hidden_size"), fields.count("dim_model_base", 1)
+    return fields.with_values(
+        attention_multiplier=plain_attention(fields).key_dim ** -0.5,
+        embedding_multiplier=fields.number("scale_emb", 1.0),
+        logits_scaling=width / base,
+        residual_multiplier=fields.number("scale_depth", 1.0) / fields.layers() ** 0.5,
+    )
 
 
 def _window(fields: ConfigFields) -> int | None:

@@ -18,6 +18,7 @@ from mlx_engine.models.rope import rope_of
 from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.models.specs import Block, Heads, ModelSpec
 from mlx_engine.models.tensor_names import HeadNames
+from mlx_engine.values.errors import UnsupportedModel
 
 if TYPE_CHECKING:
     import mlx.core as mx
@@ -98,6 +99,14 @@ class MiniMaxM2(SpecFamily):
 
     def read(self, fields: ConfigFields) -> ModelSpec:
         """By the names of Hugging Face's config; rotary_dim: rotated elements of a head."""
+        if "linear_attention" in fields.words("layer_types") or 0 in fields.counts(
+            "attn_type_list"
+        ):
+            raise UnsupportedModel(
+                "{origin}: MiniMax-Text-01, M1 or VL-01, whose lightning attention this version "
+                "does not run. Take MiniMax-M2 or another model.",
+                origin=fields.origin,
+            )
         fields = fields.with_defaults(rope_theta=5e6, max_position_embeddings=196608)
         attention = plain_attention(fields)
         share = fields.count("rotary_dim", attention.key_dim) / attention.key_dim

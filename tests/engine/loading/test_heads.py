@@ -74,6 +74,24 @@ def test_heads_of_the_original_beside(tmp_path: Path, place: str) -> None:
     assert why(folder)[0] == "heads-dropped"
 
 
+NAMES = {
+    "Q3.6-7B-Instruct-4bit": ("Q3.6-7B", False),
+    "Q3.6-7B-Base": ("Q3.6-7B", False),
+    "Q3.6-7B-2507-MLX-8bit": ("Q3.6-7B", False),
+    "Q3.6-7B": ("Q3.6-7B-Instruct", False),
+    "Q3.6-7B-4bit-DWQ": ("q3.6-7b", True),
+    "Q3.6-7B-MXFP4": ("Q3.6-7B-6bit", True),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_heads_of_the_same_model_by_its_name(tmp_path: Path, name: str) -> None:
+    """Those that another training left behind would draft worse."""
+    other, is_same = NAMES[name]
+    write_tiny_qwen3_5(tmp_path / other)
+    assert described(write_tiny_qwen3_5(tmp_path / name, heads="none")).mtp_heads == is_same
+
+
 def test_a_sibling_of_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_tiny_qwen3_5(tmp_path / "n", heads="sibling")
     monkeypatch.chdir(tmp_path / "n")

@@ -77,7 +77,7 @@ def test_a_link_to_nothing(tmp_path):
     refused(folder, r"model\.safetensors: a link to what is not there")
 
 
-@pytest.mark.parametrize("kind", ["llama", "granite", "glm4_moe", "qwen3"])
+@pytest.mark.parametrize("kind", ["llama", "cohere", "glm4_moe", "qwen3"])
 def test_more_layers_than_the_config_asks_for(tmp_path, kind):
     """Are not taken for heads that are not run, nor left out."""
     folder = publish(kind, tmp_path / "m").folder

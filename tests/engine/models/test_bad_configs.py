@@ -141,3 +141,18 @@ def test_a_class_of_mlx_lm_that_ends_the_program(tmp_path, arrays):
     folder = written(tmp_path / "m", arrays, model_type="olmo")
     with pytest.raises(UnsupportedModel, match="olmo needs a package that is not here"):
         mlx_engine.load(folder)
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [{"layer_types": ["linear_attention", "full_attention"]}, {"attn_type_list": [0, 1]}],
+)
+def test_lightning_attention_is_not_that_of_minimax_m2(tmp_path, kinds):
+    """Though conversions call both `minimax`."""
+    folder = publish("minimax_m2", tmp_path / "m").folder
+    edit_config(folder, model_type="minimax")
+    mlx_engine.load(folder).close()
+    edit_config(folder, **kinds)
+    for attempt in (mlx_engine.inspect, mlx_engine.load):
+        with pytest.raises(UnsupportedModel, match=r"MiniMax-Text-01.*lightning"):
+            attempt(folder)

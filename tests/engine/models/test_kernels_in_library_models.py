@@ -49,7 +49,7 @@ def test_without_kernels_nothing_is_exchanged() -> None:
 
 
 def test_a_model_of_the_library(tmp_path: Path) -> None:
-    tiny = publish("granite", tmp_path / "m")
+    tiny = publish("hunyuan_v1_dense", tmp_path / "m")
     options = LoadOptions(check_heads=False)
     kernels = every_kernel(EmulatorLauncher(check=False))
     engine = Engine(load_model(tiny.folder, options, tiny.folder, kernels=kernels), options)

@@ -11,7 +11,7 @@ from model_edits import logits
 from tiny_published import publish
 
 CASES = {
-    "granite": ("granite", {}),
+    "cohere": ("cohere", {}),
     "jamba": ("jamba", {}),
     "lfm2": ("lfm2", {}),
     "glm_moe_dsa": ("glm_moe_dsa", {}),

@@ -142,6 +142,11 @@ CASES: dict[str, Case] = {
     "llama, head_dim": Case("llama", {"head_dim": 24}),
     "llama, tied": Case("llama", {"tie_word_embeddings": True}),
     "llama, keys absent": Case("llama", {}, ABSENT | {"head_dim": None}),
+    "granite": Case("granite"),
+    "granite, factors": Case(
+        "granite", {"attention_multiplier": 0.2, "embedding_multiplier": 12.0, "mlp_bias": True}
+    ),
+    "granite, outgrown": Case("granite", OUTGROWN),
     "olmo2": Case("olmo2"),
     "olmo2, biases": Case("olmo2", {"attention_bias": True}),
     "olmo2, yarn": Case("olmo2", {"rope_parameters": YARN}),

@@ -75,6 +75,8 @@ def test_heads_that_were_dropped_or_lie_elsewhere(published, tmp_path, family):
     np.testing.assert_allclose(all_logits(bare, TOKENS, sidecar), wanted, atol=1e-4)
     other = sidecar.rename(place / "bare-NextN.gguf")
     assert mlx_engine.inspect(bare).heads_from == str(other)
+    other = other.rename(place / "bare-Instruct-NextN.gguf")
+    assert mlx_engine.inspect(bare).heads_from == ""
     dense = shutil.copytree(folder, tmp_path / "folder")
     layers = json.loads((dense / "config.json").read_text())["num_hidden_layers"]
     for part in ("mtp.", *(f"layers.{layers + number}." for number in range(3))):

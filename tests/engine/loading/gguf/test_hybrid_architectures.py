@@ -38,14 +38,16 @@ LONG = {
     "rope_type": "longrope",
     "rope_theta": 1e4,
     "short_factor": [1.0 + 0.1 * step for step in range(8)],
-    "long_factor": [1.0 + 0.1 * step for step in range(8)],
+    "long_factor": [1.5 + 0.5 * step for step in range(8)],
     "original_max_position_embeddings": 512,
 }
 
 
 @pytest.mark.parametrize("rope", [{"rope_type": "default", "rope_theta": 1e4}, LONG])
 def test_minicpm(tmp_path, rope):
-    """Which is Granite with other factors; older files leave them out."""
+    """Which is Granite with other factors; older files leave them out, folders tell them
+    otherwise.
+    """
     factors = {
         "attention_multiplier": 0.25,
         "embedding_multiplier": 12.0,
@@ -57,6 +59,9 @@ def test_minicpm(tmp_path, rope):
     for changes in ({}, left_out):
         file = convert(tiny.folder, tmp_path / "m.gguf", architecture="minicpm", changes=changes)
         assert relative(logits(file, tiny.tokens), tiny.logits) < 1e-4
+    own = {"scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 256, "model_type": "minicpm"}
+    edit_config(tiny.folder, **own, **dict.fromkeys(factors))
+    assert relative(logits(tiny.folder, tiny.tokens), tiny.logits) < 1e-4
 
 
 @pytest.mark.parametrize("kind", KINDS)
