@@ -23,8 +23,8 @@ variant of a config, in the table of tests/engine/models/test_plain_families.py.
 | Step-3.5-Flash | step3p5 | 3, in turns | plain PyTorch, mlx-lm |
 | Llama, Mistral, Ministral, Mixtral | their names | none | transformers |
 | Qwen2, Qwen3, Qwen3 MoE, Qwen3-VL | their names | none | transformers |
-| Gemma 1, 3, gpt-oss, Phi-3, GLM-4 (`glm`, `glm4`), OLMo 2, Granite 3 | their names | none | transformers |
-| MiniCPM 1, 2, 4 | minicpm | none | Granite of transformers |
+| Gemma 1, 3, gpt-oss, Phi-3, GLM-4 (`glm`, `glm4`), OLMo 2 | their names | none | transformers |
+| Granite 3, MiniCPM 1, 2, 4 | granite, minicpm | none | transformers, as Granite |
 | ERNIE 4.5 with experts, K-EXAONE | ernie4_5_moe, exaone_moe | 1, looped | transformers |
 | MiniMax-M2 | minimax_m2 | none published | transformers |
 
