@@ -50,7 +50,7 @@ class _LogFile(logging.FileHandler):
 
     # logging
 
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+    def handleError(self, record: logging.LogRecord) -> None:
         del record
 
 

@@ -137,7 +137,7 @@ class HeadBar(QFrame):
 
     # Qt
 
-    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
+    def resizeEvent(self, event: QResizeEvent) -> None:
         """There is other room."""
         super().resizeEvent(event)
         self._fit()
@@ -191,7 +191,7 @@ class ChatPage(QWidget):
 
     # Qt
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
+    def keyPressEvent(self, event: QKeyEvent) -> None:
         """Page Up and Page Down of whatever on the page has no use for them scroll the chat."""
         step = PAGE_STEPS.get(Qt.Key(event.key()))
         if step is None:
@@ -199,7 +199,7 @@ class ChatPage(QWidget):
         else:
             self._transcript.column.verticalScrollBar().triggerAction(step)
 
-    def focusInEvent(self, event: QFocusEvent) -> None:  # noqa: N802
+    def focusInEvent(self, event: QFocusEvent) -> None:
         """The keys are for the message; a focus proxy would keep Tab from what is above it."""
         super().focusInEvent(event)
         self._composer.setFocus()

@@ -61,7 +61,7 @@ class Layer(QWidget):
 
     # Qt
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:  # noqa: N802
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Follow the size of what is covered."""
         if event.type() == QEvent.Type.Resize and self.isVisible():
             self.setGeometry(self._covered.rect())
@@ -102,7 +102,7 @@ class CardLayer(Layer):
 
     # Qt
 
-    def focusNextPrevChild(self, is_next: bool) -> bool:  # noqa: N802
+    def focusNextPrevChild(self, is_next: bool) -> bool:
         """Tab goes round the card: what is below the veil waits."""
         start = one = self.focusWidget() or self._card
         while True:
@@ -113,7 +113,7 @@ class CardLayer(Layer):
                 one.setFocus(reasons.TabFocusReason if is_next else reasons.BacktabFocusReason)
                 return True
 
-    def hideEvent(self, event: QHideEvent) -> None:  # noqa: N802
+    def hideEvent(self, event: QHideEvent) -> None:
         """Say so, unless it is hidden with its window."""
         super().hideEvent(event)
         if self.isHidden():
@@ -121,11 +121,11 @@ class CardLayer(Layer):
                 self._keys_before.setFocus()
             self.left.emit()
 
-    def mousePressEvent(self, event: QMouseEvent) -> None:  # noqa: N802
+    def mousePressEvent(self, event: QMouseEvent) -> None:
         """Nothing below the veil is clicked."""
         event.accept()
 
-    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
+    def paintEvent(self, event: QPaintEvent) -> None:
         """The veil."""
         del event
         with QPainter(self) as painter:
@@ -162,7 +162,7 @@ class DropOverlay(Layer):
 
     # Qt
 
-    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
+    def paintEvent(self, event: QPaintEvent) -> None:
         """Veil, dashed border, icon, title, detail."""
         del event
         now, colour = look(), self._colour()

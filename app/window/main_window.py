@@ -191,25 +191,25 @@ class MainWindow(QMainWindow):
 
     # Qt
 
-    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
+    def changeEvent(self, event: QEvent) -> None:
         """Panels grow with the text in them."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.FontChange:
             QTimer.singleShot(0, self, self._fold)  # once the sidebar has heard of it too
 
-    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
+    def paintEvent(self, event: QPaintEvent) -> None:
         """Tell of the first time."""
         super().paintEvent(event)
         if not self._is_painted:
             self._is_painted = True
             QTimer.singleShot(0, self, self.painted.emit)
 
-    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
+    def resizeEvent(self, event: QResizeEvent) -> None:
         """Fold what has no room; while an edge is dragged there is no time to fade in."""
         super().resizeEvent(event)
         self._fold(fades=False)
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
+    def keyPressEvent(self, event: QKeyEvent) -> None:
         """A letter that no widget took is for the message."""
         text, held = event.text(), event.modifiers() & ~WITH_LETTERS
         if self.page == "chat" and text.strip() and text.isprintable() and not held:
@@ -217,7 +217,7 @@ class MainWindow(QMainWindow):
         else:
             super().keyPressEvent(event)
 
-    def focusNextPrevChild(self, is_next: bool) -> bool:  # noqa: N802
+    def focusNextPrevChild(self, is_next: bool) -> bool:
         """What Tab comes to is scrolled to; Qt does so for what was in the same area before."""
         is_found = super().focusNextPrevChild(is_next)
         around: QWidget | None = self.focusWidget()
@@ -227,7 +227,7 @@ class MainWindow(QMainWindow):
             around.ensureWidgetVisible(self.focusWidget())
         return is_found
 
-    def dragEnterEvent(self, event: QDragEnterEvent) -> None:  # noqa: N802
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         """Everything with an address is let in: the plan says what will not be used, and why. It
         stays where it comes from.
         """
@@ -237,19 +237,19 @@ class MainWindow(QMainWindow):
             event.accept()
             self.dragged.emit(*dragged)
 
-    def dragLeaveEvent(self, event: QDragLeaveEvent) -> None:  # noqa: N802
+    def dragLeaveEvent(self, event: QDragLeaveEvent) -> None:
         """It went elsewhere."""
         del event
         self.drag_left.emit()
 
-    def dropEvent(self, event: QDropEvent) -> None:  # noqa: N802
+    def dropEvent(self, event: QDropEvent) -> None:
         """It was let go."""
         event.setDropAction(Qt.DropAction.CopyAction)
         event.accept()
         self.drag_left.emit()
         self.dropped.emit(*dragged_from(event.mimeData()))
 
-    def closeEvent(self, event: QCloseEvent) -> None:  # noqa: N802
+    def closeEvent(self, event: QCloseEvent) -> None:
         """Say so before it is gone."""
         self.closing.emit()
         super().closeEvent(event)
@@ -275,7 +275,7 @@ class RightSide(QWidget):
 
     # Qt
 
-    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002, N802
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002
         """Painted: a style sheet would be one for all that is in it."""
         with QPainter(self) as painter:
             for colour, width in (("side", self.width()), ("line", 1)):

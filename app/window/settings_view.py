@@ -221,7 +221,7 @@ class ModelsSection(Section):
 
     # Qt
 
-    def showEvent(self, event: QShowEvent) -> None:  # noqa: N802
+    def showEvent(self, event: QShowEvent) -> None:
         """What files hold may have changed since."""
         super().showEvent(event)
         self.seen.emit()
@@ -345,13 +345,13 @@ class SettingsView(QWidget):
 
     # Qt
 
-    def showEvent(self, event: QShowEvent) -> None:  # noqa: N802
+    def showEvent(self, event: QShowEvent) -> None:
         """The first time there is something to show."""
         super().showEvent(event)
         if self._lines is None:
             self._make_more()
 
-    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
+    def changeEvent(self, event: QEvent) -> None:
         """Lines are as wide as the text wants them."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.FontChange:

@@ -273,7 +273,7 @@ class Cover(QWidget):
 
     # Qt
 
-    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002, N802
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002
         """The picture."""
         with QPainter(self) as painter:
             for number, strip in enumerate(self._strips):

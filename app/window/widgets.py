@@ -63,7 +63,7 @@ class Titled(QFrame):
 
     # Qt
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
+    def keyPressEvent(self, event: QKeyEvent) -> None:
         """Escape closes it too."""
         if event.key() == Qt.Key.Key_Escape:
             self.closed.emit()

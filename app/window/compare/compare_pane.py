@@ -106,7 +106,7 @@ class ComparedText(PinnedScroll):
 
     # Qt
 
-    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
+    def changeEvent(self, event: QEvent) -> None:
         """What is marked takes the colour of now."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange and self._from is not None:

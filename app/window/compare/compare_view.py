@@ -353,7 +353,7 @@ class CompareView(QWidget):
 
     # Qt
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
+    def keyPressEvent(self, event: QKeyEvent) -> None:
         """Escape stops what runs; else it is for the page."""
         if event.key() == Qt.Key.Key_Escape and self._is_running:
             self.stop_wanted.emit()

@@ -169,7 +169,7 @@ class Composer(QFrame):
 
     # Qt
 
-    def mousePressEvent(self, event: QMouseEvent) -> None:  # noqa: N802
+    def mousePressEvent(self, event: QMouseEvent) -> None:
         """All of it is the box."""
         self._box.setFocus()
         event.accept()

@@ -75,7 +75,7 @@ class MessageBox(QPlainTextEdit):
 
     # Qt
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
+    def keyPressEvent(self, event: QKeyEvent) -> None:
         """Return sends, Shift-Return breaks the line, Up in an empty box edits the last prompt.
 
         Page Up and Page Down are for what is around it where it has no more pages itself.
@@ -99,11 +99,11 @@ class MessageBox(QPlainTextEdit):
     def _is_empty(self) -> bool:
         return self.document().isEmpty() and not self.is_composing()
 
-    def canInsertFromMimeData(self, source: QMimeData) -> bool:  # noqa: N802
+    def canInsertFromMimeData(self, source: QMimeData) -> bool:
         """Text and local files."""
         return source.hasText() or source.hasUrls()
 
-    def insertFromMimeData(self, source: QMimeData) -> None:  # noqa: N802
+    def insertFromMimeData(self, source: QMimeData) -> None:
         """Files and long texts are for the attachments."""
         files = [Path(url.toLocalFile()) for url in source.urls() if url.isLocalFile()]
         if files:
@@ -111,22 +111,22 @@ class MessageBox(QPlainTextEdit):
         else:
             self.insert(source.text())
 
-    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
+    def resizeEvent(self, event: QResizeEvent) -> None:
         """Another width breaks lines elsewhere."""
         super().resizeEvent(event)
         self.fit()
 
-    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
+    def changeEvent(self, event: QEvent) -> None:
         """Another font has other lines."""
         super().changeEvent(event)
         self.fit()
 
-    def focusInEvent(self, event: QFocusEvent) -> None:  # noqa: N802
+    def focusInEvent(self, event: QFocusEvent) -> None:
         """Tell the frame around it."""
         super().focusInEvent(event)
         self.focused.emit(True)
 
-    def focusOutEvent(self, event: QFocusEvent) -> None:  # noqa: N802
+    def focusOutEvent(self, event: QFocusEvent) -> None:
         """Tell the frame around it."""
         super().focusOutEvent(event)
         self.focused.emit(False)

@@ -88,26 +88,26 @@ class Chart(QWidget):
 
     # Qt
 
-    def sizeHint(self) -> QSize:  # noqa: N802
+    def sizeHint(self) -> QSize:
         """As high as the values need."""
         return QSize(WIDTH, self.height_at(WIDTH))
 
-    def minimumSizeHint(self) -> QSize:  # noqa: N802
+    def minimumSizeHint(self) -> QSize:
         """Narrower is fine, lower is not."""
         return QSize(NARROWEST, self.height_wanted())
 
-    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
+    def resizeEvent(self, event: QResizeEvent) -> None:
         """Words in narrower lines are higher."""
         super().resizeEvent(event)
         self.setFixedHeight(self.height_at(self.width()))
 
-    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
+    def changeEvent(self, event: QEvent) -> None:
         """So are words in a larger font."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
             self.setFixedHeight(self.height_at(self.width()))
 
-    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
+    def paintEvent(self, event: QPaintEvent) -> None:
         """Paint antialiased in the small font."""
         del event
         self._worn = look()

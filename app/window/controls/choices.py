@@ -80,7 +80,7 @@ class DropDown(QComboBox):
 
     # Qt
 
-    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
+    def paintEvent(self, event: QPaintEvent) -> None:
         """The style's own with words that end in "…" where they are too long, and our chevron."""
         del event
         size = look().icon_size
@@ -102,7 +102,7 @@ class DropDown(QComboBox):
             style.drawControl(QStyle.ControlElement.CE_ComboBoxLabel, option, painter, self)
             paint_icon(painter, place, "chevron_down", "muted")
 
-    def wheelEvent(self, event: QWheelEvent) -> None:  # noqa: N802
+    def wheelEvent(self, event: QWheelEvent) -> None:
         """Scroll the panel, never a setting."""
         event.ignore()
 
@@ -118,7 +118,7 @@ class _Segment(QToolButton):
 
     # Qt
 
-    def sizeHint(self) -> QSize:  # noqa: N802
+    def sizeHint(self) -> QSize:
         """As wide as bold words are."""
         hint, bold = super().sizeHint(), self.font()
         plain = QFontMetrics(bold).horizontalAdvance(self.text())
@@ -126,7 +126,7 @@ class _Segment(QToolButton):
         more = QFontMetrics(bold).horizontalAdvance(self.text()) - plain
         return QSize(hint.width() + more, hint.height())
 
-    def minimumSizeHint(self) -> QSize:  # noqa: N802
+    def minimumSizeHint(self) -> QSize:
         """No less."""
         return self.sizeHint()
 
@@ -200,7 +200,7 @@ class Segments(QWidget):
 
     # Qt
 
-    def focusInEvent(self, event: QFocusEvent) -> None:  # noqa: N802
+    def focusInEvent(self, event: QFocusEvent) -> None:
         """The keys are for the value at which Tab stops."""
         stops = (b for b in self._group.buttons() if b.focusPolicy() == Qt.FocusPolicy.StrongFocus)
         next(stops, self).setFocus(event.reason())
@@ -235,22 +235,22 @@ class Tick(QCheckBox):
 
     # Qt
 
-    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
+    def resizeEvent(self, event: QResizeEvent) -> None:
         """Lines of the new width."""
         super().resizeEvent(event)
         self._wrap()
 
-    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
+    def changeEvent(self, event: QEvent) -> None:
         """Lines of another font."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
             self._wrap()
 
-    def minimumSizeHint(self) -> QSize:  # noqa: N802
+    def minimumSizeHint(self) -> QSize:
         """A word or two."""
         return QSize(NARROWEST, super().minimumSizeHint().height())
 
-    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
+    def paintEvent(self, event: QPaintEvent) -> None:
         """The style's own, and our tick."""
         super().paintEvent(event)
         if not self.isChecked():

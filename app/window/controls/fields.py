@@ -35,7 +35,7 @@ class _KeptKey(QObject):
 
     # Qt
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:  # noqa: N802
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Take it."""
         del watched
         is_key = isinstance(event, QKeyEvent) and event.key() == self._key
@@ -64,7 +64,7 @@ class SearchField(QLineEdit):
 
     # Qt
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
+    def keyPressEvent(self, event: QKeyEvent) -> None:
         """Escape leaves it."""
         if event.key() == Qt.Key.Key_Escape:
             self.left.emit()
@@ -175,7 +175,7 @@ class NumberEdit(QLineEdit):
 
     # Qt
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
+    def keyPressEvent(self, event: QKeyEvent) -> None:
         """Up and Down step."""
         steps = {Qt.Key.Key_Up.value: 1, Qt.Key.Key_Down.value: -1}
         if event.key() in steps:
@@ -195,7 +195,7 @@ class Slider(QSlider):
 
     # Qt
 
-    def wheelEvent(self, event: QWheelEvent) -> None:  # noqa: N802
+    def wheelEvent(self, event: QWheelEvent) -> None:
         """Scroll the panel, never a setting."""
         event.ignore()
 
@@ -344,20 +344,20 @@ class Lines(QPlainTextEdit):
 
     # Qt
 
-    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
+    def changeEvent(self, event: QEvent) -> None:
         """Lines of another font are of another height."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
             self.fit()
 
-    def insertFromMimeData(self, source: QMimeData) -> None:  # noqa: N802
+    def insertFromMimeData(self, source: QMimeData) -> None:
         """Plain text that is not too long."""
         if self.document().characterCount() + len(source.text()) > LONGEST:
             self.refused.emit()
         else:
             self.insertPlainText(source.text())
 
-    def focusOutEvent(self, event: QFocusEvent) -> None:  # noqa: N802
+    def focusOutEvent(self, event: QFocusEvent) -> None:
         """Say so."""
         super().focusOutEvent(event)
         self.left.emit()

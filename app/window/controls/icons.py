@@ -166,12 +166,12 @@ class Sign(QWidget):
 
     # Qt
 
-    def sizeHint(self) -> QSize:  # noqa: N802
+    def sizeHint(self) -> QSize:
         """Room for the icon."""
         size = self._size or look().icon_size
         return QSize(size, size)
 
-    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
+    def paintEvent(self, event: QPaintEvent) -> None:
         """The icon."""
         del event
         with QPainter(self) as painter:

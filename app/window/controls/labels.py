@@ -67,7 +67,7 @@ class SteadyWords(QLabel):
 
     # Qt
 
-    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
+    def changeEvent(self, event: QEvent) -> None:
         """Lines of another font are of another height."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
@@ -76,7 +76,7 @@ class SteadyWords(QLabel):
             self.setFixedHeight(self.sizeHint().height())
             self._fit()
 
-    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
+    def resizeEvent(self, event: QResizeEvent) -> None:
         """Lines of another width hold other words."""
         super().resizeEvent(event)
         self._fit()
@@ -143,22 +143,22 @@ class ShortLabel(QLabel):
 
     # Qt
 
-    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
+    def resizeEvent(self, event: QResizeEvent) -> None:
         """Shorten to the new width."""
         del event
         self._fit()
 
-    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
+    def changeEvent(self, event: QEvent) -> None:
         """Another font needs other room."""
         super().changeEvent(event)
         self._fit()
 
-    def sizeHint(self) -> QSize:  # noqa: N802
+    def sizeHint(self) -> QSize:
         """Room for the whole text."""
         width = self.fontMetrics().horizontalAdvance(self._whole) + 2
         return QSize(width, super().sizeHint().height())
 
-    def minimumSizeHint(self) -> QSize:  # noqa: N802
+    def minimumSizeHint(self) -> QSize:
         """A few letters."""
         return QSize(24, super().minimumSizeHint().height())
 
@@ -191,21 +191,21 @@ class ShortButton(QPushButton):
 
     # Qt
 
-    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
+    def resizeEvent(self, event: QResizeEvent) -> None:
         """Shorten to the new width."""
         super().resizeEvent(event)
         self._fit()
 
-    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
+    def changeEvent(self, event: QEvent) -> None:
         """Another font needs other room."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
             self._fit()
 
-    def sizeHint(self) -> QSize:  # noqa: N802
+    def sizeHint(self) -> QSize:
         """Room for all words."""
         return self._hint
 
-    def minimumSizeHint(self) -> QSize:  # noqa: N802
+    def minimumSizeHint(self) -> QSize:
         """A few letters."""
         return QSize(SHORTEST, self._hint.height())

@@ -96,17 +96,17 @@ class _Stack(QStackedWidget):
 
     # Qt
 
-    def sizeHint(self) -> QSize:  # noqa: N802
+    def sizeHint(self) -> QSize:
         """That of the page on show."""
         page = self.currentWidget()
         return page.sizeHint() if page else super().sizeHint()
 
-    def minimumSizeHint(self) -> QSize:  # noqa: N802
+    def minimumSizeHint(self) -> QSize:
         """That of the page on show."""
         page = self.currentWidget()
         return page.minimumSizeHint() if page else super().minimumSizeHint()
 
-    def hasHeightForWidth(self) -> bool:  # noqa: N802
+    def hasHeightForWidth(self) -> bool:
         """Pages take the height that there is."""
         return False
 

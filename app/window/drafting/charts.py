@@ -340,11 +340,11 @@ class Sparkline(Chart):
 
     # Qt
 
-    def sizeHint(self) -> QSize:  # noqa: N802
+    def sizeHint(self) -> QSize:
         """Short enough for the status strip."""
         return QSize(96, self.height_wanted())
 
-    def minimumSizeHint(self) -> QSize:  # noqa: N802
+    def minimumSizeHint(self) -> QSize:
         """Still readable."""
         return QSize(48, self.height_wanted())
 

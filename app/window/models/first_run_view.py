@@ -128,7 +128,7 @@ class FirstRunView(QWidget):
 
     # Qt
 
-    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
+    def changeEvent(self, event: QEvent) -> None:
         """Lines are as wide as the text wants them."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:

@@ -122,7 +122,7 @@ class HubList(TwoLineList):
 
     # Qt
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
+    def keyPressEvent(self, event: QKeyEvent) -> None:
         """Return on a model begins its download, or offers to load it."""
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self.offer is not None:
             self.want()

@@ -84,7 +84,7 @@ class LibraryList(TwoLineList):
 
     # Qt
 
-    def contextMenuEvent(self, event: QContextMenuEvent) -> None:  # noqa: N802
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         """The menu of the row below the pointer, or of the current one for the menu key."""
         by_key = event.reason() == QContextMenuEvent.Reason.Keyboard
         item = self.currentItem() if by_key else self.itemAt(event.pos())

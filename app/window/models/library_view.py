@@ -164,14 +164,14 @@ class LibraryView(QWidget):
 
     # Qt
 
-    def focusInEvent(self, event: QFocusEvent) -> None:  # noqa: N802
+    def focusInEvent(self, event: QFocusEvent) -> None:
         """The keys are for what searches the models on show, in the place of what it has."""
         del event
         on_show = self._stack.currentWidget()
         wanted = self.hub if on_show is self.hub else self._filter
         wanted.setFocus(Qt.FocusReason.TabFocusReason)
 
-    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
+    def resizeEvent(self, event: QResizeEvent) -> None:
         """Another height, another share."""
         super().resizeEvent(event)
         self._fit_downloads()

@@ -226,7 +226,7 @@ class ModelCardView(QFrame):
 
     # Qt
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
+    def keyPressEvent(self, event: QKeyEvent) -> None:
         """Escape cancels, Return loads."""
         match event.key():
             case Qt.Key.Key_Escape:

@@ -104,7 +104,7 @@ class TwoLineList(QListWidget):
 
     # Qt
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
+    def keyPressEvent(self, event: QKeyEvent) -> None:
         """Return chooses; on a Mac Qt would begin to edit the row."""
         item = self.currentItem()
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and item is not None:
@@ -112,7 +112,7 @@ class TwoLineList(QListWidget):
         else:
             super().keyPressEvent(event)
 
-    def focusInEvent(self, event: QFocusEvent) -> None:  # noqa: N802
+    def focusInEvent(self, event: QFocusEvent) -> None:
         """Keys begin with the first row; a click has one of its own."""
         super().focusInEvent(event)
         if event.reason() != Qt.FocusReason.MouseFocusReason and not self.selectedItems():
@@ -164,7 +164,7 @@ class _Rows(QStyledItemDelegate):
 
     # Qt
 
-    def sizeHint(  # noqa: N802
+    def sizeHint(
         self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
     ) -> QSize:
         """Two lines for a row, one for a heading."""

@@ -193,6 +193,6 @@ class SessionPanel(QWidget):
 
     # Qt
 
-    def sizeHint(self) -> QSize:  # noqa: N802
+    def sizeHint(self) -> QSize:
         """Room for all depths side by side."""
         return QSize(round(WIDTH * look().zoom), 600)

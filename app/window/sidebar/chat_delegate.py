@@ -128,16 +128,14 @@ class ChatDelegate(QStyledItemDelegate):
             else:
                 self._paint_heading(painter, rect, row.title)
 
-    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:  # noqa: N802
+    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
         """A heading is as high as a title, so that rows without snippets are all alike."""
         del option
         listed, heights = index.data(ROW_ROLE).listed, _heights(look().sizes)
         snippet = heights.snippet if listed is not None and listed.snippet else 0
         return QSize(80, heights.title + snippet)
 
-    def createEditor(  # noqa: N802
-        self, parent: QWidget, option: QStyleOptionViewItem, index: Index
-    ) -> QWidget:
+    def createEditor(self, parent: QWidget, option: QStyleOptionViewItem, index: Index) -> QWidget:
         """A field in place of the title."""
         del option
         editor = QLineEdit(parent)
@@ -147,7 +145,7 @@ class ChatDelegate(QStyledItemDelegate):
         editor.setAccessibleName(tr("Title of the chat") if is_chat else tr("Name of the folder"))
         return editor
 
-    def updateEditorGeometry(  # noqa: N802
+    def updateEditorGeometry(
         self, editor: QWidget, option: QStyleOptionViewItem, index: Index
     ) -> None:
         """Over the title."""

@@ -330,14 +330,14 @@ class ChatList(QListView):
         if alone:
             self.show_current(self._current)
 
-    def dragEnterEvent(self, event: QDragEnterEvent) -> None:  # noqa: N802
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         """Chats are taken; files are for the window."""
         if self._dragged(event.mimeData()):
             event.acceptProposedAction()
         else:
             event.ignore()
 
-    def dragMoveEvent(self, event: QDragMoveEvent) -> None:  # noqa: N802
+    def dragMoveEvent(self, event: QDragMoveEvent) -> None:
         """Mark the folder they would go into; the list scrolls near its edges."""
         if not self._dragged(event.mimeData()):
             event.ignore()
@@ -346,12 +346,12 @@ class ChatList(QListView):
         self._model.show_target(self._folder_under(event))
         event.acceptProposedAction()
 
-    def dragLeaveEvent(self, event: QDragLeaveEvent) -> None:  # noqa: N802
+    def dragLeaveEvent(self, event: QDragLeaveEvent) -> None:
         """They went elsewhere."""
         super().dragLeaveEvent(event)
         self._model.show_target(None)
 
-    def dropEvent(self, event: QDropEvent) -> None:  # noqa: N802
+    def dropEvent(self, event: QDropEvent) -> None:
         """Into the folder under the pointer, or out of the one they are in."""
         ids = self._dragged(event.mimeData())
         if not ids:
@@ -361,7 +361,7 @@ class ChatList(QListView):
         self._model.show_target(None)
         self.move_wanted.emit(ids, self._folder_under(event))
 
-    def contextMenuEvent(self, event: QContextMenuEvent) -> None:  # noqa: N802
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         """By the mouse at its place, by the keyboard at the current row."""
         by_mouse = event.reason() == QContextMenuEvent.Reason.Mouse
         index = self.indexAt(event.pos()) if by_mouse else self.currentIndex()
@@ -373,9 +373,7 @@ class ChatList(QListView):
             menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
             menu.popup(place)
 
-    def closeEditor(  # noqa: N802
-        self, editor: QWidget, hint: QAbstractItemDelegate.EndEditHint
-    ) -> None:
+    def closeEditor(self, editor: QWidget, hint: QAbstractItemDelegate.EndEditHint) -> None:
         """Nothing else is typed after it, and the chat that is open is marked."""
         had_keys = editor.hasFocus()
         super().closeEditor(editor, hint)
@@ -383,7 +381,7 @@ class ChatList(QListView):
             self.show_current(self._current)
             self.named.emit()
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
+    def keyPressEvent(self, event: QKeyEvent) -> None:
         """Return opens, F2 renames; Delete does nothing on purpose: too easily pressed. Letters are
         for the message, not for Qt's search among the titles.
         """

@@ -176,7 +176,7 @@ class ChatListModel(QAbstractListModel):
 
     # Qt
 
-    def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: N802, B008
+    def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
         """All rows are at the top level."""
         return 0 if parent.isValid() else len(self._rows)
 
@@ -201,9 +201,7 @@ class ChatListModel(QAbstractListModel):
                 value = _in_words(row)
         return value
 
-    def setData(  # noqa: N802
-        self, index: Index, value: Any, role: int = Qt.ItemDataRole.EditRole
-    ) -> bool:
+    def setData(self, index: Index, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:
         """Report a rename; the list is shown anew by who carries it out."""
         row, typed = self.row_at(index), str(value)
         if role != Qt.ItemDataRole.EditRole or typed.strip() == row.typed:

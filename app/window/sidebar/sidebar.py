@@ -129,7 +129,7 @@ class Sidebar(QFrame):
 
     # Qt
 
-    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
+    def changeEvent(self, event: QEvent) -> None:
         """As wide as the text wants it."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.FontChange:

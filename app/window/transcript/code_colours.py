@@ -197,7 +197,7 @@ class CodeColours(QSyntaxHighlighter):
 
     # Qt
 
-    def highlightBlock(self, text: str) -> None:  # noqa: N802
+    def highlightBlock(self, text: str) -> None:
         """Colour one line."""
         number, now = self.currentBlock().blockNumber(), look()
         words = self._lines[number] if number < len(self._lines) else []

@@ -111,7 +111,7 @@ class CodeText(QPlainTextEdit, LaidOut):
 
     # Qt
 
-    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
+    def paintEvent(self, event: QPaintEvent) -> None:
         """Tints first, the code on top of them."""
         if self._reader.shows_drafted and self._spans:
             with QPainter(self.viewport()) as painter:
@@ -155,7 +155,7 @@ class CodeText(QPlainTextEdit, LaidOut):
             corner += QPointF(0, self.blockBoundingRect(block).height())
             block = block.next()
 
-    def wheelEvent(self, event: QWheelEvent) -> None:  # noqa: N802
+    def wheelEvent(self, event: QWheelEvent) -> None:
         """Sideways only; up and down belongs to the transcript."""
         delta = event.angleDelta()
         if abs(delta.x()) > abs(delta.y()) and self.horizontalScrollBar().maximum() > 0:
@@ -163,7 +163,7 @@ class CodeText(QPlainTextEdit, LaidOut):
         else:
             event.ignore()
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
+    def keyPressEvent(self, event: QKeyEvent) -> None:
         """Scrolling keys belong to the transcript."""
         if scrolls(event):
             event.ignore()
@@ -203,7 +203,7 @@ class CodeSegment(QWidget):
 
     # Qt
 
-    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002, N802
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002
         """The box around head and lines."""
         with QPainter(self) as painter:
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)

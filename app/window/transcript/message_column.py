@@ -24,7 +24,7 @@ class Content(QWidget):
 
     # Qt
 
-    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
+    def resizeEvent(self, event: QResizeEvent) -> None:
         """Say so."""
         super().resizeEvent(event)
         self.resized.emit()
@@ -348,7 +348,7 @@ class MessageColumn(PinnedScroll):
 
     # Qt
 
-    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
+    def changeEvent(self, event: QEvent) -> None:
         """Larger text will be higher."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.FontChange:
@@ -356,7 +356,7 @@ class MessageColumn(PinnedScroll):
             for view in self._views:
                 view.guess_height(now)
 
-    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
+    def resizeEvent(self, event: QResizeEvent) -> None:
         """The column stays in the middle."""
         self._set_margins()
         super().resizeEvent(event)

@@ -121,15 +121,15 @@ class MessageFooter(QuietButton):
 
     # Qt
 
-    def sizeHint(self) -> QSize:  # noqa: N802
+    def sizeHint(self) -> QSize:
         """All figures."""
         return self._room(self._figures)
 
-    def minimumSizeHint(self) -> QSize:  # noqa: N802
+    def minimumSizeHint(self) -> QSize:
         """The first figure."""
         return self._room(self._figures[:1])
 
-    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002, N802
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002
         """The figures."""
         with QPainter(self) as painter:
             painter.setFont(look().small_font())
@@ -200,16 +200,16 @@ class MessageActions(QWidget):
 
     # Qt
 
-    def sizeHint(self) -> QSize:  # noqa: N802
+    def sizeHint(self) -> QSize:
         """All in a line."""
         width = sum(self._widths()) + self._lines.spacing()
         return QSize(width, self._lines.sizeHint().height())
 
-    def minimumSizeHint(self) -> QSize:  # noqa: N802
+    def minimumSizeHint(self) -> QSize:
         """In two lines."""
         return QSize(max(self._widths()), self._lines.minimumSize().height())
 
-    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
+    def resizeEvent(self, event: QResizeEvent) -> None:
         """One line or two."""
         super().resizeEvent(event)
         self._arrange()

@@ -64,7 +64,7 @@ class MessageEditor(QWidget):
 
     # Qt
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
+    def keyPressEvent(self, event: QKeyEvent) -> None:
         """Escape gives up; Command or Control with Return sends."""
         if event.matches(QKeySequence.StandardKey.Cancel):
             self.given_up.emit()

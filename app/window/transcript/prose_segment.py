@@ -255,7 +255,7 @@ class ProseSegment(QTextBrowser, LaidOut):
 
     # Qt
 
-    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
+    def paintEvent(self, event: QPaintEvent) -> None:
         """Marks and tints first, the text on top of them."""
         with QPainter(self.viewport()) as painter:
             if "<code" in self._html or "<blockquote" in self._html:
@@ -263,7 +263,7 @@ class ProseSegment(QTextBrowser, LaidOut):
             paint_tints(painter, self.tint_boxes(), QRectF(event.rect()))
         super().paintEvent(event)
 
-    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
+    def resizeEvent(self, event: QResizeEvent) -> None:
         """Wrap anew; a text that was wrapped for a width to come only gets its height here."""
         super().resizeEvent(event)
         width = event.size().width()
@@ -276,7 +276,7 @@ class ProseSegment(QTextBrowser, LaidOut):
         formula = place and self._reader.formulas.get(place.key)
         return place and formula and drawn(formula, place, self.devicePixelRatioF())
 
-    def createMimeDataFromSelection(self) -> QMimeData:  # noqa: N802
+    def createMimeDataFromSelection(self) -> QMimeData:
         """The words alone: colours and fonts of this window do not belong into a letter. Formulas
         are what they were made of.
         """
@@ -288,18 +288,18 @@ class ProseSegment(QTextBrowser, LaidOut):
         data.setText(re.sub(OBJECT, lambda _: next(sources, ""), text))
         return data
 
-    def wheelEvent(self, event: QWheelEvent) -> None:  # noqa: N802
+    def wheelEvent(self, event: QWheelEvent) -> None:
         """Belongs to the transcript."""
         event.ignore()
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
+    def keyPressEvent(self, event: QKeyEvent) -> None:
         """Scrolling keys belong to the transcript."""
         if scrolls(event):
             event.ignore()
         else:
             super().keyPressEvent(event)
 
-    def viewportEvent(self, event: QEvent) -> bool:  # noqa: N802
+    def viewportEvent(self, event: QEvent) -> bool:
         """The tooltip names a link's address or the depth that drafted a word."""
         if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip:
             QToolTip.showText(event.globalPos(), self._tip(event), self)

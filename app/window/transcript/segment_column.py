@@ -217,7 +217,7 @@ class SegmentColumn(QWidget):
 
     # Qt
 
-    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
+    def resizeEvent(self, event: QResizeEvent) -> None:
         """What is added from now on is as wide."""
         super().resizeEvent(event)
         self._width = self.contentsRect().width()

@@ -29,12 +29,12 @@ class ThinkingHead(QuietButton):
 
     # Qt
 
-    def sizeHint(self) -> QSize:  # noqa: N802
+    def sizeHint(self) -> QSize:
         """The chevron and the words."""
         words = QFontMetrics(self.font()).horizontalAdvance(self.text())
         return QSize(look().icon_size + GAP + words + 8, HEIGHT)
 
-    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002, N802
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002
         """The chevron and the words."""
         size = look().icon_size
         with QPainter(self) as painter:
@@ -123,7 +123,7 @@ class ThinkingSegment(QWidget):
 
     # Qt
 
-    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002, N802
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002
         """A line beside the thoughts."""
         if self._body is not None and self.is_open:
             with QPainter(self) as painter:

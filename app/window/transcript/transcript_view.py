@@ -61,16 +61,16 @@ class DraftLegend(QWidget):
 
     # Qt
 
-    def sizeHint(self) -> QSize:  # noqa: N802
+    def sizeHint(self) -> QSize:
         """One line."""
         high = QFontMetrics(look().small_font()).height()
         return QSize(self._width(tr(LEGEND_TITLE), tr(LEGEND_REST)), high + 12)
 
-    def minimumSizeHint(self) -> QSize:  # noqa: N802
+    def minimumSizeHint(self) -> QSize:
         """The samples say what they are to who hears them or points at a word."""
         return QSize(self._width(), self.sizeHint().height())
 
-    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002, N802
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002
         """Words, samples, words."""
         now = look()
         with QPainter(self) as painter:
@@ -277,14 +277,14 @@ class TranscriptView(QWidget):
 
     # Qt
 
-    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
+    def changeEvent(self, event: QEvent) -> None:
         """What floats keeps its place; what was found is marked in the colours of now."""
         super().changeEvent(event)
         if event.type() in (QEvent.Type.FontChange, QEvent.Type.PaletteChange):
             self._place()
             self._mark_soon()
 
-    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
+    def resizeEvent(self, event: QResizeEvent) -> None:
         """The floating button keeps to its edge."""
         super().resizeEvent(event)
         self._place()

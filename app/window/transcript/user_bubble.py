@@ -106,14 +106,14 @@ class UserBubble(QWidget):
 
     # Qt
 
-    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
+    def changeEvent(self, event: QEvent) -> None:
         """Larger text needs a larger bubble."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
             self.prose.take_look()
             self.fit(self._width)
 
-    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002, N802
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002
         """The bubble."""
         with QPainter(self) as painter:
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
@@ -121,7 +121,7 @@ class UserBubble(QWidget):
             painter.setBrush(look().colour("bubble"))
             painter.drawRoundedRect(self._box, 14, 14)
 
-    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
+    def resizeEvent(self, event: QResizeEvent) -> None:
         """Keep to the right side."""
         super().resizeEvent(event)
         if event.size().width() != self._width:

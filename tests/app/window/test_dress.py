@@ -155,7 +155,7 @@ class Painted(QWidget):
         super().__init__(window)
         self._painted = painted
 
-    def paintEvent(self, event):  # noqa: N802
+    def paintEvent(self, event):
         self._painted.add(self)
 
 
@@ -189,7 +189,7 @@ class Sized(QWidget):
         super().__init__(window)
         self._sized = sized
 
-    def resizeEvent(self, event):  # noqa: N802
+    def resizeEvent(self, event):
         self._sized.append(self)
 
 

@@ -63,7 +63,7 @@ BRACKETED = re.compile(r"⟦[^⟦⟧]*(?:⟧|…$)")
 class Brackets(QTranslator):
     """A language that is English in brackets."""
 
-    def isEmpty(self) -> bool:  # noqa: N802
+    def isEmpty(self) -> bool:
         return False
 
     def translate(

@@ -18,7 +18,7 @@ class Durations(QProxyStyle):
         super().__init__("Fusion")
         self._milliseconds = milliseconds
 
-    def styleHint(self, hint, option=None, widget=None, returned=None):  # noqa: N802
+    def styleHint(self, hint, option=None, widget=None, returned=None):
         if hint == QStyle.StyleHint.SH_Widget_Animation_Duration:
             return self._milliseconds
         return super().styleHint(hint, option, widget, returned)

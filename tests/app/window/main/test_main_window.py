@@ -236,7 +236,7 @@ class ShownWindows(QObject):
         super().__init__()
         self.seen: list[QObject] = []
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:  # noqa: N802
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() == QEvent.Type.Show and isinstance(watched, QWidget) and watched.isWindow():
             self.seen.append(watched)
         return False
