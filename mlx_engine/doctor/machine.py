@@ -9,9 +9,10 @@ from pathlib import Path
 
 import mlx.core as mx
 
-import mlx_engine
+from mlx_engine.built_in_model import built_in_model
 from mlx_engine.decoding.device_memory import gpu_bytes, memory_bytes, usable_bytes
 from mlx_engine.doctor import Finding, State
+from mlx_engine.loading.describe import inspect_remote
 from mlx_engine.values.errors import EngineError
 from mlx_engine.values.memory_plan import Fit
 from mlx_engine.values.words import size_words
@@ -94,7 +95,7 @@ PLANNED: dict[Fit, State] = {"fits": "ok", "tight": "warn", "too-large": "fail"}
 def check_plan(model: str) -> Finding:
     """Whether a model fits, told from its headers."""
     try:
-        told = mlx_engine.inspect(model).on(metal=mx.metal.is_available())
+        told = inspect_remote(model, built_in_model()).on(metal=mx.metal.is_available())
     except EngineError as error:
         return Finding("plan", "fail", str(error))
     memory = told.memory_fit(usable_bytes(), gpu_bytes=gpu_bytes())

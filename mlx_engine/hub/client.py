@@ -14,6 +14,8 @@ from mlx_engine.hub.repository import HubFile, HubModel
 from mlx_engine.values.errors import DownloadFailed, EngineError
 
 LONGEST_SILENCE_S = 15
+PARTIAL_CONTENT = 206
+"""What a server answers that sends the bytes it was asked for, and not all."""
 
 
 @contextmanager
@@ -168,3 +170,23 @@ def content(hub: Hub, hub_id: str, name: str, commit: str) -> bytes:
     )
     hf_raise_for_status(answer)
     return answer.content
+
+
+def piece(hub: Hub, hub_id: str, name: str, commit: str, start: int, end: int) -> bytes:
+    """Bytes [start, end) of a file, as far as it goes. Raises what `in_words` says."""
+    from huggingface_hub import get_session, hf_raise_for_status
+
+    url, headers = request_for(hub, hub_id, name, commit)
+    headers["Range"] = f"bytes={start}-{end - 1}"
+    asked = get_session().stream(
+        "GET", url, headers=headers, follow_redirects=True, timeout=LONGEST_SILENCE_S
+    )
+    found = bytearray()
+    with asked as answer:
+        hf_raise_for_status(answer)
+        begin = 0 if answer.status_code == PARTIAL_CONTENT else start  # all of it is sent
+        for part in answer.iter_bytes():
+            found += part
+            if len(found) >= begin + end - start:
+                break
+    return bytes(found[begin : begin + end - start])

@@ -19,6 +19,7 @@ from typing import BinaryIO
 
 from mlx_engine.hub.client import (
     LONGEST_SILENCE_S,
+    PARTIAL_CONTENT,
     Hub,
     in_words,
     request_for,
@@ -31,8 +32,6 @@ LARGEST_BY_HTTP = 50_000_000_000
 PIECE = 2**16
 LOOK_S = 0.1
 """How often a fetch is asked whether it is to be stopped while nothing comes."""
-
-PARTIAL_CONTENT = 206
 
 
 def download(

@@ -9,6 +9,7 @@ from mlx_engine.hub.weight_files import folder_name
 from mlx_engine.loading.find import (
     FromHub,
     ModelFiles,
+    locate_headers,
     locate_heads,
     locate_model,
     read_json_object,
@@ -164,8 +165,20 @@ def inspect_model(
     With Metal our kernels are taken to be in use: they alone read some blocks of a GGUF. heads and
     hub are as in `load_model`. text: read tokenizer and template as well. Raises EngineError.
     """
-    files, options = locate_model(path, built_in, hub), LoadOptions(heads=heads)
-    headers = read_headers(files, locate_heads(heads, hub))
+    files = locate_model(path, built_in, hub)
+    return _inspected(files, LoadOptions(heads=heads), locate_heads(heads, hub), text=text)
+
+
+def inspect_remote(path: str, built_in: Path, hub: FromHub | None = None) -> ModelDescription:
+    """The same of a path or of what the hub has, of which headers alone are fetched, not kept."""
+    with locate_headers(path, built_in, hub) as files:
+        return _inspected(files, LoadOptions(), None, text=False)
+
+
+def _inspected(
+    files: ModelFiles, options: LoadOptions, heads: Path | None, *, text: bool
+) -> ModelDescription:
+    headers = read_headers(files, heads)
     with_metal = describe(keep_blocks(headers, _every_kernel), options)
     if text:
         from mlx_engine.loading.text_parts import read_text_parts

@@ -3,10 +3,11 @@
 import json
 import math
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 
 from mlx_engine.hub.client import Hub
@@ -26,6 +27,7 @@ from mlx_engine.hub.weight_files import (
     tells_of_heads,
     tensor_names,
 )
+from mlx_engine.loading.hub_headers import fetch_headers
 from mlx_engine.loading.no_model import adapter, are_heads, heads_only
 from mlx_engine.values.errors import (
     BadModelFile,
@@ -257,6 +259,13 @@ class FromHub:
                 return files
         return _at(self._fetched(hub, model, heads=False))
 
+    @contextmanager
+    def headers(self, name: str) -> Iterator[ModelFiles]:
+        """Files without their data, while the block runs; those in the cache are whole."""
+        model, hub = self._named(name), self.hub or Hub.of_this_user()
+        with TemporaryDirectory() as folder:
+            yield _at(cached(hub, model) or fetch_headers(hub, model, Path(folder)))
+
     def heads(self, name: str) -> Path:
         """A file, or a folder, with MTP heads in it. Raises DownloadFailed."""
         model, hub = self._named(name), self.hub or Hub.of_this_user()
@@ -289,6 +298,18 @@ def locate_model(path: str | Path | None, built_in: Path, hub: FromHub | None = 
         return read_folder(built_in)
     place = _here(path)
     return (hub or FromHub()).model(str(path)) if place is None else _at(place)
+
+
+@contextmanager
+def locate_headers(
+    path: str | Path | None, built_in: Path, hub: FromHub | None = None
+) -> Iterator[ModelFiles]:
+    """As `locate_model`, but of what only the hub has no more is fetched than describes it."""
+    if path is None or _here(path) is not None:
+        yield locate_model(path, built_in)
+    else:
+        with (hub or FromHub()).headers(str(path)) as files:
+            yield files
 
 
 def locate_heads(place: Path | None, hub: FromHub | None = None) -> Path | None:

@@ -13,15 +13,18 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from converted_gguf import convert
 from fake_hub import FakeHub, serving
 from tiny_gguf import write_tiny_gguf
+from tiny_published import publish
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
 import mlx_engine
 from mlx_engine import DraftOptions, LoadOptions, SamplingOptions
+from mlx_engine.doctor.machine import check_plan
 from mlx_engine.hub.client import Hub
 from mlx_engine.hub.repository import ChoiceNeededError
-from mlx_engine.loading.describe import inspect_model
+from mlx_engine.loading.describe import inspect_model, inspect_remote
 from mlx_engine.loading.find import FromHub
 from mlx_engine.values.errors import DownloadFailed, LoadStopped
 
@@ -231,6 +234,30 @@ def test_a_gguf_of_the_hub_answers(tmp_path: Path, fake: FakeHub) -> None:
     engine = mlx_engine.load("org/m-GGUF:q8_0")
     assert engine.generate([5, 9, 3], 8, GREEDY).tokens == wanted
     engine.close()
+
+
+@pytest.mark.usefixtures("everywhere")
+@pytest.mark.parametrize("form", ["gguf", "folder"])
+@pytest.mark.parametrize("no_ranges", [False, True])
+def test_memory_is_planned_without_a_download(
+    tmp_path: Path, fake: FakeHub, form: str, no_ranges: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a Llama 3, whose GGUF holds the factors of its rotation; cut as larger headers are."""
+    monkeypatch.setattr("mlx_engine.loading.hub_headers._LOOK", 2**12)
+    here = publish("llama", tmp_path / "m").folder
+    whole = here if form == "folder" else convert(here, tmp_path / "m-F32.gguf")
+    wanted = inspect_model(whole, whole)
+    published(fake, "org/m", whole)
+    fake.no_ranges = no_ranges
+    told = inspect_remote("org/m", whole)
+    assert replace(told, path="", name="", without_metal=None) == replace(
+        wanted, path="", name="", without_metal=None
+    )
+    assert "org/m" in check_plan("org/m").words or form == "gguf"
+    assert not (tmp_path / "hub").exists()
+    weights = max(fake.sent, key=lambda name: len(fake.repositories["org/m"][name]))
+    if not no_ranges:
+        assert fake.sent[weights] < len(fake.repositories["org/m"][weights]) / 2
 
 
 HEARS_CTRL_C = """

@@ -1,0 +1,74 @@
+"""What of a model on the hub tells its sizes: its config, and of weights what stands before them.
+
+The rest of a file of weights is a hole, so that all that reads headers finds it as long as it is.
+"""
+
+from collections.abc import Callable
+from os import truncate
+from pathlib import Path
+
+from mlx_engine.hub.client import Hub, content, in_words, listing, piece
+from mlx_engine.hub.plan import plan_from
+from mlx_engine.hub.repository import HubModel
+from mlx_engine.hub.weight_files import GGUF, INDEX, SAFETENSORS
+from mlx_engine.loading.gguf.header import read_gguf_header
+from mlx_engine.loading.gguf.metadata import FACTORS, TWO_LISTS
+from mlx_engine.values.errors import BadModelFile
+
+_CONFIGS = ("config.json", "generation_config.json")
+_LOOK, _MOST = 2**21, 2**26
+"""Bytes that are asked for at first, and at most, of a GGUF, whose header does not say its length:
+a vocabulary of 250,000 words takes 12 MB.
+"""
+
+Ask = Callable[[int, int], bytes]
+"""The bytes from one place of a file to another."""
+
+
+def fetch_headers(hub: Hub, model: HubModel, folder: Path) -> Path:
+    """A folder or a GGUF in this folder, as a download would have it. Raises DownloadFailed."""
+    with in_words(model.hub_id):
+        plan = plan_from(hub, model, listing(hub, model))
+        place = folder / f"models--{model.hub_id.replace('/', '--')}" / "snapshots" / plan.commit
+        for file in plan.files:
+            here = place / file.name
+            here.parent.mkdir(parents=True, exist_ok=True)
+            if file.name.lower().endswith((GGUF, SAFETENSORS)):
+
+                def ask(start: int, end: int, name: str = file.name) -> bytes:
+                    return piece(hub, model.hub_id, name, plan.commit, start, end)
+
+                _write_header(here, file.nbytes, ask)
+            elif here.name in _CONFIGS or here.name.endswith(INDEX):
+                here.write_bytes(content(hub, model.hub_id, file.name, plan.commit))
+    first = place / plan.files[0].name
+    return first if first.suffix.lower() == GGUF else place
+
+
+def _write_header(file: Path, nbytes: int, ask: Ask) -> None:
+    """As long as the header says; of a GGUF as much again until it can be read."""
+    file.touch()
+    truncate(file, nbytes)
+    have, is_gguf = 0, file.suffix.lower() == GGUF
+    end = _LOOK if is_gguf else 8 + min(int.from_bytes(ask(0, 8), "little"), _MOST)
+    while have < min(end, nbytes):
+        _put(file, have, ask(have, end))
+        have = end
+        if is_gguf and end < _MOST and not _tells(file):
+            end *= 2
+    for tensor in read_gguf_header(file).tensors.values() if is_gguf else ():
+        if tensor.name in (FACTORS, *TWO_LISTS):  # values that tell how keys are rotated
+            _put(file, tensor.offset, ask(tensor.offset, tensor.offset + tensor.nbytes))
+
+
+def _put(file: Path, start: int, data: bytes) -> None:
+    with file.open("r+b") as target:
+        target.seek(start)
+        target.write(data)
+
+
+def _tells(file: Path) -> bool:
+    try:
+        return bool(read_gguf_header(file).tensors)
+    except BadModelFile:
+        return False
