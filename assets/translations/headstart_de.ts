@@ -3316,18 +3316,6 @@
         <translation>Kein Metal hier: Die Gewichte liegen so, wie der Prozessor sie liest ({megabytes:,.0f} MB).</translation>
     </message>
     <message>
-        <source>Kept weights cannot be used, and are made and written anew: {error}</source>
-        <translation>Aufgehobene Gewichte sind nicht verwendbar und werden neu erzeugt und geschrieben: {error}</translation>
-    </message>
-    <message>
-        <source>The repacked weights ({size}) cannot be kept in {folder} ({error}): the next load will repack again. Make room, or name another folder.</source>
-        <translation>Die umgepackten Gewichte ({size}) lassen sich nicht in {folder} aufheben ({error}): Beim nächsten Laden wird wieder umgepackt. Platz schaffen oder einen anderen Ordner angeben.</translation>
-    </message>
-    <message>
-        <source>{path}: holds other tensors.</source>
-        <translation>{path}: enthält andere Tensoren.</translation>
-    </message>
-    <message>
         <source>Layers of this model cannot take back part of a pass, so nothing can be drafted for it; it runs plain.</source>
         <translation>Schichten dieses Modells können keinen Teil eines Durchlaufs zurücknehmen; deshalb kann nichts dafür entworfen werden, und es läuft ohne Entwürfe.</translation>
     </message>
@@ -4598,6 +4586,10 @@
     <message>
         <source>a kind for each layer</source>
         <translation>eine Art für jede Schicht</translation>
+    </message>
+    <message>
+        <source>{origin}: MiniMax-Text-01, M1 or VL-01, whose lightning attention this version does not run. Take MiniMax-M2 or another model.</source>
+        <translation type="unfinished"></translation>
     </message>
 </context>
 </TS>

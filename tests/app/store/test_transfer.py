@@ -29,7 +29,6 @@ MINE = ChatSettings(
         heads=Path("/secret/heads"),
         numerics="fast",
         draft_model="/secret/draft",
-        repack_cache=Path("/secret/cache"),
     ),
 )
 
@@ -207,7 +206,7 @@ def test_odd_extras_are_left_out(store: SessionStore, tmp_path: Path) -> None:
         "model": ["m"],
     }
     settings: dict[str, Any] = {"draft": {"depth": 77}, "model_path": "/evil", "load": {}}
-    for name in ("heads", "draft_model", "repack_cache"):
+    for name in ("heads", "draft_model", "prompt_files"):
         settings["load"][name] = "/evil"
     path = tmp_path / "chat.json"
     path.write_text(json.dumps(GOOD | {"messages": [message], "settings": settings, "title": 9}))
