@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from app.values.typed_json import Reading, encode, read_fields
@@ -29,7 +29,6 @@ class SamplingChoice:
     repetition_penalty: float | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
-    logit_bias: Mapping[int, float] | None = None
     seed: int | None = None
 
     def __post_init__(self) -> None:
@@ -109,7 +108,8 @@ def settings_from_json(text: str) -> Reading[ChatSettings]:
 
 def without_old_defaults(settings: ChatSettings) -> ChatSettings:
     """An older Headstart wrote sampling down whole, also where nobody had chosen it."""
-    untouched = SamplingChoice(**asdict(SamplingOptions()))
+    written = asdict(SamplingOptions())
+    untouched = SamplingChoice(*(written[one.name] for one in fields(SamplingChoice)))
     if settings.sampling != untouched:
         return settings
     return replace(settings, sampling=SamplingChoice())

@@ -268,8 +268,8 @@
         <translation>Chats importieren</translation>
     </message>
     <message>
-        <source>Chats (*.md *.json)</source>
-        <translation>Chats (*.md *.json)</translation>
+        <source>Chats (*.json)</source>
+        <translation type="unfinished"></translation>
     </message>
     <message>
         <source>This link is not opened: {link}</source>
@@ -1510,18 +1510,6 @@
         <translation>Die letzten {count} Durchläufe gaben je {mean:.2f} Tokens.</translation>
     </message>
     <message>
-        <source>No answer is complete yet.</source>
-        <translation>Noch keine Antwort ist vollständig.</translation>
-    </message>
-    <message>
-        <source>One answer: {newest:.2f} tokens a pass.</source>
-        <translation>Eine Antwort: {newest:.2f} Tokens je Durchlauf.</translation>
-    </message>
-    <message>
-        <source>The last {count} answers: {low:.2f} to {high:.2f} tokens a pass, the newest {newest:.2f}.</source>
-        <translation>Die letzten {count} Antworten: {low:.2f} bis {high:.2f} Tokens je Durchlauf, die neueste {newest:.2f}.</translation>
-    </message>
-    <message>
         <source>Pass costs are measured when drafting first chooses its depth.</source>
         <translation>Die Kosten eines Durchlaufs werden gemessen, wenn zum ersten Mal eine Tiefe gewählt wird.</translation>
     </message>
@@ -1580,10 +1568,6 @@
     <message>
         <source>Tokens of each pass</source>
         <translation>Tokens je Durchlauf</translation>
-    </message>
-    <message>
-        <source>Tokens per pass by answer</source>
-        <translation>Tokens je Durchlauf, nach Antwort</translation>
     </message>
     <message>
         <source>Cost of a pass by rows, ms</source>
@@ -2318,14 +2302,6 @@
         <translation>Wirksam: {what}, bis das Modell neu geladen wird.</translation>
     </message>
     <message>
-        <source>Line {number}: write a token&apos;s id and its bias, such as 1734: -5.</source>
-        <translation>Zeile {number}: Kennung eines Tokens und seinen Bias angeben, etwa 1734: -5.</translation>
-    </message>
-    <message>
-        <source>Line {number}: “{bias}” is not a number.</source>
-        <translation>Zeile {number}: „{bias}“ ist keine Zahl.</translation>
-    </message>
-    <message>
         <source>fresh</source>
         <comment>seed</comment>
         <translation>neu</translation>
@@ -2433,14 +2409,6 @@
     <message>
         <source>One a line; \n is a newline</source>
         <translation>Einer je Zeile; \n ist ein Zeilenumbruch</translation>
-    </message>
-    <message>
-        <source>Logit bias</source>
-        <translation>Logit-Bias</translation>
-    </message>
-    <message>
-        <source>Token id: bias, one a line</source>
-        <translation>Token-Kennung: Bias, je Zeile einer</translation>
     </message>
     <message>
         <source>Use the model&apos;s recommendation</source>

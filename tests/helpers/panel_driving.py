@@ -13,7 +13,7 @@ from mlx_engine.values.options import DraftOptions, GenerationOptions, LoadOptio
 FULL = ChatSettings(
     system="Be brief.",
     draft=DraftOptions("mtp", 2, 0.25, "greedy"),
-    sampling=SamplingChoice(0.3, 40, 0.9, 0.05, 1.1, 0.2, -0.3, {17: -5.0}, 99),
+    sampling=SamplingChoice(0.3, 40, 0.9, 0.05, 1.1, 0.2, -0.3, 99),
     generation=GenerationOptions(200, ("END", "\n\n")),
     load=LoadOptions(numerics="fast"),
 )

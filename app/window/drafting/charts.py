@@ -119,61 +119,6 @@ LEFT, TOP, AXIS = 34, 8, 22
 DOT = 4.0
 """Radius of a point in use, in pixels."""
 
-MOST = 40
-"""Newest answers on show."""
-
-
-class AnswerLine(Chart):
-    """Oldest answer at the left; the dashed line is plain decoding, one token a pass."""
-
-    def __init__(self) -> None:
-        super().__init__(64)
-        self._means: tuple[float, ...] = ()
-        self._highest = 2.0
-
-    def show_means(self, means: Sequence[float]) -> None:
-        """Tokens per pass by answer, oldest first."""
-        newest = tuple(means[-MOST:])
-        if not newest or newest != self._means:
-            self._means = newest
-            self._highest = max(2.0, *newest) if newest else 2.0
-            self.refresh(is_empty=not newest)
-
-    def words(self) -> str:
-        """How many answers, their range, the newest."""
-        if not self._means:
-            return tr("No answer is complete yet.")
-        if len(self._means) == 1:
-            return tr("One answer: {newest:.2f} tokens a pass.", newest=self._means[0])
-        low, high = min(self._means), max(self._means)
-        return tr(
-            "The last {count} answers: {low:.2f} to {high:.2f} tokens a pass, the newest "
-            "{newest:.2f}.",
-            count=len(self._means),
-            low=low,
-            high=high,
-            newest=self._means[-1],
-        )
-
-    def draw(self, painter: QPainter) -> None:
-        """Plain decoding's line, the highest mean's figure, line and dots."""
-        highest, plain = max(self._means), self._point(0, 1.0).y()
-        for mean in (1.0, highest) if highest >= 1.5 else (1.0,):
-            self.draw_level(painter, self._point(0, mean).y(), number(mean, ".1f"), LEFT)
-        self.draw_dashes(painter, QPointF(LEFT, plain), QPointF(self.width() - 4.0, plain))
-        points = [self._point(n, mean) for n, mean in enumerate(self._means)]
-        self.draw_line(painter, points)
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(self.colour("accent"))
-        for point in points:
-            painter.drawEllipse(point, 2.5, 2.5)
-
-    def _point(self, answer: int, mean: float) -> QPointF:
-        across = answer / max(1, len(self._means) - 1)
-        up = (mean - 0.8) / (self._highest - 0.8)
-        height = self.height() - TOP - TOP
-        return QPointF(LEFT + 6 + across * (self.width() - LEFT - 14), TOP + (1 - up) * height)
-
 
 class CostCurve(Chart):
     """Milliseconds by rows as dots on a line.

@@ -6,7 +6,7 @@ from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
 
 from app.window.controls.labels import paragraph, wrapped
 from app.window.controls.layouts import add, column
-from app.window.drafting.charts import AnswerLine, CostCurve, DepthBars, PassBars, StageBar
+from app.window.drafting.charts import CostCurve, DepthBars, PassBars, StageBar
 from app.window.drafting.round_history import RoundHistory, state_in_words
 from app.window.language import said, tr
 from mlx_engine.values.errors import Reason
@@ -23,12 +23,11 @@ class DraftingView(QScrollArea):
         self.setAccessibleName(tr("Drafting"))
         self._summary, self._gain = paragraph(), paragraph()
         self._reasons, self._kernels = paragraph(), paragraph()
-        self._bars, self._passes, self._answers = DepthBars(), PassBars(), AnswerLine()
+        self._bars, self._passes = DepthBars(), PassBars()
         self._costs, self._stages = CostCurve(), StageBar()
         parts: dict[str, QWidget] = {
             tr("Acceptance by depth"): self._bars,
             tr("Tokens of each pass"): self._passes,
-            tr("Tokens per pass by answer"): self._answers,
             tr("Cost of a pass by rows, ms"): self._costs,
             tr("Where a round's time goes"): self._stages,
             tr("Gain in this chat"): self._gain,
@@ -53,7 +52,6 @@ class DraftingView(QScrollArea):
         self._summary.setText(summary(history))
         self._bars.show_rows(history.depths)
         self._passes.show_tokens(history.tokens_per_pass_over_time)
-        self._answers.show_means(history.tokens_per_pass_by_answer)
         self._stages.show_stages(history.stages)
         self._gain.setText(gain_in_words(history))
         self._reasons.setText(reasons_in_words((*declined, *history.reasons)))

@@ -165,7 +165,7 @@ class RoundHistory:
         self.stages = Stages()
         self._emitted: deque[int] = deque(maxlen=POINTS)
         self._acceptance: deque[float | None] = deque(maxlen=POINTS)  # None where none was drafted
-        self._answers: deque[float] = deque(maxlen=POINTS)
+        self._last_mean = 0.0
         self._drafted: Counter[int] = Counter()  # depth, from 1 -> tokens
         self._accepted: Counter[int] = Counter()
         self._pace_drafted, self._pace_plain = _Pace(), _Pace()
@@ -202,7 +202,7 @@ class RoundHistory:
         if not rounds:
             self.state = self._before
             return
-        self._answers.append(sum(r.emitted for r in rounds) / len(rounds))
+        self._last_mean = sum(r.emitted for r in rounds) / len(rounds)
         drafted = sum(r.drafted for r in rounds)
         self.state = LastAnswer(
             max(r.drafted for r in rounds),
@@ -223,7 +223,7 @@ class RoundHistory:
         self._accepted.update(dict(enumerate(stats.accepted_by_depth, 1)))
         self.stages = self.stages.plus(stats)
         if stats.passes:
-            self._answers.append(stats.tokens_per_pass)
+            self._last_mean = stats.tokens_per_pass
         self.state = LastAnswer(
             len(stats.drafted_by_depth),
             stats.drafted,
@@ -258,16 +258,11 @@ class RoundHistory:
         return tuple(self._emitted)
 
     @property
-    def tokens_per_pass_by_answer(self) -> tuple[float, ...]:
-        """Mean of each finished answer, also of those before the program was started."""
-        return tuple(self._answers)
-
-    @property
     def tokens_per_pass(self) -> float:
         """Mean over the recent passes; before there are any, of the last answer."""
         if self._emitted:
             return sum(self._emitted) / len(self._emitted)
-        return self._answers[-1] if self._answers else 0.0
+        return self._last_mean
 
     @property
     def reasons(self) -> tuple[Reason, ...]:

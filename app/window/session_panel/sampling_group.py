@@ -1,6 +1,5 @@
 """Sampling settings of a chat, and when its answers end."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
@@ -14,7 +13,6 @@ from app.window.controls.icons import IconButton
 from app.window.controls.labels import ShortButton, paragraph, say
 from app.window.controls.layouts import Wide, column, row
 from app.window.language import tr
-from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import GenerationOptions, SamplingOptions
 from mlx_engine.values.words import Words
 
@@ -29,42 +27,6 @@ def read_stop(text: str) -> tuple[str, ...]:
 def stop_text(stop: tuple[str, ...]) -> str:
     """The inverse of read_stop."""
     return "\n".join(_escaped(text) for text in stop)
-
-
-def read_logit_bias(text: str) -> dict[int, float]:
-    """A token's id and its bias a line: "1734: -5". Raises BadOption with the line's number."""
-    biases: dict[int, float] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip():
-            continue
-        token, colon, bias = (part.strip() for part in line.partition(":"))
-        if not colon or not token.isascii() or not token.isdecimal() or len(token) > 9:
-            raise BadOption(
-                tr(
-                    "Line {number}: write a token's id and its bias, such as 1734: -5.",
-                    number=number,
-                )
-            )
-        try:
-            biases[int(token)] = float(bias)
-        except ValueError:
-            raise BadOption(
-                tr("Line {number}: “{bias}” is not a number.", number=number, bias=bias[:20])
-            ) from None
-    return biases
-
-
-def logit_bias_text(biases: Mapping[int, float]) -> str:
-    """The inverse of read_logit_bias."""
-    return "\n".join(f"{token}: {repr(bias).removesuffix('.0')}" for token, bias in biases.items())
-
-
-def says_logit_bias(text: str, biases: Mapping[int, float]) -> bool:
-    """Whether a text that is being typed already means these biases."""
-    try:
-        return read_logit_bias(text) == dict(biases)
-    except BadOption:
-        return False
 
 
 def _escaped(text: str) -> str:
@@ -212,20 +174,18 @@ class SamplingGroup(Group):
             tr("Tokens of an answer at most"),
         )
         self._stop = TextField(tr("Stop strings"), 2, tr("One a line; \\n is a newline"))
-        self._bias = TextField(tr("Logit bias"), 2, tr("Token id: bias, one a line"))
         self._own = ShortButton()
         self._own.show_text(tr("Use the model's recommendation"))
         self.add(paragraph(tr("Grey figures are what the model recommends."), "muted"))
         self.add(*(self._numbers[number.name] for number in USUAL), self._own, self.advanced)
         self.advanced.add(*(self._numbers[number.name] for number in RARE))
-        self.advanced.add(self._seed, self._limit, self._stop, self._bias)
+        self.advanced.add(self._seed, self._limit, self._stop)
         for name, field in self._numbers.items():
             field.show_recommended(None)
             field.changed.connect(lambda value, name=name: self._try_number(name, value))
         self._seed.changed.connect(lambda seed: self._try_sampling(self._seed.number, seed=seed))
         self._limit.changed.connect(self._try_limit)
         self._stop.changed.connect(self._take_stop)
-        self._bias.changed.connect(self._try_bias)
         self._own.clicked.connect(self._take_recommended)
         self.show_settings(self._sampling, self._generation)
 
@@ -238,9 +198,6 @@ class SamplingGroup(Group):
         self._limit.show_number(generation.max_tokens)
         if read_stop(self._stop.text()) != generation.stop:
             self._stop.show_text(stop_text(generation.stop))
-        biases = sampling.logit_bias or {}
-        if not says_logit_bias(self._bias.text(), biases):
-            self._bias.show_text(logit_bias_text(biases))
         self._allow_recommended()
 
     def show_recommended(self, recommended: SamplingOptions | None) -> None:
@@ -254,11 +211,6 @@ class SamplingGroup(Group):
 
     def _try_number(self, name: str, value: object) -> None:
         self._try_sampling(self._numbers[name], **{name: value})
-
-    def _try_bias(self, text: str) -> None:
-        biases = self._bias.tried(lambda: read_logit_bias(text))
-        if biases is not None:
-            self._try_sampling(self._bias, logit_bias=biases or None)
 
     def _try_sampling(self, field: Field, **changes: object) -> None:
         sampling = field.tried(lambda: replace(self._sampling, **changes))  # type: ignore[arg-type]

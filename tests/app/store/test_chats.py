@@ -40,7 +40,7 @@ def test_settings_belong_to_a_chat(store: SessionStore) -> None:
         model_path="/models/a.gguf",
         system="Be brief.",
         draft=DraftOptions(depth=3, min_probability=0.25),
-        sampling=SamplingChoice(temperature=0.0, logit_bias={7: -2.5}, seed=2**64 - 1),
+        sampling=SamplingChoice(temperature=0.0, seed=2**64 - 1),
         load=LoadOptions(numerics="fast", context_length=4096),
     )
     first, second = store.chats.create(mine), store.chats.create(ChatSettings())

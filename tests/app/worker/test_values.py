@@ -57,7 +57,7 @@ from mlx_engine.values.stats import GenerationStats, RoundStats
 
 SETTINGS = ChatSettings(
     system="Be brief.",
-    sampling=SamplingChoice(temperature=0.0, logit_bias={5: -1.0}, seed=2**63),
+    sampling=SamplingChoice(temperature=0.0, seed=2**63),
     draft=DraftOptions(depth=3),
     generation=GenerationOptions(max_tokens=9, stop=("\n",)),
     thinking=False,

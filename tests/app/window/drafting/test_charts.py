@@ -9,7 +9,6 @@ from PySide6.QtWidgets import QApplication, QLabel
 from app.window.drafting.charts import (
     BAR,
     ROW,
-    AnswerLine,
     CostCurve,
     DepthBars,
     PassBars,
@@ -31,7 +30,6 @@ FILLED = {
     Sparkline: lambda chart: chart.show_values([0.2, 0.9, 0.5]),
     DepthBars: lambda chart: chart.show_rows([DepthRow(1, 9, 10), DepthRow(2, 5, 9)]),
     PassBars: lambda chart: chart.show_tokens([1, 3, 4, 2]),
-    AnswerLine: lambda chart: chart.show_means([1.0, 2.4, 3.1]),
     CostCurve: lambda chart: chart.show_costs([5, 6, 7.5, 9], 3),
     StageBar: lambda chart: chart.show_stages(Stages(10, 30, 4, 5)),
 }

@@ -88,7 +88,6 @@ def test_an_answer_without_a_word_says_nothing_new():
     history.begin_answer()
     history.end_answer()
     assert state_in_short(history.state) == "drafted up to 3"
-    assert history.tokens_per_pass_by_answer == (3.0,)
 
 
 def test_stages_add_up():
@@ -174,7 +173,6 @@ def test_answers_of_before_count_like_new_ones():
     )
     history = RoundHistory([plain, drafted])
     assert history.depths == (DepthRow(1, 9, 10), DepthRow(2, 7, 10), DepthRow(3, 4, 10))
-    assert history.tokens_per_pass_by_answer == (1.0, 3.0)
     assert history.tokens_per_pass == 3.0
     assert history.gain is not None
     assert history.gain.ratio == pytest.approx(1.5)
@@ -184,7 +182,6 @@ def test_answers_of_before_count_like_new_ones():
     history.add([a_round(4, 4)] * 2)
     history.end_answer()
     assert history.depths[3] == DepthRow(4, 2, 2)
-    assert history.tokens_per_pass_by_answer == (1.0, 3.0, 5.0)
 
 
 def test_running_mean():
