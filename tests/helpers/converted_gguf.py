@@ -37,6 +37,14 @@ ARCHITECTURES = {
     "lfm2": "lfm2",
     "lfm2_moe": "lfm2moe",
     "gemma4_text": "gemma4",
+    "gemma3n_text": "gemma3n",
+    "phi": "phi2",
+    "starcoder2": "starcoder2",
+    "stablelm": "stablelm",
+    "nemotron": "nemotron",
+    "granitemoe": "granitemoe",
+    "hunyuan_v1_moe": "hunyuan-moe",
+    "falcon_h1": "falcon-h1",
     "granitemoehybrid": "granitehybrid",
     "nemotron_h": "nemotron_h_moe",
     "gemma3_text": "gemma3",
@@ -65,7 +73,9 @@ ARCHITECTURES = {
     "mimo_v2_flash": "mimo2",
     "step3p5": "step35",
 }
-_IN_PAIRS = ("llama", "xverse", "internlm2", "smollm3", "mistral3", "granite", "minicpm")
+_IN_PAIRS = ("llama", "xverse", "internlm2", "smollm3", "mistral3", "granite", "minicpm",
+             "granitemoe")  # fmt: skip
+_HYBRIDS = ("granitemoe", "granitemoehybrid", "nemotron_h", "gemma4_text", "falcon_h1")
 _BEYOND_THE_MAP = {
     "eh_proj": "nextn.eh_proj",
     "enorm": "nextn.enorm",
@@ -189,11 +199,13 @@ def _changed(
         if found := _EXPERT.fullmatch(name):
             stack = f"{found[1]}.{found[3]}.weight"
             stacks.setdefault(stack, {})[int(found[2])] = value
-        elif architecture in _IN_PAIRS:
+        elif architecture in _IN_PAIRS and "_linear." not in name:
             yield Tensor(name, _rotated_in_pairs(name, value, config))
-        elif kind in ("granitemoehybrid", "nemotron_h", "gemma4_text"):
-            yield from _hybrid(name, value, config)
-        elif kind.startswith("gemma") and name.endswith("norm.weight"):
+        elif kind in _HYBRIDS:
+            yield from _hybrid(name, value * _falcon_factors(name, config), config)
+        elif kind == "gemma3n_text":
+            yield from _gemma3n(name, value, stacks)
+        elif (kind.startswith("gemma") or kind == "nemotron") and name.endswith("norm.weight"):
             yield Tensor(name, value + np.float32(1))
         elif kind == "gpt_oss":
             yield from _gpt_oss(name, value)
@@ -251,6 +263,38 @@ def _hybrid(name: str, value: Floats, config: Config) -> Iterator[Tensor]:
         yield Tensor(f"blk.{base.split('.')[2]}.{to}.scale", value)
     else:
         yield Tensor(name, value.squeeze())
+
+
+def _falcon_factors(name: str, config: Config) -> Floats:
+    """FalconH1Model: what the matrices are multiplied by."""
+    if config["model_type"] != "falcon_h1":
+        return np.ones((), np.float32)
+    part, within = name.split(".")[-2], config["attention_in_multiplier"]
+    inner, states = config["mamba_d_ssm"], config["mamba_n_groups"] * config["mamba_d_state"]
+    sizes = (inner, inner, states, states, config["mamba_n_heads"])
+    factors = {
+        "down_proj": config["mlp_multipliers"][1],
+        "gate_proj": config["mlp_multipliers"][0],
+        "k_proj": config["key_multiplier"] * within,
+        "q_proj": within,
+        "v_proj": within,
+        "o_proj": config["attention_out_multiplier"],
+        "out_proj": config["ssm_out_multiplier"],
+        "in_proj": np.repeat(config["ssm_multipliers"], sizes)[:, None]
+        * config["ssm_in_multiplier"],
+        "lm_head": config["lm_head_multiplier"],
+        "embed_tokens": config["embedding_multiplier"],
+    }
+    return np.asarray(factors.get(part, 1.0), np.float32)
+
+
+def _gemma3n(name: str, value: Floats, stacks: dict[str, dict[int, Floats]]) -> Iterator[Tensor]:
+    """Gemma3NModel: matrices of streams become stacks."""
+    found = re.fullmatch(r"(.+altup_\w*projections)\.(\d+)\.weight", name)
+    if found:
+        stacks.setdefault(f"{found[1]}.weight", {})[int(found[2])] = value
+    else:
+        yield Tensor(f"{name}.weight" if name.endswith("_scale") else name, value)
 
 
 def _rotated_in_pairs(name: str, value: Floats, config: Config) -> Floats:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from statistics import NormalDist
 
 import numpy as np
 
@@ -169,6 +170,51 @@ def _mamba2(config: Config) -> dict[str, object]:
         "ssm.group_count": config.get("mamba_n_groups") or config["n_groups"],
         "ssm.inner_size": heads * size,
         "ssm.time_step_rank": heads,
+    }
+
+
+def _falcon_h1(config: Config) -> dict[str, object]:
+    return {
+        "ssm.conv_kernel": config["mamba_d_conv"],
+        "ssm.state_size": config["mamba_d_state"],
+        "ssm.group_count": config["mamba_n_groups"],
+        "ssm.inner_size": config["mamba_d_ssm"],
+        "ssm.time_step_rank": config["mamba_n_heads"],
+    }
+
+
+def _layer_normed(config: Config) -> dict[str, object]:
+    """Of Phi-2, StableLM, StarCoder 2 and Nemotron."""
+    eps = next(
+        config[key] for key in ("layer_norm_eps", "norm_eps", "norm_epsilon") if key in config
+    )
+    size = config["hidden_size"] // config["num_attention_heads"]
+    share = config["rope_parameters"].get("partial_rotary_factor", 1.0)
+    return {"attention.layer_norm_epsilon": eps, "rope.dimension_count": int(size * share)}
+
+
+def _hunyuan_moe(config: Config) -> dict[str, object]:
+    return {
+        "expert_feed_forward_length": config["moe_intermediate_size"][0],
+        "expert_used_count": config["moe_topk"][0],
+        "expert_shared_count": config["num_shared_expert"][0],
+    }
+
+
+def _gemma3n(config: Config) -> dict[str, object]:
+    windowed = [kind == "sliding_attention" for kind in config["layer_types"]]
+    cuts = [NormalDist().inv_cdf(one) if one else -math.inf
+            for one in config["activation_sparsity_pattern"]]  # fmt: skip
+    return {
+        "activation_sparsity_scale": np.array(cuts, np.float32),
+        "altup.active_idx": config["altup_active_idx"],
+        "altup.num_inputs": config["altup_num_inputs"],
+        "attention.shared_kv_layers": config["num_kv_shared_layers"],
+        "attention.sliding_window": config["sliding_window"],
+        "attention.sliding_window_pattern": np.array(windowed),
+        "embedding_length_per_layer_input": config["hidden_size_per_layer_input"],
+        "feed_forward_length": np.array(config["intermediate_size"], np.int32),
+        "final_logit_softcapping": config["final_logit_softcapping"],
     }
 
 
@@ -341,6 +387,11 @@ _OWN = {
     "exaone4": _mostly_windowed,
     "command-r": _cohere,
     "cohere2": _cohere,
+    "granitemoe": _granite,
+    "falcon-h1": _falcon_h1,
+    **dict.fromkeys(("phi2", "stablelm", "starcoder2", "nemotron"), _layer_normed),
+    "hunyuan-moe": _hunyuan_moe,
+    "gemma3n": _gemma3n,
     "lfm2": _lfm2,
     "lfm2moe": _lfm2_moe,
     "gemma4": _gemma4,

@@ -13,6 +13,69 @@ LATENT = {
 }
 
 HYBRIDS: dict[str, tuple[str, dict[str, object]]] = {
+    "phi": ("Phi", {"rope_parameters": _PLAIN | {"partial_rotary_factor": 0.5}}),
+    "starcoder2": ("Starcoder2", {"rope_parameters": _PLAIN, "sliding_window": 4096}),
+    "stablelm": ("StableLm", {"rope_parameters": _PLAIN | {"partial_rotary_factor": 0.25}}),
+    "nemotron": (
+        "Nemotron",
+        {"head_dim": 16, "rope_parameters": _PLAIN | {"partial_rotary_factor": 0.5}},
+    ),
+    "granitemoe": (
+        "GraniteMoe",
+        {
+            "rope_parameters": _PLAIN,
+            "num_local_experts": 4,
+            "num_experts_per_tok": 2,
+            "logits_scaling": 2.0,
+            "residual_multiplier": 0.5,
+        },
+    ),
+    "hunyuan_v1_moe": (
+        "HunYuanMoEV1",
+        {
+            "head_dim": 16,
+            "rope_parameters": _PLAIN,
+            "num_experts": 4,
+            "tie_word_embeddings": True,
+            "moe_topk": [2, 2, 2],
+            "moe_intermediate_size": [96, 96, 96],
+            "num_shared_expert": [1, 1, 1],
+        },
+    ),
+    "falcon_h1": (
+        "FalconH1",
+        {
+            **_MAMBA2,
+            "rope_parameters": _PLAIN,
+            "mamba_d_ssm": 128,
+            "head_dim": 16,
+            "attention_in_multiplier": 0.9,
+            "attention_out_multiplier": 0.8,
+            "key_multiplier": 0.4,
+            "ssm_in_multiplier": 1.2,
+            "ssm_out_multiplier": 0.5,
+            "ssm_multipliers": [0.3, 0.4, 0.5, 0.6, 0.7],
+            "mlp_multipliers": [0.7, 0.6],
+            "lm_head_multiplier": 0.3,
+            "embedding_multiplier": 5.0,
+        },
+    ),
+    "gemma3n_text": (
+        "Gemma3n",
+        {
+            "head_dim": 16,
+            "num_hidden_layers": 5,
+            "layer_types": ["sliding_attention", "full_attention"] * 2 + ["sliding_attention"],
+            "sliding_window": 8,
+            "num_kv_shared_layers": 1,
+            "hidden_size_per_layer_input": 32,
+            "vocab_size_per_layer_input": 300,
+            "laurel_rank": 8,
+            "intermediate_size": [96] * 5,
+            "activation_sparsity_pattern": [0.9, 0.0, 0.0, 0.0, 0.0],
+            "final_logit_softcapping": 3.0,
+        },
+    ),
     "lfm2_moe": (
         "Lfm2Moe",
         {

@@ -297,7 +297,12 @@ def publish(
     the logits are those of the folder as it then is. dtype: the weights are stored in.
     """
     name = ARCHITECTURES[model_type][0]
-    settings = getattr(hf, f"{name}TextConfig" if name in ("Gemma3", "Gemma4") else f"{name}Config")
+    settings = getattr(
+        hf,
+        f"{name}TextConfig"
+        if name in ("Gemma3", "Gemma3n", "Gemma4", "Llama4")
+        else f"{name}Config",
+    )
     config = settings(**sizes_of(model_type) | dict(changes or {}), attn_implementation="eager")
     torch.manual_seed(seed)
     model = getattr(hf, f"{name}ForCausalLM")(config).eval().float()
@@ -333,7 +338,7 @@ def sizes_of(model_type: str) -> dict[str, object]:
 
 def draw(part: str, value: torch.Tensor, sharpness: float) -> None:
     """Matrices keep the size of what goes through them; norms and biases are moved visibly."""
-    if "inv_freq" in part or "embed_scale" in part:
+    if not value.ndim or any(name in part for name in ("inv_freq", "embed_scale", "mup_vector")):
         return
     if value.ndim == 1:
         value.add_(0.2 * torch.randn_like(value))

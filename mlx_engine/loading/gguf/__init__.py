@@ -5,8 +5,8 @@ under published names that are still unread (part.py). Families know nothing of 
 
 - header: what is in one file, checked before any use; file: it and its numbered parts. metadata
   looks things up.
-- architecture, llama, llama_like, nextn, qwen35: metadata to config, names to names, and rows or
-  columns back in Hugging Face's order.
+- architecture, llama, llama_like, in_library, more_in_library, nextn, qwen35: metadata to config,
+  names to names, and rows or columns back in Hugging Face's order.
 - part: what each tensor becomes. blocks and lattice open blocks, bits moves their codes into MLX's
   order, weights does it for whole tensors and files; device_repack does the usual types on a GPU.
 
@@ -17,7 +17,7 @@ under published names that are still unread (part.py). Families know nothing of 
 | deepseek2 | DeepSeek-V2, V3, R1, Kimi K2, GLM-4.7-Flash | inside, but V2 |
 | mimo2, step35 | MiMo-V2, Step-3.5 | three, inside |
 | llama | Llama, Mistral, Mixtral | |
-| mistral3, granite, minicpm | Mistral Small 3, Ministral 3; Granite 3; MiniCPM | |
+| mistral3, granite, granitemoe, minicpm | Mistral Small 3, Ministral 3; Granite 3; MiniCPM | |
 | xverse, internlm2, smollm3, exaone, seed_oss, pangu-embedded | Llamas by other names | |
 | qwen2, qwen3, qwen3moe, gemma3, gpt-oss | of the same names | |
 | qwen2vl, qwen3vl, qwen3vlmoe | these, without their eyes | |
@@ -26,6 +26,8 @@ under published names that are still unread (part.py). Families know nothing of 
 | qwen2moe, gemma2 | Qwen2 with experts, Gemma 2 | |
 | gemma4 | Gemma 4 | its assistant's, beside |
 | granitehybrid, nemotron_h, nemotron_h_moe | Granite 4, Nemotron-H and 3 | not run |
+| gemma3n, falcon-h1, hunyuan-moe | Gemma 3n, Falcon-H1, Hunyuan-A13B | |
+| phi2, starcoder2, stablelm, nemotron | Phi-2, StarCoder 2, StableLM, Nemotron 3 and 4 | |
 | lfm2, lfm2moe, cohere2, hunyuan-dense, hunyuan_vl | of the same names | |
 | dots1, ernie4_5 | dots.llm1, ERNIE 4.5 without experts | |
 | ernie4_5-moe, minimax-m2 | ERNIE 4.5 with experts, MiniMax-M2 | not run |

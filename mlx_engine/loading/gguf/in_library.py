@@ -203,7 +203,7 @@ class Gemma4Gguf(Gemma3Gguf):
         return "none"
 
 
-_MAMBA2 = {
+MAMBA2 = {
     "ssm_in": "in_proj",
     "ssm_conv1d": "conv1d",
     "ssm_dt.bias": "dt_bias",
@@ -212,7 +212,7 @@ _MAMBA2 = {
     "ssm_norm": "norm",
     "ssm_out": "out_proj",
 }
-_MAMBA2_CHANGES: dict[str, Change] = {
+MAMBA2_CHANGES: dict[str, Change] = {
     "ssm_conv1d.weight": "a last axis",
     "ssm_a": "log of minus",
     "ssm_d": "one axis",
@@ -228,7 +228,7 @@ class GraniteHybridGguf(Architecture):
     names = (
         ATTENTION
         | DENSE
-        | {base: f"mamba.{name}" for base, name in _MAMBA2.items()}
+        | {base: f"mamba.{name}" for base, name in MAMBA2.items()}
         | {base: name.replace("mlp.", "block_sparse_moe.", 1) for base, name in EXPERTS.items()}
         | {"ffn_gate_inp": "block_sparse_moe.router.layer"}
         | {
@@ -262,7 +262,7 @@ class GraniteHybridGguf(Architecture):
         return {}
 
     def _change(self, name: str) -> Change:
-        return _MAMBA2_CHANGES.get(name, "none")
+        return MAMBA2_CHANGES.get(name, "none")
 
 
 class NemotronHGguf(Architecture):
@@ -276,7 +276,7 @@ class NemotronHGguf(Architecture):
         "output": "lm_head",
     }
     names: ClassVar = {
-        **{base: f"mixer.{name}" for base, name in _MAMBA2.items()},
+        **{base: f"mixer.{name}" for base, name in MAMBA2.items()},
         **{f"attn_{part}": f"mixer.{part}_proj" for part in "qkv"},
         "attn_norm": "norm",
         "attn_output": "mixer.o_proj",
@@ -336,4 +336,4 @@ class NemotronHGguf(Architecture):
         return f"mtp.layers.{behind}." if behind >= 0 else f"backbone.layers.{block}."
 
     def _change(self, name: str) -> Change:
-        return _MAMBA2_CHANGES.get(name, "none")
+        return MAMBA2_CHANGES.get(name, "none")

@@ -112,6 +112,15 @@ class GraniteGguf(LlamaGguf):
         return super()._own() | granite_factors(self._metadata)
 
 
+class GraniteMoeGguf(GraniteGguf):
+    """Granite 3 with experts."""
+
+    model_type = "granitemoe"
+
+    def _named(self, block: int, rest: str) -> str:
+        return super()._named(block, rest).replace("moe.gate.", "moe.router.layer.")
+
+
 class MiniCpmGguf(GraniteGguf):
     """MiniCPM: Llama with such factors, which older files leave out."""
 

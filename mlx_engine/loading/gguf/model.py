@@ -1,5 +1,6 @@
 """A GGUF file as loading sees a model: a config, and tensors under Hugging Face's names."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +20,7 @@ from mlx_engine.loading.gguf.in_library import (
 )
 from mlx_engine.loading.gguf.llama import (
     GraniteGguf,
+    GraniteMoeGguf,
     LlamaGguf,
     MiniCpmGguf,
     Mistral3Gguf,
@@ -40,6 +42,15 @@ from mlx_engine.loading.gguf.llama_like import (
     Qwen3MoeGguf,
 )
 from mlx_engine.loading.gguf.metadata import GgufMetadata
+from mlx_engine.loading.gguf.more_in_library import (
+    FalconH1Gguf,
+    Gemma3nGguf,
+    HunyuanMoeGguf,
+    NemotronGguf,
+    Phi2Gguf,
+    StablelmGguf,
+    Starcoder2Gguf,
+)
 from mlx_engine.loading.gguf.nextn import (
     BailingMoe2Gguf,
     Deepseek2Gguf,
@@ -65,6 +76,7 @@ ARCHITECTURES: dict[str, Callable[[GgufFile], Architecture]] = {
     "internlm2": LlamaGguf,
     "mistral3": Mistral3Gguf,
     "granite": GraniteGguf,
+    "granitemoe": GraniteMoeGguf,
     "minicpm": MiniCpmGguf,
     "smollm3": partial(LlamaGguf, model_type="smollm3"),
     "exaone": PlainGguf,
@@ -87,7 +99,14 @@ ARCHITECTURES: dict[str, Callable[[GgufFile], Architecture]] = {
     "hunyuan_vl": HunyuanGguf,
     "lfm2": Lfm2Gguf,
     "lfm2moe": Lfm2MoeGguf,
+    "gemma3n": Gemma3nGguf,
     "gemma4": Gemma4Gguf,
+    "phi2": Phi2Gguf,
+    "starcoder2": Starcoder2Gguf,
+    "stablelm": StablelmGguf,
+    "nemotron": NemotronGguf,
+    "hunyuan-moe": HunyuanMoeGguf,
+    "falcon-h1": FalconH1Gguf,
     "granitehybrid": GraniteHybridGguf,
     **dict.fromkeys(("nemotron_h", "nemotron_h_moe"), NemotronHGguf),
     "gpt-oss": GptOssGguf,
@@ -116,7 +135,7 @@ _NOT_MODELS = {
     "imatrix": Words("an importance matrix, which a model is quantised with"),
     "controlvector": Words("a control vector"),
 }
-_FIRST_LAYER = ("model.layers.0.", "layers.0.", "backbone.layers.0.")
+_FIRST_LAYER = re.compile(r"((model|backbone)\.)?(language_model\.)?layers\.0\..+")
 _DRAFTERS = ("eagle3", "dflash", "gemma4-assistant")
 
 
@@ -174,7 +193,7 @@ def check_trunk(
 ) -> None:
     """BadModelFile when the trunk lacks a tensor or has one of another shape."""
     path = model.file.path
-    if not any(name.startswith(_FIRST_LAYER) for name in trunk):
+    if not any(map(_FIRST_LAYER.fullmatch, trunk)):
         raise heads_only(path, model.config)
     for name, shape in wanted.items():
         part = trunk.get(name)

@@ -92,14 +92,15 @@ class Placement:
     """Where a tensor belongs, by the name Hugging Face files give it, and what was done to it.
 
     rows: our row i is the file's row rows[i]; file_rows: how many it has, None for as many as ours.
-    run: of a stack of matrices, the rows of each that are ours. change: what makes ours of the
-    file's values.
+    run: of a stack of matrices, the rows of each that are ours; matrix: the one that is. change:
+    what makes ours of the file's values.
     """
 
     name: str
     rows: tuple[int, ...] | None = None
     file_rows: int | None = None
     run: Run | None = None
+    matrix: int | None = None
     change: Change = "none"
 
 
@@ -121,6 +122,8 @@ class GgufPart(TensorInfo):
     def unpacked_shape(self) -> tuple[int, ...]:
         """Of the weight as numbers."""
         shape, place = self.stored.shape, self.place
+        if place.matrix is not None:
+            return shape[1:]
         if place.rows is not None:
             shape = (len(place.rows), *shape[1:])
         if place.run is not None:

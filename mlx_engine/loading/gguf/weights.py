@@ -256,6 +256,8 @@ def _times(values: mx.array, factor: mx.array) -> mx.array:
 def _rows_of(rows: NDArray[Any], part: GgufPart) -> NDArray[Any]:
     """The rows [all rows of the file, ...] that are ours, in our order."""
     place = part.place
+    if place.matrix is not None:
+        rows = np.split(rows, part.stored.shape[0])[place.matrix]
     if place.rows is not None:
         rows = rows[np.array(place.rows)]
     if place.run is not None:

@@ -37,6 +37,7 @@ _ANOTHER_NAME = {
     "phi-msft": "phixtral",
     "falcon_mamba": "mamba",
     "minimax_m2": "minimax",
+    "hunyuan_v1_moe": "hunyuan",
     "gemma4_unified": "gemma4",
     "deepseek_v41_text": "deepseek_v41",
 }
@@ -87,6 +88,12 @@ _SAME = {
 _LEFT_OUT: dict[str, dict[str, object]] = {
     "glm_moe_dsa": {"topk_method": "noaux_tc", "scoring_func": "sigmoid", "moe_layer_freq": 1},
     "granitemoehybrid": {"position_embedding_type": "nope", "time_step_limit": [0.0, inf]},
+    "hunyuan_v1_moe": {
+        "use_mixed_mlp_moe": True,
+        "use_qk_norm": True,
+        "use_cla": False,
+        "cla_share_factor": 1,
+    },
     "longcat_flash": {
         "attention_method": "MLA",
         "zero_expert_type": "identity",
@@ -175,7 +182,8 @@ class LibraryFamily(Family):
         joined = {int(sign[1]) for sign in map(_SIGN.fullmatch, raw) if sign}
         heads = {name: tensor for name, tensor in raw.items() if _is_head(name, layers, joined)}
         trunk = {n: tensor for n, tensor in raw.items() if n not in heads}
-        return Parts(trunk, heads, skipped, _halves_joined(raw))
+        is_granite = self.model_type.startswith("granite")
+        return Parts(trunk, heads, skipped, _halves_joined(raw) if is_granite else {})
 
     def group(self, trunk_name: str) -> str:
         """The tensor group of a trunk tensor."""

@@ -19,7 +19,8 @@ from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.cache.contract import LayerCache, LayerCaches
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.models.contract import Begin, Headless, Model, lazily
-from mlx_engine.models.library.jamba import use_trained_weights
+from mlx_engine.models.library.experts import use_trained_weights
+from mlx_engine.models.library.falcon_h1 import with_all_factors
 from mlx_engine.models.library.kernels import use_kernels
 from mlx_engine.models.library.whole_block import LibraryCache, WholeBlockCache
 from mlx_engine.models.weights import WeightTable
@@ -65,9 +66,12 @@ def open_class(module: str, config: Mapping[str, object], table: WeightTable) ->
     misshapen or left over; UnsupportedModel for a class that does not know what the config asks
     for.
     """
-    model = _build_module(module, config, Named(table.take_all(), table.origin))
+    arrays = table.take_all()
+    if module == "falcon_h1":
+        arrays = with_all_factors(arrays, config)
+    model = _build_module(module, config, Named(arrays, table.origin))
     table.hold(_parameters_of(model).values())
-    if module == "jamba":
+    if module in ("jamba", "hunyuan"):
         use_trained_weights(model)
     use_kernels(model, table.kernels)
     return model

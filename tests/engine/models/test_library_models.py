@@ -12,6 +12,18 @@ from tiny_published import publish
 
 CASES = {
     "cohere": ("cohere", {}),
+    "falcon_h1": ("falcon_h1", {}),
+    "hunyuan moe": (
+        "hunyuan_v1_moe",
+        {
+            "rope_parameters": {
+                "rope_type": "dynamic",
+                "rope_theta": 1e4,
+                "factor": 1.0,
+                "alpha": 5.0,
+            }
+        },
+    ),
     "jamba": ("jamba", {}),
     "lfm2": ("lfm2", {}),
     "glm_moe_dsa": ("glm_moe_dsa", {}),

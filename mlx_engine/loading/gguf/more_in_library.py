@@ -1,0 +1,236 @@
+"""More of mlx-lm's classes: those with layer norms, Falcon-H1, Gemma 3n, Hunyuan with experts."""
+
+from math import erf, inf, sqrt
+from typing import ClassVar
+
+import numpy as np
+
+from mlx_engine.loading.gguf.architecture import ATTENTION, DENSE, EXPERTS, OUTSIDE, Architecture
+from mlx_engine.loading.gguf.in_library import MAMBA2, MAMBA2_CHANGES, HunyuanGguf
+from mlx_engine.loading.gguf.llama_like import Gemma3Gguf, layer_kinds
+from mlx_engine.loading.gguf.metadata import Kind, base_of
+from mlx_engine.loading.gguf.part import Change, Placement
+
+
+class _LayerNormed(Architecture):
+    """With norms of mean and variance and their biases, and perhaps part of a head rotated."""
+
+    rotates_whole_heads = False
+    stretches: ClassVar[tuple[Kind, ...]] = ()
+    eps_key = "layer_norm_eps"
+
+    def _own(self) -> dict[str, object]:
+        return {
+            self.eps_key: self._metadata.number("attention.layer_norm_epsilon", 1e-5),
+            "partial_rotary_factor": self._share(),
+        }
+
+
+class Phi2Gguf(_LayerNormed):
+    """Phi-1 and 2: attention and feed-forward read one norm; biases everywhere."""
+
+    model_type = "phi"
+    outside: ClassVar = OUTSIDE | {"output_norm": "model.final_layernorm"}
+    names = ATTENTION | {
+        "attn_output": "self_attn.dense",
+        "ffn_up": "mlp.fc1",
+        "ffn_down": "mlp.fc2",
+    }
+
+
+class Starcoder2Gguf(_LayerNormed):
+    """StarCoder 2; right as far as its window reaches."""
+
+    model_type = "starcoder2"
+    eps_key = "norm_epsilon"
+    names = ATTENTION | DENSE | {"ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"}
+
+    def _own(self) -> dict[str, object]:
+        return super()._own() | {"sliding_window": 4096}
+
+
+class StablelmGguf(_LayerNormed):
+    """StableLM, but the 12B, which norms queries and keys."""
+
+    model_type = "stablelm"
+
+    def _own(self) -> dict[str, object]:
+        return super()._own() | {
+            "use_qkv_bias": self._has("attn_q.bias"),
+            "use_parallel_residual": not self._has("ffn_norm.weight"),
+        }
+
+
+class NemotronGguf(_LayerNormed):
+    """Nemotron 3 and 4, Minitron: norms stored as used, a feed-forward without gates."""
+
+    model_type = "nemotron"
+    eps_key = "norm_eps"
+
+    def _own(self) -> dict[str, object]:
+        return super()._own() | {
+            "attention_bias": self._has("attn_q.bias"),
+            "hidden_act": "relu2",
+            "mlp_bias": self._has("ffn_up.bias"),
+        }
+
+    def _change(self, name: str) -> Change:
+        return "less one" if name.endswith("norm.weight") else "none"
+
+
+class HunyuanMoeGguf(HunyuanGguf):
+    """Hunyuan-A13B: experts in every layer, and one that all share."""
+
+    model_type = "hunyuan"
+    names = (
+        HunyuanGguf.names
+        | EXPERTS
+        | {"ffn_gate_inp": "mlp.gate.wg"}
+        | {f"ffn_{one}_shexp": f"mlp.shared_mlp.{one}_proj" for one in ("gate", "up", "down")}
+    )
+
+    def _own(self) -> dict[str, object]:
+        return {
+            **self._experts("num_experts", "moe_topk", "moe_intermediate_size"),
+            "attention_bias": self._has("attn_q.bias"),
+            "num_shared_expert": self._metadata.count("expert_shared_count", 1),
+            "use_mixed_mlp_moe": self._has("ffn_up_shexp.weight"),
+            "use_qk_norm": self._has("attn_q_norm.weight"),
+            "use_cla": False,
+            "cla_share_factor": 1,
+        }
+
+    def _scaling(self) -> dict[str, object] | None:
+        """How far it is stretched is in the base of its periods."""
+        return {"type": "dynamic", "factor": 1.0, "alpha": 1.0}
+
+
+class FalconH1Gguf(Architecture):
+    """Falcon-H1: attention and Mamba 2 side by side; all factors are in its matrices."""
+
+    model_type = "falcon_h1"
+    usual_base = 1e11
+    outside: ClassVar = OUTSIDE | {"output_norm": "model.final_layernorm"}
+    names = (
+        ATTENTION
+        | {base: f"mamba.{name}" for base, name in MAMBA2.items()}
+        | {f"ffn_{one}": f"feed_forward.{one}_proj" for one in ("gate", "up", "down")}
+        | {"ffn_norm": "pre_ff_layernorm"}
+    )
+
+    def _own(self) -> dict[str, object]:
+        count, heads = self._metadata.count, self._least_one("ssm.time_step_rank")
+        inner = count("ssm.inner_size")
+        return {
+            "attention_bias": self._has("attn_q.bias"),
+            "mlp_bias": self._has("ffn_up.bias"),
+            "projectors_bias": self._has("ssm_out.bias"),
+            "mamba_conv_bias": self._has("ssm_conv1d.bias"),
+            "mamba_proj_bias": self._has("ssm_in.bias"),
+            "mamba_rms_norm": self._has("ssm_norm.weight"),
+            "mamba_d_conv": count("ssm.conv_kernel"),
+            "mamba_d_head": inner // heads,
+            "mamba_d_ssm": inner,
+            "mamba_d_state": count("ssm.state_size"),
+            "mamba_n_groups": count("ssm.group_count"),
+            "mamba_n_heads": heads,
+            "embedding_multiplier": 1.0,
+            "lm_head_multiplier": 1.0,
+        }
+
+    def _named(self, block: int, rest: str) -> str:
+        """llama.cpp's converter leaves out the ending of one."""
+        return super()._named(block, "ffn_norm.weight" if rest == "ffn_norm" else rest)
+
+    def _change(self, name: str) -> Change:
+        return MAMBA2_CHANGES.get(name, "none")
+
+
+_CUTS = np.array([1.6448536] * 10 + [-inf] * 90)
+"""By layer: standard deviations above the mean below which gates are cut off, as published."""
+
+
+class Gemma3nGguf(Gemma3Gguf):
+    """Gemma 3n: several residual streams, small inputs for each layer, some gates cut off.
+
+    All values are those of the folder, but for matrices that lie in one stack.
+    """
+
+    model_type = "gemma3n"
+    runs = ("final_logit_softcapping",)
+    _inner: ClassVar = "model.language_model."
+    _stacks: ClassVar = {
+        "altup_proj.weight": "altup_projections",
+        "altup_unembd_proj.weight": "altup_unembed_projections",
+    }
+    outside: ClassVar = {
+        "token_embd": f"{_inner}embed_tokens",
+        "output_norm": f"{_inner}norm",
+        "per_layer_token_embd": f"{_inner}embed_tokens_per_layer",
+        "per_layer_model_proj": f"{_inner}per_layer_model_projection",
+        "per_layer_proj_norm": f"{_inner}per_layer_projection_norm",
+    }
+    names = Gemma3Gguf.names | {
+        "inp_gate": "per_layer_input_gate",
+        "proj": "per_layer_projection",
+        "post_norm": "post_per_layer_input_norm",
+        "altup_correct_coef": "altup.correction_coefs",
+        "altup_correct_scale.weight": "altup.correct_output_scale",
+        "altup_predict_coef": "altup.prediction_coefs",
+        "altup_router": "altup.modality_router",
+        "altup_router_norm": "altup.router_norm",
+        "laurel_l": "laurel.linear_left",
+        "laurel_r": "laurel.linear_right",
+        "laurel_post_norm": "laurel.post_laurel_norm",
+    }
+
+    def place(self, name: str) -> tuple[Placement, ...]:
+        """Each matrix of a stack by itself."""
+        stack = self._stacks.get(name)
+        if stack is None:
+            return super().place(name)
+        count = self._file.tensors[name].shape[0]
+        return tuple(
+            Placement(f"{self._inner}{stack}.{number}.weight", matrix=number)
+            for number in range(count)
+        )
+
+    def config(self) -> dict[str, object]:
+        """What the class reads of its text part."""
+        text = super().config()
+        return {"model_type": self.model_type, "dtype": text["dtype"], "text_config": text}
+
+    def _own(self) -> dict[str, object]:
+        count, blocks = self._metadata.count, self._main_blocks
+        told = self._file.metadata.get("gemma3n.activation_sparsity_scale")
+        cuts = told if isinstance(told, np.ndarray) else _CUTS
+        return {
+            "activation_sparsity_pattern": [_share_below(cut) for cut in cuts[:blocks]],
+            "altup_active_idx": count("altup.active_idx", 0),
+            "altup_coef_clip": 120.0,
+            "altup_correct_scale": True,
+            "altup_num_inputs": count("altup.num_inputs", 4),
+            "final_logit_softcapping": self._metadata.number("final_logit_softcapping", 30.0),
+            "hidden_size_per_layer_input": count("embedding_length_per_layer_input", 256),
+            "laurel_rank": self._width("laurel_l.weight"),
+            "layer_types": layer_kinds(self._metadata, blocks, 5),
+            "num_kv_shared_layers": count("attention.shared_kv_layers", 0),
+            "sliding_window": count("attention.sliding_window", 512),
+            "vocab_size_per_layer_input": self._rows("per_layer_token_embd.weight"),
+        }
+
+    def _rotation(self) -> dict[str, object]:
+        local = base_of(self._metadata, "rope.freq_base_swa")
+        return {"rope_theta": base_of(self._metadata, default=1e6), "rope_local_base_freq": local}
+
+    def _layer(self, block: int) -> str:
+        return f"{self._inner}layers.{block}."
+
+    def _change(self, name: str) -> Change:
+        del name
+        return "none"
+
+
+def _share_below(deviations: float) -> float:
+    """Of a normal distribution, as configs tell it; what is minus infinite lets all through."""
+    return (1 + erf(deviations / sqrt(2))) / 2
