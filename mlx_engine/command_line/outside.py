@@ -1,6 +1,7 @@
 """What a command touches of the world around it: streams, the engine's doors, the log folder."""
 
 import io
+import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
@@ -67,13 +68,14 @@ def real_outside(
     """
     import mlx_engine
 
+    nowhere = Path(os.devnull)  # where whoever starts this has closed a stream
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     return Outside(
-        stdin=sys.stdin,
-        stdout=sys.stdout,
-        stderr=sys.stderr,
+        stdin=sys.stdin or nowhere.open(),
+        stdout=sys.stdout or nowhere.open("w"),
+        stderr=sys.stderr or nowhere.open("w"),
         log_folder=log_folder,
         load=partial(mlx_engine.load, kernel_verdict=kernel_verdict),
         inspect=mlx_engine.inspect,

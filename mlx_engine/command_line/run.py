@@ -22,9 +22,9 @@ Command = Callable[[Namespace, Outside], int]
 
 def run(arguments: Sequence[str], outside: Outside | None = None) -> int:
     """Run one command; its exit status. `--help` and bad arguments raise SystemExit."""
-    parsed = parse(arguments)
     outside = outside or real_outside()
     try:
+        parsed = parse(arguments)
         status = _command(parsed.command)(parsed, outside)
         outside.stdout.flush()  # a reader that has left must be met here, not by Python's exit
         return status

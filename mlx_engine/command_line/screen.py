@@ -300,7 +300,8 @@ class _AnswerView:
     def _show_figures(self, finished: GenerationFinished) -> None:
         self.end_line()
         last = self._last_round
-        self._screen.note(f"{status_line(finished.stats)} · depth {last.depth if last else 0}")
+        if finished.stats.generated_tokens:
+            self._screen.note(f"{status_line(finished.stats)} · depth {last.depth if last else 0}")
         if last is not None and last.why is not None:
             self._screen.note(last.why.words, WARNING)
         ending = ENDINGS[finished.reason]

@@ -20,6 +20,8 @@ from mlx_engine.values.options import require
 def known_tokens(parts: ModelParts, tokens: Sequence[int]) -> list[int]:
     """The ids as plain integers, if the model has all of them. Raises BadPrompt."""
     vocabulary = parts.model.vocabulary
+    if isinstance(tokens, bytes):  # whole numbers as well
+        raise BadPrompt("Bytes are no prompt: decode them to text.")
     try:
         ids = [index(token) for token in tokens]
     except TypeError as error:

@@ -224,7 +224,7 @@ class Session:
         yield from self._ask([*self._messages[:index], Message("user", text)])
 
     def continue_answer(self) -> Iterator[Event]:
-        """Go on where the last answer was cut.
+        """Go on where the last answer was cut, be it before its first word.
 
         The first piece may show again what the cut had shown of a character or stop string; the
         text of GenerationFinished is the whole answer.
@@ -233,12 +233,11 @@ class Session:
 
     def _continue(self) -> Iterator[Event]:
         self._begin()
-        asked, opening = self._asked(), self._continues_at
-        if len(asked) == len(self._messages) and not (opening and opening.answered):
+        asked = self._asked()
+        if not asked:
             raise EngineMisuse("There is no answer to continue: send a question first.")
-        yield from self._run(
-            asked, opening or self._prompt(self._messages, said=self._messages[-1])
-        )
+        said = self._messages[-1] if len(asked) < len(self._messages) else NOTHING_SAID
+        yield from self._run(asked, self._continues_at or self._prompt(self._messages, said))
 
     def load_messages(self, messages: Sequence[Message]) -> None:
         """Replace the conversation, for chats that were saved. Raises BadOption."""

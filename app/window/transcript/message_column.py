@@ -69,6 +69,17 @@ class PinnedScroll(QScrollArea):
         self.ensureVisible(inside.x(), inside.y(), 0, room)
         self._hold(widget)
 
+    def stay(self) -> None:
+        """Let what is in view keep its place, though it be the end."""
+        self._remember()
+        self._set_pinned(False)
+
+    def hold_the_end(self) -> None:
+        """Where it is in view."""
+        bar = self.verticalScrollBar()
+        if bar.value() == bar.maximum():
+            self._set_pinned(True)
+
     def go_to_top(self, widget: QWidget) -> None:
         """Scroll to where a widget begins, now or once it has its place."""
         self._set_pinned(False)
@@ -147,6 +158,7 @@ class MessageColumn(PinnedScroll):
         self._nearby = QTimer(self, singleShot=True, interval=NEARBY_MS)
         self._nearby.timeout.connect(self._make_nearby)
         self.scrolled.connect(self._nearby.start)
+        reader.edit_begun.connect(self._stay_with_the_editor)
         self.scrolled.connect(lambda: reader.turns.do(self._make_in_view))
         self._set_margins()
 
@@ -227,6 +239,7 @@ class MessageColumn(PinnedScroll):
         self.content.setMinimumHeight(0)
         self.viewport().setUpdatesEnabled(True)
         self._nearby.start()
+        self._reader.turns.do(self.hold_the_end)
         if self._goes_to_first:
             rest = self._views[self._place_of(self._first) :]
             made = sum(view.sizeHint().height() for view in rest if view.is_built)
@@ -269,6 +282,11 @@ class MessageColumn(PinnedScroll):
             index = self.views.index(view)
             later = [v.message for v in self.views[index + 1 :]]
             self.replace_from(message.id, [message, *later])
+
+    def _stay_with_the_editor(self) -> None:
+        """It would run away from the user with an answer that grows below it."""
+        if any(view.message.state == "live" for view in self._views[-1:]):
+            self.stay()
 
     def _unmade_within(self, distance: int) -> list[MessageView]:
         """The messages in view and so many pixels above and below that have no widgets yet.

@@ -203,6 +203,7 @@ class MessageView(QWidget):
     def edit(self) -> None:
         """Let the user change its words here, which stay until they are sent, kept or given up."""
         if self._body is not None:
+            self._reader.edit_begun.emit()
             self._reader.unsent.setdefault(self.message.id, self._markdown())
             self._open_editor(self._body).field.setFocus()
 

@@ -63,6 +63,7 @@ class Reader(QObject):
     regenerate_wanted = Signal(int)
     edit_wanted = Signal(int, str)
     branch_off_wanted = Signal(int)
+    edit_begun = Signal()
     edit_given_up = Signal()
     typed = Signal()
     continue_wanted = Signal(int)

@@ -150,6 +150,7 @@ class TranscriptView(QWidget):
 
     def replace_from(self, message_id: int, messages: Iterable[ShownMessage]) -> None:
         """Show these in place of a message and what follows it; the reader stays where they are."""
+        self.column.stay()
         self.column.replace_from(message_id, messages)
         self._find_again()
 

@@ -126,6 +126,14 @@ class PressesControlC(io.StringIO):
         return written
 
 
+def test_an_answer_stopped_before_its_first_word_has_no_figures(outside: FakeOutside) -> None:
+    outside.engine.answers = [Answer("", reason="stopped")]
+    outside.type("Count")
+    assert outside.run("chat") == 0
+    assert "Stopped; /continue goes on." in outside.err
+    assert "tok/s" not in outside.err
+
+
 def test_control_c_keeps_what_was_said(outside: FakeOutside) -> None:
     before = signal.getsignal(signal.SIGINT)
     outside.stdout = PressesControlC()

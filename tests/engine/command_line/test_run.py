@@ -80,14 +80,30 @@ def test_a_bug_without_a_place_for_logs_shows_the_traceback(outside: FakeOutside
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="a Mac has no disk that is always full")
-def test_a_full_disk_is_no_bug() -> None:
-    command = [sys.executable, "-m", "app", "inspect", "assets/pocket_model"]
+@pytest.mark.parametrize("asked", [["inspect", "assets/pocket_model"], ["--version"]])
+def test_a_full_disk_is_no_bug(asked: list[str]) -> None:
+    command = [sys.executable, "-u", "-m", "app", *asked]
     with FULL.open("w") as full:
         told = subprocess.run(
             command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False
         )
     words = "No space left on device, so what it says is cut: free space, or write elsewhere."
     assert (told.returncode, told.stderr) == (2, f"headstart: {words}\n")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+def test_a_stream_that_is_closed_is_an_empty_one(closed: str) -> None:
+    """As some programs that start others leave them."""
+    script = f"{sys.executable} -m app chat no-such-folder/x {closed}"
+    told = subprocess.run(
+        ["/bin/sh", "-c", script],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    assert told.returncode == 2
+    assert b"bug" not in told.stderr
 
 
 def test_control_c_while_loading_is_130(outside: FakeOutside) -> None:

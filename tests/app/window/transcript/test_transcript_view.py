@@ -437,6 +437,33 @@ def test_another_branch_is_made_in_turns_and_the_place_is_kept(view, qapp):
     assert bar(view).value() == place
 
 
+def test_a_longer_branch_of_a_chat_that_was_all_in_view_is_shown_from_its_place(view):
+    """All in view is the end as well, which would be gone to."""
+    show(view, ShownMessage(1, "user", "hi"), ShownMessage(2, "assistant", "yes"))
+    assert bar(view).maximum() == 0
+    long = [ShownMessage(n, "assistant", "A few words.\n\n" * 20) for n in range(3, 9)]
+    view.replace_from(2, long)
+    until_filled(view)
+    settle()
+    assert bar(view).maximum() > 0 == bar(view).value()
+    assert view.jump.isVisible()
+    view.replace_from(3, [ShownMessage(2, "assistant", "yes")])
+    until_filled(view)
+    settle()
+    assert view.column.pinned and view.jump.isHidden()
+
+
+def test_an_editor_stays_while_an_answer_grows_below_it(view):
+    show(view, ShownMessage(1, "user", "hi"), replace(LIVE, id=2))
+    view.column.view(1).edit()
+    for _ in range(40):
+        view.append_pieces(2, [TextPiece("A few words.\n\n")])
+    settle()
+    assert bar(view).maximum() > 0 == bar(view).value()
+    view.jump.click()
+    assert bar(view).value() == bar(view).maximum()
+
+
 def test_a_long_chat_is_shown_from_a_message_on(view, qtbot):
     messages = [ShownMessage(n, "assistant", f"{n}. {PARAGRAPH}") for n in range(300)]
     for goal in (150, 298, 299, 0):
