@@ -88,7 +88,7 @@ class DropController(QObject):
 
         def begin(things: Sequence[Dropped]) -> None:
             models = [thing for thing in things if isinstance(thing, DroppedModel)]
-            if len(models) != 1:
+            if len(models) != 1 or models[0].heads:
                 otherwise()
                 self._carry_out(things)
                 return
@@ -119,12 +119,15 @@ class DropController(QObject):
 
     def _offer(self, thing: Dropped) -> None:
         match thing:
-            case DroppedModel():
-                self._library.offer(str(thing.path))
+            case DroppedModel(path, None):
+                self._library.offer(str(path))
+            case DroppedModel(path, heads):
+                self._cards.offer_heads(str(heads), str(path))
             case DroppedModels():
                 self._library.add_folder(str(thing.path))
             case DroppedHeads():
-                self._cards.offer_heads(str(thing.path))
+                if self._models.in_use is not None:
+                    self._cards.offer_heads(str(thing.path), self._models.in_use.path)
             case DroppedHubModel():
                 self._library.get(thing.model)
             case Refused():
@@ -166,10 +169,11 @@ def drop_plan(things: Sequence[Dropped], model: ModelDescription | None) -> Drop
 def _plan(thing: Dropped, model: ModelDescription | None) -> DropPlan:
     match thing:
         case DroppedModel():
+            lies = tr("Opened where it lies, not copied")
             return DropPlan(
                 "load",
                 tr("Load {name}", name=thing.name),
-                tr("Opened where it lies, not copied"),
+                tr("with {name} as drafting heads", name=thing.heads.name) if thing.heads else lies,
             )
         case DroppedModels():
             title = tr("Add {name} to the library", name=thing.path.name)

@@ -66,12 +66,10 @@ class CardController(QObject):
         """
         self._begin(path, settings_of(self._settings.value, path), problem)
 
-    def offer_heads(self, heads: str) -> None:
-        """Show the model in use as it would be with these heads."""
-        if self._models.in_use is not None:
-            path = self._models.in_use.path
-            own = settings_of(self._settings.value, path)
-            self._begin(path, replace(own, load=replace(own.load, heads=Path(heads))))
+    def offer_heads(self, heads: str, path: str | None) -> None:
+        """Show a model as it would be with these heads."""
+        own = settings_of(self._settings.value, path)
+        self._begin(path, replace(own, load=replace(own.load, heads=Path(heads))))
 
     def _begin(self, path: str | None, own: ModelSettings, problem: str = "") -> None:
         self._path, self._problem = path, problem

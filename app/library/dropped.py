@@ -30,9 +30,10 @@ _MODEL_FILES = ("config.json", "model.safetensors.index.json", "tokenizer.json")
 
 @dataclass(frozen=True, slots=True)
 class DroppedModel:
-    """A model to load: a folder or a GGUF file, opened where it is."""
+    """A model to load: a folder or a GGUF file, opened where it is. heads: that came with it."""
 
     path: Path
+    heads: Path | None = None
 
     @property
     def name(self) -> str:
@@ -147,11 +148,14 @@ def all_of(dropped: Iterable[str]) -> tuple[Dropped, ...]:
     if len(models) != 1:
         return things
     home = models[0] if models[0].is_dir() else models[0].parent
-    return tuple(
+    heads = [thing.path for thing in things if isinstance(thing, DroppedHeads)]
+    others = tuple(
         thing
         for thing in things
-        if not (isinstance(thing, DroppedText) and home in thing.path.parents)
+        if not isinstance(thing, DroppedModel | DroppedHeads)
+        and not (isinstance(thing, DroppedText) and home in thing.path.parents)
     )
+    return (DroppedModel(models[0], *heads[:1]), *map(DroppedHeads, heads[1:]), *others)
 
 
 def _local_path(text: str) -> Path | None:

@@ -153,6 +153,10 @@
         <translation>Wird an seinem Ort geöffnet, nicht kopiert</translation>
     </message>
     <message>
+        <source>with {name} as drafting heads</source>
+        <translation>mit {name} als Entwurfsköpfen</translation>
+    </message>
+    <message>
         <source>Add {name} to the library</source>
         <translation>{name} in die Bibliothek aufnehmen</translation>
     </message>
@@ -3970,6 +3974,10 @@
     <message>
         <source>Token ids must be whole numbers ({error}).</source>
         <translation>Token-Nummern müssen ganze Zahlen sein ({error}).</translation>
+    </message>
+    <message>
+        <source>Bytes are no prompt: decode them to text.</source>
+        <translation>Bytes sind kein Prompt: zuerst in Text umwandeln.</translation>
     </message>
     <message>
         <source>Token {bad} is not in the vocabulary of {vocabulary}.</source>

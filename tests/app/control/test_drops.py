@@ -117,6 +117,15 @@ def test_heads_for_the_model_in_use(driven: Driven, tmp_path: Path) -> None:
     driven.until(driven.widgets.layer.isVisible)
 
 
+def test_a_model_and_its_heads_at_once(driven: Driven, tmp_path: Path) -> None:
+    heads = safetensors(tmp_path / "mtp.safetensors", ["mtp.fc.weight"])
+    mime = mime_of(heads, tmp_path / "Small-4bit")
+    assert drag(driven, mime) == "Load Small-4bit with mtp.safetensors as drafting heads"
+    drop(driven, mime)
+    driven.until(driven.widgets.layer.isVisible)
+    assert driven.widgets.card.load_fields.settings.load.heads == heads
+
+
 def test_a_folder_of_several_models_is_for_the_library(driven: Driven, tmp_path: Path) -> None:
     for name in ("one", "two"):
         model_folder(tmp_path / "many" / name)

@@ -80,7 +80,7 @@ def test_heads_in_a_gguf_by_name_or_by_tensors(tmp_path: Path) -> None:
     assert what_is(str(by_name.parent)) == DroppedHeads(by_name)
     assert what_is(str(by_tensors)) == DroppedHeads(by_tensors)
     assert what_is(str(whole)) == DroppedModel(whole)
-    assert all_of([str(by_name), str(whole)]) == (DroppedHeads(by_name), DroppedModel(whole))
+    assert all_of([str(by_name), str(whole)]) == (DroppedModel(whole, by_name),)
 
 
 def test_several_files_of_heads_are_too_many(tmp_path: Path) -> None:
@@ -94,6 +94,10 @@ def test_heads_beside_a_model_are_heads_and_the_model_is_a_model(tmp_path: Path)
     heads = safetensors(folder / "mtp.safetensors", ["mtp.fc.weight"])
     assert what_is(str(heads)) == DroppedHeads(heads)
     assert what_is(str(folder)) == DroppedModel(folder)
+    together = [str(heads), str(folder / "config.json")]
+    assert all_of(together) == (DroppedModel(folder, heads),)
+    other = safetensors(tmp_path / "mtp.safetensors", ["mtp.fc.weight"])
+    assert all_of([*together, str(other)]) == (DroppedModel(folder, heads), DroppedHeads(other))
 
 
 def test_a_model_with_its_heads_inside_is_a_model(tmp_path: Path) -> None:
