@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from pathlib import Path
-from time import perf_counter
 from typing import Literal, NamedTuple
 
 import mlx.core as mx
@@ -70,8 +69,7 @@ class Phase:
     """One thing a model does.
 
     launches: of the GPU, views not counted. kinds: the same by name. wide: products of float32 that
-    are not expected. largest: the largest array made, in words; largest_bytes: its size. unpacked:
-    matrices unpacked whole. build_ms: of Python, with the tracing.
+    are not expected. largest_bytes: of the largest array made. unpacked: matrices unpacked whole.
     """
 
     launches: int
@@ -80,26 +78,19 @@ class Phase:
     sorts: int
     kinds: dict[str, int]
     wide: tuple[str, ...]
-    largest: str
     largest_bytes: int
     unpacked: tuple[str, ...]
-    build_ms: float
 
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
     """told_bytes: what a description says a token costs in the trunk's caches; cached_bytes: what
-    the graph writes. cache_bytes: of all caches after PROMPT tokens. hidden: the element type of
-    hidden states. phases: by name.
+    the graph writes. hidden: the element type of hidden states. phases: by name.
     """
 
-    model_type: str
-    format: str
-    weight_bytes: int
     hidden: str
     told_bytes: int
     cached_bytes: int
-    cache_bytes: int
     phases: dict[str, Phase]
 
 
@@ -114,7 +105,7 @@ def dry_run(config: Mapping[str, object], form: Format, *, layers: int | None = 
         )
     spec = family.spec
     few = spec if layers is None else replace(spec, blocks=spec.blocks[:layers])
-    return _DryRun(few, form, kind, is_shifted_family=family.norms != "w").report()
+    return _DryRun(few, form, is_shifted_family=family.norms != "w").report()
 
 
 class _Model(NamedTuple):
@@ -125,10 +116,8 @@ class _Model(NamedTuple):
 
 
 class _DryRun:
-    def __init__(
-        self, spec: ModelSpec, form: Format, model_type: str, *, is_shifted_family: bool
-    ) -> None:
-        self._spec, self._form, self._model_type = spec, form, model_type
+    def __init__(self, spec: ModelSpec, form: Format, *, is_shifted_family: bool) -> None:
+        self._spec = spec
         self._stand_in = StandIn()
         faster = {name: ALL_FASTER for name in KERNELS if name not in SLOWER}
         self._kernels = Kernels(self._stand_in, measured=faster, stock=self._stand_in)
@@ -138,7 +127,7 @@ class _DryRun:
         self._trunk = stored.arrays(spec.tensors(present))
         self._heads = stored.arrays(spec.head_tensors(present))
         self._arrays = [*self._trunk.values(), *self._heads.values()]
-        self._dtype, self._cached, self._cache_bytes = mx.float32, 0, 0
+        self._dtype, self._cached = mx.float32, 0
 
     def report(self) -> DryRun:
         phases = {
@@ -149,13 +138,9 @@ class _DryRun:
         if self._heads:
             phases["drafted round"] = self._phase(lambda model: self._round(model, DEPTH))
         return DryRun(
-            model_type=self._model_type,
-            format=self._form,
-            weight_bytes=sum(array.nbytes for array in self._arrays),
             hidden=str(self._dtype).removeprefix("mlx.core."),
             told_bytes=self._spec.cache.values * 2,
             cached_bytes=self._cached,
-            cache_bytes=self._cache_bytes,
             phases=phases,
         )
 
@@ -168,20 +153,16 @@ class _DryRun:
 
     def _phase(self, do: Callable[[_Model], Sequence[mx.array]]) -> Phase:
         """What `do` adds to reading a prompt."""
-        taken_ms, unpacked = 0.0, 0
+        unpacked = 0
 
         def after(*given: mx.array) -> Sequence[mx.array]:
-            nonlocal taken_ms, unpacked
+            nonlocal unpacked
             model, outputs = self._after_prompt(given)
             unpacked = len(self._stand_in.unpacked)
-            started = perf_counter()
-            made = do(model)
-            taken_ms = 1000 * (perf_counter() - started)
-            return (*outputs, *made)
+            return (*outputs, *do(model))
 
         new = operations_of(after, self._arrays, self._stand_in).less(self._reading)
         whole = [made for made in self._stand_in.unpacked[unpacked:] if made.is_matrix]
-        node, largest = new.largest
         return Phase(
             launches=new.total(),
             casts=new.labelled(CAST),
@@ -189,10 +170,8 @@ class _DryRun:
             sorts=new.labelled(*SORTS),
             kinds=new.kinds,
             wide=self._wide(new),
-            largest=f"{node.label} {largest.words}",
-            largest_bytes=largest.nbytes,
+            largest_bytes=new.largest[1].nbytes,
             unpacked=tuple(made.words for made in whole),
-            build_ms=taken_ms,
         )
 
     def _after_prompt(self, given: Sequence[mx.array]) -> tuple[_Model, list[mx.array]]:
@@ -216,7 +195,6 @@ class _DryRun:
         self._dtype = hidden.dtype
         shown = [cache for cache in sequence.caches.layers if isinstance(cache, AttentionCache)]
         self._cached = sum(part.nbytes for cache in shown for part in cache.shown()) // PROMPT
-        self._cache_bytes = sequence.caches.nbytes
         ready = (array for table in tables for array in table.handed_out)
         return _Model(decoder, sequence), [hidden, *sequence.caches.arrays(), *ready]
 
