@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QApplication, QLabel, QPushButton
+from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
+from seen import button
 from tiny_gguf import write_tiny_gguf
 from windows import close, folders_in
 
@@ -232,8 +233,7 @@ def test_what_does_not_fit_is_loaded_anyway_where_its_user_says_so(
     assert app.models.description is None
     said = [one.text() for one in card.findChildren(QLabel) if "does not fit" in one.text()]
     assert len(said) == 2 and said[0] in said[1]
-    button = next(one for one in card.findChildren(QPushButton) if one.text() == "Load anyway")
-    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(button(card, "Load anyway"), Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: app.models.description is not None, timeout=PATIENCE_MS)
     assert not card.isVisible()
     set_up(app, max_tokens=5)

@@ -1,7 +1,8 @@
 """Values for the session panel in tests, and steps a user takes in it."""
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QLabel, QLineEdit
+from PySide6.QtWidgets import QLineEdit
+from seen import find
 
 from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.window.session_panel.abilities import (
@@ -22,10 +23,6 @@ CAN = ModelAbilities((SourceAbility("mtp", 3),), "exact", "", SamplingOptions(0.
 CANNOT = ModelAbilities((SourceAbility("mtp", 0, WHY),), "fast", "Rows differ here.")
 
 
-def find(panel, kind, name):
-    return next(w for w in panel.findChildren(kind) if w.accessibleName() == name)
-
-
 def type_into(qtbot, panel, name, text):
     field = find(panel, QLineEdit, name)
     field.selectAll()
@@ -38,10 +35,6 @@ def choose(qtbot, choice, data):
     row = choice.findData(data)
     choice.setCurrentIndex(row - 1 if row else 1)
     qtbot.keyClick(choice, Qt.Key.Key_Down if row else Qt.Key.Key_Up)
-
-
-def shown_words(panel):
-    return [label.text() for label in panel.findChildren(QLabel) if not label.isHidden()]
 
 
 def told(panel):

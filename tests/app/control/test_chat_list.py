@@ -4,7 +4,6 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from panel_driving import find
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QDrag
 from PySide6.QtTest import QTest
@@ -12,6 +11,7 @@ from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QLineEdit, QToo
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from scripted_models import ScriptedModels, WorkerEngine, described
+from seen import find
 from windows import Driven
 
 from app.control import files

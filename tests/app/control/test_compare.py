@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PySide6.QtWidgets import QApplication, QLabel, QToolButton
+from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 from scripted_engine import DESCRIPTION, Answer
+from seen import button, words_on
 from windows import running, scripted
 
 from app.control.compare import CHAT_IDS, CompareController
@@ -109,11 +110,11 @@ def test_the_depth_that_pays_is_compared_and_a_pinned_one_where_it_is_wanted(
     comparison.controller.begin()
     assert depths.isVisibleTo(comparison.view)
     assert drafting_compared(comparison) == replace(own, depth="auto")
-    pinned = next(b for b in depths.findChildren(QToolButton) if b.text() == "Pinned: 3")
+    pinned = button(depths, "Pinned: 3")
     pinned.click()
     comparison.controller.begin()
     assert drafting_compared(comparison) == own, "what was chosen stays"
-    said = " ".join(label.text() for label in comparison.view.findChildren(QLabel))
+    said = " ".join(words_on(comparison.view))
     assert "Depth 3 is pinned: Auto drafts only as deep as pays." in said
     comparison.chat.settings = replace(comparison.chat.settings, draft=DraftOptions())
     comparison.controller.begin()
@@ -170,7 +171,7 @@ def test_both_sides_run_at_once_where_that_is_wanted(comparison: Comparison) -> 
     assert comparison.controller.is_running
     comparison.end("on")
     assert not comparison.controller.is_running
-    said = " ".join(label.text() for label in comparison.view.findChildren(QLabel))
+    said = " ".join(words_on(comparison.view))
     assert "their speeds cannot be compared" in said
     assert "times" not in said
     assert "0.67×" not in said

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QApplication, QLabel, QPushButton
+from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from scripted_models import ScriptedCosts, ScriptedModels, WorkerEngine, described
+from seen import press, words_on
 from windows import Driven, running, scripted
 
 from app.window.layers import CrashBox
@@ -36,7 +37,7 @@ class Full(WorkerEngine):
 
 
 def card_says(driven: Driven) -> str:
-    return " ".join(label.text() for label in driven.widgets.card.findChildren(QLabel))
+    return " ".join(words_on(driven.widgets.card))
 
 
 def offer(driven: Driven, path: Path) -> None:
@@ -86,8 +87,7 @@ def test_a_bug_in_an_answer_has_details_to_copy_and_is_in_the_log(
     source.engines["None"].answers.append(Answer("Half", error=KeyError("lost")))
     driven.send("Why?")
     driven.until(lambda: "KeyError" in driven.widgets.notice.words())
-    buttons = driven.widgets.notice.findChildren(QPushButton)
-    next(button for button in buttons if button.text() == "Details").click()
+    press(driven.widgets.notice, "Details")
     box = driven.widgets.window.findChild(CrashBox)
     assert box.isVisible()
     box.copy_button.click()
@@ -138,7 +138,7 @@ def test_a_bug_outside_of_answers_opens_the_crash_box(
     for _ in range(20):
         driven.app.mistakes.report("Another", "details")
     assert driven.widgets.window.findChildren(CrashBox) == [box]
-    assert "20 more since then" in " ".join(label.text() for label in box.findChildren(QLabel))
+    assert "20 more since then" in " ".join(words_on(box))
     assert driven.ask("Still there?") == "You said: Still there?"
     box.accept()
     assert driven.ask("Still there?") == "You said: Still there?"

@@ -18,6 +18,7 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
+from seen import button
 from windows import Driven, running, scripted
 
 from app.values.attached_text import AttachedText
@@ -48,11 +49,6 @@ def click(widget: QWidget) -> None:
     QTest.mouseClick(widget, Qt.MouseButton.LeftButton)
 
 
-def named(within: QWidget, name: str) -> QAbstractButton:
-    buttons = within.findChildren(QAbstractButton)
-    return next(b for b in buttons if b.accessibleName() == name or b.text() == name)
-
-
 def foot(driven: Driven, number: int) -> MessageActions:
     buttons = driven.widgets.transcript.column.views[number].buttons
     assert buttons is not None
@@ -61,12 +57,12 @@ def foot(driven: Driven, number: int) -> MessageActions:
 
 def send_by_click(driven: Driven) -> None:
     driven.widgets.composer.show_message("Another")
-    click(named(driven.widgets.composer, "Send"))
+    click(button(driven.widgets.composer, "Send"))
 
 
 def ask_a_suggestion(driven: Driven) -> None:
     driven.app.begin_chat()
-    click(named(driven.widgets.start, "How does drafting work?"))
+    click(button(driven.widgets.start, "How does drafting work?"))
 
 
 def go_to_another_version(driven: Driven) -> None:
@@ -84,7 +80,7 @@ def send_again(driven: Driven) -> None:
 
 def give_up_an_edit(driven: Driven) -> None:
     driven.widgets.transcript.edit_last_prompt()
-    click(named(driven.widgets.transcript, "Cancel"))
+    click(button(driven.widgets.transcript, "Cancel"))
 
 
 def leave_a_card(driven: Driven) -> None:
@@ -96,7 +92,7 @@ def leave_a_card(driven: Driven) -> None:
 def load_from_a_card(driven: Driven) -> None:
     driven.app.cards.offer(None)
     driven.until(driven.widgets.layer.isVisible)
-    driven.until(named(driven.widgets.card, "Load").isEnabled)
+    driven.until(button(driven.widgets.card, "Load").isEnabled)
     QTest.keyClick(driven.widgets.card, Qt.Key.Key_Return)
     driven.until(driven.widgets.layer.isHidden)
 
@@ -132,7 +128,7 @@ def close_the_find_bar(driven: Driven) -> None:
 
 def fold_the_panel(driven: Driven) -> None:
     driven.widgets.window.show_panel("session")
-    click(named(driven.widgets.session, "Hide this panel"))
+    click(button(driven.widgets.session, "Hide this panel"))
 
 
 def type_a_name(driven: Driven, last: Qt.Key) -> None:
@@ -170,7 +166,7 @@ def name_a_folder(driven: Driven) -> None:
 
 def remove_an_attachment(driven: Driven, press: Callable[[QWidget], object]) -> None:
     driven.widgets.composer.attach([AttachedText("notes.txt", "Some notes.")])
-    press(named(driven.widgets.composer, "Remove notes.txt"))
+    press(button(driven.widgets.composer, "Remove notes.txt"))
 
 
 def press_with_keys(button: QWidget) -> None:
@@ -180,7 +176,7 @@ def press_with_keys(button: QWidget) -> None:
 
 def come_back_from_a_page(driven: Driven) -> None:
     driven.widgets.actions["settings"].trigger()
-    click(named(driven.widgets.settings_page, "Back to the chat"))
+    click(button(driven.widgets.settings_page, "Back to the chat"))
 
 
 ACTIONS: dict[str, Callable[[Driven], object]] = {
@@ -194,7 +190,7 @@ ACTIONS: dict[str, Callable[[Driven], object]] = {
     "card loaded": load_from_a_card,
     "chat chosen": open_from_the_list,
     "first hit": open_the_first_hit,
-    "new chat": lambda driven: click(named(driven.widgets.sidebar, "New chat")),
+    "new chat": lambda driven: click(button(driven.widgets.sidebar, "New chat")),
     "find bar": close_the_find_bar,
     "panel": fold_the_panel,
     "chat renamed": rename,
@@ -229,7 +225,7 @@ def test_a_card_of_the_models_page_leads_back_there_until_its_model_is_loaded(
     for key, page in ((Qt.Key.Key_Escape, "library"), (Qt.Key.Key_Return, "chat")):
         QTest.keyClick(models, Qt.Key.Key_Return)
         driven.until(layer.isVisible)
-        driven.until(named(driven.widgets.card, "Load").isEnabled)
+        driven.until(button(driven.widgets.card, "Load").isEnabled)
         assert window.page == "library"
         QTest.keyClick(driven.widgets.card, key)
         driven.until(layer.isHidden)
@@ -378,19 +374,19 @@ def test_what_is_folded_away_takes_no_keys_with_it(driven: Driven, name: str) ->
 
 def test_space_presses_nothing_that_was_clicked(driven: Driven) -> None:
     driven.ask("Hello")
-    for button in (foot(driven, 1).copy, driven.widgets.transcript.column.views[1].footer):
+    for one in (foot(driven, 1).copy, driven.widgets.transcript.column.views[1].footer):
         box(driven).setFocus()
-        click(button)
+        click(one)
         assert not isinstance(QApplication.focusWidget(), QAbstractButton)
     box(driven).setFocus()
-    click(named(driven.widgets.sidebar, "Bin"))
+    click(button(driven.widgets.sidebar, "Bin"))
     assert QApplication.focusWidget() is box(driven)
 
 
 def test_a_place_of_models_has_its_search_under_the_keys(driven: Driven) -> None:
     driven.widgets.actions["library"].trigger()
     for place, field in (("Hugging Face", "Search"), ("On this computer", "Filter models")):
-        click(named(driven.widgets.library, f"Where: {place}"))
+        click(button(driven.widgets.library, f"Where: {place}"))
         focused = QApplication.focusWidget()
         assert isinstance(focused, QLineEdit)
         assert focused.accessibleName().startswith(field)
@@ -432,13 +428,13 @@ def test_tab_goes_round_a_card(driven: Driven, key: Qt.Key) -> None:
     card = driven.widgets.card
     driven.app.cards.offer(None)
     driven.until(driven.widgets.layer.isVisible)
-    driven.until(named(card, "Load").isEnabled)
+    driven.until(button(card, "Load").isEnabled)
     seen = []
     for _ in range(8):
         QTest.keyClick(QApplication.focusWidget(), key)
         seen.append(QApplication.focusWidget())
     assert all(card.isAncestorOf(one) or one is card for one in seen)
-    assert {named(card, "Load"), named(card, "Cancel")} <= {*seen}
+    assert {button(card, "Load"), button(card, "Cancel")} <= {*seen}
 
 
 def test_what_is_typed_after_a_filter_takes_its_place(driven: Driven) -> None:
@@ -463,13 +459,13 @@ def test_a_double_click_on_send_does_not_stop_the_answer(driven: Driven, qtbot: 
     engine.answers.append(SLOW)
     composer = driven.widgets.composer
     composer.show_message("Go")
-    button = named(composer, "Send")
-    click(button)
-    click(button)
+    send = button(composer, "Send")
+    click(send)
+    click(send)
     qtbot.wait(100)
     assert driven.app.chats.running is not None
     qtbot.wait(400)
-    click(button)
+    click(send)
     driven.until_answered()
     answer = driven.app.chats.chat.last_answer
     assert answer is not None and answer.finish_reason == "stopped"
@@ -529,7 +525,7 @@ def test_escape_leaves_a_page_and_not_the_answer_behind_it(driven: Driven, page:
     driven.widgets.actions[page].trigger()
     if page == "compare":
         driven.widgets.compare.show_prompt("Hello")
-        click(named(driven.widgets.compare, "Run"))
+        click(button(driven.widgets.compare, "Run"))
         QTest.keyClick(QApplication.focusWidget(), Qt.Key.Key_Escape)
         driven.until(lambda: not driven.app.compare.is_running)
         assert driven.widgets.window.page == "compare"

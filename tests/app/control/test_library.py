@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from fake_hub import FakeHub, serving
 from model_files import gguf, model_folder
-from panel_driving import find
 from PySide6.QtCore import QProcess, Qt
 from PySide6.QtWidgets import (
     QAbstractButton,
@@ -17,11 +16,11 @@ from PySide6.QtWidgets import (
     QLineEdit,
     QMenu,
     QMessageBox,
-    QPushButton,
     QWidget,
 )
 from pytestqt.qtbot import QtBot
 from scripted_models import ScriptedModels, WorkerEngine, described
+from seen import find, press, words_on
 from windows import Driven, folders_in, running, scripted
 
 from app.control.library import POCKET, reveal
@@ -89,11 +88,6 @@ def words(driven: Driven) -> str:
     return " ".join(label.text() for label in labels if not label.isHidden())
 
 
-def press(widget: QWidget, text: str) -> None:
-    buttons = widget.findChildren(QPushButton)
-    next(b for b in buttons if b.text() == text and not b.isHidden()).click()
-
-
 def hub_rows(driven: Driven) -> list[str]:
     models = driven.widgets.library.hub.list
     return [models.item(row).text() for row in range(models.count())]
@@ -136,7 +130,7 @@ def test_a_recent_model_that_is_gone_is_marked_and_can_be_forgotten(
     titles = {action.text(): action for action in menu.actions()}
     assert not titles["Load…"].isEnabled()
     titles["Show in its folder"].trigger()
-    problems = [label.text() for label in driven.widgets.library.findChildren(QLabel)]
+    problems = words_on(driven.widgets.library)
     assert f"{gone} is no longer there." in problems
     titles["Remove from recent models"].trigger()
     driven.until(lambda: "gone.gguf" not in names(driven))
@@ -228,8 +222,7 @@ def test_the_notice_offers_what_came(driven: Driven) -> None:
     driven.app.drops.take([LINK])
     download(driven)
     driven.until(lambda: "is downloaded" in driven.widgets.notice.words())
-    button = next(b for b in driven.widgets.notice.findChildren(QPushButton) if b.text() == "Load…")
-    button.click()
+    press(driven.widgets.notice, "Load…")
     driven.until(driven.widgets.layer.isVisible)
 
 

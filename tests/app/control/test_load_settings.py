@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import (
-    QAbstractButton,
     QApplication,
     QCheckBox,
     QFileDialog,
@@ -18,6 +17,7 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from scripted_models import ScriptedModels, WorkerEngine, described
+from seen import press, words_on
 from windows import Driven, running, scripted
 
 from app.control.head import RestController
@@ -81,11 +81,6 @@ def type_context(driven: Driven, qtbot: QtBot, text: str) -> None:
     qtbot.keyClicks(field, text) if text else qtbot.keyClick(field, Qt.Key.Key_Delete)
 
 
-def press(driven: Driven, name: str) -> None:
-    buttons = driven.widgets.card.findChildren(QAbstractButton)
-    next(b for b in buttons if b.accessibleName() == name).click()
-
-
 def options(driven: Driven) -> LoadOptions | None:
     in_use = driven.app.models.in_use
     return in_use.options if in_use else None
@@ -102,7 +97,7 @@ def test_a_context_is_typed_on_the_card_and_holds_from_then_on(
     qtbot.keyClick(context_field(driven), Qt.Key.Key_Return)
     click_load(driven)
     assert driven.app.models.loading is None, "not in another way than what is typed"
-    said = [label.text() for label in fields.findChildren(QLabel)]
+    said = words_on(fields)
     assert any("8 or more" in text for text in said)
     type_context(driven, qtbot, "4096")
     load(driven)
@@ -129,7 +124,7 @@ def test_what_is_changed_with_keys_leaves_them_where_they_are(
     type_context(driven, qtbot, "512")
     qtbot.keyClick(context_field(driven), Qt.Key.Key_Tab)
     facts = driven.widgets.card.facts
-    driven.until(lambda: any("512" in one.text() for one in facts.findChildren(QLabel)))
+    driven.until(lambda: any("512" in text for text in words_on(facts)))
     field = QApplication.focusWidget()
     assert field is not None and field.accessibleName() == "Choose a file of drafting heads"
 
@@ -155,7 +150,7 @@ def test_bits_of_keys_and_values_are_usual_for_a_model_and_a_chat_may_have_other
 ) -> None:
     offer(driven, model)
     driven.widgets.card.load_fields.open(True)
-    press(driven, "Bits of keys and values: 8")
+    press(driven.widgets.card, "Bits of keys and values: 8")
     load(driven)
     engine = source.engines[str(model)]
     assert driven.ask("In 8 bits?") == "Yes."
@@ -196,13 +191,13 @@ def test_heads_from_elsewhere_are_chosen_and_taken_back(
     offer(driven, None)
     fields = driven.widgets.card.load_fields
     fields.open(True)
-    press(driven, "Choose a file of drafting heads")
+    press(driven.widgets.card, "Choose a file of drafting heads")
     load(driven)
     assert options(driven) == LoadOptions(heads=heads)
     assert driven.ask("And now?") == "Answer 0."
     assert options(driven) == LoadOptions(heads=heads), "the chat leaves them"
     offer(driven, None)
-    press(driven, "Use the heads in or beside the model")
+    press(driven.widgets.card, "Use the heads in or beside the model")
     load(driven)
     assert options(driven) == LoadOptions()
 
@@ -254,10 +249,10 @@ def test_heads_that_cannot_be_used_can_be_taken_back(
     monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: (str(heads), ""))
     offer(driven, None)
     card = driven.widgets.card
-    press(driven, "Choose a file of drafting heads")
+    press(driven.widgets.card, "Choose a file of drafting heads")
     driven.until(lambda: "Load" not in loads(driven))
     assert card.load_fields.isVisible()
-    press(driven, "Use the heads in or beside the model")
+    press(driven.widgets.card, "Use the heads in or beside the model")
     driven.until(lambda: "Load" in loads(driven))
     load(driven)
     assert options(driven) == LoadOptions()

@@ -4,20 +4,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from panel_driving import find
 from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QImage, QPalette, QStyleHints
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import (
     QAbstractButton,
     QApplication,
-    QLabel,
     QLineEdit,
     QPlainTextEdit,
     QWidget,
 )
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
+from seen import find, words_on
 from windows import Driven, running, scripted
 
 from app.control.settings import scheme_for
@@ -260,7 +259,7 @@ def test_a_mistake_in_a_slot_is_kept_and_told(driven: Driven) -> None:
     now = [w for w in QApplication.topLevelWidgets() if w.windowTitle().endswith("a mistake")]
     (box,) = now
     assert now == boxes and not box.isModal(), "it neither piles up nor blocks the window"
-    assert any("19 more" in label.text() for label in box.findChildren(QLabel))
+    assert any("19 more" in text for text in words_on(box))
     box.close()
 
 

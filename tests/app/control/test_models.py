@@ -4,20 +4,17 @@ import shutil
 from pathlib import Path
 
 import pytest
-from panel_driving import find
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import (
     QAbstractButton,
     QApplication,
     QFileDialog,
-    QLabel,
     QPlainTextEdit,
-    QPushButton,
-    QWidget,
 )
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from scripted_models import MISFIT, Doubting, ScriptedModels, WorkerEngine, described
+from seen import find, press, words_on
 from windows import Driven, close, folders_in, running, scripted
 
 from app.app import App
@@ -155,7 +152,7 @@ def test_a_load_can_be_cancelled(driven: Driven, source: ScriptedModels, model: 
 
 
 def label_texts(driven: Driven) -> list[str]:
-    return [label.text() for label in driven.widgets.composer.findChildren(QLabel)]
+    return words_on(driven.widgets.composer)
 
 
 def test_texts_are_attached_and_sent_with_the_message(driven: Driven, tmp_path: Path) -> None:
@@ -238,8 +235,7 @@ def test_a_card_of_a_failed_load_offers_another_model(
     source.broken[str(model)] = BadModelFile("model.safetensors: ends too early.")
     driven.app.models.load_path(str(model))
     driven.until(driven.widgets.layer.isVisible)
-    buttons = driven.widgets.card.findChildren(QPushButton)
-    next(button for button in buttons if button.text() == "Choose another…").click()
+    press(driven.widgets.card, "Choose another…")
     assert asked == ["asked"]
 
 
@@ -258,8 +254,8 @@ def test_heads_that_turn_out_not_to_fit_are_said_everywhere(
         driven.widgets.window.show_panel("drafting")
         driven.ask("Why?")
         assert notice.words() == MISFIT.words
-        assert MISFIT.words in words_of(driven.widgets.drafting)
-        assert "1 MTP head, seemingly of another model" in words_of(panel)
+        assert MISFIT.words in words_on(driven.widgets.drafting)
+        assert "1 MTP head, seemingly of another model" in words_on(panel)
         assert driven.app.models.model_name == "Pocket model"
         notice.hide()
         driven.ask("And?")
@@ -271,13 +267,9 @@ def test_the_output_head_in_use_is_said(driven: Driven, source: ScriptedModels) 
     driven.app.models.drafts_through.emit(
         DraftOutputInUse(str(driven.app.chats.chat.chat_id), "4-bit")
     )
-    assert "In effect: a copy in 4 bits." in words_of(driven.widgets.session)
+    assert "In effect: a copy in 4 bits." in words_on(driven.widgets.session)
     driven.app.begin_chat()
-    assert "In effect: a copy in 4 bits." not in words_of(driven.widgets.session)
-
-
-def words_of(widget: QWidget) -> list[str]:
-    return [label.text() for label in widget.findChildren(QLabel) if not label.isHidden()]
+    assert "In effect: a copy in 4 bits." not in words_on(driven.widgets.session)
 
 
 def test_a_model_has_its_name_before_it_was_looked_at() -> None:

@@ -4,10 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QApplication, QLabel, QLineEdit, QMenu, QPushButton
+from PySide6.QtWidgets import QApplication, QLabel, QLineEdit, QMenu
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from scripted_models import ScriptedModels
+from seen import button
 from windows import Driven, close, folders_in, scripted
 
 from app.app import App
@@ -145,7 +146,7 @@ def test_a_comparison_loads_a_model_that_rests(driven: Driven) -> None:
     compare = driven.widgets.compare
     driven.widgets.actions["compare"].trigger()
     compare.show_prompt("Hello")
-    run = next(b for b in compare.findChildren(QPushButton) if b.text() == "Run")
+    run = button(compare, "Run")
     assert run.isEnabled() and "model first" not in run.toolTip()
     run.click()
     driven.until(lambda: not driven.app.compare.is_running)

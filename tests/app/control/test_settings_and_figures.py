@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from panel_driving import find, shown_words, type_into
+from panel_driving import type_into
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import (
@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
+from seen import button, find, words_on
 from windows import running, scripted
 
 from app.values.chat_settings import CacheChoice, ChatSettings, SamplingChoice
@@ -157,7 +158,7 @@ def test_the_memory_of_a_model_is_told_in_the_format_of_the_chat_on_show(
         panel, fields = driven.widgets.session, driven.widgets.session.fields
 
         def cache() -> str:
-            (words,) = [one for one in shown_words(panel) if " cache at " in one]
+            (words,) = [one for one in words_on(panel) if " cache at " in one]
             return words.split(" cache")[0].split(" + ")[-1]
 
         driven.ask("Count.")
@@ -177,9 +178,9 @@ def test_what_settings_brought_is_measured_in_answers(
         driven.ask("Count.")
         type_into(qtbot, panel, "Minimum probability", "0.25")
         driven.ask("Count again.")
-        told = next(text for text in shown_words(panel) if text.startswith("Measured here: off"))
+        told = next(text for text in words_on(panel) if text.startswith("Measured here: off"))
         assert ", 0.25 " in told
-        assert any("the model's own" in text for text in shown_words(panel))
+        assert any("the model's own" in text for text in words_on(panel))
 
 
 def test_a_preset_follows_its_chat(qapp: QApplication, qtbot: QtBot, tmp_path: Path) -> None:
@@ -228,7 +229,7 @@ def test_a_preset_is_renamed_in_all_chats_and_deleted_with_an_undo(
         field = find(panel, QLineEdit, "Name of a new preset")
         assert field.selectedText() == "Mine"
         qtbot.keyClicks(field, "Yours")
-        save = next(b for b in panel.findChildren(QPushButton) if b.text() == "Rename")
+        save = button(panel, "Rename")
         assert not save.isEnabled(), "another one has this name"
         qtbot.keyClick(field, Qt.Key.Key_Return)
         assert names() == ["Mine", "Yours"]

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from panel_driving import find
 from PySide6.QtCore import QMimeData, Qt, QUrl
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel, QPlainTextEdit, QToolButton
 from pytestqt.qtbot import QtBot
+from seen import find, words_on
 from windows import Driven
 
 from app.control import composer
@@ -51,7 +51,7 @@ def cards(driven: Driven, gate: threading.Event) -> CardController:
 
 
 def said(driven: Driven) -> list[str]:
-    return [label.text() for label in driven.widgets.card.findChildren(QLabel)]
+    return words_on(driven.widgets.card)
 
 
 def test_a_card_says_that_it_is_looking_and_then_what_it_saw(

@@ -3,6 +3,7 @@
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton
+from seen import find, words_on
 
 from app.window.compare.compare_pane import ComparedText, ComparePane
 from app.window.compare.compare_view import CompareView
@@ -27,10 +28,6 @@ def view(qtbot):
     widget.resize(800, 500)
     widget.show_prompt("Why is\nthe sky blue?")
     return widget
-
-
-def words(view):
-    return [label.text() for label in view.findChildren(QLabel) if not label.isHidden()]
 
 
 def run_button(view):
@@ -75,7 +72,7 @@ def test_the_longest_seed_is_whole_where_the_page_is_narrow(view):
 def test_both_answers_and_figures_are_shown(view):
     finish(view)
     assert [pane.text() for pane in view.findChildren(ComparePane)] == ["Because of it."] * 2
-    shown = words(view)
+    shown = words_on(view)
     assert "Same 212 tokens." in shown
     assert "1.87 times as fast with drafting." in shown
     assert "41.3 tok/s" in shown
@@ -88,7 +85,7 @@ def test_both_answers_and_figures_are_shown(view):
 
 def test_a_difference_is_shown_as_a_mistake(view):
     finish(view, off="Because of us.")
-    verdict = next(q for q in view.findChildren(QLabel) if q.accessibleName() == "Verdict")
+    verdict = find(view, QLabel, "Verdict")
     assert verdict.text() == "Differs from word 3: “it.” with drafting, “us.” without."
     assert verdict.property("role") == "error-heading"
     finish(view)
@@ -102,12 +99,12 @@ def test_progress_and_stop(qtbot, view):
     view.finish_side("on", ON)
     view.begin_side("off")
     view.add_text("off", "Because of")
-    assert "Running. The first 2 words are the same." in words(view)
+    assert "Running. The first 2 words are the same." in words_on(view)
     assert run_button(view).text() == "Stop"
     with qtbot.waitSignal(view.stop_wanted), qtbot.assertNotEmitted(view.run_wanted):
         run_button(view).click()
     view.show_stopped()
-    shown = words(view)
+    shown = words_on(view)
     assert "Stopped. The first 2 words are the same." in shown
     assert "41.3 tok/s" in shown, "what was measured stays"
     assert "Stopped" in shown
@@ -118,8 +115,8 @@ def test_failure(view):
     view.begin()
     view.begin_side("on")
     view.show_failed("The model does not fit in memory: choose a smaller one.")
-    assert "The model does not fit in memory: choose a smaller one." in words(view)
-    assert words(view).count("Failed") == 2
+    assert "The model does not fit in memory: choose a smaller one." in words_on(view)
+    assert words_on(view).count("Failed") == 2
     assert run_button(view).text() == "Run"
 
 
@@ -128,26 +125,26 @@ def test_why_it_cannot_run(qtbot, view):
     assert not run_button(view).isEnabled()
     with qtbot.assertNotEmitted(view.run_wanted):
         qtbot.keyClick(view.findChild(MessageBox), Qt.Key.Key_Return)
-    assert "Wait until the answer in the chat is done." in words(view)
+    assert "Wait until the answer in the chat is done." in words_on(view)
     view.show_ready()
     assert run_button(view).isEnabled()
-    assert "Wait until the answer in the chat is done." not in words(view)
+    assert "Wait until the answer in the chat is done." not in words_on(view)
 
 
 def pane(view, title):
-    return next(p for p in view.findChildren(ComparePane) if p.accessibleName() == title)
+    return find(view, ComparePane, title)
 
 
 def test_thinking_is_shown_and_compared(view):
     view.begin(816233)
-    assert "Seed 816233" in words(view)
+    assert "Seed 816233" in words_on(view)
     for side, thought in (("on", "Rayleigh, surely."), ("off", "Rayleigh, maybe.")):
         view.begin_side(side)
         view.add_text(side, thought, is_thinking=True)
         view.add_text(side, "Because of it.")
         view.finish_side(side, ON if side == "on" else OFF)
     assert pane(view, "Drafting on").text() == "Rayleigh, surely.\n\nBecause of it."
-    assert "Differs from word 2: “surely.” with drafting, “maybe.” without." in words(view)
+    assert "Differs from word 2: “surely.” with drafting, “maybe.” without." in words_on(view)
     assert marked(view, "Drafting on") == "surely.Because of it."
 
 
@@ -167,7 +164,7 @@ def test_a_difference_is_marked_as_it_comes(view):
     view.add_text("off", "enty")
     assert marked(view, "Drafting off") == "enty"
     assert marked(view, "Drafting on") == "o three"
-    assert "Running. The texts differ." in words(view)
+    assert "Running. The texts differ." in words_on(view)
     finish(view)
     assert marked(view, "Drafting off") == ""
 
@@ -176,9 +173,9 @@ def test_speeds_are_seen_beside_each_other(view, wear):
     view.begin()
     view.begin_side("on")
     view.show_speed("on", 40.0)
-    assert "40.0 tok/s" in words(view)
+    assert "40.0 tok/s" in words_on(view)
     finish(view)
-    assert "1.87×" in words(view)
+    assert "1.87×" in words_on(view)
     bars = {bar.accessibleName(): bar for bar in view.findChildren(ShareBar)}
     assert bars["Drafting on: speed"]._parts[0].share == 1
     assert bars["Drafting off: speed"]._parts[0].share == pytest.approx(22.1 / 41.3)

@@ -5,7 +5,8 @@ import time
 import pytest
 from PySide6.QtCore import QMimeData, Qt, QUrl
 from PySide6.QtGui import QInputMethodEvent
-from PySide6.QtWidgets import QApplication, QLabel, QToolButton
+from PySide6.QtWidgets import QApplication, QToolButton
+from seen import button, find, press, words_on
 
 from app.values.attached_text import AttachedText, Refused
 from app.window.composer.attachments import MOST, AttachmentChip
@@ -36,10 +37,6 @@ def heard(composer):
     composer.stop_wanted.connect(lambda: said.append("stop"))
     composer.edit_last_wanted.connect(lambda: said.append("edit last"))
     return said
-
-
-def button(composer, name):
-    return next(b for b in composer.findChildren(QToolButton) if b.accessibleName() == name)
 
 
 def paste(box, text="", paths=()):
@@ -131,7 +128,7 @@ def test_stop_while_answering(qtbot, composer, box, heard):
     button(composer, "Stop (Esc)").click()
     assert heard == ["stop"]
     composer.show_ready()
-    button(composer, "Send").click()
+    press(composer, "Send")
     assert heard[1] == ("next question", ())
 
 
@@ -148,9 +145,7 @@ def test_why_nothing_can_be_sent(qtbot, composer, box, heard):
 
 def test_what_is_there_without_having_been_read_has_no_reading_to_give_up(composer):
     composer.attach([AttachedText("a.py", "x = 1")])
-    stop = next(
-        b for b in composer.findChildren(QToolButton) if b.accessibleName() == "Stop reading"
-    )
+    stop = find(composer, QToolButton, "Stop reading")
     assert not stop.isVisibleTo(composer)
     composer.show_reading(["b.pdf"])
     assert stop.isVisibleTo(composer)
@@ -164,7 +159,7 @@ def test_files_are_pasted_as_chips_and_sent(qtbot, tmp_path, composer, box, hear
     assert composer.text() == ""
     composer.attach([AttachedText("a.py", "x = 1"), Refused("b.bin is not text.")])
     assert [a.name for a in composer.attachments()] == ["a.py"]
-    assert any("b.bin is not text" in label.text() for label in composer.findChildren(QLabel))
+    assert any("b.bin is not text" in text for text in words_on(composer))
     qtbot.keyClick(box, Qt.Key.Key_Return)
     assert heard == [("", (AttachedText("a.py", "x = 1"),))]
     assert composer.attachments() == ()
@@ -208,7 +203,7 @@ def test_chips_show_tokens_and_go_away(qtbot, composer):
     assert chips[0].accessibleName() == "Attachment a.py, 1.2 kB · 1,234 tokens"
     assert chips[1].accessibleName() == "Attachment b, 1 B · about 6 tokens"
     with qtbot.waitSignal(composer.attachments_changed) as got:
-        button(composer, "Remove a.py").click()
+        press(composer, "Remove a.py")
     assert got.args == [(AttachedText("b", "y"),)]
     assert composer.text() == "hi"
 
@@ -220,7 +215,7 @@ def test_what_the_model_cannot_read_is_red_and_not_sent(qtbot, composer, box, he
     assert (red.property("bad"), plain.property("bad")) == (True, False)
     assert "longer than the model can read" in red.accessibleName()
     words = "a.py is longer than this model can read (5,000 of 4,096 tokens)"
-    assert any(words in label.text() for label in composer.findChildren(QLabel))
+    assert any(words in text for text in words_on(composer))
     assert not button(composer, "Send").isEnabled()
     qtbot.keyClick(box, Qt.Key.Key_Return)
     assert heard == []
@@ -231,15 +226,15 @@ def test_what_the_model_cannot_read_is_red_and_not_sent(qtbot, composer, box, he
     assert button(composer, "Send").isEnabled()
     composer.show_tokens([3000, 3000, 0], 4096)
     words = "longer than this model can read (6,000 of 4,096 tokens): remove some,"
-    assert any(words in label.text() for label in composer.findChildren(QLabel))
-    button(composer, "Remove a.py").click()
+    assert any(words in text for text in words_on(composer))
+    press(composer, "Remove a.py")
     assert button(composer, "Send").isEnabled()
 
 
 def test_there_is_an_end_to_attachments(composer):
     composer.attach([AttachedText(f"{n}.txt", "x") for n in range(MOST + 5)])
     assert len(composer.attachments()) == MOST
-    assert any(f"{MOST} attachments at most" in q.text() for q in composer.findChildren(QLabel))
+    assert any(f"{MOST} attachments at most" in text for text in words_on(composer))
 
 
 def test_drops_are_left_to_the_window(composer, box):

@@ -5,6 +5,7 @@ from painted import solid_colours
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QApplication, QLabel
+from seen import words_on
 
 from app.window.drafting.charts import (
     BAR,
@@ -101,7 +102,7 @@ def test_view_and_strip_show_a_history(qtbot, theme):
     view.show_history(history)
     view.show_costs([5, 6, 7, 8], 3)
     strip.show_figures(history, StripFigures(41.0, 100, 1000))
-    assert any("10 of 15 drafted" in label.text() for label in view.findChildren(QLabel))
+    assert any("10 of 15 drafted" in text for text in words_on(view))
     assert "67 %" in strip.accessibleDescription()
     assert "41.0 tok/s" in strip.accessibleDescription()
 

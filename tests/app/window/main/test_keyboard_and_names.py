@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 from scripted_engine import DESCRIPTION
+from seen import find
 from shown_transcript import settle
 
 from app.control.session import abilities
@@ -132,7 +133,7 @@ def test_arrow_keys_walk_the_segments(qtbot: QtBot, widgets: Widgets) -> None:
     assert isinstance(panel, SessionPanel)
     heard: list[object] = []
     panel.fields.changed.connect(lambda changes: heard.append(changes["draft"].depth))
-    auto = next(b for b in panel.findChildren(QToolButton) if b.accessibleName() == "Depth: Auto")
+    auto = find(panel, QToolButton, "Depth: Auto")
     auto.setFocus()
     qtbot.keyClick(auto, Qt.Key.Key_Right)
     focus = QApplication.focusWidget()

@@ -1,9 +1,10 @@
 """The settings page shows what holds and says what the user changes, nothing else."""
 
 import pytest
-from panel_driving import FULL, find
+from panel_driving import FULL
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLabel, QPlainTextEdit, QPushButton, QToolButton
+from seen import find, words_on
 
 from app.values.app_settings import AppSettings
 from app.values.chat_settings import ChatSettings
@@ -91,7 +92,7 @@ def test_all_that_is_kept_of_chats_can_be_deleted(view):
     view.models.show_kept(0)
     assert not button.isEnabled()
     view.models.show_kept(1_200_000_000)
-    assert any("1.2 GB" in label.text() for label in view.findChildren(QLabel))
+    assert any("1.2 GB" in text for text in words_on(view))
     button.click()
     assert said == ["forget"]
 

@@ -7,13 +7,13 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor
 from PySide6.QtWidgets import (
-    QLabel,
     QLineEdit,
     QPushButton,
     QScrollArea,
     QToolButton,
     QWidget,
 )
+from seen import button, find, press, words_on
 
 from app.values.hub import HubFind, HubOffer
 from app.values.models import DownloadFigures, FoundModel, ModelCard
@@ -59,18 +59,6 @@ def add(qtbot):
     return shown
 
 
-def words(widget):
-    return [label.text() for label in widget.findChildren(QLabel) if not label.isHidden()]
-
-
-def press(widget, text):
-    next(
-        b
-        for b in widget.findChildren(QPushButton)
-        if text in (b.text(), b.accessibleName()) and not b.isHidden()
-    ).click()
-
-
 def buttons(widget):
     return [b.text() for b in widget.findChildren(QPushButton) if not b.isHidden()]
 
@@ -78,20 +66,20 @@ def buttons(widget):
 def test_a_card_offers_loads_fails(qtbot, add, theme):
     card = add(ModelCardView())
     card.show_offered(FACTS)
-    assert "1 MTP head" in words(card)
-    assert FITS.words in words(card)
-    assert "A note." in words(card)
+    assert "1 MTP head" in words_on(card)
+    assert FITS.words in words_on(card)
+    assert "A note." in words_on(card)
     with qtbot.waitSignal(card.load_wanted):
         press(card, "Load")
     with qtbot.waitSignal(card.closed):
         press(card, "Cancel")
     card.show_loading(9 * GB, 18 * GB)
-    assert "9.0 of 18.0 GB" in words(card)
+    assert "9.0 of 18.0 GB" in words_on(card)
     assert "Load" not in buttons(card)
     with qtbot.waitSignal(card.cancel_wanted), qtbot.assertNotEmitted(card.closed):
         qtbot.keyClick(card, Qt.Key.Key_Escape)
     card.show_failed("qwen.gguf is cut short: download it again.")
-    assert "qwen.gguf is cut short: download it again." in words(card)
+    assert "qwen.gguf is cut short: download it again." in words_on(card)
     with qtbot.waitSignal(card.load_wanted):
         press(card, "Try again")
     card.show_looking("Another")
@@ -114,16 +102,16 @@ def test_too_large_is_load_anyway(add, theme):
     card.show_offered(dataclasses.replace(FACTS, memory=TOO_LARGE))
     assert "Load anyway" in buttons(card)
     card.show_offered(None)
-    assert "No model is loaded" in words(card)
+    assert "No model is loaded" in words_on(card)
 
 
 def test_storage_on_demand(add, theme):
     card = add(ModelCardView())
     card.show_offered(FACTS)
-    assert "12 GB" not in words(card)
+    assert "12 GB" not in words_on(card)
     press(card, "Show storage")
-    assert "12 GB" in words(card)
-    assert "experts" in words(card)
+    assert "12 GB" in words_on(card)
+    assert "experts" in words_on(card)
     press(card, "Hide storage")
     card.show_offered(dataclasses.replace(FACTS, groups=()))
     assert "Show storage" not in buttons(card)
@@ -195,15 +183,13 @@ def test_choosing_by_key_and_click_but_not_a_broken_one(qtbot, library):
 
 
 def test_the_filter_and_empty_states(library):
-    field = next(
-        e for e in library.findChildren(QLineEdit) if e.accessibleName() == "Filter models"
-    )
+    field = find(library, QLineEdit, "Filter models")
     field.setText("HUB gem")
     assert rows(library) == ["Hugging Face", "org/Gemma"]
     field.setText("nothing like it")
-    assert "No model matches “nothing like it”." in words(library)
+    assert "No model matches “nothing like it”." in words_on(library)
     library.show_entries(())
-    assert any(text.startswith("No models found. Drop") for text in words(library))
+    assert any(text.startswith("No models found. Drop") for text in words_on(library))
 
 
 def test_refreshing_keeps_the_place(library):
@@ -215,19 +201,17 @@ def test_refreshing_keeps_the_place(library):
 
 def test_a_search_by_words_and_format(qtbot, library):
     hub = library.hub
-    field = next(
-        e for e in hub.findChildren(QLineEdit) if e.accessibleName() == "Search Hugging Face"
-    )
+    field = find(hub, QLineEdit, "Search Hugging Face")
     qtbot.keyClicks(field, " qwen 9b ")
     with qtbot.waitSignal(hub.search_wanted) as got:
         qtbot.keyClick(field, Qt.Key.Key_Return)
     assert got.args == ["qwen 9b", ""]
-    mlx = next(b for b in hub.findChildren(QToolButton) if b.accessibleName() == "Format: MLX")
+    mlx = find(hub, QToolButton, "Format: MLX")
     with qtbot.waitSignal(hub.search_wanted) as got:
         mlx.click()
     assert got.args == ["qwen 9b", "MLX"]
     hub.say("org/name: there is no such model on the hub.", is_problem=True)
-    assert "org/name: there is no such model on the hub." in words(hub)
+    assert "org/name: there is no such model on the hub." in words_on(hub)
 
 
 def test_keys_lead_from_the_search_to_what_was_found(qtbot, library):
@@ -235,9 +219,7 @@ def test_keys_lead_from_the_search_to_what_was_found(qtbot, library):
     library.show_place("hub")
     library.show()
     library.activateWindow()
-    field = next(
-        e for e in hub.findChildren(QLineEdit) if e.accessibleName() == "Search Hugging Face"
-    )
+    field = find(hub, QLineEdit, "Search Hugging Face")
     hub.list.show_finds("Found", [HubFind("a/one", "GGUF", heads=True), HubFind("b/two")])
     field.setFocus()
     qtbot.waitUntil(field.hasFocus)
@@ -265,12 +247,12 @@ def test_a_model_of_the_hub_opens_and_offers_what_fits(qtbot, library):
         "Found", "a/one", "Q4_K_M", "F32", "b/two",
     ]  # fmt: skip
     assert hub.list.offer == small
-    assert "1 file, 1 GB; 9 GB free" in words(hub)
+    assert "1 file, 1 GB; 9 GB free" in words_on(hub)
     with qtbot.waitSignal(hub.download_wanted) as got:
         press(hub, "Download")
     assert got.args == [small.link]
     hub.list.setCurrentRow(3)
-    assert "No room" in words(hub)
+    assert "No room" in words_on(hub)
     with qtbot.assertNotEmitted(hub.download_wanted):
         qtbot.keyClick(hub.list, Qt.Key.Key_Return)
         press(hub, "Download")
@@ -286,17 +268,17 @@ def test_what_came_is_offered_to_be_loaded_and_what_comes_not_again(qtbot, libra
     library.show_place("hub")
     library.show()
     library.activateWindow()
-    button = next(b for b in hub.findChildren(QPushButton) if b.text() == "Download")
-    button.setFocus()
-    qtbot.waitUntil(button.hasFocus)
-    button.click()
+    get = button(hub, "Download")
+    get.setFocus()
+    qtbot.waitUntil(get.hasFocus)
+    get.click()
     library.show_downloads([DownloadFigures(small.link, "one", "running", 1, 2)])
     assert hub.list.hasFocus(), "not what comes after the button, which is of no use now"
     with qtbot.assertNotEmitted(hub.download_wanted):
         press(hub, "Download")
     done = DownloadFigures(small.link, "one", "done", 2, 2, path="/hub/q4.gguf")
     library.show_downloads([done])
-    assert "1 GB · downloaded" in words(hub)
+    assert "1 GB · downloaded" in words_on(hub)
     with qtbot.waitSignal(hub.load_wanted) as got:
         press(hub, "Load…")
     assert got.args == ["/hub/q4.gguf"]
@@ -324,7 +306,7 @@ def test_downloads_come_and_go(qtbot, library):
     first = library.findChildren(DownloadRow)[0]
     library.show_downloads([DownloadFigures("a", "A", "paused", 1, 2)])
     assert first.accessibleName() == "Download of A"
-    resume = next(b for b in first.findChildren(QToolButton) if b.accessibleName() == "Resume")
+    resume = find(first, QToolButton, "Resume")
     with qtbot.waitSignal(library.downloads.wishes.resume_wanted) as got:
         resume.click()
     assert got.args == ["a"]
@@ -355,7 +337,7 @@ def test_a_failed_download_says_why_and_can_go_on(qtbot, add, theme):
     with qtbot.waitSignal(row.wishes.pause_wanted):
         pause.click()
     row.show_figures(DownloadFigures("k", "A", "failed", 1, 2, 0.0, "A: no connection."))
-    assert "A: no connection." in words(row)
+    assert "A: no connection." in words_on(row)
     with qtbot.waitSignal(row.wishes.resume_wanted):
         pause.click()
     with qtbot.waitSignal(row.wishes.cancel_wanted) as got:
@@ -368,7 +350,7 @@ def test_the_first_page(qtbot, add, theme):
     page.show_questions(["What is a & b?", "Write a haiku"])
     page.show_recent(ENTRIES)
     page.show_advice("This Mac has 64 GB.")
-    assert "This Mac has 64 GB." in words(page)
+    assert "This Mac has 64 GB." in words_on(page)
     with qtbot.waitSignal(page.asked) as got:
         press(page, "What is a & b?")
     assert got.args == ["What is a & b?"]
@@ -380,7 +362,7 @@ def test_the_first_page(qtbot, add, theme):
         press(page, "Start with the built-in one")
     page.show_model("Qwen3.5-9B")
     assert "Start with the built-in one" not in buttons(page)
-    assert "Qwen3.5-9B is ready: ask it, or drop another model here" in words(page)
+    assert "Qwen3.5-9B is ready: ask it, or drop another model here" in words_on(page)
     page.show_model("")
     assert "Start with the built-in one" in buttons(page)
     with qtbot.waitSignal(page.library_wanted):
@@ -388,7 +370,7 @@ def test_the_first_page(qtbot, add, theme):
     with qtbot.waitSignal(page.open_wanted):
         press(page, "Open…")
     page.show_recent(())
-    assert "Recent models" not in words(page)
+    assert "Recent models" not in words_on(page)
 
 
 def test_the_first_page_has_room_in_a_small_window(qtbot, add, theme):
@@ -440,7 +422,7 @@ def test_a_card_that_is_higher_than_the_window_is_scrolled(add, theme, qtbot):
     assert len(rows) == 3
     qtbot.waitUntil(lambda: all(row.height() == row.sizeHint().height() for row in rows))
     assert layer.findChild(QScrollArea).verticalScrollBar().maximum() > 0
-    bottom = next(b for b in card.findChildren(QPushButton) if b.text() == "Load")
+    bottom = button(card, "Load")
     assert bottom.visibleRegion().isEmpty()
     window.activateWindow()
     qtbot.waitUntil(window.isActiveWindow)

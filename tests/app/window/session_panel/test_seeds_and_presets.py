@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
-from panel_driving import CAN, FULL, choose, find, shown_words, type_into
+from panel_driving import CAN, FULL, choose, type_into
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLineEdit, QPushButton, QToolButton
+from seen import find, words_on
 
 from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.window.controls.choices import DropDown
@@ -102,7 +103,7 @@ def test_a_value_no_template_can_be_given_is_told_beside_it(qtbot, panel, heard)
     panel.show_model(None, replace(CAN, template_arguments=("reasoning_effort",)))
     type_into(qtbot, panel, "reasoning_effort", "[1, 2]")
     assert heard == []
-    assert "“[1, 2]” is not possible" in " ".join(shown_words(panel))
+    assert "“[1, 2]” is not possible" in " ".join(words_on(panel))
     assert find(panel, QLineEdit, "reasoning_effort").text() == "[1, 2]"
 
 

@@ -4,7 +4,7 @@ import dataclasses
 from typing import get_args
 
 import pytest
-from panel_driving import CAN, CANNOT, FULL, WHY, choose, find, shown_words, type_into
+from panel_driving import CAN, CANNOT, FULL, WHY, choose, type_into
 from PySide6.QtCore import QMimeData, QPoint, Qt
 from PySide6.QtWidgets import (
     QAbstractButton,
@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
     QToolButton,
 )
 from scripted_engine import DESCRIPTION, NO_HEADS
+from seen import find, press, words_on
 from shown_transcript import settle
 
 from app.control.session import abilities
@@ -77,13 +78,13 @@ def test_the_bits_of_keys_and_values_are_chosen_or_say_why_not(panel, heard):
     )
     panel.fields.show_settings(dataclasses.replace(FULL, cache=CacheChoice(None, 4)))
     assert (bits.selected(), heads.selected()) == ("usual", "4")
-    next(b for b in bits.findChildren(QAbstractButton) if b.text() == "8").click()
-    next(b for b in heads.findChildren(QAbstractButton) if b.text() == "Model's").click()
+    press(bits, "8")
+    press(heads, "Model's")
     assert heard == [("cache", CacheChoice(8, 4)), ("cache", CacheChoice(8, None))]
     why = Reason("cache-head-size", "Keys and values stay in 16 bits: odd heads.")
     model = dataclasses.replace(DESCRIPTION, packed_cache=why)
     panel.show_model(None, abilities(model))
-    assert f"In effect: 16. {why.words}" in shown_words(panel)
+    assert f"In effect: 16. {why.words}" in words_on(panel)
     buttons = {b.text(): b.isEnabled() for b in bits.findChildren(QAbstractButton)}
     assert buttons == {"Model's": True, "16": True, "8": False, "4": False}
     assert bits.selected() == "8", "what the chat wants, for a model that can"
@@ -125,9 +126,9 @@ def test_an_empty_field_is_no_choice_or_no_limit(qtbot, panel, heard):
 def test_mistakes_are_shown_and_not_sent(qtbot, panel, heard, field, text, words):
     type_into(qtbot, panel, field, text)
     assert heard == []
-    assert any(words in shown for shown in shown_words(panel))
+    assert any(words in shown for shown in words_on(panel))
     panel.fields.show_settings(ChatSettings())
-    assert not any(words in shown for shown in shown_words(panel))
+    assert not any(words in shown for shown in words_on(panel))
 
 
 def test_a_mistake_in_one_field_does_not_hold_up_another(qtbot, panel, heard):
@@ -187,7 +188,7 @@ def test_a_paste_too_long_for_a_field_is_refused_in_words(panel):
     mime.setText("x" * 2_000_000)
     editor.insertFromMimeData(mime)
     assert editor.toPlainText() == ""
-    assert any("20,000 characters at most" in text for text in shown_words(panel))
+    assert any("20,000 characters at most" in text for text in words_on(panel))
 
 
 def test_text_of_one_chat_never_reaches_the_next(qtbot, panel, heard):
@@ -234,9 +235,9 @@ def test_what_the_model_cannot_do_is_disabled_with_the_reason(panel):
     for control in controls:
         assert not control.isEnabled()
         assert control.toolTip() == WHY
-    assert WHY in shown_words(panel)
+    assert WHY in words_on(panel)
     assert find(panel, QLabel, "In effect").text() == f"Off: {WHY}"
-    assert "In effect: fast. Rows differ here." in shown_words(panel)
+    assert "In effect: fast. Rows differ here." in words_on(panel)
     source = find(panel, DropDown, "Draft source")
     assert source.isEnabled(), "drafting can still be switched off"
 
@@ -251,10 +252,10 @@ def test_numerics(panel, heard):
     panel.fields.show_settings(ChatSettings())
     find(panel, QToolButton, "Numerics: Fast").click()
     assert heard == [("load", LoadOptions(numerics="fast"))]
-    assert "In effect: exact, until the model is loaded again." in shown_words(panel)
+    assert "In effect: exact, until the model is loaded again." in words_on(panel)
     find(panel, QToolButton, "Numerics: Auto").click()
     assert heard[-1] == ("load", LoadOptions())
-    assert "In effect: exact." in shown_words(panel)
+    assert "In effect: exact." in words_on(panel)
 
 
 def test_a_draft_model_is_named_once_it_is_typed(qtbot, panel, heard):
@@ -355,7 +356,7 @@ def test_a_slider_and_its_field_are_one_number(qtbot, panel, heard):
 
 def test_two_settings_say_what_they_do_and_what_that_brought_here(panel):
     draft = panel.fields.draft
-    assert {WHAT_PROBABILITY_DOES, WHAT_OUTPUT_DOES} <= set(shown_words(panel))
+    assert {WHAT_PROBABILITY_DOES, WHAT_OUTPUT_DOES} <= set(words_on(panel))
     fast, slow, few = (RoundStats(0, 2, 2, 1, 2, 4.0, ms, 0.0) for ms in (16.0, 36.0, 1.0))
     by_probability, by_output = SpeedBySetting(), SpeedBySetting()
     by_probability.add("0", [slow] * 16)
@@ -365,11 +366,11 @@ def test_two_settings_say_what_they_do_and_what_that_brought_here(panel):
     by_output.add("4-bit", [fast] * 8)
     by_output.add("4-bit", [fast] * 8)
     draft.show_speeds(by_probability, by_output)
-    assert "Measured here: off 50.0 tok/s, 0.25 100.0 tok/s." in shown_words(panel)
+    assert "Measured here: off 50.0 tok/s, 0.25 100.0 tok/s." in words_on(panel)
     said = "Measured here: the model's own 50.0 tok/s, a copy in 4 bits 100.0 tok/s."
-    assert said in shown_words(panel)
+    assert said in words_on(panel)
     draft.show_speeds(SpeedBySetting(), SpeedBySetting())
-    assert not any("Measured here" in text for text in shown_words(panel))
+    assert not any("Measured here" in text for text in words_on(panel))
 
 
 def test_nothing_moves_below_what_is_in_effect_whatever_that_is(panel, wear):

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from chat_stores import Clock
 from PySide6.QtCore import QMimeData, Qt, QUrl
-from PySide6.QtWidgets import QToolButton
 from pytestqt.qtbot import QtBot
+from seen import press
 from sidebar_hands import Hands
 
 from app.store.session_store import SessionStore, open_store
@@ -34,8 +34,7 @@ def hands(qtbot: QtBot, store: SessionStore) -> Hands:
 
 
 def make_folder(hands: Hands, name: str) -> int:
-    buttons = hands.sidebar.findChildren(QToolButton)
-    next(b for b in buttons if b.accessibleName() == "New folder").click()
+    press(hands.sidebar, "New folder")
     hands.type_title(name)
     return next(one.id for one in hands.store.folders.listed() if one.name == name)
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 from PySide6.QtCore import QMimeData, QPoint, Qt, QUrl
 from PySide6.QtGui import QGuiApplication, QImage, QTextDocument
-from PySide6.QtWidgets import QLabel, QPushButton, QScrollArea
+from PySide6.QtWidgets import QPushButton, QScrollArea
+from seen import words_on
 from shown_transcript import (
     STATS,
     begin,
@@ -136,7 +137,7 @@ def test_an_editor_takes_neither_files_nor_texts_without_end(view, tmp_path):
     long.setText("x" * 30_000)
     editor.field.insertFromMimeData(long)
     assert editor.field.toPlainText() == "hi"
-    assert "too long" in " ".join(label.text() for label in editor.findChildren(QLabel))
+    assert "too long" in " ".join(words_on(editor))
 
 
 def test_copies(view, qtbot):
