@@ -1,5 +1,6 @@
 """Why no window can be shown here: no display, no Qt, or no library of the system that it needs."""
 
+import builtins
 import ctypes
 import sys
 from collections.abc import Callable, Mapping
@@ -103,10 +104,15 @@ def why_no_qt(platform: str = sys.platform, opens: Opens = opens) -> str:
     if missing:
         names = " ".join(missing)
         return f"The window needs libraries that are not here. On Debian: apt install {names}"
+    import_of_python = builtins.__import__
     try:
         import_module("PySide6.QtWidgets")
     except ImportError as error:
         return f"Qt, which the window is made of, cannot be loaded: {error}"
+    finally:
+        # PySide's own reads the text of every module that comes later, and Python keeps it: 20 MB
+        # and half a second with a model, to look for a `__feature__` that nobody here uses
+        builtins.__import__ = import_of_python
     return ""
 
 

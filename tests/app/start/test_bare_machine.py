@@ -121,6 +121,15 @@ def test_only_linux_leaves_libraries_to_the_system() -> None:
     assert "apt" not in why_no_qt("darwin", none)
 
 
+def test_nothing_keeps_the_text_of_what_is_imported_beside_qt(needs_window: None) -> None:
+    code = "from app.start.qt_libraries import why_no_qt; assert not why_no_qt();"
+    code += "import app.app, linecache; print(*linecache.cache)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    assert "app/window" not in done.stdout
+
+
 def test_which_window_systems_are_here() -> None:
     both = {"DISPLAY": ":0", "WAYLAND_DISPLAY": "wayland-0"}
     assert set(window_systems(both)) == set(NEEDED_BY)
