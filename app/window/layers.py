@@ -23,7 +23,7 @@ from app.window.controls.layouts import STRETCH, Wide, column, row, scrolled
 from app.window.language import said, tr
 from app.window.look import look
 from app.window.motion import fade_in
-from app.window.style_sheet import wear
+from app.window.style_sheet import CONTROLS, FRAMES, wear
 
 CARD_WIDTH = 460
 
@@ -87,7 +87,7 @@ class CardLayer(Layer):
         for clear in (area.viewport(), around):
             clear.setAutoFillBackground(False)  # the veil shows beside the card
         column(Wide(area), of=self)
-        wear(area)
+        wear(area, CONTROLS + FRAMES)
 
     def open(self) -> None:
         """Show the card and give it the keys, unless a part of it has them; who had them gets them

@@ -19,7 +19,7 @@ from PySide6.QtWidgets import QFrame, QMainWindow, QScrollArea, QWidget
 from app.window.controls.layouts import Wide, column, row, stacked
 from app.window.look import look
 from app.window.motion import MOVES, fade_in
-from app.window.style_sheet import wear
+from app.window.style_sheet import BARS, BUTTONS, FIELDS, FRAMES, LABELS, SCROLL_BARS, SIDEBAR, wear
 
 Page = Literal["chat", "library", "compare", "settings"]
 Panel = Literal["session", "drafting"]
@@ -84,8 +84,9 @@ class MainWindow(QMainWindow):
         column(strip, of=foot)
         column(Wide(across), foot, of=self.body, spacing=0)
         self.setCentralWidget(self.body)
-        for part in (self.menuBar(), sidebar, foot):
-            wear(part)
+        wear(self.menuBar(), LABELS + BUTTONS)
+        wear(sidebar, LABELS + BUTTONS + FIELDS + SCROLL_BARS + BARS + FRAMES + SIDEBAR)
+        wear(foot, LABELS + FRAMES)
         self.resize(*USUAL)
 
     def set_motion(self, moves: bool) -> None:

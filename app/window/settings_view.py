@@ -20,7 +20,7 @@ from app.window.look import look
 from app.window.session_panel.chat_fields import ChatFields
 from app.window.session_panel.draft_group import DraftGroup
 from app.window.session_panel.sampling_group import SamplingGroup
-from app.window.style_sheet import SCROLL_BARS, wear
+from app.window.style_sheet import CONTROLS, SCROLL_BARS, wear
 from mlx_engine.values.words import Words, size_words
 
 COLOURS = (
@@ -113,7 +113,7 @@ class AppearanceSection(Section):
         self._notify.clicked.connect(lambda is_on: self._take(notify=is_on))
         self._drafted.clicked.connect(lambda is_on: self._take(show_drafted=is_on))
         self._motion.clicked.connect(lambda is_on: self._take(reduce_motion=is_on))
-        wear(self)
+        wear(self, CONTROLS)
         self._is_made = True
         self.show_appearance(self._shown)
         yield
@@ -190,7 +190,7 @@ class ModelsSection(Section):
         self._at_start.clicked.connect(lambda is_on: self._take(load_at_start=is_on))
         self._idle.chosen.connect(lambda minutes: self._take(idle_minutes=int(minutes)))
         self._files.chosen.connect(lambda gb: self._take(prompt_files_gb=int(gb)))
-        wear(self)
+        wear(self, CONTROLS)
         self._is_made = True
         self.show_settings(self._shown)
         self.show_kept(0)
@@ -274,7 +274,7 @@ class NewChatSection(Section):
         parts = column(of=self, margins=MARGINS, spacing=12)
         for part in (first, fields.draft, fields.sampling, last):
             parts.addWidget(part)
-            wear(part)  # in its place: one that is moved is polished twice
+            wear(part, CONTROLS)  # in its place: one that is moved is polished twice
             yield
 
     def show_settings(self, settings: ChatSettings) -> None:

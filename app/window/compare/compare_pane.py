@@ -40,7 +40,6 @@ class ComparedText(PinnedScroll):
         self._from: int | None = None
         self._passages: list[Passage] = []
         self.said = ""
-        self.setProperty("role", "plain")
         self.setAccessibleName(name)
         self.setMinimumHeight(LOWEST)
         self._lines = column(STRETCH, of=self.content, spacing=8)

@@ -20,7 +20,7 @@ from app.window.session_panel.abilities import ModelAbilities
 from app.window.session_panel.chat_fields import ChatFields
 from app.window.session_panel.draft_group import DraftGroup
 from app.window.session_panel.sampling_group import SamplingGroup
-from app.window.style_sheet import SCROLL_BARS, wear
+from app.window.style_sheet import BARS, BUTTONS, CONTROLS, LABELS, SCROLL_BARS, wear
 from mlx_engine.values.words import Words
 
 WIDTH = 288
@@ -168,8 +168,9 @@ class SessionPanel(QWidget):
         for ground in (area.viewport(), body):
             ground.setAutoFillBackground(False)
         column(top, Wide(area), of=self, spacing=0)
-        for part in (top, *groups):
-            wear(part)
+        wear(top, LABELS + BUTTONS)
+        for group in groups:
+            wear(group, CONTROLS + BARS if group is self.presets else CONTROLS)
         for bar in (area.verticalScrollBar(), area.horizontalScrollBar()):
             wear(bar, SCROLL_BARS)
 

@@ -12,7 +12,7 @@ from app.window.controls.layouts import Wide, column
 from app.window.controls.notice_bar import NoticeBar
 from app.window.language import tr
 from app.window.look import DEEPEST_TINT, look
-from app.window.style_sheet import SCROLL_BARS, wear
+from app.window.style_sheet import BARS, BUTTONS, FIELDS, LABELS, SCROLL_BARS, wear
 from app.window.transcript.find import ChatSearch, FindBar, Place
 from app.window.transcript.message_column import MessageColumn
 from app.window.transcript.message_view import MessageView
@@ -134,8 +134,9 @@ class TranscriptView(QWidget):
         self.jump = QPushButton(icon("chevron_down"), tr("Jump to latest"), self)
         self.jump.clicked.connect(self.column.follow)
         self.column.pinned_changed.connect(self._offer_jump)
-        for part in (self.offer, self.find_bar, self.jump):
-            wear(part)
+        wear(self.offer, LABELS + BUTTONS + BARS)
+        wear(self.find_bar, LABELS + BUTTONS + FIELDS)
+        wear(self.jump, BUTTONS)
         wear(self.column.verticalScrollBar(), SCROLL_BARS)
         for hidden in (self.legend, self.find_bar, self.jump):
             hidden.hide()

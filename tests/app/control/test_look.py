@@ -1,5 +1,6 @@
 """Colours, text size, panels and commands: chosen, applied, remembered."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +22,8 @@ from windows import Driven, running, scripted
 
 from app.control.settings import scheme_for
 from app.window.look import Look, Scheme, TypeSizes, load_theme
-from app.window.style_sheet import ALL_RULES, PART, SCROLL_BARS, Cover, style_sheet
+from app.window.session_panel.draft_group import DraftGroup
+from app.window.style_sheet import ALL_RULES, PART, Cover, style_sheet
 from app.window.transcript.reader import MARGIN
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
@@ -102,7 +104,7 @@ def test_text_grows_and_shrinks(driven: Driven, qapp: QApplication) -> None:
 
 def test_all_that_is_on_show_wears_the_look_of_now(driven: Driven, qapp: QApplication) -> None:
     driven.ask("A message to be dressed")
-    widgets, rules = driven.widgets, set()
+    widgets = driven.widgets
     for page in ("chat", "library", "compare", "settings"):
         widgets.window.show_page(page)  # type: ignore[arg-type]
         scheme: Scheme = "dark" if page in ("chat", "compare") else "light"
@@ -114,11 +116,47 @@ def test_all_that_is_on_show_wears_the_look_of_now(driven: Driven, qapp: QApplic
                 for part in parts(qapp)
             )
         )
-        rules |= {part.property(PART) for part in parts(qapp)}
         buttons = widgets.window.findChildren(QAbstractButton)
         bare = [b.accessibleName() for b in buttons if b.isVisible() and not is_in_a_part(b)]
         assert bare == [], page
-    assert rules == {ALL_RULES, SCROLL_BARS}
+
+
+def test_a_part_has_the_rules_for_all_that_is_in_it(driven: Driven, qapp: QApplication) -> None:
+    driven.ask("A message to be dressed")
+    driven.widgets.transcript.edit_last_prompt()
+    for page in ("settings", "library", "compare", "drafting"):
+        driven.widgets.actions[page].trigger()
+        driven.until(lambda: bool(qapp.focusWidget()))
+    driven.until(lambda: len(driven.widgets.settings.findChildren(DraftGroup)) == 1)
+    everywhere = selectors(ALL_RULES)
+    for part in parts(qapp):
+        missing = everywhere - selectors(part.property(PART))
+        for widget in (part, *part.findChildren(QWidget)):
+            assert [one for one in missing if is_for(one, widget)] == [], (part, widget)
+
+
+COMPOUND = re.compile(r"(\w+)(?:\[role=\"([\w-]+)\"\])?")
+
+
+def selectors(rules: str) -> set[str]:
+    blocks = re.findall(r"([^{}]+)\{[^{}]*\}", re.sub(r"\$\{(\w+)\}", r"\1", rules))
+    return {one.strip() for block in blocks for one in block.split(",")}
+
+
+def is_for(selector: str, widget: QWidget | None) -> bool:
+    """Whether it means the widget in one of its states."""
+    *around, own = COMPOUND.findall(re.sub(r"::?[\w-]+|\[(?!role)[^]]*\]", "", selector))
+    if widget is None or not fits(own, widget):
+        return False
+    above = widget.parentWidget()
+    while around and above is not None and not fits(around[0], above):
+        above = above.parentWidget()
+    return not around or above is not None
+
+
+def fits(compound: tuple[str, str], widget: QWidget) -> bool:
+    name, role = compound
+    return widget.inherits(name) and role in ("", widget.property("role"))
 
 
 def test_keys_and_clicks_between_the_steps_of_another_look(
