@@ -13,6 +13,7 @@ from app.library.text_file import is_document, read_text_file
 from app.values.attached_text import Refused
 from mlx_engine.hub.repository import HubModel, read_hub_link
 from mlx_engine.hub.weight_files import (
+    FOREIGN,
     GGUF,
     PARTIAL,
     SAFETENSORS,
@@ -177,18 +178,9 @@ def _at(place: Path) -> Dropped:
 
 def _file(file: Path, ending: str) -> Dropped:
     """Judged by its ending, then by its first bytes."""
-    if ending in PARTIAL:
-        return Refused(
-            Words("{name} is not downloaded to its end: wait for it, then drop it.", name=file.name)
-        )
-    if ending in UNSAFE:
-        return Refused(
-            Words(
-                "{name} could run code on this Mac when opened, so it is not. Take a version "
-                "with .safetensors files.",
-                name=file.name,
-            )
-        )
+    unread = _unread(file.name, ending)
+    if unread is not None:
+        return Refused(unread)
     if ending == GGUF:
         return _gguf(file)
     if ending == SAFETENSORS:
@@ -196,6 +188,26 @@ def _file(file: Path, ending: str) -> Dropped:
     if file.name in _MODEL_FILES and any(file.parent.glob("*" + SAFETENSORS)):
         return _folder(file.parent)
     return _text(file)
+
+
+def _unread(name: str, ending: str) -> str | None:
+    """Why a file is not even opened."""
+    if ending in PARTIAL:
+        return Words("{name} is not downloaded to its end: wait for it, then drop it.", name=name)
+    if ending in UNSAFE:
+        return Words(
+            "{name} could run code on this Mac when opened, so it is not. Take a version "
+            "with .safetensors files.",
+            name=name,
+        )
+    if ending in FOREIGN:
+        return Words(
+            "{name} holds weights as {program} has them: take a .gguf, or a folder with "
+            ".safetensors, of the model.",
+            name=name,
+            program=FOREIGN[ending],
+        )
+    return None
 
 
 def _gguf(file: Path) -> Dropped:
@@ -239,8 +251,8 @@ def _brief() -> Callable[[], bool]:
 
 
 def _folder(folder: Path) -> Dropped:
-    weights = sorted(folder.glob("*" + SAFETENSORS))
-    if weights and all(holds_only_heads(file) for file in weights if damage(file) is None):
+    sound = [file for file in folder.glob("*" + SAFETENSORS) if damage(file) is None]
+    if sound and all(map(holds_only_heads, sound)):
         return DroppedHeads(folder)
     deepest = 0 if folder == Path.home() else NEAR
     found = list(find_models([Place("", folder)], deepest, _brief()))

@@ -52,6 +52,9 @@ def gguf_model(file: Path, name: str, place: str) -> FoundModel | None:
     return _found(name, file, place, files, problem, note)
 
 
+_ADAPTER = Words("it holds a LoRA adapter and no model: take a model that it was merged into")
+
+
 def _folder_problem(folder: Path, known: set[str], weights: list[str]) -> str | None:
     """Why the folder cannot be loaded."""
     if not weights:
@@ -68,7 +71,8 @@ def _folder_problem(folder: Path, known: set[str], weights: list[str]) -> str | 
             )
         return Words("there are no weights in this folder: download the .safetensors files")
     if "config.json" not in known:
-        return Words("config.json is missing: download it too")
+        is_adapter = "adapter_config.json" in known
+        return _ADAPTER if is_adapter else Words("config.json is missing: download it too")
     for name in weights:
         shard = shard_of(name)
         count = 0 if shard is None else shard.total

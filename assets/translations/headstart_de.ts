@@ -273,7 +273,7 @@
     </message>
     <message>
         <source>Chats (*.json)</source>
-        <translation type="unfinished"></translation>
+        <translation>Chats (*.json)</translation>
     </message>
     <message>
         <source>This link is not opened: {link}</source>
@@ -484,6 +484,10 @@
         <translation>{name} könnte beim Öffnen Code auf diesem Mac ausführen und wird deshalb nicht geöffnet. Eine Version mit .safetensors-Dateien nehmen.</translation>
     </message>
     <message>
+        <source>{name} holds weights as {program} has them: take a .gguf, or a folder with .safetensors, of the model.</source>
+        <translation>{name} enthält Gewichte in der Form von {program}: vom Modell eine .gguf-Datei oder einen Ordner mit .safetensors nehmen.</translation>
+    </message>
+    <message>
         <source>{name} lies here without its config.json: drop the whole model folder, or download the missing files beside it.</source>
         <translation>{name} liegt hier ohne die zugehörige config.json: den ganzen Modellordner hierher ziehen oder die fehlenden Dateien dazu herunterladen.</translation>
     </message>
@@ -494,6 +498,10 @@
     <message>
         <source>{name} holds no model near its top: it needs a .gguf, or .safetensors with config. Add the folder in Models to have all of it searched.</source>
         <translation>{name} enthält weit oben kein Modell: Nötig ist eine .gguf-Datei oder .safetensors mit config. Wird der Ordner unter „Modelle“ hinzugefügt, wird er ganz durchsucht.</translation>
+    </message>
+    <message>
+        <source>it holds a LoRA adapter and no model: take a model that it was merged into</source>
+        <translation>er enthält einen LoRA-Adapter und kein Modell: ein Modell nehmen, in das dieser eingerechnet ist</translation>
     </message>
     <message>
         <source>{partial} is not downloaded to its end: go on with the download</source>
@@ -3684,6 +3692,14 @@
         <translation>{shard}: fehlt, obwohl {told_by} sagt, dass das Modell sie hat. Auch diese Datei herunterladen.</translation>
     </message>
     <message>
+        <source>{place}: not downloaded to its end. Go on with the download, or begin it again.</source>
+        <translation>{place}: nicht bis zum Ende heruntergeladen. Den Download fortsetzen oder neu beginnen.</translation>
+    </message>
+    <message>
+        <source>{place}: holds weights as {program} has them, which this version does not read. Take a GGUF of the model, or a folder with .safetensors files.</source>
+        <translation>{place}: enthält Gewichte in der Form von {program}, die diese Version nicht liest. Vom Modell eine GGUF-Datei oder einen Ordner mit .safetensors-Dateien nehmen.</translation>
+    </message>
+    <message>
         <source>{name}: {found}</source>
         <translation>{name}: {found}</translation>
     </message>
@@ -3816,8 +3832,12 @@
         <translation>{path}: ein Entwurfsmodell ({kind}), das diese Version nur aus safetensors liest. Das Modell öffnen, für das es gemacht ist, und jenen Ordner als dessen Entwurfsmodell angeben.</translation>
     </message>
     <message>
-        <source>{path}: a GGUF of architecture {name}; this version runs {known} from GGUF. Take an MLX or Hugging Face folder of the model, or another model.</source>
-        <translation>{path}: ein GGUF der Architektur {name}; diese Version führt aus GGUF {known} aus. Einen MLX- oder Hugging-Face-Ordner des Modells oder ein anderes Modell nehmen.</translation>
+        <source>{path}: a GGUF of architecture {name}, which writes no text. Take a chat model.</source>
+        <translation>{path}: eine GGUF-Datei der Architektur {name}, die keinen Text schreibt. Ein Chatmodell nehmen.</translation>
+    </message>
+    <message>
+        <source>{path}: a GGUF of architecture {name}, which this version does not run. Take an MLX or Hugging Face folder of the model, or another model.</source>
+        <translation>{path}: eine GGUF-Datei der Architektur {name}, die diese Version nicht ausführt. Einen MLX- oder Hugging-Face-Ordner des Modells nehmen oder ein anderes Modell.</translation>
     </message>
     <message>
         <source>Tensors of float64 ({count}) become float32: no GPU computes in more.</source>
@@ -4552,10 +4572,6 @@
         <translation>volle oder lineare Attention für jede Schicht</translation>
     </message>
     <message>
-        <source>{origin}: model_type {name} is not one this version runs: {known}, and the others that mlx-lm has a class for. Take another model.</source>
-        <translation>{origin}: model_type {name} führt diese Version nicht aus, wohl aber {known} und die übrigen, für die mlx-lm eine Klasse hat. Ein anderes Modell nehmen.</translation>
-    </message>
-    <message>
         <source>{path}: {error}</source>
         <translation>{path}: {error}</translation>
     </message>
@@ -4565,7 +4581,11 @@
     </message>
     <message>
         <source>{origin}: MiniMax-Text-01, M1 or VL-01, whose lightning attention this version does not run. Take MiniMax-M2 or another model.</source>
-        <translation type="unfinished"></translation>
+        <translation>{origin}: MiniMax-Text-01, M1 oder VL-01, deren Lightning Attention diese Version nicht ausführt. MiniMax-M2 oder ein anderes Modell nehmen.</translation>
+    </message>
+    <message>
+        <source>{origin}: model_type {name} is not one this version runs. Take another model.</source>
+        <translation>{origin}: model_type {name} führt diese Version nicht aus. Ein anderes Modell nehmen.</translation>
     </message>
 </context>
 </TS>

@@ -11,6 +11,20 @@ SAFETENSORS = ".safetensors"
 INDEX = ".safetensors.index.json"
 GGUF = ".gguf"
 UNSAFE = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
+FOREIGN = {
+    ".onnx": "ONNX",
+    ".h5": "Keras",
+    ".keras": "Keras",
+    ".msgpack": "Flax",
+    ".npz": "NumPy",
+    ".tflite": "TensorFlow Lite",
+    ".mlmodel": "Core ML",
+    ".mlpackage": "Core ML",
+    ".engine": "TensorRT",
+    ".nemo": "NeMo",
+    ".ggml": "llama.cpp before GGUF",
+}
+"""Endings of weights that other programs read -> whose."""
 PARTIAL = (".incomplete", ".part", ".partial", ".download", ".crdownload", ".downloading")
 _SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})(\.gguf|\.safetensors)", re.IGNORECASE)
 _OF_HEADS = re.compile("(?<![a-z])(mtp|nextn)(?![a-z])", re.IGNORECASE)

@@ -14,8 +14,10 @@ from mlx_engine.hub.client import Hub
 from mlx_engine.hub.download import cached, fetch
 from mlx_engine.hub.repository import HubModel, read_hub_link
 from mlx_engine.hub.weight_files import (
+    FOREIGN,
     GGUF,
     INDEX,
+    PARTIAL,
     SAFETENSORS,
     UNSAFE,
     hub_snapshot,
@@ -231,10 +233,29 @@ def _without_safetensors(root: Path, names: list[str], has_heads: bool) -> Model
         raise unsafe_file(root / unsafe[0])
     if has_heads or any(map(may_be_gguf_head, names)):
         raise heads_only(root)
+    for place in (root, *(root / name for name in names)):
+        _refuse_partial_or_foreign(place)
     raise ModelNotFound(
         "{root}: no model in this folder. It needs config.json and .safetensors files, or a GGUF.",
         root=root,
     )
+
+
+def _refuse_partial_or_foreign(place: Path) -> None:
+    """By its ending."""
+    ending = place.suffix.lower()
+    if ending in PARTIAL:
+        raise BadModelFile(
+            "{place}: not downloaded to its end. Go on with the download, or begin it again.",
+            place=place,
+        )
+    if ending in FOREIGN:
+        raise UnsupportedModel(
+            "{place}: holds weights as {program} has them, which this version does not read. Take "
+            "a GGUF of the model, or a folder with .safetensors files.",
+            place=place,
+            program=FOREIGN[ending],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,6 +369,7 @@ def _at(place: Path) -> ModelFiles:
 
 def _folder_of(file: Path) -> ModelFiles:
     ending = file.suffix.lower()
+    _refuse_partial_or_foreign(file)
     if ending == ".gguf":
         return gguf_file(file)
     if ending in UNSAFE:

@@ -78,8 +78,10 @@ def drafter_kind(config: Mapping[str, object], tensors: Iterable[str]) -> Drafte
 
 
 def refuse_parts(place: Path, config: Mapping[str, object], tensors: Iterable[str]) -> None:
-    """HeadsOnly for MTP heads alone, UnsupportedModel for a draft model."""
+    """HeadsOnly for MTP heads alone, UnsupportedModel for a draft model or an adapter."""
     names = list(tensors)
+    if any(".lora_" in name.lower() for name in names):
+        raise adapter(place)
     kind = drafter_kind(config, names)
     if kind is not None:
         raise UnsupportedModel(

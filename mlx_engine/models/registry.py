@@ -91,9 +91,7 @@ def family_for(model_type: str, config: Mapping[str, object], origin: str) -> Fa
     if module_of(model_type) is not None:
         return LibraryFamily(model_type, config, origin)
     raise UnsupportedModel(
-        "{origin}: model_type {name} is not one this version runs: {known}, and the others that "
-        "mlx-lm has a class for. Take another model.",
+        "{origin}: model_type {name} is not one this version runs. Take another model.",
         origin=origin,
         name=ascii(model_type)[:60],
-        known=", ".join(FAMILIES),
     )

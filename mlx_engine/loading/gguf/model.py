@@ -136,6 +136,11 @@ _NOT_MODELS = {
     "controlvector": Words("a control vector"),
 }
 _FIRST_LAYER = re.compile(r"((model|backbone)\.)?(language_model\.)?layers\.0\..+")
+_WITHOUT_WORDS = re.compile(
+    r".*(bert|bert-v\d|bert-moe|encoder|embed|embedding|whisper|wavtokenizer.*|tts|kokoro)|"
+    r"flux|sd\d|sdxl|wan|lumina2|qwen_image|ltxv|hidream"
+)
+"""Architectures of models that make vectors, sounds or pictures."""
 _DRAFTERS = ("eagle3", "dflash", "gemma4-assistant")
 
 
@@ -231,10 +236,15 @@ def _known(architecture: str, path: Path) -> Callable[[GgufFile], Architecture]:
             path=path,
             kind=architecture,
         )
+    if _WITHOUT_WORDS.fullmatch(architecture):
+        raise UnsupportedModel(
+            "{path}: a GGUF of architecture {name}, which writes no text. Take a chat model.",
+            path=path,
+            name=ascii(architecture)[:60],
+        )
     raise UnsupportedModel(
-        "{path}: a GGUF of architecture {name}; this version runs {known} from GGUF. "
+        "{path}: a GGUF of architecture {name}, which this version does not run. "
         "Take an MLX or Hugging Face folder of the model, or another model.",
         path=path,
         name=ascii(architecture)[:60],
-        known=", ".join(ARCHITECTURES),
     )

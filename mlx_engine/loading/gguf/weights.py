@@ -273,12 +273,13 @@ def _dense(part: GgufPart, data: mmap, *, metal: bool) -> mx.array:
     raw = np.frombuffer(data, np.uint8, stored.nbytes, stored.offset).view(_FORMS[kind])
     inputs = stored.shape[-1] if len(stored.shape) > 1 else 1
     values = _rows_of(raw.reshape(-1, inputs), part)
+    if kind == "F64" and place.change != "log of minus":
+        with np.errstate(over="ignore"):  # what becomes infinite is refused below
+            values = values.astype(np.float32)
     if kind != "BF16" and not np.isfinite(values).all():
         raise NotNumbersError
     if place.change == "log of minus":
         values = _log_of_minus(values)
-    elif kind == "F64":
-        values = values.astype(np.float32)
     array = mx.array(np.ascontiguousarray(values).reshape(part.unpacked_shape))
     if kind == "BF16":
         array = array.view(mx.bfloat16)

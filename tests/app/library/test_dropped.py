@@ -64,6 +64,24 @@ def test_a_repository_of_the_hub_s_cache(tmp_path: Path) -> None:
     assert what_is(str(tmp_path / "hub" / "models--org--small")) == DroppedModel(snapshot)
 
 
+@pytest.mark.parametrize("name", ["model.onnx", "weights.npz", "m.h5"])
+def test_weights_of_other_programs(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"\x08\x01" * 99)
+    assert f"{name} holds weights as" in refusal(tmp_path / name)
+
+
+def test_an_adapter_is_no_model(tmp_path: Path) -> None:
+    safetensors(tmp_path / "adapter_model.safetensors", ["x.lora_A.weight"])
+    (tmp_path / "adapter_config.json").write_text("{}")
+    assert "a LoRA adapter and no model" in refusal(tmp_path)
+
+
+def test_a_folder_whose_files_are_damaged_holds_no_heads(tmp_path: Path) -> None:
+    folder = model_folder(tmp_path / "model")
+    (folder / "model.safetensors").write_bytes(b"{}")
+    assert "model.safetensors: the file ends in its header" in refusal(folder)
+
+
 def test_heads_by_name_or_by_tensors(tmp_path: Path) -> None:
     by_name = safetensors(tmp_path / "mtp.safetensors", ["whatever"])
     by_tensors = safetensors(tmp_path / "x.safetensors", ["mtp.fc.weight", "model.mtp.norm"])

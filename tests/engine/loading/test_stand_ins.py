@@ -56,7 +56,9 @@ def test_safetensors_named_gguf(tmp_path):
         ("imatrix", "an importance matrix"),
         ("controlvector", "a control vector"),
         ("eagle3", r"a draft model \(eagle3\)"),
-        ("bert", "architecture 'bert'"),
+        ("bert", "'bert', which writes no text"),
+        ("wavtokenizer-dec", "which writes no text"),
+        ("llama4", "'llama4', which this version does not run"),
     ],
 )
 def test_gguf_files_of_other_kinds(tmp_path, architecture, what):
@@ -68,6 +70,29 @@ def test_gguf_files_of_other_kinds(tmp_path, architecture, what):
     writer.write_tensors_to_file()
     writer.close()
     refused(file, what, UnsupportedModel)
+
+
+OTHERS = {
+    "model.onnx": "as ONNX has them",
+    "weights.npz": "as NumPy has them",
+    "m.gguf.part": "not downloaded to its end",
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_files_that_are_not_opened(tmp_path, name):
+    """By themselves, and where a folder has nothing else."""
+    file, error = tmp_path / name, BadModelFile if name.endswith("part") else UnsupportedModel
+    file.write_bytes(b"\x08\x01" * 99)
+    refused(file, OTHERS[name], error)
+    with pytest.raises(error, match=OTHERS[name]):
+        mlx_engine.load(tmp_path)
+
+
+def test_an_adapter_under_a_models_name(tmp_path):
+    folder = publish("llama", tmp_path / "m").folder
+    save_file({"base_model.model.lora_A.weight": np.ones((2, 2))}, folder / "model.safetensors")
+    refused(folder, "a LoRA adapter", UnsupportedModel)
 
 
 def test_a_link_to_nothing(tmp_path):
