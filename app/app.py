@@ -320,7 +320,7 @@ class App(QObject):
         listed.chosen.connect(self._choose_chat)
         listed.gone.connect(self._lose_chat)
         listed.changed.connect(self._show_changed_list)
-        self.drops.chat_dropped.connect(self.files.import_from)
+        self.drops.chats_dropped.connect(lambda paths: self.files.import_from(*paths))
         self.files.imported.connect(self._choose_chat)
         self.files.imported.connect(listed.refresh)
         answers.grown.connect(self.figures.take)

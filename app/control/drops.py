@@ -1,7 +1,6 @@
 """What is dropped, opened or handed over: loaded, used as heads, downloaded, attached, refused."""
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
@@ -41,12 +40,12 @@ LOOKING = DropPlan(
 
 class DropController(QObject):
     """Shows the plan while something hovers, and carries it out when it is let go. Signal
-    `chat_dropped`: the path of a file with a chat.
+    `chats_dropped`: paths of the files with chats.
 
     What things are is told from their files, beside the window, for disks may be slow.
     """
 
-    chat_dropped = Signal(Path)
+    chats_dropped = Signal(tuple)
 
     def __init__(
         self,
@@ -112,6 +111,9 @@ class DropController(QObject):
             return
         for thing in things:
             self._offer(thing)
+        chats = tuple(thing.path for thing in things if isinstance(thing, DroppedChat))
+        if chats:
+            self.chats_dropped.emit(chats)
         texts = [thing.path for thing in things if isinstance(thing, DroppedText)]
         if texts:
             self._widgets.window.show_page("chat")
@@ -132,12 +134,10 @@ class DropController(QObject):
                 self._library.get(thing.model)
             case Refused():
                 self._notice.mention(thing.words)
-            case DroppedChat():
-                self.chat_dropped.emit(thing.path)
             case DroppedWords():
                 self._widgets.window.show_page("chat")
                 self._widgets.composer.type(thing.text)
-            case DroppedText():
+            case DroppedText() | DroppedChat():
                 pass  # all of them together
 
 

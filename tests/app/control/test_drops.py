@@ -1,5 +1,6 @@
 """Whatever is dragged over the window and let go there, through Qt's own events."""
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -166,6 +167,24 @@ def test_a_chat_that_was_exported_is_imported_unless_it_is_attached_with_others(
     assert drag(driven, mime_of(exported, note)).startswith("Attach 2 files")
     drop(driven, mime_of(exported, note))
     driven.until(lambda: len(driven.widgets.composer.attachments()) == 2)
+
+
+def test_chats_dropped_together_are_imported_in_their_order(driven: Driven, tmp_path: Path) -> None:
+    driven.ask("What is a head start?")
+    app, before = driven.app, driven.app.chats.chat.chat_id
+    assert before is not None
+    exported = tmp_path / "chat.json"
+    app.files.export_to(before, exported)
+    content = json.loads(exported.read_text())
+    names = [f"Number {n}" for n in range(20)]
+    files = [tmp_path / f"{name}.json" for name in names]
+    for file in files:
+        file.write_text(json.dumps(content | {"title": file.stem}))
+    drag(driven, mime_of(*files))
+    drop(driven, mime_of(*files))
+    driven.until(lambda: len(app.store.chats.listed()) == 21)
+    made = [chat.title for chat in app.store.chats.listed()]
+    assert made[:20] == names[::-1]
 
 
 def test_two_models_are_one_too_many(driven: Driven, tmp_path: Path) -> None:
