@@ -1,4 +1,4 @@
-"""Runs one prompt with drafting and without, in turn or at once, with the same seed."""
+"""Runs one prompt with drafting and without, in turn, with the same seed."""
 
 import random
 import time
@@ -24,8 +24,8 @@ AnswerReply = AnswerEvents | AnswerFailed | AnswerWithdrawn
 
 
 class CompareController(QObject):
-    """The two answers are kept out of the store; their caches go when both are over. What ends one
-    early ends the other, too.
+    """The two answers are kept out of the store; their caches go when both are over. What ends the
+    first early leaves out the second.
 
     Signal `changed`: a comparison began or is over.
     """
@@ -46,9 +46,9 @@ class CompareController(QObject):
         self._chat, self._clock = chat, clock
         self._begun_with: tuple[int | None, int | None] = (None, None)
         self._waiting: list[Ask] = []
-        self._running: dict[Side, RunningAnswer] = {}
+        self._running: Side | None = None
+        self._answer = RunningAnswer(0, 0)
         self._complete = 0
-        self._early: Callable[[], None] | None = None
         view.run_wanted.connect(self.run)
         view.stop_wanted.connect(self.stop)
         models.changed.connect(self.refresh)
@@ -57,11 +57,11 @@ class CompareController(QObject):
     @property
     def is_running(self) -> bool:
         """Whether a side is being answered."""
-        return bool(self._running)
+        return self._running is not None
 
     def refresh(self) -> None:
         """Say whether something can be run."""
-        if not self._running:
+        if not self.is_running:
             self._view.show_ready("" if self._models.can_answer else NO_MODEL)
 
     def begin(self) -> None:
@@ -77,15 +77,14 @@ class CompareController(QObject):
 
     def run(self, prompt: str) -> None:
         """Answer `prompt` twice, as the chat on show would; a model that rests is loaded first."""
-        if self._running or not self._models.wake():
+        if self.is_running or not self._models.wake():
             return
         settings = self._chat().settings
         own = settings.sampling.seed
         seed = random.getrandbits(63) if own is None else own
         sampling = replace(settings.sampling, seed=seed)
         self._view.begin(seed)
-        self._complete, self._early = 0, None
-        at_once = self._view.wants_both_at_once
+        self._complete = 0
         drafts: dict[Side, DraftOptions] = {
             "on": _drafting(settings.draft, self._view.wants_pinned),
             "off": DraftOptions(source="none"),
@@ -97,38 +96,37 @@ class CompareController(QObject):
                 side,
                 said,
                 replace(settings, sampling=sampling, draft=draft),
-                alone=not at_once,
+                alone=True,
             )
             for side, draft in drafts.items()
         ]
-        while self._waiting and (at_once or not self._running):
-            self._ask_next()
+        self._ask_next()
 
     def stop(self) -> None:
         """End what runs; a side that waits does not begin."""
         self._waiting.clear()
-        for side in self._running:
-            self._request(StopAnswer(CHAT_IDS[side]))
+        if self._running is not None:
+            self._request(StopAnswer(CHAT_IDS[self._running]))
 
     def take(self, reply: AnswerReply) -> bool:
         """A reply of the engine's thread; False when it is about an answer of somebody else."""
         side = next((side for side, chat_id in CHAT_IDS.items() if chat_id == reply.chat_id), None)
         if side is None:
             return False
-        answer = self._running.get(side)
-        if answer is None:
+        if side != self._running:
             return True
         match reply:
             case AnswerEvents():
-                self._grow(side, answer, reply)
+                self._grow(side, reply)
             case AnswerFailed():
                 words = reply.problem.words
-                self._end(side, lambda: self._view.show_failed(words))
+                self._end(lambda: self._view.show_failed(words))
             case AnswerWithdrawn():
-                self._end(side, self._view.show_stopped)
+                self._end(self._view.show_stopped)
         return True
 
-    def _grow(self, side: Side, answer: RunningAnswer, reply: AnswerEvents) -> None:
+    def _grow(self, side: Side, reply: AnswerEvents) -> None:
+        answer = self._answer
         growth = answer.take(reply.events, self._clock())
         for channel, pieces in groupby(growth.pieces, lambda piece: piece.channel):
             text = "".join(piece.text for piece in pieces)
@@ -137,38 +135,33 @@ class CompareController(QObject):
         if finished is None and speed is not None:
             self._view.show_speed(side, speed)
         elif finished is not None and finished.reason == "stopped":
-            self._end(side, self._view.show_stopped)
+            self._end(self._view.show_stopped)
         elif finished is not None:
             self._view.finish_side(side, finished.stats)
             self._complete += 1
-            self._end(side)
+            self._end()
 
-    def _end(self, side: Side, early: Callable[[], None] | None = None) -> None:
-        """On to the side that waits; or, when none runs any more, to the end of both.
-
-        early: says why it is not complete.
+    def _end(self, early: Callable[[], None] | None = None) -> None:
+        """On to the side that waits, or to the end of both; early: says why this one is not whole,
+        which ends both.
         """
-        del self._running[side]
-        self._early = self._early or early
-        if self._early is not None:
-            self.stop()
-        if self._waiting:
+        if self._waiting and early is None:
             self._ask_next()
-        elif not self._running:
-            self._leave()
-            if self._complete < len(CHAT_IDS):  # perhaps stopped just as the first ended
-                (self._early or self._view.show_stopped)()
+            return
+        self._leave()
+        if self._complete < len(CHAT_IDS):  # perhaps stopped just as the first ended
+            (early or self._view.show_stopped)()
 
     def _ask_next(self) -> None:
         ask = self._waiting.pop(0)
         side: Side = "on" if ask.chat_id == CHAT_IDS["on"] else "off"
-        self._running[side] = RunningAnswer(0, 0)
+        self._running, self._answer = side, RunningAnswer(0, 0)
         self.changed.emit()
         self._view.begin_side(side)
         self._request(ask)
 
     def _leave(self) -> None:
-        self._running.clear()
+        self._running = None
         self._waiting.clear()
         self.changed.emit()
         for chat_id in CHAT_IDS.values():

@@ -1330,10 +1330,6 @@
         <translation>Führt einen Prompt zweimal mit demselben Startwert aus, mit Entwürfen und ohne. Die Wörter müssen dieselben sein; nur das Tempo darf sich unterscheiden.</translation>
     </message>
     <message>
-        <source>Both at once: the sides share every pass, so their speeds cannot be compared.</source>
-        <translation>Beide zugleich: Die Seiten teilen sich jeden Durchlauf, ihr Tempo lässt sich also nicht vergleichen.</translation>
-    </message>
-    <message>
         <source>That text is too long to compare with: choose a shorter one.</source>
         <translation>Dieser Text ist für einen Vergleich zu lang: einen kürzeren wählen.</translation>
     </message>
@@ -1360,10 +1356,6 @@
     <message>
         <source>Depth</source>
         <translation>Tiefe</translation>
-    </message>
-    <message>
-        <source>Run both sides at once (their speeds cannot be compared then)</source>
-        <translation>Beide Seiten zugleich laufen lassen (ihr Tempo lässt sich dann nicht vergleichen)</translation>
     </message>
     <message>
         <source>Drafting on</source>

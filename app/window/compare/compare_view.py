@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QFrame, QPushButton, QWidget
 from app.start.threads import TURN_MS
 from app.window.compare.compare_pane import ComparePane
 from app.window.composer.message_box import LONGEST, MessageBox
-from app.window.controls.choices import Option, Segments, Tick
+from app.window.controls.choices import Option, Segments
 from app.window.controls.icons import Sign
 from app.window.controls.labels import label, paragraph, say, set_role, tabular
 from app.window.controls.layouts import STRETCH, Wide, column, row, scrolled
@@ -125,7 +125,6 @@ INTRODUCTION = Words(
     "Runs one prompt twice with the same seed, with drafting and without. The words "
     "must be the same; only the speed may differ."
 )
-AT_ONCE = Words("Both at once: the sides share every pass, so their speeds cannot be compared.")
 TOO_LONG = Words("That text is too long to compare with: choose a shorter one.")
 
 
@@ -157,8 +156,6 @@ class CompareView(QWidget):
         self._depth = Segments(tr("Depth to compare"))
         self._depth_row = QWidget()
         row(label(tr("Depth"), "muted"), self._depth, STRETCH, of=self._depth_row, spacing=8)
-        self._at_once = Tick(tr("Run both sides at once (their speeds cannot be compared then)"))
-        self._is_at_once = False
         self._pinned: int | None = None
         self._compared: int | None = None
         self._verdict = VerdictCard()
@@ -179,8 +176,7 @@ class CompareView(QWidget):
         top = row(Wide(self._prompt), self._run)
         top.setAlignment(self._run, Qt.AlignmentFlag.AlignTop)
         panes = row(*map(Wide, self._panes.values()), spacing=16)
-        asked = (top, self._depth_row, self._at_once)
-        parts = (paragraph(INTRODUCTION, "muted"), *asked, 4, self._verdict, 4)
+        parts = (paragraph(INTRODUCTION, "muted"), top, self._depth_row, 4, self._verdict, 4)
         body = QWidget()
         column(*parts, Wide(panes), of=body, margins=(24, 0, 24, 24), spacing=8)
         self._page = scrolled(body)
@@ -216,11 +212,6 @@ class CompareView(QWidget):
         """Whether the chat's own depth is to be compared, not the one that drafting chooses."""
         return self._depth.selected() == PINNED
 
-    @property
-    def wants_both_at_once(self) -> bool:
-        """Whether neither side waits for the other; what is told of speeds is then left out."""
-        return self._at_once.isChecked()
-
     def show_ready(self, why_not: str = "") -> None:
         """Nothing runs; why_not: the reason nothing can be run, "" when it can."""
         if self._why_not and not why_not:
@@ -230,8 +221,7 @@ class CompareView(QWidget):
 
     def begin(self, seed: int | None = None) -> None:
         """A comparison starts; both sides use this seed."""
-        self._is_running, self._is_at_once = True, self.wants_both_at_once
-        self._stats = {}
+        self._is_running, self._stats = True, {}
         self._compared = self._pinned if self.wants_pinned else None
         for pane in self._panes.values():
             pane.wait()
@@ -269,8 +259,8 @@ class CompareView(QWidget):
         self._verdict.show_words(
             verdict(texts["on"], texts["off"], on, off),
             "check" if texts["on"] == texts["off"] else "warning",
-            said(AT_ONCE) if self._is_at_once else gain(on, off, self._compared),
-            number(ratio, ".2f") + "×" if ratio and not self._is_at_once else "",
+            gain(on, off, self._compared),
+            number(ratio, ".2f") + "×" if ratio else "",
         )
         self._mark()
         self._look_down.start()
@@ -323,8 +313,6 @@ class CompareView(QWidget):
             pane.mark_from(first)
 
     def _show_shares(self) -> None:
-        if self._is_at_once:
-            return
         fastest = max(pane.speed for pane in self._panes.values())
         for pane in self._panes.values():
             pane.show_share(fastest)
@@ -347,7 +335,6 @@ class CompareView(QWidget):
         self._run.setToolTip(self._why_not)
         self._prompt.setReadOnly(self._is_running)
         self._depth_row.setEnabled(not self._is_running)
-        self._at_once.setEnabled(not self._is_running)
         if self._why_not and not self._is_running:
             self._verdict.show_words(self._why_not)
 

@@ -19,7 +19,7 @@ from app.store.session_store import SessionStore, open_passing_store
 from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.window.compare.compare_pane import ComparePane
 from app.window.compare.compare_view import CompareView, Side
-from app.window.controls.choices import Segments, Tick
+from app.window.controls.choices import Segments
 from app.worker.replies import (
     AnswerEvents,
     AnswerFailed,
@@ -152,49 +152,24 @@ def test_an_error_in_the_second_side_keeps_the_first(comparison: Comparison) -> 
     assert comparison.pane("Drafting off") == "Drafting off, Failed"
 
 
-def begun_at_once(comparison: Comparison) -> Comparison:
-    """Another run, of both sides at once."""
+def test_each_side_runs_alone(comparison: Comparison) -> None:
+    """So that speeds can be compared."""
     comparison.end("on")
-    comparison.end("off")
-    comparison.asked.clear()
-    comparison.view.findChild(Tick).click()
-    comparison.controller.run("Count.")
-    return comparison
-
-
-def test_both_sides_run_at_once_where_that_is_wanted(comparison: Comparison) -> None:
-    """Each alone by default, so that speeds can be compared; else nothing is told of them."""
-    assert [ask.alone for ask in comparison.asked if isinstance(ask, Ask)] == [True]
-    begun_at_once(comparison)
-    assert [ask.alone for ask in comparison.asked if isinstance(ask, Ask)] == [False, False]
-    comparison.end("off")
-    assert comparison.controller.is_running
-    comparison.end("on")
-    assert not comparison.controller.is_running
-    said = " ".join(words_on(comparison.view))
-    assert "their speeds cannot be compared" in said
-    assert "times" not in said
-    assert "0.67×" not in said
+    assert [ask.alone for ask in comparison.asked if isinstance(ask, Ask)] == [True, True]
 
 
 @pytest.mark.parametrize("end", ["stop", "failure"])
-def test_what_ends_one_of_both_ends_the_other(comparison: Comparison, end: str) -> None:
-    begun_at_once(comparison)
+def test_what_ends_the_first_leaves_out_the_second(comparison: Comparison, end: str) -> None:
     comparison.say("on", TextPiece("thr"))
     if end == "stop":
         comparison.controller.stop()
-        assert [r.chat_id for r in comparison.asked if isinstance(r, StopAnswer)] == [
-            CHAT_IDS["on"],
-            CHAT_IDS["off"],
-        ]
+        assert comparison.asked[-1] == StopAnswer(CHAT_IDS["on"])
         comparison.end("on", "stopped")
     else:
         problem = Problem("known", "NumericsError", "The model produced NaN.")
         comparison.controller.take(AnswerFailed(CHAT_IDS["on"], "on", problem))
-        assert StopAnswer(CHAT_IDS["off"]) in comparison.asked
-    assert comparison.controller.is_running, "until the other has ended"
-    comparison.end("off", "stopped")
     assert not comparison.controller.is_running
+    assert len([ask for ask in comparison.asked if isinstance(ask, Ask)]) == 1
     assert comparison.pane("Drafting off") == (
         "Drafting off, Stopped" if end == "stop" else "Drafting off, Failed"
     )
