@@ -14,6 +14,24 @@ LATENT = {
 
 HYBRIDS: dict[str, tuple[str, dict[str, object]]] = {
     "phi": ("Phi", {"rope_parameters": _PLAIN | {"partial_rotary_factor": 0.5}}),
+    "phimoe": (
+        "Phimoe",
+        {
+            "num_local_experts": 4,
+            "attention_bias": True,
+            "lm_head_bias": True,
+            "original_max_position_embeddings": 16,
+            "rope_parameters": {
+                "rope_type": "longrope",
+                "rope_theta": 10000.0,
+                "short_factor": [1.0 + 0.1 * step for step in range(8)],
+                "long_factor": [1.5 + 0.5 * step for step in range(8)],
+                "short_mscale": 1.1,
+                "long_mscale": 1.3,
+                "original_max_position_embeddings": 16,
+            },
+        },
+    ),
     "starcoder2": ("Starcoder2", {"rope_parameters": _PLAIN, "sliding_window": 4096}),
     "stablelm": ("StableLm", {"rope_parameters": _PLAIN | {"partial_rotary_factor": 0.25}}),
     "nemotron": (

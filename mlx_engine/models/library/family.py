@@ -203,6 +203,7 @@ class LibraryFamily(Family):
     def build(self, trunk: WeightTable, head: WeightTable | None) -> Model:
         """The model; UnsupportedModel where the library has no class for it."""
         from mlx_engine.models.library.gemma4 import gemma4_model, with_head_sizes
+        from mlx_engine.models.library.long_rope import use_both_lists
         from mlx_engine.models.library.model import open_class, tried, whole_model
 
         assert head is None
@@ -215,7 +216,8 @@ class LibraryFamily(Family):
             )
         told = with_older_keys(self.config, origin)
         if self.model_type not in GEMMA4:
-            return whole_model(open_class(module, told, trunk), origin)
+            model = open_class(module, told, trunk)
+            return whole_model(model, origin, use_both_lists(model, told, origin))
         model = open_class(module, with_head_sizes(told), trunk)
         return tried(lambda: gemma4_model(model), origin)
 

@@ -16,12 +16,14 @@ from mlx.nn.layers.quantized import quantize
 from mlx.utils import tree_flatten
 
 from mlx_engine.cache.attention import AttentionCache
+from mlx_engine.cache.by_length import CacheByLength
 from mlx_engine.cache.contract import LayerCache, LayerCaches
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.models.contract import Begin, Headless, Model, lazily
 from mlx_engine.models.library.experts import use_trained_weights
 from mlx_engine.models.library.falcon_h1 import with_all_factors
 from mlx_engine.models.library.kernels import use_kernels
+from mlx_engine.models.library.long_rope import TextLength
 from mlx_engine.models.library.whole_block import LibraryCache, WholeBlockCache
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.values.errors import (
@@ -77,10 +79,17 @@ def open_class(module: str, config: Mapping[str, object], table: WeightTable) ->
     return model
 
 
-def whole_model(model: Module, origin: str) -> Model:
-    """The model with our caches where they do, else with its own."""
+def whole_model(model: Module, origin: str, length: TextLength | None = None) -> Model:
+    """The model with our caches where they do, else with its own.
+
+    length: what its rotations ask, where they differ by it.
+    """
+    make: MakeCaches = partial(kept_caches, model)
+    if length is not None:
+        by_length = partial(_caches_by_length, model, length)
+        return tried(lambda: WholeModel(model, by_length, length), origin)
     try:
-        return tried(lambda: WholeModel(model, partial(kept_caches, model)), origin)
+        return tried(lambda: WholeModel(model, make), origin)
     except BadModelFile:
         return tried(lambda: WholeModel(model, partial(_whole_caches, model)), origin)
 
@@ -92,8 +101,10 @@ class WholeModel(Headless):
     but what is asked for is kept V wide. No head could read it.
     """
 
-    def __init__(self, model: Module, make_caches: MakeCaches) -> None:
-        self._model = model
+    def __init__(
+        self, model: Module, make_caches: MakeCaches, length: TextLength | None = None
+    ) -> None:
+        self._model, self._length = model, length
         self._make_caches = make_caches
         self.plain_only = None if make_caches(16).keeps_any_prefix else PLAIN_ONLY
         seen = self.forward(mx.zeros((1, 1), dtype=mx.int32), make_caches(16))
@@ -107,6 +118,14 @@ class WholeModel(Headless):
     def forward(self, tokens: mx.array, caches: LayerCaches, *, begin: Begin = lazily) -> mx.array:
         """Int tokens [1, T] -> logits [1, T, V]; a class's layers are written down together."""
         del begin
+        first = caches.layers[0]
+        if isinstance(first, CacheByLength):
+            return first.read(tokens, self._read)
+        return self._read(tokens, caches)
+
+    def _read(self, tokens: mx.array, caches: LayerCaches, *, is_long: bool = False) -> mx.array:
+        if self._length is not None:
+            self._length.is_long = is_long
         handed = handed_to_class(caches, tokens.shape[1])
         logits: mx.array = self._model(tokens, cache=handed)
         return logits
@@ -160,6 +179,10 @@ def kept_caches(model: Module, bits: CacheBits = 16) -> LayerCaches:
 
     wanted = make_prompt_cache(model)
     return LayerCaches([_ours(cache, bits) for cache in wanted])
+
+
+def _caches_by_length(model: Module, length: TextLength, bits: CacheBits = 16) -> LayerCaches:
+    return LayerCaches([CacheByLength(lambda: kept_caches(model, bits), length.border)])
 
 
 def _whole_caches(model: Module, bits: CacheBits) -> LayerCaches:

@@ -3,12 +3,16 @@
 import json
 import shutil
 
+import mlx.core as mx
+import numpy as np
 import pytest
 from compared import relative
 from mlx_lm.utils import dequantize_model, quantize_model, save_model
 from mlx_lm.utils import load_model as open_in_mlx_lm
-from model_edits import logits
-from tiny_published import publish
+from model_edits import edit_config, logits
+from tiny_published import publish, published_logits
+
+import mlx_engine
 
 CASES = {
     "cohere": ("cohere", {}),
@@ -39,6 +43,23 @@ def test_logits_equal_transformers(tmp_path, name):
     kind, changes = CASES[name]
     tiny = publish(kind, tmp_path / "m", changes=changes)
     assert relative(logits(tiny.folder, tiny.tokens), tiny.logits) < 1e-5
+
+
+def test_long_and_short_texts_are_rotated_by_their_own_lists(tmp_path):
+    """As in arXiv 2402.13753; transformers has the short list for both, so the long one is told."""
+    tiny = publish("phimoe", tmp_path / "m")
+    short = published_logits(tiny.folder, tiny.tokens[:16])
+    engine = mlx_engine.load(tiny.folder)
+    found, caches = engine.logits(tiny.tokens), engine.parts.model.make_caches()
+    for token, wanted in zip(tiny.tokens, found, strict=True):
+        hidden = engine.parts.model.forward(mx.array([[token]]), caches)
+        caches.keep(1)
+        assert np.array_equal(engine.parts.model.logits(hidden)[0, 0], wanted)
+    assert relative(found[:16], short) < 1e-5
+    rope = json.loads((tiny.folder / "config.json").read_text())["rope_parameters"]
+    edit_config(tiny.folder, rope_parameters=rope | {"short_factor": rope["long_factor"]})
+    assert relative(found[16:], published_logits(tiny.folder, tiny.tokens)[16:]) < 1e-5
+    engine.close()
 
 
 def test_packed_experts_of_jamba(tmp_path):
