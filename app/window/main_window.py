@@ -171,7 +171,7 @@ class MainWindow(QMainWindow):
         self._sidebar_before_page &= is_tight
         wants_left = self._wants_sidebar and (self._sidebar_before_page or not is_tight)
         left = sidebar if wants_left else 0
-        panel = round(PANEL_WIDTH * look().zoom)
+        panel = round(PANEL_WIDTH * max(1.0, look().zoom))  # not all of it shrinks with the text
         has_room = self.width() - left - panel >= NARROWEST_PAGE
         yields = wants_right and not has_room and self._panel_before_sidebar
         most = self.width() - max(NARROWEST_CHAT, self._pages.minimumSizeHint().width())

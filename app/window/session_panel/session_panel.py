@@ -24,7 +24,7 @@ from app.window.style_sheet import BARS, BUTTONS, CONTROLS, LABELS, SCROLL_BARS,
 from mlx_engine.values.words import Words
 
 WIDTH = 288
-"""Pixels at a zoom of 1."""
+"""Pixels at a zoom of 1 or less."""
 
 LONGEST_NAME = 60
 LONGEST_ON_A_BUTTON = 16
@@ -196,4 +196,4 @@ class SessionPanel(QWidget):
 
     def sizeHint(self) -> QSize:
         """Room for all depths side by side."""
-        return QSize(round(WIDTH * look().zoom), 600)
+        return QSize(round(WIDTH * max(1.0, look().zoom)), 600)

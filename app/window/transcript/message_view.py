@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from PySide6.QtCore import QMimeData, Qt, Signal
+from PySide6.QtCore import QEvent, QMimeData, Qt, Signal
 from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QTextCursor
 from PySide6.QtWidgets import QPushButton, QWidget
 
@@ -63,6 +63,12 @@ class MessageEditor(QWidget):
             self.accepted.emit(text)
 
     # Qt
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Its words are as large as those around it."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.StyleChange:
+            self.field.setFont(look().text_font())
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Escape gives up; Command or Control with Return sends."""

@@ -56,7 +56,7 @@ def crowded(qtbot: QtBot) -> Widgets:
 
 
 @pytest.mark.parametrize("language", ["en", "de"])
-@pytest.mark.parametrize("zoom", [1.0, 1.5])
+@pytest.mark.parametrize("zoom", [0.5, 1.0, 1.5])
 def test_nothing_scrolls_sideways_and_no_line_is_cut(
     qtbot: QtBot,
     dressed: Callable[[Scheme, float], None],

@@ -555,6 +555,15 @@ def test_text_on_a_page_that_is_not_shown_wears_another_look_once_it_is(view, qa
     list(dress(qapp, "light", 1.0))
 
 
+def test_a_message_that_is_edited_wears_another_look(view, qapp):
+    show(view, ShownMessage(1, "user", "hi"))
+    view.column.view(1).edit()
+    list(dress(qapp, "light", 1.5))
+    assert of(view, 1).editor.field.font().pixelSize() == look().sizes.transcript
+    list(dress(qapp, "light", 1.0))
+    assert of(view, 1).editor.field.font().pixelSize() == look().sizes.transcript
+
+
 def test_another_chat_is_made_message_by_message_from_its_end_and_then_shown(view, qapp):
     view.show_messages([ShownMessage(n, "assistant", PARAGRAPH) for n in range(40)])
     made = [[v.message.id for v in view.column.views if v.is_built]]
