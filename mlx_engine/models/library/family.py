@@ -88,7 +88,9 @@ _SAME = {
 _LEFT_OUT: dict[str, dict[str, object]] = {
     "glm_moe_dsa": {"topk_method": "noaux_tc", "scoring_func": "sigmoid", "moe_layer_freq": 1},
     "granitemoehybrid": {"position_embedding_type": "nope", "time_step_limit": [0.0, inf]},
+    "apertus": {"mlp_bias": False, "post_norm": False, "qk_norm": True},
     "hunyuan_v1_moe": {
+        "num_shared_expert": 1,
         "use_mixed_mlp_moe": True,
         "use_qk_norm": True,
         "use_cla": False,
@@ -103,6 +105,9 @@ _LEFT_OUT: dict[str, dict[str, object]] = {
     "solar_open": {"first_k_dense_replace": 0, "partial_rotary_factor": 1.0},
 }
 """By type: what transformers 5 leaves out because it knows nothing else."""
+
+_NONE = ("final_logit_softcapping",)
+"""Keys that mean something where they are null, though classes of mlx-lm take another default."""
 
 _LAYERS = {
     "granitemoehybrid": {"linear_attention": "mamba", "full_attention": "attention"},
@@ -226,7 +231,7 @@ def with_older_keys(config: Mapping[str, object], origin: str) -> dict[str, obje
     """A config with rope_theta, rope_scaling and head_dim, as classes of mlx-lm look for them."""
     fields = ConfigFields(config, origin)
     found = _rotation(config, fields)
-    given = {name: value for name, value in config.items() if value is not None}
+    given = {n: value for n, value in config.items() if value is not None or n in _NONE}
     text = given.get("text_config")
     if isinstance(text, Mapping):
         given["text_config"] = {**_rotation(text, fields), **text}

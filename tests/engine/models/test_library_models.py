@@ -17,6 +17,7 @@ import mlx_engine
 CASES = {
     "cohere": ("cohere", {}),
     "falcon_h1": ("falcon_h1", {}),
+    "gemma4 without a cap": ("gemma4_text", {"final_logit_softcapping": None}),
     "hunyuan moe": (
         "hunyuan_v1_moe",
         {
