@@ -90,7 +90,10 @@ class App(QObject):
         request = self.worker.request
         self.answers = Answers(self.store, request, parent=self)
         self.models = ModelController(
-            request, lambda path: settings_of(self.settings.value, path), self
+            request,
+            lambda path: settings_of(self.settings.value, path),
+            self,
+            lambda: bool(self.answers.chat_ids),
         )
         self.compare = CompareController(
             widgets.compare, self.models, request, lambda: self.chats.chat, self

@@ -14,6 +14,7 @@ from app.window.chat_page import HeadBar
 from app.window.controls.notice_bar import NoticeBar
 from app.window.language import tr
 from app.window.models.first_run_view import FirstRunView
+from app.window.models.model_card_view import LOOKING, WAITING
 from app.worker.replies import LoadProgress
 from mlx_engine.values.options import LoadOptions
 from mlx_engine.values.words import Words
@@ -54,7 +55,8 @@ class HeadController(QObject):
     def _show_progress(self, progress: LoadProgress) -> None:
         name = model_name(progress.path)
         verb = tr("Downloading") if progress.fetches else tr("Loading")
-        self._head.show_loading(name, progress.done, progress.total, verb)
+        before = WAITING if progress.waits else LOOKING
+        self._head.show_loading(name, progress.done, progress.total, verb, before)
 
     def _load_again(self, entry: FoundModel) -> None:
         self._models.switch_to(None if entry.is_built_in else str(entry.path))

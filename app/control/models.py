@@ -79,10 +79,13 @@ class ModelController(QObject):
         request: Callable[[Request], None],
         own: Callable[[str | None], ModelSettings] = lambda _: ModelSettings(),
         parent: QObject | None = None,
+        waits: Callable[[], bool] = lambda: False,
     ) -> None:
-        """own: what is remembered of the model at a path."""
+        """own: what is remembered of the model at a path. waits: whether answers are being written,
+        which a load comes after.
+        """
         super().__init__(parent)
-        self._request, self._own = request, own
+        self._request, self._own, self._waits = request, own, waits
         self._chat = LoadOptions()
         self._waiting: list[LoadModel] = []
         self.in_use: LoadModel | None = None
@@ -141,6 +144,8 @@ class ModelController(QObject):
             self._request(CancelLoad())
         self._waiting.append(request)
         self._request(request)
+        if self._waits():
+            self.take(LoadProgress(request.path, 0, 0, waits=True))
 
     def load_path(
         self, path: str | None, chat: LoadOptions | None = None, own: ModelSettings | None = None

@@ -16,7 +16,7 @@ from app.values.models import ModelCard
 from app.window.controls.notice_bar import NoticeBar
 from app.window.language import tr
 from app.window.layers import CardLayer
-from app.window.models.model_card_view import ModelCardView
+from app.window.models.model_card_view import LOOKING, WAITING, ModelCardView
 from app.worker.replies import LoadFailed, LoadProgress
 
 ReadCard = Callable[[str | Path | None, Machine, ModelSettings], ModelCard | str]
@@ -129,7 +129,8 @@ class CardController(QObject):
 
     def _progress(self, progress: LoadProgress) -> None:
         if self._shows(progress.path):
-            self._card.show_loading(progress.done, progress.total)
+            before = WAITING if progress.waits else LOOKING
+            self._card.show_loading(progress.done, progress.total, before)
 
     def _fail(self, failed: LoadFailed) -> None:
         """A load that nobody watched opens the card too: its words say what to do."""

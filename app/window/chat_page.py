@@ -16,6 +16,7 @@ from app.window.language import said, tr
 from app.window.look import look
 from app.window.models.downloads import BytesBar, bytes_of
 from app.window.models.first_run_view import FirstRunView
+from app.window.models.model_card_view import LOOKING
 from app.window.style_sheet import BARS, BUTTONS, FIELDS, FRAMES, LABELS, SCROLL_BARS, wear
 from app.window.transcript.transcript_view import TranscriptView
 from mlx_engine.values.model_description import ModelDescription
@@ -93,11 +94,18 @@ class HeadBar(QFrame):
         words = model_in_words(model) if model else tr("Open or drop one to begin.")
         self._detail.show_text(" · ".join(filter(None, (words, held if model else ""))))
 
-    def show_loading(self, name: str, done: int, total: int, verb: str = Words("Loading")) -> None:
-        """A load that runs; total 0 while files are only looked at."""
+    def show_loading(
+        self,
+        name: str,
+        done: int,
+        total: int,
+        verb: str = Words("Loading"),
+        before: str = LOOKING,
+    ) -> None:
+        """A load that runs; total 0 while there are no bytes yet, before: what is done instead."""
         self._name(name)
         how_much = f"{said(verb)} · {bytes_of(done, total)}"
-        self._detail.show_text(how_much if total else tr("Looking at the files"))
+        self._detail.show_text(how_much if total else tr(before))
         self._progress.show_bytes(done, total)
         self._show_loading(True)
 

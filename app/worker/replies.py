@@ -30,13 +30,15 @@ class Problem:
 class LoadProgress:
     """Bytes of the weights read so far; total 0 while files are only looked at.
 
-    fetches: they come from the hub, such as a draft model that was named by its id.
+    fetches: they come from the hub, such as a draft model that was named by its id. waits: for the
+    answers that are being written.
     """
 
     path: str | None
     done: int
     total: int
     fetches: bool = False
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)

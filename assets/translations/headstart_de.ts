@@ -2014,6 +2014,10 @@
         <translation>Die im oder beim Modell</translation>
     </message>
     <message>
+        <source>Begins after the answer that is being written</source>
+        <translation>Beginnt nach der Antwort, die gerade geschrieben wird</translation>
+    </message>
+    <message>
         <source>Model</source>
         <translation>Modell</translation>
     </message>

@@ -120,6 +120,7 @@ class LoadFields(Group):
 
 
 LOOKING = Words("Looking at the files")
+WAITING = Words("Begins after the answer that is being written")
 
 
 class ModelCardView(QFrame):
@@ -176,15 +177,15 @@ class ModelCardView(QFrame):
         self._bytes.setText(tr(LOOKING))
         say(self._problem, "")
 
-    def show_loading(self, done: int, total: int) -> None:
-        """Bytes read so far; total 0 while files are only looked at."""
+    def show_loading(self, done: int, total: int, before: str = LOOKING) -> None:
+        """Bytes read so far; total 0 while there are none, before: what is done instead."""
         if self._is_loading and not self._cancel.isEnabled():
             return  # it ends
         if not self._is_loading:
             self._show_loading(True)
             say(self._problem, "")
         self._progress.show_bytes(done, total)
-        self._bytes.setText(bytes_of(done, total) if total else tr(LOOKING))
+        self._bytes.setText(bytes_of(done, total) if total else tr(before))
 
     def show_cancelling(self) -> None:
         """The load was given up and ends soon."""

@@ -74,12 +74,6 @@ class PinnedScroll(QScrollArea):
         self._remember()
         self._set_pinned(False)
 
-    def hold_the_end(self) -> None:
-        """Where it is in view."""
-        bar = self.verticalScrollBar()
-        if bar.value() == bar.maximum():
-            self._set_pinned(True)
-
     def go_to_top(self, widget: QWidget) -> None:
         """Scroll to where a widget begins, now or once it has its place."""
         self._set_pinned(False)
@@ -157,6 +151,7 @@ class MessageColumn(PinnedScroll):
         self._column = column(STRETCH, of=self.content, spacing=GAP)
         self._nearby = QTimer(self, singleShot=True, interval=NEARBY_MS)
         self._nearby.timeout.connect(self._make_nearby)
+        self.verticalScrollBar().rangeChanged.connect(self._hold_the_end)
         self.scrolled.connect(self._nearby.start)
         reader.edit_begun.connect(self._stay_with_the_editor)
         self.scrolled.connect(lambda: reader.turns.do(self._make_in_view))
@@ -239,7 +234,7 @@ class MessageColumn(PinnedScroll):
         self.content.setMinimumHeight(0)
         self.viewport().setUpdatesEnabled(True)
         self._nearby.start()
-        self._reader.turns.do(self.hold_the_end)
+        self._reader.turns.do(self._hold_the_end)
         if self._goes_to_first:
             rest = self._views[self._place_of(self._first) :]
             made = sum(view.sizeHint().height() for view in rest if view.is_built)
@@ -282,6 +277,12 @@ class MessageColumn(PinnedScroll):
             index = self.views.index(view)
             later = [v.message for v in self.views[index + 1 :]]
             self.replace_from(message.id, [message, *later])
+
+    def _hold_the_end(self) -> None:
+        """Where it is in view; until what is in view is made, nobody knows."""
+        bar = self.verticalScrollBar()
+        if not self.is_filling and bar.value() == bar.maximum():
+            self._set_pinned(True)
 
     def _stay_with_the_editor(self) -> None:
         """It would run away from the user with an answer that grows below it."""

@@ -14,7 +14,7 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from scripted_models import MISFIT, Doubting, ScriptedModels, WorkerEngine, described
-from seen import find, press, words_on
+from seen import button, find, press, words_on
 from windows import Driven, close, folders_in, running, scripted
 
 from app.app import App
@@ -155,6 +155,25 @@ def label_texts(driven: Driven) -> list[str]:
     return words_on(driven.widgets.composer)
 
 
+def test_a_load_that_waits_for_an_answer_says_so_and_can_be_given_up(
+    driven: Driven, source: ScriptedModels, model: Path
+) -> None:
+    card, head = driven.widgets.card, driven.widgets.head
+    source.engines["None"].answers = [Answer("word " * 4000, pause_s=0.01)]
+    driven.send("Tell me")
+    driven.app.cards.offer(str(model))
+    driven.until(lambda: driven.widgets.layer.isVisible() and button(card, "Load").isEnabled())
+    press(card, "Load")
+    waits = "Begins after the answer that is being written"
+    assert waits in words_on(card) and waits in words_on(head)
+    press(card, "Cancel")
+    driven.until(lambda: driven.app.models.loading is None)
+    assert waits not in words_on(head)
+    assert driven.app.chats.running is not None
+    driven.app.chats.stop()
+    driven.until_answered()
+
+
 def test_texts_are_attached_and_sent_with_the_message(driven: Driven, tmp_path: Path) -> None:
     note = tmp_path / "note.py"
     note.write_text("print('hello')\n")
@@ -234,7 +253,7 @@ def test_a_card_of_a_failed_load_offers_another_model(
     )
     source.broken[str(model)] = BadModelFile("model.safetensors: ends too early.")
     driven.app.models.load_path(str(model))
-    driven.until(driven.widgets.layer.isVisible)
+    driven.until(lambda: "model.safetensors: ends too early." in words_on(driven.widgets.card))
     press(driven.widgets.card, "Choose another…")
     assert asked == ["asked"]
 
