@@ -205,14 +205,16 @@ def auto(
     ahead: int = 0,
     known: Known | None = None,
     drift: float = 0.0,
+    costs: PassCosts | None = None,
 ) -> Played:
     """As the engine chooses: costs measured at load, noisily and alone, then its own rounds.
 
     ahead: rounds that are chosen before it is known what became of a round. known: what texts
-    before this one have found. drift: of the machine's speed while it answers.
+    before this one have found. drift: of the machine's speed while it answers. costs: in place of
+    those measured.
     """
     draw = np.random.default_rng(seed)
-    learned = Learned(lambda: measured(machine, draw), known=known)
+    learned = Learned(lambda: costs or measured(machine, draw), known=known)
     learned.begin_text()
     plan = RoundPlan((Offer("mtp"),), learned, "auto", None)
     clock = noise(draw, drift)

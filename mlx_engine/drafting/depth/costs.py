@@ -153,11 +153,12 @@ class RoundCosts:
         self._read = _Read(0.0, 0.0)
         self.measured(costs)
         if elder is not None:
-            elder.measured(costs)
+            if elder._costs != costs:  # otherwise it keeps what it was told itself
+                elder.measured(costs)
             self._passes = [elder.at(depth) for depth in range(self.deepest + 1)]
             self._deepest_run, self._drafts_run = elder.deepest_run, elder.drafts_run
             self._read = elder._read
-            self._plain_known = elder._plain_known
+            self._plain_known, self._since_plain = elder._plain_known, elder._since_plain
 
     def of_other_drafts(self, elder: "RoundCosts | None" = None) -> "RoundCosts":
         """Of the same conversation, where something else drafts from now on."""

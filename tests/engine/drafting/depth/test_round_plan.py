@@ -3,6 +3,7 @@
 import pytest
 
 from mlx_engine.drafting.contract import Offer
+from mlx_engine.drafting.depth.adaptive import MEASURING
 from mlx_engine.drafting.depth.choice import Learned, RoundPlan
 from mlx_engine.drafting.depth.costs import Others, PassCosts
 from mlx_engine.values.errors import Reason
@@ -113,6 +114,30 @@ def test_a_new_conversation_knows_what_rounds_cost_in_the_last_one():
     choices = [plan((MTP,), second).next() for _ in range(1000)]
     assert {(choice.depth, choice.why.code) for choice in choices} == {(0, "parked-cost")}
     assert plan((MTP,), Learned(lambda: FLAT)).next().depth > 0
+
+
+def test_a_conversation_without_a_draft_passes_on_what_it_was_told():
+    known = {}
+    dear_drafts(Learned(lambda: FLAT, known=known), 10.0, 30.0)
+    ratios = []
+    for _ in range(2):
+        chat = Learned(lambda: FLAT, known=known)
+        chat.learn_plain(10.0)
+        costs = chat.of("mtp").costs
+        ratios.append(costs.at(1) / costs.at(0))
+    assert ratios[1] == pytest.approx(ratios[0], rel=0.1)
+    assert ratios[1] > 2
+
+
+def test_a_plain_round_becomes_due_in_conversations_of_one_round_too():
+    known = {}
+    whys = []
+    for _ in range(12):
+        its = plan((MTP,), Learned(lambda: FLAT, known=known))
+        choice = its.next()
+        its.learn(choice.depth, choice.depth, 10.0)
+        whys.append(choice.why)
+    assert whys.count(MEASURING) == 1
 
 
 def test_costs_of_a_long_conversation_are_those_of_a_short_one_in_proportion():

@@ -7,6 +7,7 @@ from draft_simulator import (
     HARD,
     MACHINES,
     PROSE,
+    Machine,
     at_once,
     auto,
     fixed,
@@ -15,6 +16,8 @@ from draft_simulator import (
     synthetic,
     texts,
 )
+
+from mlx_engine.drafting.depth.costs import PassCosts
 
 TEXTS = {**texts(), **recordings()}
 AHEAD = (0, 1)
@@ -101,3 +104,17 @@ def test_short_texts_of_one_engine(machine, by):
     chosen = sum(auto(its, text, 0, 1, known).ms for text in short)
     assert off / chosen >= 0.978
     assert chosen / best - 1 < 0.08
+
+
+@pytest.mark.parametrize("tokens", [20, 60])
+def test_short_texts_of_an_engine_that_was_measured_in_a_bad_moment(tokens):
+    """Plain passes seemed dear. Texts that end before a plain round is due tell the next that it
+    is, and one without a draft passes on what it was told.
+    """
+    truth = Machine(PassCosts(tuple(4.0 + 2.0 * row for row in range(9)), 1.5))
+    seemed = PassCosts(tuple(6.6 + 1.95 * row for row in range(9)), 1.3)
+    known = {}
+    short = [synthetic(([0.75] * 8, tokens), seed=seed) for seed in range(1200 // tokens)]
+    off = sum(fixed(truth, text, 0).ms for text in short)
+    chosen = [auto(truth, text, seed, 1, known, costs=seemed) for seed, text in enumerate(short)]
+    assert off / sum(played.ms for played in chosen) >= 0.97
