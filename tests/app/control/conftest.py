@@ -1,6 +1,8 @@
 """A started app whose models are scripted."""
 
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,15 @@ def in_plain_dress() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("app.window.style_sheet.style_sheet", lambda look, rules: "")
         yield
+
+
+@pytest.fixture
+def model(tmp_path):
+    """A folder that looks like a model; its engine is scripted."""
+    folder = tmp_path / "Small-4bit"
+    pocket = Path(__file__).parents[3] / "assets" / "pocket_model"
+    shutil.copytree(pocket, folder, ignore=shutil.ignore_patterns("training"))
+    return folder
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Whatever is dragged over the window and let go there, through Qt's own events."""
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,18 +14,14 @@ from scripted_models import WorkerEngine, described
 from windows import Driven, running, scripted
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
-POCKET = Path(__file__).parents[3] / "assets" / "pocket_model"
 BUTTON, KEYS = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
 ACTION = Qt.DropAction.CopyAction
 
 
 @pytest.fixture
-def driven(qapp: QApplication, qtbot: QtBot, tmp_path: Path) -> Iterator[Driven]:
+def driven(qapp: QApplication, qtbot: QtBot, tmp_path: Path, model: Path) -> Iterator[Driven]:
     source = scripted()
-    source.engines[str(tmp_path / "Small-4bit")] = WorkerEngine(
-        description=described("Small-4bit", 10**9)
-    )
-    shutil.copytree(POCKET, tmp_path / "Small-4bit", ignore=shutil.ignore_patterns("training"))
+    source.engines[str(model)] = WorkerEngine(description=described("Small-4bit", 10**9))
     with running(qapp, qtbot, tmp_path / "home", source) as one:
         yield one
         # Qt keeps a pointer to what was hovered over last, also when that is gone.

@@ -1,6 +1,5 @@
 """What is remembered of a model decides how it is loaded, at every start and under every chat."""
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,16 +27,7 @@ from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.options import CacheOptions, LoadOptions
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
-POCKET = Path(__file__).parents[3] / "assets" / "pocket_model"
 SHORT = LoadOptions(context_length=4096)
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    """A folder that can be read, whose engine is scripted."""
-    folder = tmp_path / "other"
-    shutil.copytree(POCKET, folder, ignore=shutil.ignore_patterns("training"))
-    return folder
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Models: loaded at the start, dropped, refused, used with other heads, compared, remembered."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -30,15 +29,6 @@ from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.options import LoadOptions
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
-POCKET = Path(__file__).parents[3] / "assets" / "pocket_model"
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    """A folder that looks like a model, whose engine is scripted."""
-    folder = tmp_path / "Small-4bit"
-    shutil.copytree(POCKET, folder, ignore=shutil.ignore_patterns("training"))
-    return folder
 
 
 @pytest.fixture
