@@ -11,7 +11,8 @@ from mlx_engine.cache.attention import AttentionCache, KeysValues
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.models.contract import Begin, Headless, lazily
-from mlx_engine.models.library.model import handed_to_class, kept_caches, packed_cache_of
+from mlx_engine.models.library.caches import handed_to_class, kept_caches
+from mlx_engine.models.library.model import packed_cache_of
 from mlx_engine.values.options import CacheBits
 
 

@@ -4,7 +4,7 @@ Bits, group size and mode of each packed leaf follow from its tensors' shapes. m
 on use: it brings transformers and torch along.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
 from inspect import signature
@@ -15,16 +15,21 @@ from mlx.nn.layers.base import Module
 from mlx.nn.layers.quantized import quantize
 from mlx.utils import tree_flatten
 
-from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.cache.by_length import CacheByLength
-from mlx_engine.cache.contract import LayerCache, LayerCaches
-from mlx_engine.cache.window import WindowCache
+from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.models.contract import Begin, Headless, Model, lazily
+from mlx_engine.models.library.caches import (
+    MakeCaches,
+    WholeBlockCache,
+    caches_by_length,
+    handed_to_class,
+    kept_caches,
+    whole_caches,
+)
 from mlx_engine.models.library.experts import use_trained_weights
 from mlx_engine.models.library.falcon_h1 import with_all_factors
 from mlx_engine.models.library.kernels import use_kernels
 from mlx_engine.models.library.long_rope import TextLength
-from mlx_engine.models.library.whole_block import LibraryCache, WholeBlockCache
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.values.errors import (
     BadModelFile,
@@ -38,7 +43,6 @@ from mlx_engine.values.options import CacheBits
 from mlx_engine.values.words import Words
 
 A = TypeVar("A", bound=Model)
-MakeCaches = Callable[[CacheBits], LayerCaches]
 
 PLAIN_ONLY = Reason(
     "plain-only",
@@ -86,12 +90,12 @@ def whole_model(model: Module, origin: str, length: TextLength | None = None) ->
     """
     make: MakeCaches = partial(kept_caches, model)
     if length is not None:
-        by_length = partial(_caches_by_length, model, length)
+        by_length = partial(caches_by_length, model, length.border)
         return tried(lambda: WholeModel(model, by_length, length), origin)
     try:
         return tried(lambda: WholeModel(model, make), origin)
     except BadModelFile:
-        return tried(lambda: WholeModel(model, partial(_whole_caches, model)), origin)
+        return tried(lambda: WholeModel(model, partial(whole_caches, model)), origin)
 
 
 class WholeModel(Headless):
@@ -171,49 +175,6 @@ def packed_cache_of(model: Model) -> Reason | None:
             "cache-head-size", Words("Keys and values stay in 16 bits: {told}.", told=_told(error))
         )
     return None
-
-
-def kept_caches(model: Module, bits: CacheBits = 16) -> LayerCaches:
-    """Empty caches of the kinds the class asks for, ours wherever we have the kind."""
-    from mlx_lm.models.cache import make_prompt_cache
-
-    wanted = make_prompt_cache(model)
-    return LayerCaches([_ours(cache, bits) for cache in wanted])
-
-
-def _caches_by_length(model: Module, length: TextLength, bits: CacheBits = 16) -> LayerCaches:
-    return LayerCaches([CacheByLength(lambda: kept_caches(model, bits), length.border)])
-
-
-def _whole_caches(model: Module, bits: CacheBits) -> LayerCaches:
-    """Empty caches of mlx-lm's own; nothing can be drafted with them."""
-    from mlx_lm.models.cache import make_prompt_cache
-
-    del bits
-    return LayerCaches([WholeBlockCache(cache) for cache in make_prompt_cache(model)])
-
-
-def handed_to_class(caches: LayerCaches, rows: int) -> Sequence[LayerCache | LibraryCache]:
-    """The caches to hand to the model for a block of so many rows."""
-    handed: list[LayerCache | LibraryCache] = []
-    for cache in caches.layers:
-        if isinstance(cache, WholeBlockCache):
-            cache.begin(rows)
-            handed.append(cache.library)
-        else:
-            handed.append(cache)
-    return handed
-
-
-def _ours(cache: LibraryCache, bits: CacheBits) -> LayerCache:
-    """By exact type: what is derived from a kind may mean something else."""
-    from mlx_lm.models.cache import KVCache, RotatingKVCache
-
-    if type(cache) is KVCache:
-        return AttentionCache(bits)
-    if type(cache) is RotatingKVCache and cache.keep == 0:
-        return WindowCache(cache.max_size, bits=bits)
-    return WholeBlockCache(cache)
 
 
 class Named(NamedTuple):

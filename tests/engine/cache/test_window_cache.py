@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.cache.contract import NEAR, LayerCaches
 from mlx_engine.cache.window import WindowCache
-from mlx_engine.models.library.whole_block import WholeBlockCache
+from mlx_engine.models.library.caches import WholeBlockCache
 from mlx_engine.values.memory_plan import WINDOW_SLACK, WINDOW_STEP
 
 SIZE = 4

@@ -1,13 +1,24 @@
-"""A cache of mlx-lm's own that keeps all of a block or none of it: for plain decoding only."""
+"""Caches for mlx-lm's classes: ours wherever we have the kind, else its own.
 
+Its own keep all of a block or none of it: for plain decoding only.
+"""
+
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Protocol, Self
 
 import mlx.core as mx
+from mlx.nn.layers.base import Module
 from mlx.utils import tree_flatten, tree_map
 
-from mlx_engine.cache.contract import LayerSnapshot, OnHost
+from mlx_engine.cache.attention import AttentionCache
+from mlx_engine.cache.by_length import CacheByLength
+from mlx_engine.cache.contract import LayerCache, LayerCaches, LayerSnapshot, OnHost
+from mlx_engine.cache.window import WindowCache
+from mlx_engine.values.options import CacheBits
+
+MakeCaches = Callable[[CacheBits], LayerCaches]
 
 
 class LibraryCache(Protocol):
@@ -101,3 +112,47 @@ def _copied(state: object) -> object:
 def _arrays(state: object) -> list[mx.array]:
     leaves = dict(tree_flatten(state)).values()
     return [leaf for leaf in leaves if isinstance(leaf, mx.array)]
+
+
+def kept_caches(model: Module, bits: CacheBits = 16) -> LayerCaches:
+    """Empty caches of the kinds the class asks for, ours wherever we have the kind."""
+    from mlx_lm.models.cache import make_prompt_cache
+
+    wanted = make_prompt_cache(model)
+    return LayerCaches([_ours(cache, bits) for cache in wanted])
+
+
+def caches_by_length(model: Module, border: int, bits: CacheBits = 16) -> LayerCaches:
+    """The same for each side of the border between short texts and long ones."""
+    return LayerCaches([CacheByLength(lambda: kept_caches(model, bits), border)])
+
+
+def whole_caches(model: Module, bits: CacheBits) -> LayerCaches:
+    """Empty caches of mlx-lm's own; nothing can be drafted with them."""
+    from mlx_lm.models.cache import make_prompt_cache
+
+    del bits
+    return LayerCaches([WholeBlockCache(cache) for cache in make_prompt_cache(model)])
+
+
+def handed_to_class(caches: LayerCaches, rows: int) -> Sequence[LayerCache | LibraryCache]:
+    """The caches to hand to the model for a block of so many rows."""
+    handed: list[LayerCache | LibraryCache] = []
+    for cache in caches.layers:
+        if isinstance(cache, WholeBlockCache):
+            cache.begin(rows)
+            handed.append(cache.library)
+        else:
+            handed.append(cache)
+    return handed
+
+
+def _ours(cache: LibraryCache, bits: CacheBits) -> LayerCache:
+    """By exact type: what is derived from a kind may mean something else."""
+    from mlx_lm.models.cache import KVCache, RotatingKVCache
+
+    if type(cache) is KVCache:
+        return AttentionCache(bits)
+    if type(cache) is RotatingKVCache and cache.keep == 0:
+        return WindowCache(cache.max_size, bits=bits)
+    return WholeBlockCache(cache)
