@@ -35,6 +35,8 @@ def main() -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
+    if arguments[:1] == ["app"] and arguments[1:2] in (["-h"], ["--help"]):
+        arguments = arguments[1:]  # the help of all says what it does
     paths = paths_to_open(arguments)
     if paths is None:
         return _in_the_terminal(arguments or ("chat",))

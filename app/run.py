@@ -38,10 +38,12 @@ def hear_outside(app: "App", application: Application, instance: SingleInstance)
 
 
 def hear_the_end(leave: Callable[[], None]) -> None:
-    """Leave when it is asked for; not where who started this had it ignored, as `nohup` does."""
+    """Leave when it is asked for, once what runs at that moment has ended; not where who started
+    this had it ignored, as `nohup` does.
+    """
     for ending in ENDINGS:
         if signal.getsignal(ending) != signal.SIG_IGN:
-            signal.signal(ending, lambda *_: leave())
+            signal.signal(ending, lambda *_: QTimer.singleShot(0, leave))
 
 
 def run_window(arguments: Sequence[str]) -> int:

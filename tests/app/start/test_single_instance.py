@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 from windows import running, scripted
 
-from app.__main__ import paths_to_open
+from app.__main__ import main, paths_to_open
 from app.start.outside import Application, SingleInstance, as_typed, paths_in
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
@@ -131,6 +131,15 @@ def test_arguments_become_whole_paths(tmp_path: Path) -> None:
 def test_what_arguments_mean(arguments: list[str], display: bool, paths: list[str] | None) -> None:
     meant = paths_to_open(arguments, display=display)
     assert meant is None if paths is None else list(meant) == paths
+
+
+def test_the_help_of_the_window_is_that_of_all(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["headstart", "app", "--help"])
+    with pytest.raises(SystemExit):
+        main()
+    assert "`headstart app [PATH ...]`" in capsys.readouterr().out
 
 
 def test_deciding_loads_neither_qt_nor_the_terminal() -> None:
