@@ -84,7 +84,7 @@ def text_type(config: Mapping[str, object]) -> object:
 
 
 def family_for(model_type: str, config: Mapping[str, object], origin: str) -> Family:
-    """The family of a config's model_type; UnsupportedModel names those there are."""
+    """The family of a config's model_type; UnsupportedModel where there is none."""
     ours = FAMILIES.get(model_type.removesuffix(_OF_TEXT))
     if ours is not None:
         return ours(model_type, config, origin)
