@@ -22,7 +22,6 @@ from app.window.controls.labels import label, paragraph, say
 from app.window.controls.layouts import STRETCH, Wide, column, row, scrolled
 from app.window.language import said, tr
 from app.window.look import look
-from app.window.motion import fade_in
 from app.window.style_sheet import CONTROLS, FRAMES, wear
 
 CARD_WIDTH = 460
@@ -42,7 +41,9 @@ PICTURE = 36
 
 
 class Layer(QWidget):
-    """Covers its parent with a veil while it is shown."""
+    """Covers its parent with a veil while it is shown: at once, as each step of a fade would have
+    all of the window painted again.
+    """
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -53,11 +54,8 @@ class Layer(QWidget):
     def appear(self) -> None:
         """Cover the parent as it is now."""
         self.setGeometry(self._covered.rect())
-        appears = self.isHidden()
         self.raise_()
         self.show()
-        if appears:
-            fade_in(self)
 
     # Qt
 
@@ -129,7 +127,8 @@ class CardLayer(Layer):
         """The veil."""
         del event
         with QPainter(self) as painter:
-            painter.fillRect(self.rect(), look().colour("side", 0.6))
+            painter.setBackground(look().colour("side", 0.6))
+            painter.eraseRect(self.rect())  # fillRect has Qt make all gradients
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +167,8 @@ class DropOverlay(Layer):
         now, colour = look(), self._colour()
         with QPainter(self) as painter:
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-            painter.fillRect(self.rect(), now.colour("page", 0.97))
+            painter.setBackground(now.colour("page", 0.97))
+            painter.eraseRect(self.rect())
             edge = QRectF(self.rect()).adjusted(MARGIN, MARGIN, -MARGIN, -MARGIN)
             painter.setBrush(now.colour(colour, 0.06))
             painter.setPen(QPen(now.colour(colour), 1.5, Qt.PenStyle.DashLine))
