@@ -347,7 +347,7 @@ class MessageColumn(PinnedScroll):
 
     def _drop_from(self, index: int) -> None:
         for view in self._views[index:]:
-            self._column.removeWidget(view)
+            self._column.takeAt(index)  # removeWidget would take ten times as long
             view.hide()
         self._dropped = sorted(self._dropped + self._views[index:], key=lambda view: view.is_built)
         del self._views[index:]
