@@ -80,6 +80,16 @@ def test_halves_with_metal_are_the_nearest(tmp_path: Path, name: str, half: Half
         assert parts[key].nbytes == array.nbytes, key
 
 
+def test_a_number_too_large_for_float32(tmp_path: Path) -> None:
+    file, values = tmp_path / "m.gguf", np.full((2, 32), 1e300)
+    raw = RawTensor("w.weight", KINDS.F64.value, values.shape, values.tobytes())
+    file.write_bytes(gguf_bytes({}, [raw]))
+    tensor = read_gguf_header(file).tensors["w.weight"]
+    parts = {part.name: part for part in parts_of(tensor, Placement("w.weight"), None, "F16")}
+    with pytest.raises(BadModelFile, match="not numbers"):
+        load_gguf_arrays(parts, False, None, None)
+
+
 def test_an_infinite_scale_of_what_is_unpacked(tmp_path: Path) -> None:
     blocks = random_blocks("Q6_K", 6, 1, seed=5)
     put_halves(blocks[2], "Q6_K", float("inf"))
