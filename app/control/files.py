@@ -145,7 +145,7 @@ class FileController(QObject):
     def import_chat(self) -> None:
         """Ask for files, and add each as a chat."""
         paths, _ = QFileDialog.getOpenFileNames(
-            self._window, tr("Import chats"), "", tr("Chats (*.json)")
+            self._window, tr("Import chats"), "", tr("Chats (*.md *.json)")
         )
         self.import_from(*map(Path, paths))
 

@@ -1,4 +1,4 @@
-"""A chat as a file of its own: Markdown to read, JSON with everything, which is read back.
+"""A chat as a file of its own: Markdown to read, JSON with everything, both read back.
 
 The JSON is the format of the command line (mlx_engine.values.saved_chat), which reads the selected
 branch and ignores the rest: "title", "folder" (its name), "settings" without the place of the
@@ -34,6 +34,7 @@ from mlx_engine.values.saved_chat import (
     chat_as_content,
     chat_as_markdown,
     chat_from_content,
+    chat_from_markdown,
     message_from_content,
 )
 from mlx_engine.values.words import Words
@@ -124,12 +125,15 @@ def export_chat(store: SessionStore, chat_id: int, path: Path) -> None:
 
 
 def read_chat(path: Path, defaults: ChatSettings) -> NewChat:
-    """The chat in a .json, with `defaults` for what it does not say.
+    """The chat in a .md or .json, with `defaults` for what it does not say.
 
     Raises BadChatFile naming what is wrong.
     """
     try:
-        return _from_json(json.loads(_text(path)), defaults)
+        text = _text(path)
+        if path.suffix.lower() == ".json":
+            return _from_json(json.loads(text), defaults)
+        return _from_saved(chat_from_markdown(text), defaults)
     except OSError as error:
         raise BadChatFile(
             "{path} could not be read ({strerror}).", path=path, strerror=error.strerror
@@ -192,6 +196,23 @@ def _content(message: StoredMessage) -> dict[str, Any]:
     for key in ("id", "chat_id", "parent"):
         del content[key]
     return dict(content)
+
+
+def _from_saved(chat: SavedChat, defaults: ChatSettings) -> NewChat:
+    rows = [
+        StoredMessage(
+            place,
+            0,
+            place - 1 if place else None,
+            message.role,
+            message.text,
+            message.thinking,
+            model=chat.model if message.role == "assistant" else "",
+        )
+        for place, message in enumerate(chat.messages)
+    ]
+    settings = replace(defaults, system=chat.system or "")
+    return NewChat("", settings, rows, len(rows) - 1)
 
 
 def _from_json(content: Any, defaults: ChatSettings) -> NewChat:

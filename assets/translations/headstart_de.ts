@@ -272,8 +272,8 @@
         <translation>Chats importieren</translation>
     </message>
     <message>
-        <source>Chats (*.json)</source>
-        <translation>Chats (*.json)</translation>
+        <source>Chats (*.md *.json)</source>
+        <translation>Chats (*.md *.json)</translation>
     </message>
     <message>
         <source>This link is not opened: {link}</source>
@@ -4582,6 +4582,18 @@
     <message>
         <source>{origin}: model_type {name} is not one this version runs. Take another model.</source>
         <translation>{origin}: model_type {name} führt diese Version nicht aus. Ein anderes Modell nehmen.</translation>
+    </message>
+    <message>
+        <source>Kept weights cannot be used, and are made and written anew: {error}</source>
+        <translation>Aufgehobene Gewichte sind nicht verwendbar und werden neu erzeugt und geschrieben: {error}</translation>
+    </message>
+    <message>
+        <source>The repacked weights ({size}) cannot be kept in {folder} ({error}): the next load will repack again. Make room, or name another folder.</source>
+        <translation>Die umgepackten Gewichte ({size}) lassen sich nicht in {folder} aufheben ({error}): Beim nächsten Laden wird wieder umgepackt. Platz schaffen oder einen anderen Ordner angeben.</translation>
+    </message>
+    <message>
+        <source>{path}: holds other tensors.</source>
+        <translation>{path}: enthält andere Tensoren.</translation>
     </message>
 </context>
 </TS>

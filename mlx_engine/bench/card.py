@@ -8,11 +8,15 @@ from rich.table import Table
 from rich.text import Text
 
 from mlx_engine.bench.report import (
+    AcceptanceReport,
     BenchReport,
+    CacheRow,
     ChatsRow,
     Conditions,
     DraftingReport,
     KindRows,
+    MemoryReport,
+    OpsRow,
     PromptRow,
     Row,
     Speed,
@@ -21,6 +25,7 @@ from mlx_engine.bench.rows import shares
 from mlx_engine.values.options import SamplingOptions
 from mlx_engine.values.words import percent_words
 
+MB = 1_000_000
 COLUMNS = {
     "": 24,
     "tokens": 6,
@@ -157,6 +162,21 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
+def acceptance_table(found: AcceptanceReport) -> Table:
+    """Rules of drafting against the bound."""
+    title = f"First drafts accepted, temperature {found.temperature:g}"
+    table = _table(f"{title}, {found.positions} positions", "", "share", "played, by depth")
+    rows = (
+        ("rejection sampling (bound)", found.bound, ()),
+        ("shared noise", found.shared_noise, found.played_shared_noise),
+        ("greedy draft", found.greedy, found.played_greedy),
+        ("two independent draws", found.independent, ()),
+    )
+    for name, share, played in rows:
+        table.add_row(name, f"{share:.3f}", " ".join(f"{accepted:.2f}" for accepted in played))
+    return table
+
+
 def chats_table(found: tuple[ChatsRow, ...]) -> Table:
     """What it brings to answer several chats at once."""
     columns = ("one by one", "at once", "times", "by processor", "passes a token", "same words")
@@ -171,4 +191,47 @@ def chats_table(found: tuple[ChatsRow, ...]) -> Table:
             f"{row.alone_passes:.3f} → {row.passes:.3f}",
             "yes" if row.is_same else "NO",
         )
+    return table
+
+
+def cache_table(found: tuple[CacheRow, ...]) -> Table:
+    """What fewer bits of keys and values cost."""
+    columns = ("bytes a token", "logits apart", "KL, nats", "likeliest", "accepted", "same words")
+    table = _table("Keys and values", "bits", *columns)
+    for row in found:
+        accepted = "–" if row.accepted is None else f"{row.accepted:.3f}"
+        table.add_row(
+            f"{row.bits}",
+            f"{row.bytes_per_token}",
+            f"{row.difference:.4f}",
+            f"{row.divergence:.5f}",
+            f"{row.likeliest:.1%}",
+            accepted,
+            "yes" if row.is_same else "NO",
+        )
+    return table
+
+
+def memory_table(found: MemoryReport) -> Table:
+    """What a long answer left in memory."""
+    lengths = f"{found.prompt_tokens} + {found.generated_tokens} tokens"
+    table = _table(f"Memory over {lengths}", "", "first", "last")
+    first, last = found.samples[0], found.samples[-1]
+    table.add_row("active MB", f"{first.active_bytes / MB:.2f}", f"{last.active_bytes / MB:.2f}")
+    table.add_row(
+        "of it conversation", f"{first.track_bytes / MB:.2f}", f"{last.track_bytes / MB:.2f}"
+    )
+    table.add_row("round ms", f"{found.first_round_ms:.2f}", f"{found.last_round_ms:.2f}")
+    table.add_row("growth beyond the conversation, bytes", "", f"{found.growth_bytes}")
+    table.add_row("peak MB", "", f"{found.peak_bytes / MB:.2f}")
+    share = found.replay_bytes / found.state_bytes if found.state_bytes else 0.0
+    table.add_row("replay inputs, share of the states", "", f"{share:.3%}")
+    return table
+
+
+def ops_table(found: tuple[OpsRow, ...]) -> Table:
+    """How much a round writes down."""
+    table = _table("Graph of a round", "", "drafted", "nodes", "build ms")
+    for row in found:
+        table.add_row(row.engine, f"{row.drafted}", f"{row.nodes}", f"{row.build_ms:.2f}")
     return table

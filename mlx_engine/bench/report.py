@@ -8,8 +8,8 @@ from typing import Literal
 from mlx_engine.values.errors import BadOption, Reason
 from mlx_engine.values.options import SOURCES, DraftOptions, DraftSourceName, SamplingOptions
 
-Part = Literal["drafting", "prompt", "chats"]
-PARTS: tuple[Part, ...] = ("drafting", "prompt", "chats")
+Part = Literal["drafting", "prompt", "chats", "acceptance", "cache", "memory", "ops"]
+PARTS: tuple[Part, ...] = ("drafting", "prompt", "chats", "acceptance", "cache", "memory", "ops")
 OFF, MLX_LM, LLAMA = "off", "mlx-lm", "llama.cpp"
 PEERS = (MLX_LM, LLAMA)
 ARMS = (OFF, "1", "2", "3", "2@0.85", "auto", "prompt-lookup", *PEERS)
@@ -45,8 +45,8 @@ class Plan:
     arms: of ours (see draft_of) and PEERS; "off" takes part in any case. llama_server: llama.cpp's
     program, without which it does not take part. kinds: of the nine kinds of prompt, the first so
     many. tokens: of an answer at most; ignore_eos: and at least. repeats: answers of every arm to
-    every prompt. prompt: tokens of a long one, cut to what the context holds. chat_tokens: of an
-    answer beside others, at most.
+    every prompt. prompt, memory_*: lengths in tokens, cut to what the context holds.
+    acceptance_prompts: the shortest so many.
     """
 
     parts: tuple[Part, ...] = PARTS
@@ -59,12 +59,26 @@ class Plan:
     ignore_eos: bool = False
     repeats: int = 2
     prompt: int = 1024
-    chat_tokens: int = 96
+    acceptance_prompts: int = 6
+    acceptance_tokens: int = 96
+    acceptance_draws: int = 16
+    memory_prompt: int = 8192
+    memory_tokens: int = 2048
 
 
 def quick_plan() -> Plan:
     """About an eighth of the whole."""
-    return Plan(is_quick=True, tokens=48, repeats=1, prompt=256, chat_tokens=32)
+    return Plan(
+        is_quick=True,
+        tokens=48,
+        repeats=1,
+        prompt=256,
+        acceptance_prompts=3,
+        acceptance_tokens=32,
+        acceptance_draws=8,
+        memory_prompt=1024,
+        memory_tokens=256,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +178,27 @@ class Agreement:
 
 
 @dataclass(frozen=True, slots=True)
+class AcceptanceReport:
+    """Chance that a first draft is accepted, along the target's text, by the rule that makes it.
+
+    bound: 1 - total variation, what rejection sampling reaches and no rule exceeds. shared_noise:
+    over `draws` seeds a position. greedy: the head's likeliest token. independent: two draws.
+    played_*: accepted shares of the d-th drafts in real rounds of three drafts; rounds begin
+    where a draft before them failed, at harder places than most, so they show less.
+    """
+
+    temperature: float
+    positions: int
+    draws: int
+    bound: float
+    shared_noise: float
+    greedy: float
+    independent: float
+    played_shared_noise: tuple[float, ...]
+    played_greedy: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ChatsRow:
     """Several chats, one after the other and at once, each drafted like this.
 
@@ -181,6 +216,63 @@ class ChatsRow:
     alone_passes: float
     passes: float
     is_same: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CacheRow:
+    """Keys and values in so many bits, of model and heads, against 16 along the same text.
+
+    difference: the largest of a row of logits, their mean. divergence: of the next token, nats.
+    likeliest: share of rows whose likeliest token is the same. accepted: of drafts, None where
+    there are none. is_same: the drafted text is the plain one of these bits.
+    """
+
+    bits: int
+    bytes_per_token: int
+    difference: float
+    divergence: float
+    likeliest: float
+    accepted: float | None
+    is_same: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySample:
+    """Bytes that live after a round, and those of them the conversation accounts for."""
+
+    tokens: int
+    active_bytes: int
+    track_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryReport:
+    """One long answer with drafting.
+
+    growth_bytes: how much more active memory grew from the second to the last sample than the
+    conversation accounts for. replay_bytes: largest inputs held for replay, of state_bytes.
+    *_round_ms: median pass with its draft and host work, in the first and last tenth.
+    """
+
+    prompt_tokens: int
+    generated_tokens: int
+    samples: tuple[MemorySample, ...]
+    growth_bytes: int
+    peak_bytes: int
+    replay_bytes: int
+    state_bytes: int
+    first_round_ms: float
+    last_round_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class OpsRow:
+    """One round's lazy graph: nodes by MLX's own export, and milliseconds to build it."""
+
+    engine: str
+    drafted: int
+    nodes: int
+    build_ms: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +306,10 @@ class BenchReport:
     drafting: DraftingReport | None = None
     prompt: tuple[PromptRow, ...] | None = None
     chats: tuple[ChatsRow, ...] | None = None
+    acceptance: AcceptanceReport | None = None
+    cache: tuple[CacheRow, ...] | None = None
+    memory: MemoryReport | None = None
+    ops: tuple[OpsRow, ...] | None = None
     declined: tuple[Reason, ...] = ()
     is_interrupted: bool = False
 

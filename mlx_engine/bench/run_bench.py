@@ -15,9 +15,19 @@ import mlx.core as mx
 from rich.console import RenderableType
 
 from mlx_engine.bench import card
-from mlx_engine.bench.arms import Arm, cannot, own_arm, own_arms, peer_arms
+from mlx_engine.bench.acceptance import measure_acceptance, measure_formats
+from mlx_engine.bench.arms import Arm, cannot, no_room, own_arm, own_arms, peer_arms
+from mlx_engine.bench.footprint import count_own_ops, count_peer_ops, measure_memory
 from mlx_engine.bench.peers import PEER_ERRORS
-from mlx_engine.bench.report import BenchReport, Conditions, DraftingReport, Part, Plan
+from mlx_engine.bench.report import (
+    MLX_LM,
+    BenchReport,
+    Conditions,
+    DraftingReport,
+    OpsRow,
+    Part,
+    Plan,
+)
 from mlx_engine.bench.rows import Answers, agreement, in_turn, total_rows
 from mlx_engine.bench.several_chats import measure_chats
 from mlx_engine.bench.subject import PLAIN, Run, chat_prompt, long_prompt, nine_kinds, pinned
@@ -123,9 +133,23 @@ class _Bench:
                 words += " Rows round differently here: --numerics exact keeps texts the same."
             self._declined.append(Reason("text-differs", words))
             return
+        by_length = sorted((prompt.tokens for prompt in prompts), key=len)
+        short = by_length[: plan.acceptance_prompts]  # all logits are kept
         if self._is_asked("chats"):
             chats = measure_chats(engine, plan)
             self._keep(card.chats_table(chats), chats=chats)
+        if self._is_asked("acceptance") and self._has_heads():
+            acceptance = measure_acceptance(engine, short, plan)
+            self._keep(card.acceptance_table(acceptance), acceptance=acceptance)
+        if self._is_asked("cache") and self._has_formats():
+            formats = measure_formats(engine, short, plan)
+            self._keep(card.cache_table(formats), cache=formats)
+        if self._is_asked("memory"):
+            memory = measure_memory(engine, plan)
+            self._keep(card.memory_table(memory), memory=memory)
+        if self._is_asked("ops"):
+            ops = self._ops()
+            self._keep(card.ops_table(ops), ops=ops)
 
     def _keep(self, table: RenderableType, **found: Any) -> None:
         """A part of the report, by its field, and as it is shown."""
@@ -137,6 +161,20 @@ class _Bench:
         if is_asked:
             self._say(f"Measuring {part}")
         return is_asked
+
+    def _has_heads(self) -> bool:
+        """If not, the reason is kept."""
+        if self._engine.parts.model.heads:
+            return True
+        no_heads = Reason("no-heads", "This model has no MTP heads.")
+        self._declined.append(self._engine.description.mtp or no_heads)
+        return False
+
+    def _has_formats(self) -> bool:
+        """Of keys and values; if there is one alone, the reason is kept."""
+        why = self._engine.description.packed_cache
+        self._declined += [why] if why else []
+        return why is None
 
     def _prompts(self) -> list[_Prompt]:
         """Those that the context holds."""
@@ -260,6 +298,19 @@ class _Bench:
             left = f", about {duration_words(seconds)} left"
         self._done += 1
         self._say(f"{what} ({self._done} of {self._planned}){left}")
+
+    def _ops(self) -> tuple[OpsRow, ...]:
+        rows = count_own_ops(self._engine)
+        if MLX_LM not in self._plan.arms:
+            return rows
+        why_not = no_room(self._engine, 2, MLX_LM)
+        if why_not is None:
+            try:
+                return (*rows, count_peer_ops(self._engine))
+            except PEER_ERRORS as error:
+                why_not = cannot(MLX_LM, error)
+        self._declined.append(why_not)
+        return rows
 
 
 def duration_words(seconds: float) -> str:

@@ -33,7 +33,7 @@ def measure_chats(engine: Engine, plan: Plan) -> tuple[ChatsRow, ...]:
     """A row for each way to draft, those that this model has. The two ways to answer take turns,
     there and back, behind one of each that does not count.
     """
-    room = engine.parts.context_length - plan.chat_tokens
+    room = engine.parts.context_length - plan.acceptance_tokens
     every = (chat_prompt(engine, kind.question) for kind in nine_kinds())
     prompts = [prompt for prompt in every if len(prompt) < room][:CHATS]
     rows = []
@@ -80,10 +80,10 @@ def _run(
 def _one_by_one(
     engine: Engine, prompts: Prompts, plan: Plan, draft: DraftOptions
 ) -> list[Generation]:
-    limit, how = plan.chat_tokens, plan.sampling
+    limit, how = plan.acceptance_tokens, plan.sampling
     return [engine.generate(one, limit, how, draft, ignore_eos=plan.ignore_eos) for one in prompts]
 
 
 def _at_once(engine: Engine, prompts: Prompts, plan: Plan, draft: DraftOptions) -> list[Generation]:
-    limit, how = plan.chat_tokens, plan.sampling
+    limit, how = plan.acceptance_tokens, plan.sampling
     return engine.generate_many(prompts, limit, how, draft, ignore_eos=plan.ignore_eos)

@@ -48,6 +48,12 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         "Gemma 4 assistant model made for this one",
     )
     group.add_argument(
+        "--repack-cache",
+        type=Path,
+        metavar="DIR",
+        help="keep repacked GGUF weights in this folder (default: repack at every load)",
+    )
+    group.add_argument(
         "--numerics",
         choices=get_args(AskedNumerics),
         help="exact: rows do not depend on the rows beside them (default: auto, exact where it "

@@ -43,6 +43,7 @@ BENCH_EXAMPLES = """examples:
   headstart bench model/ --only drafting --arms 3,auto --tokens 600 --ignore-eos --temperature 0.8
   headstart bench model.gguf --llama-server llama.cpp/build/bin/llama-server
   headstart bench model/ --json | jq .drafting.total
+  headstart bench --dry-run model/config.json      launches, types, bytes: nothing is computed
 
 Nine kinds of prompt, each answered by all in turn, there and back; medians. A drafted text that is
 not the text of drafting off has no figures. Ctrl-C prints what was measured so far.
@@ -151,6 +152,11 @@ def _add_inspect(parser: argparse.ArgumentParser) -> None:
 
 def _add_bench(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
+    parser.add_argument(
+        "--dry-run",
+        metavar="CONFIG",
+        help="what a Mac would be asked for by the model of this config.json; computes nothing",
+    )
     group = parser.add_argument_group("what is measured")
     group.add_argument("--quick", action="store_true", help="less of everything")
     group.add_argument(
@@ -230,6 +236,6 @@ _COMMANDS: dict[str, tuple[str, str, Callable[[argparse.ArgumentParser], None]]]
     "chat": ("talk with a model in the terminal", CHAT_EXAMPLES, _add_chat),
     "generate": ("continue a raw prompt, or answer it", GENERATE_EXAMPLES, _add_generate),
     "inspect": ("describe a model without loading its weights", INSPECT_EXAMPLES, _add_inspect),
-    "bench": ("measure speed and drafting here", BENCH_EXAMPLES, _add_bench),
+    "bench": ("measure speed, drafting and memory here", BENCH_EXAMPLES, _add_bench),
     "doctor": ("check this machine and this installation", DOCTOR_EXAMPLES, _add_doctor),
 }

@@ -15,6 +15,7 @@ from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.headers import ModelHeaders, keep_blocks, read_headers
 from mlx_engine.loading.heads import HeadTensors
 from mlx_engine.loading.load_tensors import load_for_later, load_tensors
+from mlx_engine.loading.repack_cache import RepackCache
 from mlx_engine.loading.stored_weights import CPU_LAYOUT_LIMIT
 from mlx_engine.loading.text_parts import read_text_parts
 from mlx_engine.models.contract import PASSES_OF_ONE, Model
@@ -92,20 +93,30 @@ def load_model(
         description.check_fits(description.memory_fit(usable, asked=asked, gpu_bytes=gpu_bytes))
     tokenizer, template = read_text_parts(headers)
     tokenizer = tokenizer.fitted(description.vocabulary)
-    weights = _canonical_weights(headers, metal, on_progress, stop)
+    cache = None if options.repack_cache is None else RepackCache(options.repack_cache)
+    weights = _canonical_weights(headers, metal, on_progress, stop, cache)
     if options.head_bits is not None and weights.head is not None:
         weights = weights._replace(head=rounded_head(weights.head, options.head_bits))
     reasons = weights.reasons
     for_cpu = no_kernels and 4 * description.parameters <= CPU_LAYOUT_LIMIT
     built = _build(headers, weights, for_cpu=for_cpu, kernels=kernels)
     del weights  # where the model has made others of them, these need not be kept as well
-    to_come = on_progress if headers.gguf is None else None  # repacked weights are there by now
+    repacked = headers.gguf is not None and not (cache and cache.was_read)
+    to_come = None if repacked else on_progress  # repacked weights are there by now
     evaluate_arrays(built.trunk, str(files.root), to_come, stop)
     model = built.model
     of_model = (model.plain_only, None if model.joint is not None else PASSES_OF_ONE)
     lacks = [reason for reason in of_model if reason is not None]
     declined = (*description.declined, *reasons, *lacks)
-    described = replace(description, declined=declined, packed_cache=built.model.packed_cache)
+    if cache is not None:
+        declined += cache.reasons
+    kept = cache.words if cache is not None else None
+    described = replace(
+        description,
+        declined=declined,
+        repack_cache=kept,
+        packed_cache=built.model.packed_cache,
+    )
     origin = headers.heads.origin
     return LoadedModel(built.model, tokenizer, template, described, built.head, origin, kernels)
 
@@ -125,11 +136,14 @@ def _canonical_weights(
     metal: bool,
     on_progress: Progress | None,
     stop: Stop | None,
+    cache: RepackCache | None,
 ) -> _Weights:
     family, heads, origin = headers.family, headers.heads, str(headers.files.root)
     # Heads first: while they are made, the trunk is not in memory yet.
-    head_read = load_for_later(heads.tensors, metal=metal, stop=stop)
-    read = load_tensors(headers.parts.trunk, metal=metal, on_progress=on_progress, stop=stop)
+    head_read = load_for_later(heads.tensors, metal=metal, stop=stop, cache=cache)
+    read = load_tensors(
+        headers.parts.trunk, metal=metal, on_progress=on_progress, stop=stop, cache=cache
+    )
     trunk = family.canonical_trunk(read, origin)
     arrays = cast_floats(trunk.arrays, metal=metal)
     if not heads.tensors:

@@ -1,7 +1,7 @@
 """Arrays of tensors wherever they lie, in safetensors or GGUF files, with floats as used here."""
 
-import shutil
 from collections.abc import Mapping
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import mlx.core as mx
@@ -11,6 +11,7 @@ from mlx_engine.loading.assembled_tensors import AssembledTensor
 from mlx_engine.loading.fp8 import Fp8Tensor, unpacked_fp8
 from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.gguf.weights import load_gguf_arrays
+from mlx_engine.loading.repack_cache import RepackCache
 from mlx_engine.loading.safetensors import TensorInfo, load_arrays
 from mlx_engine.models.stored_forms import Piece, Run, Turn
 
@@ -23,8 +24,12 @@ def load_tensors(
     metal: bool,
     on_progress: Progress | None = None,
     stop: Stop | None = None,
+    cache: RepackCache | None = None,
 ) -> dict[str, mx.array]:
-    """Key -> array. Those of safetensors are lazy, those of GGUF are made now, with progress."""
+    """Key -> array. Those of safetensors are lazy, and those of GGUF that the cache holds.
+
+    Others of GGUF are made now, with progress, and given to the cache.
+    """
     assembled = {key: info for key, info in tensors.items() if isinstance(info, AssembledTensor)}
     single = {key: info for key, info in tensors.items() if key not in assembled}
     for made in assembled.values():
@@ -34,33 +39,38 @@ def load_tensors(
     plain = {key: info for key, info in single.items() if key not in packed | in_fp8}
     arrays = load_arrays(plain) | _load_fp8(in_fp8, metal=metal)
     if packed:
-        arrays |= load_gguf_arrays(packed, metal, on_progress, stop)
+        kept = None if cache is None else cache.read(packed, metal=metal)
+        if kept is None:
+            kept = load_gguf_arrays(packed, metal, on_progress, stop)
+            if cache is not None:
+                cache.write(packed, kept, metal=metal)
+        arrays |= kept
     made_of_them = {key: _put_together(made, arrays) for key, made in assembled.items()}
     return {key: array for key, array in arrays.items() if key in tensors} | made_of_them
 
 
 def load_for_later(
-    tensors: Mapping[str, TensorInfo], *, metal: bool, stop: Stop | None = None
+    tensors: Mapping[str, TensorInfo],
+    *,
+    metal: bool,
+    stop: Stop | None = None,
+    cache: RepackCache | None = None,
 ) -> dict[str, mx.array]:
     """The same for tensors that are perhaps never used: lazy, so that they take no memory yet.
 
     What is made of a GGUF goes through a temporary file, which has lost its name by now and goes
     away with the last array that needs it. Without room for that it stays in memory.
     """
-    made = load_tensors(tensors, metal=metal, stop=stop)
-    if not any(isinstance(info, GgufPart) for info in tensors.values()):
-        return made
+    if cache is not None or not any(isinstance(info, GgufPart) for info in tensors.values()):
+        return load_tensors(tensors, metal=metal, stop=stop, cache=cache)
     try:
-        with TemporaryDirectory(prefix="headstart-heads-", ignore_cleanup_errors=True) as folder:
-            if shutil.disk_usage(folder).free < sum(array.nbytes for array in made.values()):
-                return made
-            path = f"{folder}/heads.safetensors"
-            mx.save_safetensors(path, made)
-            later = mx.load(path)
-    except (OSError, RuntimeError):  # MLX raises the latter where a disk is full
-        return made
-    assert isinstance(later, dict)
-    return later
+        place = TemporaryDirectory(prefix="headstart-heads-", ignore_cleanup_errors=True)
+    except OSError:
+        return load_tensors(tensors, metal=metal, stop=stop)
+    with place as folder:
+        shelf = RepackCache(Path(folder))
+        made = load_tensors(tensors, metal=metal, stop=stop, cache=shelf)
+        return made if shelf.reasons else load_tensors(tensors, metal=metal, cache=shelf)
 
 
 def _load_fp8(tensors: Mapping[str, Fp8Tensor], *, metal: bool) -> dict[str, mx.array]:

@@ -78,6 +78,8 @@ class ModelDescription:
     sampling: what the model's own generation_config recommends. Known once it is loaded:
     can_switch_thinking, whether its chat template lets a conversation switch thinking on or off;
     template_arguments, all that the template asks for; kernels, all of ours, used or not.
+    repack_cache: in words, where repacked weights are kept and whether they came from there; None
+    for nowhere.
     """
 
     name: str
@@ -102,6 +104,7 @@ class ModelDescription:
     can_switch_thinking: bool = False
     template_arguments: tuple[str, ...] = ()
     active_parameters: int | None = None
+    repack_cache: str | None = None
     without_metal: "ModelDescription | None" = None
     kernels: tuple[KernelState, ...] = ()
     packed_cache: Reason | None = None

@@ -105,15 +105,16 @@ class LoadOptions:
     MTP heads that are not quantised are rounded to this many bits, None for as they are.
     check_heads: try MTP heads on a short text when they are first read (at once where `heads` is
     given), and say so in the description when they do not fit; costs a prompt of 64 tokens.
-    prompt_cache_bytes: what all conversations may hold in memory together, None for half of what
-    the weights leave free; beyond it the least recently used is read again when it goes on, and
-    with 0 each of them is at every answer. prompt_files: a folder to keep what was read in, so that
-    chats go on after a restart as if there had been none; None for nowhere. Its files hold
-    conversations, for their owner's eyes alone (mode 0600). prompt_files_bytes: what they may take
-    together; the least recently used go first, all with 0. memory_bytes: what the model and all
-    that it reads may take, None for what this machine has for it; an answer that comes there ends.
-    anyway: there is no such bound, and what does not fit by its plan, or whose context_length does
-    not, is loaded too.
+    repack_cache: a folder to keep repacked GGUF weights in (as much again as the model has in
+    memory), None for repacking at every load. prompt_cache_bytes: what all conversations may hold
+    in memory together, None for half of what the weights leave free; beyond it the least recently
+    used is read again when it goes on, and with 0 each of them is at every answer. prompt_files: a
+    folder to keep what was read in, so that chats go on after a restart as if there had been none;
+    None for nowhere. Its files hold conversations, for their owner's eyes alone (mode 0600).
+    prompt_files_bytes: what they may take together; the least recently used go first, all with 0.
+    memory_bytes: what the model and all that it reads may take, None for what this machine has for
+    it; an answer that comes there ends. anyway: there is no such bound, and what does not fit by
+    its plan, or whose context_length does not, is loaded too.
     """
 
     heads: Path | None = None
@@ -123,6 +124,7 @@ class LoadOptions:
     draft_misfit: Misfit = "refuse"
     head_bits: HeadBits | None = None
     check_heads: bool = True
+    repack_cache: Path | None = None
     prompt_cache_bytes: int | None = None
     prompt_files: Path | None = None
     prompt_files_bytes: int = 4 * 2**30
@@ -130,7 +132,7 @@ class LoadOptions:
     anyway: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("heads", "prompt_files"):
+        for name in ("heads", "repack_cache", "prompt_files"):
             path = getattr(self, name)
             if path is not None:
                 require(name, path, Words("a path, or None"), Path)

@@ -1,5 +1,7 @@
 """A conversation as text in a file: JSON content to read back, Markdown to read."""
 
+import re
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, get_args
 
@@ -7,6 +9,8 @@ from mlx_engine.values.conversation import Message, Role
 
 FORMAT = "headstart-chat-1"
 ROLES: tuple[Role, ...] = get_args(Role)
+_TITLE = re.compile(r"# Chat with ?(.*)")
+_QUOTE = ">"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +54,65 @@ def message_from_content(content: Any, number: int) -> Message:
 
 
 def chat_as_markdown(chat: SavedChat) -> str:
-    """A heading for each turn, thinking as a quotation before its answer."""
-    names = {"system": "System", "user": "You", "assistant": " ".join(chat.model.split())}
+    """A heading for each turn, thinking as a quotation before its answer.
+
+    A line of a text that looks like one of these is written with a backslash before it.
+    """
+    model = " ".join(chat.model.split())
+    names = {"system": "System", "user": "You", "assistant": model}
+    marked = _marked(model)
     turns = [Message("system", chat.system)] if chat.system else []
-    blocks = [f"# Chat with {names['assistant']}"]
+    blocks = [f"# Chat with {model}"]
     for message in (*turns, *chat.messages):
         blocks.append(f"## {names[message.role]}")
+        text = marked.sub(r"\\\g<0>", message.text)
         if message.thinking:
             lines = message.thinking.split("\n")
-            blocks.append("\n".join(f"> {line}".rstrip() for line in lines))
-        blocks.append(message.text)
+            blocks.append("\n".join(f"{_QUOTE} {line}".rstrip() for line in lines))
+        elif text.lstrip("\\").startswith(_QUOTE):
+            text = "\\" + text
+        blocks.append(text)
     return "\n\n".join(blocks) + "\n"
+
+
+def chat_from_markdown(text: str) -> SavedChat:
+    """The chat chat_as_markdown wrote, also after some editing; ValueError when it is none."""
+    title, _, rest = text.replace("\r\n", "\n").lstrip("\ufeff\n").partition("\n")
+    found = _TITLE.fullmatch(title.rstrip())
+    if found is None:
+        raise ValueError('its first line is not "# Chat with" and the name of a model')
+    model = found[1]
+    messages = list(_turns(rest, model))
+    first_is_system = bool(messages) and messages[0].role == "system"
+    system = messages.pop(0).text if first_is_system else None
+    return SavedChat(model, system, tuple(messages))
+
+
+def _marked(model: str) -> re.Pattern[str]:
+    """Lines that are the heading of a turn, with any backslashes already before them."""
+    names = "|".join(re.escape(name) for name in ("System", "You", model))
+    return re.compile(rf"^\\*## (?:{names})[ \t]*$", re.MULTILINE)
+
+
+def _turns(text: str, model: str) -> Iterator[Message]:
+    roles: dict[str, Role] = {model: "assistant", "System": "system", "You": "user"}
+    marked = _marked(model)
+    headings = [match for match in marked.finditer(text) if match[0].startswith("#")]
+    for number, heading in enumerate(headings, 1):
+        is_last = number == len(headings)
+        end = len(text) if is_last else headings[number].start() - 1
+        body = text[heading.end() : end].removeprefix("\n").removeprefix("\n")
+        yield _turn(roles[heading[0][3:].rstrip()], body.removesuffix("\n"), marked)
+
+
+def _turn(role: Role, body: str, marked: re.Pattern[str]) -> Message:
+    thinking: list[str] = []
+    lines = body.split("\n")
+    while lines and lines[0].startswith(_QUOTE):
+        thinking.append(lines.pop(0)[1:].removeprefix(" "))
+    if thinking:
+        lines = lines[1:] if lines and not lines[0] else lines
+    elif body.startswith("\\") and body.lstrip("\\").startswith(_QUOTE):
+        lines[0] = lines[0][1:]
+    text = marked.sub(lambda match: match[0].removeprefix("\\"), "\n".join(lines))
+    return Message(role, text, "\n".join(thinking))

@@ -1,7 +1,6 @@
 """Nodes of a pass's graph on this machine, and plain decoding against mlx-lm in float32, in turns.
 
-    PYTHONPATH=.:tests/helpers python tests/speed/plain_pass.py [FOLDER ...]
-        [--tokens 200] [--repeats 7]
+    PYTHONPATH=. python tests/speed/plain_pass.py [FOLDER ...] [--tokens 200] [--repeats 7]
 
 Without a folder the built-in model. Nodes are all that MLX walks through, views included: of a
 pass of one row, of four rows whose last block was kept in part, and of a head's draft. Tokens are
@@ -16,10 +15,9 @@ from pathlib import Path
 from statistics import median
 
 import mlx.core as mx
-from lazy_graph import primitives
-from mlx.utils import tree_flatten
 
 import mlx_engine
+from mlx_engine.bench.lazy_graph import primitives
 from mlx_engine.bench.peers import MlxLm
 from mlx_engine.bench.rows import in_turn
 from mlx_engine.bench.subject import GREEDY, PLAIN, Run, asked, chat_prompt, nine_kinds, play
@@ -49,25 +47,11 @@ def our_nodes(engine: Engine) -> dict[str, Counter[str]]:
     return found
 
 
-def their_nodes(theirs: MlxLm) -> Counter[str]:
-    """Of mlx-lm's decoding step behind the same prompt."""
-    from mlx_lm.models.cache import make_prompt_cache
-
-    model, cache = theirs._model, make_prompt_cache(theirs._model)
-    model(mx.array([PROMPT]), cache=cache)
-    mx.eval([layer.state for layer in cache])
-    logits = model(mx.array([PROMPT[-1:]]), cache=cache)[:, -1]
-    normal = logits - mx.logsumexp(logits, keepdims=True)
-    leaves = [leaf for _, leaf in tree_flatten([layer.state for layer in cache])]
-    states = [leaf for leaf in leaves if isinstance(leaf, mx.array)]
-    return primitives(mx.argmax(normal, axis=-1), normal, *states)
-
-
 def compare(folder: str | None, tokens: int, repeats: int) -> None:
     """Print both tables for one model."""
     engine = mlx_engine.load(folder)
     theirs = MlxLm(Path(engine.description.path), GREEDY, as_float32=True)
-    found = our_nodes(engine) | {theirs.name: their_nodes(theirs)}
+    found = our_nodes(engine) | {theirs.name: primitives(*theirs.graph(PROMPT).outputs)}
     print(f"\n{engine.description.path}")
     for name, kinds in found.items():
         most = ", ".join(f"{count} {kind[:20]}" for kind, count in kinds.most_common(8))

@@ -101,9 +101,10 @@ def test_search_finds_words_in_answers_and_opens_them(driven: Driven) -> None:
     assert len(listed(driven)) == 3
 
 
-def test_a_chat_goes_to_a_file_and_comes_back(driven: Driven, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ending", ["md", "json"])
+def test_a_chat_goes_to_a_file_and_comes_back(driven: Driven, tmp_path: Path, ending: str) -> None:
     first = chat(driven, "Carry me")
-    file = tmp_path / "chat.json"
+    file = tmp_path / f"chat.{ending}"
     driven.app.files.export_to(first, file)
     assert str(file) in driven.widgets.notice.words()
     driven.app.files.import_from(file)

@@ -29,6 +29,7 @@ MINE = ChatSettings(
         heads=Path("/secret/heads"),
         numerics="fast",
         draft_model="/secret/draft",
+        repack_cache=Path("/secret/cache"),
     ),
 )
 
@@ -108,20 +109,26 @@ def test_an_odd_folder_is_none(store: SessionStore, tmp_path: Path, folder: obje
     assert store.folders.listed() == ()
 
 
-def test_markdown_is_the_branch_to_read(store: SessionStore, chat: int, tmp_path: Path) -> None:
-    export_chat(store, chat, tmp_path / "chat.md")
-    assert (
-        (tmp_path / "chat.md")
-        .read_text()
-        .startswith("# Chat with Tiny\n\n## System\n\nBe brief.\n\n## You\n\nhello\n\n## Tiny")
+def test_markdown_brings_the_branch_back(store: SessionStore, chat: int, tmp_path: Path) -> None:
+    path = tmp_path / "chat.md"
+    export_chat(store, chat, path)
+    text = path.read_text()
+    assert text.startswith(
+        "# Chat with Tiny\n\n## System\n\nBe brief.\n\n## You\n\nhello\n\n## Tiny"
     )
+    imported = import_chat(store, path, ChatSettings(model_path="/mine"))
+    assert texts(store, imported.chat_id) == ["hello", "one", "and?", "more"]
+    opened = store.open_chat(imported.chat_id)
+    assert opened.settings == ChatSettings(model_path="/mine", system="Be brief.")
+    assert opened.turns[1].message.model == "Tiny" and opened.summary.title == "hello"
 
 
 def test_an_empty_chat(store: SessionStore, tmp_path: Path) -> None:
     chat = store.chats.create(ChatSettings())
-    export_chat(store, chat, tmp_path / "a.json")
-    imported = import_chat(store, tmp_path / "a.json", ChatSettings())
-    assert texts(store, imported.chat_id) == []
+    for name in ("a.json", "a.md"):
+        export_chat(store, chat, tmp_path / name)
+        imported = import_chat(store, tmp_path / name, ChatSettings())
+        assert texts(store, imported.chat_id) == []
 
 
 def test_the_command_line_reads_ours(store: SessionStore, chat: int, tmp_path: Path) -> None:
@@ -131,10 +138,11 @@ def test_the_command_line_reads_ours(store: SessionStore, chat: int, tmp_path: P
     assert [message.text for message in saved.messages] == ["hello", "one", "and?", "more"]
 
 
-def test_we_read_the_command_lines(store: SessionStore, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["chat.json", "chat.md"])
+def test_we_read_the_command_lines(store: SessionStore, tmp_path: Path, name: str) -> None:
     messages = (Message("user", "Hi\n\nthere"), Message("assistant", "Ho", "hm\n\nhm"))
-    write_chat(tmp_path / "chat.json", SavedChat("Tiny", "Be kind.", messages))
-    imported = import_chat(store, tmp_path / "chat.json", ChatSettings())
+    write_chat(tmp_path / name, SavedChat("Tiny", "Be kind.", messages))
+    imported = import_chat(store, tmp_path / name, ChatSettings())
     opened = store.open_chat(imported.chat_id)
     assert opened.settings.system == "Be kind."
     assert [(m.message.text, m.message.thinking) for m in opened.turns] == [
@@ -199,7 +207,7 @@ def test_odd_extras_are_left_out(store: SessionStore, tmp_path: Path) -> None:
         "model": ["m"],
     }
     settings: dict[str, Any] = {"draft": {"depth": 77}, "model_path": "/evil", "load": {}}
-    for name in ("heads", "draft_model", "prompt_files"):
+    for name in ("heads", "draft_model", "repack_cache"):
         settings["load"][name] = "/evil"
     path = tmp_path / "chat.json"
     path.write_text(json.dumps(GOOD | {"messages": [message], "settings": settings, "title": 9}))

@@ -24,7 +24,11 @@ SMALL = replace(
     kinds=1,
     tokens=12,
     prompt=12,
-    chat_tokens=8,
+    acceptance_prompts=1,
+    acceptance_tokens=8,
+    acceptance_draws=2,
+    memory_prompt=24,
+    memory_tokens=24,
 )
 TEXT = (7, 8, 9)
 
@@ -117,6 +121,20 @@ def test_everything_is_measured(report: BenchReport) -> None:
     assert [row.arm for row in report.prompt[:2]] == ["without heads", "with heads"]
     assert report.prompt[0].ratio == 1
     assert all(row.tokens == 12 and row.tokens_per_second > 0 for row in report.prompt)
+    assert report.acceptance is not None
+    assert 0 < report.acceptance.bound <= 1
+    assert report.cache is not None
+    whole, half, quarter = report.cache
+    assert (whole.bits, whole.difference, whole.divergence, whole.likeliest) == (16, 0, 0, 1)
+    assert 0 < half.difference < quarter.difference and 0 < half.divergence < quarter.divergence
+    assert whole.bytes_per_token > half.bytes_per_token > quarter.bytes_per_token
+    assert all(row.is_same and row.accepted is not None for row in report.cache)
+    assert report.memory is not None
+    assert report.memory.prompt_tokens + report.memory.generated_tokens == 48
+    assert report.memory.replay_bytes > 0
+    assert report.ops is not None
+    assert [row.drafted for row in report.ops] == [0, 3, 0]
+    assert all(row.nodes > 100 for row in report.ops)
 
 
 def test_several_chats_at_once_share_their_passes(engine: Engine) -> None:
@@ -143,12 +161,13 @@ def test_the_report_is_one_json_line_with_its_keys(report: BenchReport) -> None:
     row = read["drafting"]["kinds"][0]["rows"][1]
     assert row.keys() >= {"tokens", "drafted", "accepted", "rate", "tokens_per_pass", "why"}
     assert row["speed"].keys() >= {"tokens_per_second", "ratio", "wall_s", "cpu_ms"}
+    assert read["memory"]["samples"][0].keys() == {"tokens", "active_bytes", "track_bytes"}
 
 
 def test_every_part_is_shown(report: BenchReport, tables: list[RenderableType]) -> None:
     text = shown(tables)
-    words = ("code in Python", "In all", "12 of 12", "with heads", "Same words")
-    for word in (*words, "seed 1", report.conditions.date):
+    words = ("code in Python", "In all", "12 of 12", "with heads", "rejection sampling", "peak MB")
+    for word in (*words, "nodes", "Same words", "seed 1", report.conditions.date):
         assert word in text
 
 
@@ -182,7 +201,7 @@ def test_no_green_no_number(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> 
     assert report.drafting is not None
     speeds = [row.speed is None for row in report.drafting.total]
     assert speeds == [False, True, False]
-    assert report.chats is None
+    assert (report.acceptance, report.memory, report.ops) == (None, None, None)
     assert [reason.code for reason in report.declined] == ["text-differs"]
     assert "NOT the same words" in shown(script.shown)
     assert "NO, token 2 differs" in shown(script.shown)
@@ -206,7 +225,7 @@ def test_ctrl_c_leaves_what_was_measured(engine: Engine, monkeypatch: pytest.Mon
     assert report.drafting is not None
     assert [len(kind.rows) for kind in report.drafting.kinds] == [2, 1]
     assert [row.tokens for row in report.drafting.total] == [3, 3]  # of the whole kind
-    assert (report.prompt, report.chats) == (None, None)
+    assert (report.prompt, report.ops) == (None, None)
     assert "Interrupted" in shown(script.shown)
     assert "Interrupted" in heading(report)[-1]
     assert "Interrupted" not in heading(replace(report, is_interrupted=False))[-1]
@@ -228,29 +247,48 @@ def test_prompts_that_do_not_fit_are_declined(
     assert "long code review" in report.declined[-1].words
 
 
+def test_acceptance_is_measured_on_short_prompts(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All logits along a text are in memory at once."""
+    lengths: list[int] = []
+
+    def measure(_: Engine, prompts: Sequence[Sequence[int]], plan: Plan) -> None:
+        lengths.extend(map(len, prompts))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mlx_engine.bench.run_bench.measure_acceptance", measure)
+    plan = replace(only("acceptance"), kinds=7, acceptance_prompts=3)
+    assert run_bench(engine, plan).is_interrupted
+    shortest = sorted(len(kind.question) for kind in nine_kinds()[:7])[:3]
+    assert len(lengths) == 3
+    assert max(lengths) < shortest[-1] + 50  # with what the template adds
+
+
 def test_without_heads_the_rest_is_measured(tmp_path: Path) -> None:
     folder = write_tiny_qwen3_5(tmp_path / "headless", heads="none")
-    plan = replace(only("drafting"), arms=ARMS[:-1])
+    plan = replace(only("drafting", "acceptance", "ops"), arms=ARMS[:-1])
     report = run_bench(folder, plan)
     assert report.agreement.is_green
     assert report.drafting is not None
     names = [row.arm.partition(" ")[0] for row in report.drafting.total]
     assert names == ["off", "prompt-lookup", "mlx-lm"]
+    assert report.acceptance is None
+    assert report.ops is not None
+    assert [row.drafted for row in report.ops] == [0, 0]
     assert [reason.code for reason in report.declined] == ["heads-dropped"]
 
 
 def test_the_command(folder: Path, tmp_path: Path) -> None:
     outside = FakeOutside(tmp_path)
-    status = outside.run(
-        "bench", str(folder), "--quick", "--only", "prompt", "--arms", "1", "--json"
-    )
+    status = outside.run("bench", str(folder), "--quick", "--only", "ops", "--arms", "1", "--json")
     assert status == 0
     (line,) = outside.out.splitlines()
     read = json.loads(line)
     assert read["conditions"]["is_quick"] is True
     assert read["drafting"] is None
-    assert [row["arm"] for row in read["prompt"]] == ["without heads", "with heads"]
-    assert "Reading a prompt" in outside.err
+    assert [row["engine"] for row in read["ops"]] == ["headstart", "headstart"]
+    assert "Graph of a round" in outside.err
 
 
 @dataclass
@@ -282,16 +320,14 @@ def measured(
 
 
 def test_options_become_a_plan(tmp_path: Path, measured: Measured) -> None:
-    chosen = (
-        "--quick --only prompt,drafting --arms 1,2@0.5,mlx-lm --tokens 4 --repeats 3 --ignore-eos"
-    )
+    chosen = "--quick --only ops,drafting --arms 1,2@0.5,mlx-lm --tokens 4 --repeats 3 --ignore-eos"
     server = "--llama-server bin/llama-server --temperature 0.5 --top-k 20"
     assert FakeOutside(tmp_path).run("bench", *chosen.split(), *server.split()) == 0
     FakeOutside(tmp_path).run("bench")
     assert measured.plans == [
         replace(
             quick_plan(),
-            parts=("drafting", "prompt"),
+            parts=("drafting", "ops"),
             arms=("1", "2@0.5", "mlx-lm"),
             tokens=4,
             repeats=3,

@@ -1,8 +1,6 @@
 """Heads of a GGUF are repacked once and take no memory before they are used."""
 
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -125,27 +123,6 @@ def test_no_place_for_a_temporary_file(tmp_path: Path, folder: Path) -> None:
     tensors = tensors_of(write_tiny_gguf(tmp_path / "m.gguf", form="packed"))
     folder.rmdir()
     assert set(load_for_later(tensors, metal=False)) == set(tensors)
-
-
-FULL = """
-import resource, signal, sys
-import mlx_engine
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-engine = mlx_engine.load(sys.argv[1], options=mlx_engine.LoadOptions(check_heads=False))
-print(engine.draft_logits([5, 9, 200, 31]).sum())
-"""
-
-
-def test_a_disk_that_is_full_while_writing(tmp_path: Path, folder: Path) -> None:
-    path = write_tiny_gguf(tmp_path / "m.gguf", form="packed")
-    command = [sys.executable, "-c", FULL, str(path)]
-    here = Path(mlx_engine.__file__).parents[1]
-    said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=here).stdout
-    engine = mlx_engine.load(path, options=LoadOptions(check_heads=False))
-    assert float(said) == pytest.approx(float(engine.draft_logits([5, 9, 200, 31]).sum()))
-    engine.close()
-    assert list(folder.iterdir()) == []
 
 
 def test_damage_is_found(tmp_path: Path) -> None:

@@ -12,13 +12,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from pathlib import Path
+from time import perf_counter
 from typing import Literal, NamedTuple
 
 import mlx.core as mx
-from lazy_graph import CAST, COPIES, SORTS, Operations, StandIn, operations_of
+from rich.table import Table
 
 from metal_kernels.choice import ALL_ROWS, KERNELS, KernelName, Kernels, Measured, Work
 from metal_kernels.trials import TRIALS
+from mlx_engine.bench.lazy_graph import CAST, COPIES, SORTS, Operations, StandIn, operations_of
 from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.decoding.verify import Asked, State, verify
@@ -27,6 +29,7 @@ from mlx_engine.drafting.head_memory import HeadMemory
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.drafting.steps import take_one
 from mlx_engine.loading.arrays import cast_floats
+from mlx_engine.loading.find import read_json_object
 from mlx_engine.loading.gguf.header import GgufTensor, block_types
 from mlx_engine.loading.gguf.part import Placement, kept_in_blocks, parts_of
 from mlx_engine.models.config_fields import ConfigFields
@@ -41,6 +44,7 @@ from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.errors import UnsupportedModel
 from mlx_engine.values.memory_plan import LONGEST_CHUNK
 from mlx_engine.values.options import DraftOptions, SamplingOptions
+from mlx_engine.values.words import size_words
 
 Format = Literal["mlx-4bit", "Q4_K_M", "Q6_K"]
 FORMATS: tuple[Format, ...] = ("mlx-4bit", "Q4_K_M", "Q6_K")
@@ -69,7 +73,8 @@ class Phase:
     """One thing a model does.
 
     launches: of the GPU, views not counted. kinds: the same by name. wide: products of float32 that
-    are not expected. largest_bytes: of the largest array made. unpacked: matrices unpacked whole.
+    are not expected. largest: the largest array made, in words; largest_bytes: its size. unpacked:
+    matrices unpacked whole. build_ms: of Python, with the tracing.
     """
 
     launches: int
@@ -78,20 +83,57 @@ class Phase:
     sorts: int
     kinds: dict[str, int]
     wide: tuple[str, ...]
+    largest: str
     largest_bytes: int
     unpacked: tuple[str, ...]
+    build_ms: float
 
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
     """told_bytes: what a description says a token costs in the trunk's caches; cached_bytes: what
-    the graph writes. hidden: the element type of hidden states. phases: by name.
+    the graph writes. cache_bytes: of all caches after PROMPT tokens. hidden: the element type of
+    hidden states. phases: by name.
     """
 
+    model_type: str
+    format: str
+    weight_bytes: int
     hidden: str
     told_bytes: int
     cached_bytes: int
+    cache_bytes: int
     phases: dict[str, Phase]
+
+
+def read_config(path: str | Path) -> Mapping[str, object]:
+    """Of a folder, or a config.json itself. Raises EngineError."""
+    place = Path(path)
+    return read_json_object(place / "config.json" if place.is_dir() else place)
+
+
+def table_of(runs: Sequence[DryRun]) -> Table:
+    """A row for each thing a model does in each format."""
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for header in ("format", "weights", "type", "a token's cache", "phase", "launches"):
+        table.add_column(header, justify="right" if header == "launches" else "left")
+    for header in ("casts", "copies", "sorts", "unpacked", "ms to build", "largest array"):
+        table.add_column(header, justify="left" if header == "largest array" else "right")
+    for run in runs:
+        cells = [run.format, size_words(run.weight_bytes), run.hidden, f"{run.cached_bytes:,} B"]
+        if run.cached_bytes != run.told_bytes:
+            cells[-1] += f", told {run.told_bytes:,}"
+        for name, phase in run.phases.items():
+            counts = (phase.launches, phase.casts, phase.copies, phase.sorts, len(phase.unpacked))
+            table.add_row(
+                *cells,
+                name,
+                *(f"{count:,}" for count in counts),
+                f"{phase.build_ms:.0f}",
+                f"{size_words(phase.largest_bytes)}: {phase.largest}",
+            )
+            cells = [""] * len(cells)
+    return table
 
 
 def dry_run(config: Mapping[str, object], form: Format, *, layers: int | None = None) -> DryRun:
@@ -105,7 +147,7 @@ def dry_run(config: Mapping[str, object], form: Format, *, layers: int | None = 
         )
     spec = family.spec
     few = spec if layers is None else replace(spec, blocks=spec.blocks[:layers])
-    return _DryRun(few, form, is_shifted_family=family.norms != "w").report()
+    return _DryRun(few, form, kind, is_shifted_family=family.norms != "w").report()
 
 
 class _Model(NamedTuple):
@@ -116,8 +158,10 @@ class _Model(NamedTuple):
 
 
 class _DryRun:
-    def __init__(self, spec: ModelSpec, form: Format, *, is_shifted_family: bool) -> None:
-        self._spec = spec
+    def __init__(
+        self, spec: ModelSpec, form: Format, model_type: str, *, is_shifted_family: bool
+    ) -> None:
+        self._spec, self._form, self._model_type = spec, form, model_type
         self._stand_in = StandIn()
         faster = {name: ALL_FASTER for name in KERNELS if name not in SLOWER}
         self._kernels = Kernels(self._stand_in, measured=faster, stock=self._stand_in)
@@ -127,7 +171,7 @@ class _DryRun:
         self._trunk = stored.arrays(spec.tensors(present))
         self._heads = stored.arrays(spec.head_tensors(present))
         self._arrays = [*self._trunk.values(), *self._heads.values()]
-        self._dtype, self._cached = mx.float32, 0
+        self._dtype, self._cached, self._cache_bytes = mx.float32, 0, 0
 
     def report(self) -> DryRun:
         phases = {
@@ -138,9 +182,13 @@ class _DryRun:
         if self._heads:
             phases["drafted round"] = self._phase(lambda model: self._round(model, DEPTH))
         return DryRun(
+            model_type=self._model_type,
+            format=self._form,
+            weight_bytes=sum(array.nbytes for array in self._arrays),
             hidden=str(self._dtype).removeprefix("mlx.core."),
             told_bytes=self._spec.cache.values * 2,
             cached_bytes=self._cached,
+            cache_bytes=self._cache_bytes,
             phases=phases,
         )
 
@@ -153,16 +201,20 @@ class _DryRun:
 
     def _phase(self, do: Callable[[_Model], Sequence[mx.array]]) -> Phase:
         """What `do` adds to reading a prompt."""
-        unpacked = 0
+        taken_ms, unpacked = 0.0, 0
 
         def after(*given: mx.array) -> Sequence[mx.array]:
-            nonlocal unpacked
+            nonlocal taken_ms, unpacked
             model, outputs = self._after_prompt(given)
             unpacked = len(self._stand_in.unpacked)
-            return (*outputs, *do(model))
+            started = perf_counter()
+            made = do(model)
+            taken_ms = 1000 * (perf_counter() - started)
+            return (*outputs, *made)
 
         new = operations_of(after, self._arrays, self._stand_in).less(self._reading)
         whole = [made for made in self._stand_in.unpacked[unpacked:] if made.is_matrix]
+        node, largest = new.largest
         return Phase(
             launches=new.total(),
             casts=new.labelled(CAST),
@@ -170,8 +222,10 @@ class _DryRun:
             sorts=new.labelled(*SORTS),
             kinds=new.kinds,
             wide=self._wide(new),
-            largest_bytes=new.largest[1].nbytes,
+            largest=f"{node.label} {largest.words}",
+            largest_bytes=largest.nbytes,
             unpacked=tuple(made.words for made in whole),
+            build_ms=taken_ms,
         )
 
     def _after_prompt(self, given: Sequence[mx.array]) -> tuple[_Model, list[mx.array]]:
@@ -195,6 +249,7 @@ class _DryRun:
         self._dtype = hidden.dtype
         shown = [cache for cache in sequence.caches.layers if isinstance(cache, AttentionCache)]
         self._cached = sum(part.nbytes for cache in shown for part in cache.shown()) // PROMPT
+        self._cache_bytes = sequence.caches.nbytes
         ready = (array for table in tables for array in table.handed_out)
         return _Model(decoder, sequence), [hidden, *sequence.caches.arrays(), *ready]
 

@@ -1,10 +1,16 @@
 """A dry run tells what published sizes ask of a Mac, and that it is as it should be."""
 
+import json
+import resource
+from io import StringIO
+
 import mlx.core as mx
 import pytest
-from dry_run import FORMATS, DryRun, dry_run
-from lazy_graph import StandIn, operations_of
 from published_configs import CONFIGS
+
+from mlx_engine.bench.dry_run import FORMATS, DryRun, dry_run, read_config, table_of
+from mlx_engine.bench.lazy_graph import StandIn, operations_of
+from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
 # enough for one layer of each kind
 LAYERS = {"Gemma-3-27B": 6, "DeepSeek-V3": 4, "MiMo-V2-Flash": 2, "MiMo-7B": 2}
@@ -54,15 +60,31 @@ def test_experts_in_blocks_are_one_launch_a_projection(
     assert "GatherMM" not in chunk.kinds
 
 
-def test_a_round_unpacks_no_matrix_of_qwen():
-    for form in FORMATS:
-        run = dry_run(CONFIGS["Qwen3.6-27B"], form, layers=4)
+def test_a_model_of_384_gigabytes_takes_no_memory_and_seconds():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    run = dry_run(CONFIGS["DeepSeek-V3"], "mlx-4bit")
+    assert run.weight_bytes > 3e11
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # kB
+
+
+def test_a_round_unpacks_no_matrix_of_qwen_and_prints_as_a_table(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(dict(CONFIGS["Qwen3.6-27B"])))
+    runs = [dry_run(read_config(tmp_path), form, layers=4) for form in FORMATS]
+    assert read_config(tmp_path / "config.json") == read_config(tmp_path)
+    for run in runs:
         assert not run.phases["plain round"].unpacked
         assert not run.phases["drafted round"].unpacked
         kinds = run.phases["plain round"].kinds
         assert kinds["gated_delta_block"] == 3
         assert kinds["attention_parts_dense"] == 1
         assert sum(kinds.values()) == run.phases["plain round"].launches
+    from rich.console import Console
+
+    console = Console(file=StringIO(), width=200)
+    console.print(table_of(runs))
+    text = console.file.getvalue()
+    assert "Q4_K_M" in text
+    assert "drafted round" in text
 
 
 @pytest.mark.parametrize(
@@ -85,3 +107,10 @@ def test_what_was_just_made_is_not_copied():
     found = operations_of(build, [mx.zeros((1, 3, 64))], stand_in)
     assert found.kinds == {"rms_norm": 1, "contiguous": 1}
     assert found.largest[0].inputs[0].shape in ((1, 3, 64), (1, 64, 3))
+
+
+def test_what_cannot_be_run_dry_is_told(tmp_path):
+    with pytest.raises(UnsupportedModel, match="gpt2: a dry run is for"):
+        dry_run({"model_type": "gpt2"}, "mlx-4bit")
+    with pytest.raises(BadModelFile, match="missing"):
+        read_config(tmp_path)

@@ -1,0 +1,119 @@
+"""Keeps repacked GGUF tensors in a folder the user names, for the next load of the same file."""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import mlx.core as mx
+
+from mlx_engine.loading.gguf.part import GgufPart
+from mlx_engine.loading.safetensors import TensorInfo, load_arrays, read_header
+from mlx_engine.values.errors import BadModelFile, Reason
+from mlx_engine.values.words import Words, size_words
+
+_FORMAT = "headstart repacked 2"
+"""To be changed with anything that changes what is made of a file."""
+
+
+class RepackCache:
+    """One load's view of the folder; everything about it is told, nothing in it can fail a load.
+
+    A set of tensors is found by what is in the file (size, time of change, header) and by what was
+    made of it, wherever the file lies. Contents are trusted as those of any model file are: headers
+    are checked, values are not.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.was_read = False
+        self.words = ""
+        self.reasons: tuple[Reason, ...] = ()
+
+    def read(self, parts: Mapping[str, GgufPart], *, metal: bool) -> dict[str, mx.array] | None:
+        """The arrays made of these parts, lazy; None when they are not there."""
+        try:
+            path = self._place(parts, metal=metal)
+            if not path.is_file():
+                return None
+            infos = {info.name: info for info in read_header(path)}
+            _check(path, infos, parts)
+            arrays = load_arrays(infos)
+        except (BadModelFile, OSError) as error:
+            words = Words(
+                "Kept weights cannot be used, and are made and written anew: {error}",
+                error=str(error),
+            )
+            self.reasons += (Reason("repack-cache-ignored", words),)
+            return None
+        self.was_read = True
+        nbytes = sum(info.nbytes for info in infos.values())
+        self.words = f"Repacked weights were read from {path} ({size_words(nbytes)})."
+        return arrays
+
+    def write(
+        self, parts: Mapping[str, GgufPart], arrays: dict[str, mx.array], *, metal: bool
+    ) -> None:
+        """Keep the arrays made of these parts; a reason where that fails, as on a full disk."""
+        nbytes = sum(array.nbytes for array in arrays.values())
+        try:
+            path = self._place(parts, metal=metal)
+            self._folder.mkdir(parents=True, exist_ok=True)
+            _require_room(self._folder, nbytes)
+            _write_whole(path, arrays)
+        except (OSError, RuntimeError) as error:
+            words = Words(
+                "The repacked weights ({size}) cannot be kept in {folder} ({error}): the next "
+                "load will repack again. Make room, or name another folder.",
+                size=size_words(nbytes),
+                folder=self._folder,
+                error=str(error),
+            )
+            self.reasons += (Reason("repack-cache-not-written", words),)
+            return
+        size = size_words(nbytes)
+        self.words = f"Repacked weights are kept in {path} ({size}) for the next load."
+
+    def _place(self, parts: Mapping[str, GgufPart], *, metal: bool) -> Path:
+        made = [f"{_FORMAT} {metal}"]
+        made += sorted(_identity(file, parts) for file in {part.file for part in parts.values()})
+        for key, part in sorted(parts.items()):
+            made.append(f"{key} {part.shape} {part.stored.name} {part.plan} {part.place}")
+        digest = hashlib.sha256("\n".join(made).encode()).hexdigest()
+        return self._folder / f"{digest[:32]}.safetensors"
+
+
+def _identity(file: Path, parts: Mapping[str, GgufPart]) -> str:
+    """What tells a file from others of the same name: never where it lies."""
+    found = file.stat()
+    data = min(part.stored.offset for part in parts.values() if part.file == file)
+    with file.open("rb") as opened:
+        header = hashlib.sha256(opened.read(data)).hexdigest()
+    return f"{found.st_size} {found.st_mtime_ns} {header}"
+
+
+def _check(path: Path, infos: Mapping[str, TensorInfo], parts: Mapping[str, GgufPart]) -> None:
+    shapes = {name: info.shape for name, info in infos.items()}
+    if shapes != {key: part.shape for key, part in parts.items()}:
+        raise BadModelFile("{path}: holds other tensors.", path=path)
+
+
+def _require_room(folder: Path, nbytes: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if free < nbytes:
+        raise OSError(f"only {size_words(free)} are free")
+
+
+def _write_whole(path: Path, arrays: dict[str, mx.array]) -> None:
+    """On the disk before it gets its name, so that a file of that name is whole."""
+    unfinished = path.with_name(f".{path.stem}-{os.getpid()}.safetensors")
+    try:
+        mx.save_safetensors(str(unfinished), arrays, {"format": "mlx"})
+        with unfinished.open("rb+") as file:
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    finally:
+        with suppress(OSError):
+            unfinished.unlink()
