@@ -161,6 +161,13 @@ def begin_to_read(connection: sqlite3.Connection) -> None:
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """All of the block or nothing; raises sqlite3.Error."""
     connection.execute("BEGIN IMMEDIATE")
+    with committed(connection):
+        yield
+
+
+@contextmanager
+def committed(connection: sqlite3.Connection) -> Iterator[None]:
+    """The same of one that was begun."""
     try:
         yield
         connection.execute("COMMIT")
@@ -227,15 +234,25 @@ class Database:
         assert row_id is not None
         return row_id
 
-    def _run(self, sql: str, values: tuple[Any, ...]) -> sqlite3.Cursor:
-        return self._connection.execute(sql, tuple(map(storable, values)))
+    def _run(self, sql: str, values: tuple[Any, ...] = ()) -> sqlite3.Cursor:
+        """Where our own thread holds the file for longer than SQLite waits, behind that."""
+        stored = tuple(map(storable, values))
+        try:
+            return self._connection.execute(sql, stored)
+        except sqlite3.OperationalError as error:
+            if self._saving is None or primary_code(error) != sqlite3.SQLITE_BUSY:
+                raise
+            self._saving.join()
+        return self._connection.execute(sql, stored)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Everything written in the block, or nothing; raises StoreError."""
         self._must_write()
-        with self._errors(), transaction(self._connection):
-            yield
+        with self._errors():
+            self._run("BEGIN IMMEDIATE")
+            with committed(self._connection):
+                yield
 
     def checkpoint(self) -> None:
         """Have what was committed brought safely onto the disk, as far as no reader is in the way.

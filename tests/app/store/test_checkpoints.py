@@ -2,7 +2,7 @@
 
 import sqlite3
 from pathlib import Path
-from threading import Event
+from threading import Event, Timer
 from typing import Any
 
 import pytest
@@ -58,6 +58,32 @@ def test_no_question_waits_for_the_disk_to_begin_a_log(store: SessionStore) -> N
     question = store.messages.path(chat)[-1].message.id
     store.messages.add(chat, question, "user", "and now?")
     assert log.read_bytes()[:32] == beginning, "the header, which SQLite brings onto the disk"
+
+
+@pytest.mark.parametrize("is_one_change", [True, False])
+def test_who_writes_waits_for_a_disk_that_is_slower_than_sqlite_waits(
+    store: SessionStore, monkeypatch: pytest.MonkeyPatch, is_one_change: bool
+) -> None:
+    """No other program holds the file, and nothing is lost."""
+    chat, begun, disk = talk(store, "hello"), Event(), Event()
+
+    def slow(connection: sqlite3.Connection) -> None:
+        with database.transaction(connection):
+            begun.set()
+            assert disk.wait(20)
+
+    store.database._connection.execute("PRAGMA busy_timeout = 1")
+    monkeypatch.setattr(database, "write_something", slow)
+    answer(store, chat, "one")
+    assert begun.wait(20)
+    Timer(0.1, disk.set).start()
+    if is_one_change:
+        store.chats.rename(chat, "another title")
+        assert store.chats.get(chat).title == "another title"
+    else:
+        question = store.messages.path(chat)[-1].message.id
+        store.messages.add(chat, question, "user", "and now?")
+        assert texts(store, chat)[-1] == "and now?"
 
 
 def test_a_file_that_is_gone_is_told_at_the_next_answer(store: SessionStore) -> None:
