@@ -67,7 +67,7 @@ class CommandController(QObject):
         widgets, chats, look = self._widgets, self._chats, self._look
         window, transcript = widgets.window, widgets.transcript
         commands: dict[str, Callable[[], object]] = {
-            "new-chat": self._new_chat,
+            "new-chat": self._begin_chat,
             "open": self._files.choose,
             "library": lambda: window.show_page("library"),
             "import-chat": self._files.import_chat,
@@ -254,6 +254,12 @@ class CommandController(QObject):
     def _rename(self) -> None:
         self._widgets.window.show_sidebar(True)
         self._with_chat(self._listed.rename)
+
+    def _begin_chat(self) -> None:
+        """In the bin it would not be listed."""
+        if self._listed.shows_bin:
+            self._listed.show_bin(False)
+        self._new_chat()
 
     def _make_folder(self) -> None:
         """With the chats that are marked, where several are."""

@@ -111,6 +111,9 @@ class DropController(QObject):
             return
         for thing in things:
             self._offer(thing)
+        refused = [said(thing.words) for thing in things if isinstance(thing, Refused)]
+        if refused:
+            self._notice.mention("\n".join(refused[:3]))
         chats = tuple(thing.path for thing in things if isinstance(thing, DroppedChat))
         if chats:
             self.chats_dropped.emit(chats)
@@ -132,12 +135,10 @@ class DropController(QObject):
                     self._cards.offer_heads(str(thing.path), self._models.in_use.path)
             case DroppedHubModel():
                 self._library.get(thing.model)
-            case Refused():
-                self._notice.mention(thing.words)
             case DroppedWords():
                 self._widgets.window.show_page("chat")
                 self._widgets.composer.type(thing.text)
-            case DroppedText() | DroppedChat():
+            case DroppedText() | DroppedChat() | Refused():
                 pass  # all of them together
 
 

@@ -2943,6 +2943,10 @@
         <translation>Fassung {version} von {versions}</translation>
     </message>
     <message>
+        <source>With {names}</source>
+        <translation>Mit {names}</translation>
+    </message>
+    <message>
         <source>What is above is no longer read: the context was full.</source>
         <translation>Was darüber steht, wird nicht mehr gelesen: Der Kontext war voll.</translation>
     </message>

@@ -7,7 +7,7 @@ from PySide6.QtCore import QEvent, QMimeData, Qt, Signal
 from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QTextCursor
 from PySide6.QtWidgets import QPushButton, QWidget
 
-from app.values.attached_text import said_with
+from app.values.attached_text import AttachedText, said_with, with_attachments
 from app.window.controls.fields import TOO_LONG, Lines, keep_key
 from app.window.controls.labels import label, paragraph, say
 from app.window.controls.layouts import SPARE, Wide, column, row
@@ -29,13 +29,17 @@ from mlx_engine.values.words import Words
 class MessageEditor(QWidget):
     """Where the words of a message are changed, in its place.
 
-    Signals `changed`(str), `accepted`(str), and `given_up`. verb: on the button that accepts."""
+    Signals `changed`(str), `accepted`(str), and `given_up`. verb: on the button that accepts.
+    attachments: what stays with the words, and is named below them.
+    """
 
     changed = Signal(str)
     accepted = Signal(str)
     given_up = Signal()
 
-    def __init__(self, text: str, name: str, verb: str) -> None:
+    def __init__(
+        self, text: str, name: str, verb: str, attachments: Sequence[AttachedText]
+    ) -> None:
         super().__init__()
         beginning = text[:4000]
         self.field = Lines(min(16, max(3, text.count("\n", 0, 4000) + 1 + len(beginning) // 80)))
@@ -50,7 +54,9 @@ class MessageEditor(QWidget):
         self.send.setProperty("role", "primary")
         cancel = QPushButton(tr("Cancel"))
         foot = row(Wide(self._problem), SPARE, cancel, self.send)
-        column(self.field, foot, of=self, spacing=8)
+        names = ", ".join(attachment.name for attachment in attachments)
+        kept = [paragraph(tr("With {names}", names=names), "muted")] if names else []
+        column(self.field, *kept, foot, of=self, spacing=8)
         self.field.textChanged.connect(lambda: self.changed.emit(self.field.toPlainText()))
         self.field.refused.connect(lambda: say(self._problem, TOO_LONG))
         self.send.clicked.connect(self._accept)
@@ -211,8 +217,12 @@ class MessageView(QWidget):
         """Let the user change its words here, which stay until they are sent, kept or given up."""
         if self._body is not None:
             self._reader.edit_begun.emit()
-            self._reader.unsent.setdefault(self.message.id, self._markdown())
+            self._reader.unsent.setdefault(self.message.id, self._words(self._markdown()))
             self._open_editor(self._body).field.setFocus()
+
+    def _words(self, text: str) -> str:
+        """What of a text is edited: of a question, all but what was attached."""
+        return said_with(text).text if self.message.role == "user" else text
 
     def _open_editor(self, body: QWidget) -> MessageEditor:
         if self.editor is None:
@@ -223,11 +233,14 @@ class MessageView(QWidget):
                 if is_question
                 else (tr("Edit the answer"), tr("Keep"))
             )
-            self.editor = MessageEditor(unsent[message_id], *words)
+            attached = said_with(self.message.text).attachments if is_question else ()
+            self.editor = MessageEditor(self._words(unsent[message_id]), *words, attached)
             self.editor.changed.connect(lambda text: unsent.update({message_id: text}))
             self.editor.changed.connect(self._reader.typed)
             self.editor.accepted.connect(
-                lambda text: self._reader.edit_wanted.emit(message_id, text)
+                lambda text: self._reader.edit_wanted.emit(
+                    message_id, with_attachments(text, attached)
+                )
             )
             self.editor.given_up.connect(lambda: self._close_editor(body))
             self._column.insertWidget(0, self.editor)

@@ -202,6 +202,9 @@ def test_menu_and_title_follow_what_is_done_in_the_sidebar(driven: Driven) -> No
     assert not actions["bin"].isChecked()
     actions["bin"].trigger()
     assert actions["bin"].isChecked() and listed(driven) == []
+    actions["new-chat"].trigger()
+    assert not actions["bin"].isChecked() and listed(driven)
+    actions["bin"].trigger()
 
 
 def search(driven: Driven, words: str) -> None:

@@ -133,15 +133,16 @@ def test_a_folder_of_several_models_is_for_the_library(driven: Driven, tmp_path:
 
 
 def test_texts_together_with_one_that_is_none(driven: Driven, tmp_path: Path) -> None:
-    paths = [tmp_path / name for name in ("a.py", "b.md", "c.png")]
-    for path, content in zip(paths, ("x = 1\n", "# b", "\x89PNG"), strict=True):
+    paths = [tmp_path / name for name in ("a.py", "b.md", "c.png", "d.png")]
+    for path, content in zip(paths, ("x = 1\n", "# b", "\x89PNG", "\x89PNG"), strict=True):
         path.write_text(content, encoding="latin-1")
     said = drag(driven, mime_of(*paths))
     assert said.startswith("Attach 2 files 9 B")
     assert "c.png is a picture" in said
     drop(driven, mime_of(*paths))
     driven.until(lambda: len(driven.widgets.composer.attachments()) == 2)
-    assert "c.png is a picture" in driven.widgets.notice.words()
+    for name in ("c.png", "d.png"):
+        assert f"{name} is a picture" in driven.widgets.notice.words()
 
 
 def test_a_chat_that_was_exported_is_imported_unless_it_is_attached_with_others(

@@ -295,6 +295,20 @@ def test_what_was_attached_is_a_chip_that_opens(view, qtbot):
     assert QGuiApplication.clipboard().text() == with_attachments("Why?", files)
 
 
+def test_what_was_attached_stays_with_a_question_that_is_edited(view, qtbot):
+    """Its text would hide the question."""
+    files = [AttachedText("main.py", "x = 1\n" * 50), AttachedText("b.txt", "other")]
+    show(view, ShownMessage(1, "user", with_attachments("Why?", files)))
+    of(view, 1).edit()
+    editor = of(view, 1).editor
+    assert editor.field.toPlainText() == "Why?"
+    assert "With main.py, b.txt" in words_on(editor)
+    qtbot.keyClicks(editor.field, " Really?")
+    with qtbot.waitSignal(view.reader.edit_wanted) as sent:
+        qtbot.keyClick(editor.field, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
+    assert sent.args == [1, with_attachments("Why? Really?", files)]
+
+
 @pytest.mark.parametrize(
     "text", ["```", "[" * 4000, "| a |\n|--", "<img src=x>", "\0\x07", "~~~\r\n"]
 )
