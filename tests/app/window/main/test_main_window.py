@@ -5,7 +5,14 @@ from collections.abc import Callable
 
 import pytest
 from PySide6.QtCore import QEvent, QMimeData, QObject, QPoint, Qt, QUrl
-from PySide6.QtGui import QAction, QDragEnterEvent, QDropEvent, QGuiApplication, QImage
+from PySide6.QtGui import (
+    QAction,
+    QDragEnterEvent,
+    QDropEvent,
+    QGuiApplication,
+    QImage,
+    QResizeEvent,
+)
 from PySide6.QtWidgets import (
     QApplication,
     QLabel,
@@ -61,6 +68,28 @@ def test_panels_fold_and_take_turns(window: MainWindow) -> None:
     assert not is_shown(window, "drafting")
     window.show_sidebar(False)
     assert not is_shown(window, "sidebar")
+
+
+def test_a_page_that_comes_back_is_laid_out_for_the_width_it_gets(qtbot: QtBot) -> None:
+    widths = list[int]()
+
+    class Chat(QLabel):
+        def resizeEvent(self, event: QResizeEvent) -> None:
+            widths.append(event.size().width())
+
+    chat, other = Chat("chat"), QLabel("library")
+    window = MainWindow(QLabel(), {"chat": chat, "library": other}, {"session": QLabel()}, QLabel())
+    qtbot.addWidget(window)
+    window.show()
+    QApplication.processEvents()
+    usual = chat.width()
+    window.show_page("library")
+    QApplication.processEvents()
+    assert other.width() > usual
+    widths.clear()
+    window.show_page("chat")
+    QApplication.processEvents()
+    assert set(widths) <= {usual} and chat.width() == usual
 
 
 def test_the_right_side_gives_way_when_there_is_no_room(window: MainWindow) -> None:
