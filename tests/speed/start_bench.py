@@ -20,6 +20,8 @@ START = """
 import json, os, sys, time
 from pathlib import Path
 began = time.perf_counter()
+from app.start.qt_libraries import why_no_qt
+assert not why_no_qt()
 from PySide6.QtWidgets import QApplication
 from app.app import App
 from app.start.folders import Folders
