@@ -5,6 +5,7 @@ import os
 import pkgutil
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from importlib.abc import MetaPathFinder
 
 import pytest
@@ -35,6 +36,8 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     """pytest-qt is told not to load by itself, as it ends the whole run where it cannot."""
     if not WHY_NOT:
         pluginmanager.import_plugin("pytestqt.plugin")
+        # it reads the source of all that is imported, for features that nobody here asks for
+        import_module("PySide6.support.feature")._mod_uses_pyside = lambda module: False
         return
     sys.meta_path.insert(0, NoQt())
     for name in QT_OPTIONS:

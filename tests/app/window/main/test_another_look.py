@@ -13,7 +13,7 @@ from app.window.look import Scheme
 from app.window.widgets import Widgets
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
-Wear = Callable[[Scheme, float], None]
+Dressed = Callable[[Scheme, float], None]
 
 
 def pictures(made: Widgets, qtbot: QtBot) -> dict[str, QImage]:
@@ -41,13 +41,13 @@ def pictures(made: Widgets, qtbot: QtBot) -> dict[str, QImage]:
 
 
 @pytest.mark.parametrize("zoom", [1.0, 1.4])
-def test_everything_takes_another_look(qtbot: QtBot, wear: Wear, zoom: float) -> None:
-    wear("dark", zoom)
+def test_everything_takes_another_look(qtbot: QtBot, dressed: Dressed, zoom: float) -> None:
+    dressed("dark", zoom)
     wanted = pictures(filled_window(qtbot), qtbot)
-    wear("light", 1.0)
+    dressed("light", 1.0)
     changed = filled_window(qtbot)
     before = changed.window.grab().toImage()
-    wear("dark", zoom)
+    dressed("dark", zoom)
     wait_for_rest(changed, qtbot)
     assert before != wanted["chat"]
     got = pictures(changed, qtbot)

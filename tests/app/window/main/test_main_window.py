@@ -34,7 +34,7 @@ from app.window.main_window import MainWindow, RightSide, dragged_from
 from app.window.style_sheet import wear
 from app.window.widgets import Widgets
 
-Wear = Callable[[Scheme, float], None]
+Dressed = Callable[[Scheme, float], None]
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 
@@ -115,8 +115,10 @@ def test_the_sidebar_makes_room_for_a_panel_that_is_asked_for(window: MainWindow
 
 
 @pytest.mark.parametrize("zoom", [0.5, 1.5, 3.0])
-def test_a_panel_can_be_seen_at_any_text_size(window: MainWindow, wear: Wear, zoom: float) -> None:
-    wear("light", zoom)
+def test_a_panel_can_be_seen_at_any_text_size(
+    window: MainWindow, dressed: Dressed, zoom: float
+) -> None:
+    dressed("light", zoom)
     window.resize(760, 520)
     window.show_panel("session")
     assert is_shown(window, "session")
@@ -279,8 +281,8 @@ def test_nothing_flashes_up_while_the_window_is_made(qapp: QApplication, qtbot: 
     assert shown.seen == []
 
 
-def test_the_longest_names_keep_nothing_from_its_place(qtbot: QtBot, wear: Wear) -> None:
-    wear("light", 1.0)
+def test_the_longest_names_keep_nothing_from_its_place(qtbot: QtBot, dressed: Dressed) -> None:
+    dressed("light", 1.0)
     made, word = Widgets(), "Long" * 100
     qtbot.addWidget(made.window)
     made.window.resize(800, 600)
@@ -418,16 +420,16 @@ def test_full_screen_and_back(window: MainWindow) -> None:
     assert not window.isFullScreen() and window.size().toTuple() == (1180, 780)
 
 
-def test_at_larger_text_a_narrow_window_keeps_its_page_wide(qtbot: QtBot, wear: Wear) -> None:
+def test_at_larger_text_a_narrow_window_keeps_its_page_wide(qtbot: QtBot, dressed: Dressed) -> None:
     window = Widgets().window
     qtbot.addWidget(window)
     window.show()
     window.resize(800, 600)
     settle()
     assert window.has_sidebar
-    wear("light", 1.5)
+    dressed("light", 1.5)
     settle()
     assert not window.has_sidebar
-    wear("light", 1.0)
+    dressed("light", 1.0)
     settle()
     assert window.has_sidebar
