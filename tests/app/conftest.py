@@ -47,6 +47,24 @@ def _no_collection_on_other_threads() -> Iterator[None]:
     gc.enable()
 
 
+PAUSES = {
+    ("app.start.threads", "REST_S"): 0.0,
+    ("app.window.controls.fields", "SETTLED_MS"): 50,
+    ("app.control.composer", "KEPT_AFTER_MS"): 50,
+    ("app.control.answers", "TICK_MS"): 50,
+}
+"""Of those, in which a core had nothing to do, a test at a time."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _short_pauses() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for (module, name), short in PAUSES.items():
+            if module in sys.modules:
+                patch.setattr(sys.modules[module], name, short)
+        yield
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown() -> None:
     """Widgets that pytest-qt closed are gone at once: Qt dresses all there are, closed or not."""

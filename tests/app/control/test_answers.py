@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.control.answers import TICK_MS, Answers, RunningAnswer
+from app.control import answers as all_answers
+from app.control.answers import Answers, RunningAnswer
 from app.store.session_store import SessionStore, open_passing_store
 from app.values.chat_settings import ChatSettings
 from app.values.chats import AnswerSoFar, DraftedSpan
@@ -158,7 +159,7 @@ def test_it_is_kept_soon_and_not_with_its_words(
     assert saves == [words] * 2, "once more, as the disk was full"
     assert len(told) == 1
     assert store.messages.get(running.message_id).spans == (DraftedSpan(0, 250, 1),)
-    qtbot.wait(3 * TICK_MS)
+    qtbot.wait(3 * all_answers.TICK_MS)
     assert len(saves) == 2, "nothing is new"
 
 

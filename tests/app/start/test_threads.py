@@ -78,6 +78,7 @@ def test_what_is_done_gently_rests_at_its_calls(
 ) -> None:
     rests, clock = list[float](), count()
     monkeypatch.setattr("app.start.threads.sleep", rests.append)
+    monkeypatch.setattr("app.start.threads.REST_S", REST_S)
     monkeypatch.setattr("app.start.threads.monotonic", lambda: next(clock) * SHARE_S / 4)
 
     def call(number: int) -> float:
