@@ -58,18 +58,6 @@ def test_greedy_text_is_llama_cpps_except_at_ties(quantisation: str) -> None:
         assert (behind > 0).sum() <= 8  # the same tie comes again in text that repeats itself
 
 
-@pytest.mark.parametrize("quantisation", QUANTISATIONS)
-def test_text_with_drafting_is_text_without(quantisation: str) -> None:
-    for run in runs(quantisation, "plain")[:2]:
-        texts = {
-            engine(quantisation)
-            .generate(run["prompt"], 40, GREEDY, DraftOptions(depth=depth), ignore_eos=True)
-            .text
-            for depth in (0, 1)
-        }
-        assert len(texts) == 1
-
-
 class Drafts(NamedTuple):
     drafted: int
     accepted: int

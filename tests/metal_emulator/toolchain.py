@@ -49,7 +49,7 @@ QUICK = [
     *("-mllvm", "-regalloc=basic", "-mllvm", "-enable-misched=false"),
 ]
 CHECKED = [
-    *("-O2", "-mllvm", "-fast-isel", "-mllvm", "-optimize-regalloc=false"),
+    *("-O1", "-mllvm", "-fast-isel", "-mllvm", "-optimize-regalloc=false"),
     *("-fsanitize=thread", "-fsanitize=array-bounds", "-fsanitize=alignment"),
     *("-mllvm", "-tsan-instrument-func-entry-exit=0"),
     *("-mllvm", "-tsan-instrument-read-before-write=1"),
