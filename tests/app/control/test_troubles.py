@@ -216,30 +216,35 @@ def test_an_export_ends_with_the_program_after_a_whole_file(
         assert json.loads(made.read_text())
 
 
-@pytest.mark.parametrize("odd", ["\ud83d", "\ude00", "\0", "\ufffc", "\u2029"])
+ODD = ("\ud83d", "\ude00", "\0", "\ufffc", "\u2029")
+
+
 def test_odd_characters_that_are_pasted_are_sent_rewritten_and_come_back(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path, odd: str
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path
 ) -> None:
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
-        pasted = QMimeData()
-        pasted.setText(f"Is {odd} odd?")
         box = driven.widgets.composer.focusProxy()
         assert isinstance(box, MessageBox)
-        assert box.canInsertFromMimeData(pasted)
-        box.insertFromMimeData(pasted)
-        qtbot.keyClick(box, Qt.Key.Key_Return)
-        driven.until_answered()
-        assert len(driven.shown) == 2 and driven.shown[0].endswith("odd?")
-        driven.widgets.transcript.edit_last_prompt()
-        bubble = driven.widgets.transcript.column.views[0]
-        assert bubble.editor is not None
-        bubble.editor.field.insertFromMimeData(pasted)
-        driven.app.begin_chat()
+        for odd in ODD:
+            pasted = QMimeData()
+            pasted.setText(f"Is {odd} odd?")
+            assert box.canInsertFromMimeData(pasted)
+            box.insertFromMimeData(pasted)
+            qtbot.keyClick(box, Qt.Key.Key_Return)
+            driven.until_answered()
+            assert len(driven.shown) == 2 and driven.shown[0].endswith("odd?"), repr(odd)
+            driven.widgets.transcript.edit_last_prompt()
+            bubble = driven.widgets.transcript.column.views[0]
+            assert bubble.editor is not None
+            bubble.editor.field.insertFromMimeData(pasted)
+            driven.app.begin_chat()
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
-        (chat,) = driven.app.store.chats.listed()
-        driven.app.chats.open(chat.id)
-        bubble = driven.widgets.transcript.column.views[0]
-        driven.until(lambda: bubble.editor is not None)
-        assert bubble.editor is not None
-        assert bubble.editor.field.toPlainText().count("odd?") == 2
+        chats = driven.app.store.chats.listed()
+        assert len(chats) == len(ODD)
+        for chat, odd in zip(chats, reversed(ODD), strict=True):
+            driven.app.chats.open(chat.id)
+            bubble = driven.widgets.transcript.column.views[0]
+            driven.until(lambda bubble=bubble: bubble.editor is not None)
+            assert bubble.editor is not None
+            assert bubble.editor.field.toPlainText().count("odd?") == 2, repr(odd)
         assert not driven.widgets.window.findChildren(CrashBox)

@@ -58,8 +58,7 @@ class Weighed(CyclingDepth):
         return super().next()
 
 
-@pytest.mark.parametrize("kind", ["head", "dialled"])
-@pytest.mark.parametrize("with_penalties", [False, True])
+@pytest.mark.parametrize(("kind", "with_penalties"), [("head", True), ("dialled", False)])
 def test_300_rounds_hold_no_more_than_the_caches(kind, with_penalties):
     model = tiny_model(3, TinySizes(layers=2, vocabulary=37))
     penalties = {"frequency_penalty": 0.2, "repetition_penalty": 1.1} if with_penalties else {}
