@@ -12,7 +12,7 @@
     print(session.stats.tokens_per_second)
     print(engine.generate("def main():", max_tokens=64).text)  # without a chat template
     engine.generate_many(["def main():", "class A:"], max_tokens=64)  # in passes that both share
-    engine.close()
+    engine.close()  # or: with mlx_engine.load() as engine
 
 `load` returns an Engine, `Engine.session` a Session; `inspect` describes a model without a load.
 Iterators of several sessions may be driven by turns, until a TURN_ENDS event each: they share

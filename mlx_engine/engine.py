@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 from weakref import WeakSet
 
 import mlx.core as mx
@@ -364,6 +364,13 @@ class Engine:
         self._check()
         self._parts.prompts.forget()
         mx.clear_cache()
+
+    def __enter__(self) -> Self:
+        """Itself, closed where the block ends."""
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Let the model go; sessions of this engine then raise EngineMisuse. Again: no effect.

@@ -217,11 +217,18 @@ def test_what_is_no_such_thing_is_refused_where_it_is_given():
     engine.close()
 
 
+def test_an_engine_is_closed_where_its_block_ends():
+    with pytest.raises(KeyError), mlx_engine.load() as engine:
+        assert engine.generate("import", 2).tokens
+        raise KeyError
+    with pytest.raises(mlx_engine.EngineMisuse, match="closed"):
+        engine.tokenize("a")
+
+
 @pytest.fixture(scope="module")
 def built_in():
-    engine = mlx_engine.load()
-    yield engine
-    engine.close()
+    with mlx_engine.load() as engine:
+        yield engine
 
 
 @pytest.mark.parametrize(
