@@ -3352,6 +3352,10 @@
         <translation>{origin}: dehnt den Kontext mit der RoPE-Skalierung {kind}, was mlx-lm für diese Architektur nicht tut. Das Modell ohne sie nehmen.</translation>
     </message>
     <message>
+        <source>{origin}: asks for {key} {value}, which mlx-lm does not know for this architecture. Take another model.</source>
+        <translation>{origin}: verlangt {key} {value}, was mlx-lm für diese Architektur nicht kennt. Ein anderes Modell nehmen.</translation>
+    </message>
+    <message>
         <source>Keys and values stay in 16 bits: heads of {odd} are no whole groups of {least}, which share a scale in 8 and 4 bits.</source>
         <translation>Schlüssel und Werte bleiben in 16 Bit: Köpfe der Breite {odd} sind keine ganzen Gruppen von {least}, die sich in 8 und 4 Bit eine Skala teilen.</translation>
     </message>

@@ -9,7 +9,7 @@ from mlx_engine.models.families.gpt_oss import GptOss
 from mlx_engine.models.families.llama import Glm4, Granite, Llama, Olmo2, Phi3
 from mlx_engine.models.families.mimo_v2 import MimoV2
 from mlx_engine.models.families.plain_experts import Ernie45Moe, MiniMaxM2
-from mlx_engine.models.families.qwen3 import Mimo, Qwen2, Qwen3, Qwen3Moe, Qwen3VlMoe
+from mlx_engine.models.families.qwen3 import Mimo, Qwen2, Qwen2Moe, Qwen3, Qwen3Moe, Qwen3VlMoe
 from mlx_engine.models.families.qwen3_5 import Qwen35
 from mlx_engine.models.families.step3p5 import Step3p5
 from mlx_engine.models.family import Family
@@ -34,6 +34,7 @@ FAMILIES: dict[str, type[SpecFamily]] = {
     "qwen2": Qwen2,
     "qwen2_vl": Qwen2,
     "qwen2_5_vl": Qwen2,
+    "qwen2_moe": Qwen2Moe,
     "qwen3": Qwen3,
     "qwen3_vl": Qwen3,
     "qwen3_moe": Qwen3Moe,

@@ -143,6 +143,10 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, object]]] = {
             "rope_parameters": _PLAIN,
         },
     ),
+    "mamba2": (
+        "Mamba2",
+        {"num_heads": 8, "head_dim": 16, "state_size": 16, "n_groups": 2, "chunk_size": 16},
+    ),
     "olmoe": ("Olmoe", {"num_experts": 4, "num_experts_per_tok": 2, "rope_parameters": _PLAIN}),
     "qwen2_moe": (
         "Qwen2Moe",

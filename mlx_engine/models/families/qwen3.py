@@ -1,4 +1,4 @@
-"""Qwen2, Qwen3, Qwen3 MoE and MiMo-7B: biases of queries, keys and values, or norms in their place.
+"""Qwen2 and Qwen3, with and without experts, MiMo-7B: biases or norms of queries and keys.
 
 Layers from `max_window_layers` on have a window, in Qwen3 MoE all, if `use_sliding_window` says so.
 Qwen3 technical report: arXiv 2505.09388.
@@ -22,6 +22,24 @@ class Qwen2(SpecFamily):
     def read(self, fields: ConfigFields) -> ModelSpec:
         """By the names of Hugging Face's config."""
         return _dense(fields, replace(plain_attention(fields), qkv_bias=True))
+
+
+class Qwen2Moe(SpecFamily):
+    """`qwen2_moe`: a shared expert, gated, beside those chosen."""
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """By the names of Hugging Face's config."""
+        fields = fields.with_defaults(num_experts_per_tok=4, moe_intermediate_size=1408)
+        bias = fields.flag("qkv_bias", default=True)
+        attention = replace(plain_attention(fields), qkv_bias=bias)
+        shared = FeedForward(fields.count("shared_expert_intermediate_size", 5632))
+        first, blocks = fields.count("max_window_layers", 28, least=0), list[Block]()
+        for layer, window in enumerate(_late_windows(fields, first)):
+            feed = _feed(fields, layer)
+            if isinstance(feed, Experts):
+                feed = replace(feed, shared=shared, shared_gate=True)
+            blocks.append(Block(replace(attention, window=window), feed))
+        return plain_model(fields, blocks)
 
 
 class Mimo(Qwen2):

@@ -72,7 +72,7 @@ _CHOSEN = ("num_experts_per_tok", "moe_top_k")
 _RECUR = ("conv", "mamba", "recurrent", "linear_attention", "mlp", "moe")
 """Kinds of layers whose state, if they have one, does not grow with the text."""
 
-_WINDOW_UNKNOWN = ("gemma2", "starcoder2")
+_WINDOW_UNKNOWN = ("gemma2", "starcoder2", "phimoe", "ministral3", "mistral3")
 """Types whose windows mlx-lm's classes do not know: right only as far as the window reaches."""
 
 _CONTEXT = 4096
@@ -88,6 +88,7 @@ _SAME = {
 _LEFT_OUT: dict[str, dict[str, object]] = {
     "glm_moe_dsa": {"topk_method": "noaux_tc", "scoring_func": "sigmoid", "moe_layer_freq": 1},
     "granitemoehybrid": {"position_embedding_type": "nope", "time_step_limit": [0.0, inf]},
+    "mamba2": {"intermediate_size": 0},  # asked for, not used
     "apertus": {"mlp_bias": False, "post_norm": False, "qk_norm": True},
     "hunyuan_v1_moe": {
         "num_shared_expert": 1,

@@ -30,6 +30,7 @@ from mlx_engine.models.library.experts import use_trained_weights
 from mlx_engine.models.library.falcon_h1 import with_all_factors
 from mlx_engine.models.library.kernels import use_kernels
 from mlx_engine.models.library.long_rope import TextLength
+from mlx_engine.models.library.mamba2 import use_norm_by_group
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.values.errors import (
     BadModelFile,
@@ -63,6 +64,11 @@ OWN_CACHES = Reason(
 _AFFINE = frozenset((bits, size) for bits in (2, 3, 4, 5, 6, 8) for size in (32, 64, 128))
 _MICROSCALED = {(4, 32): "mxfp4", (8, 32): "mxfp8", (4, 16): "nvfp4"}
 _NAMES_IN_A_MESSAGE = 6
+_NOTHING_ELSE: dict[str, dict[str, object]] = {
+    "olmoe": {"clip_qkv": None},
+    "recurrent_gemma": {"partial_rotary_factor": 0.5},
+}
+"""By module: keys that it does not look at, and what it does all the same."""
 
 
 def open_class(module: str, config: Mapping[str, object], table: WeightTable) -> Module:
@@ -79,6 +85,8 @@ def open_class(module: str, config: Mapping[str, object], table: WeightTable) ->
     table.hold(_parameters_of(model).values())
     if module in ("jamba", "hunyuan"):
         use_trained_weights(model)
+    if module == "mamba2":
+        use_norm_by_group(model)
     use_kernels(model, table.kernels)
     return model
 
@@ -206,6 +214,7 @@ def _blank_module(module: str, config: Mapping[str, object], origin: str) -> Mod
     try:
         found = vars(import_module(f"mlx_lm.models.{module}"))
         _refuse_lost_scaling(found["ModelArgs"], config, origin)
+        _refuse_lost_keys(module, config, origin)
         model = found["Model"](found["ModelArgs"].from_dict(dict(config)))
     except EngineError:
         raise
@@ -365,3 +374,17 @@ def _refuse_lost_scaling(
             origin=origin,
             kind=kind,
         )
+
+
+def _refuse_lost_keys(module: str, config: Mapping[str, object], origin: str) -> None:
+    """UnsupportedModel where a config asks for what its class would silently not do."""
+    for key, value in _NOTHING_ELSE.get(module, {}).items():
+        asked = config.get(key, value)
+        if asked != value:
+            raise UnsupportedModel(
+                "{origin}: asks for {key} {value}, which mlx-lm does not know for this "
+                "architecture. Take another model.",
+                origin=origin,
+                key=key,
+                value=ascii(asked)[:40],
+            )

@@ -10,9 +10,12 @@ from compared import relative
 from mlx_lm.utils import dequantize_model, quantize_model, save_model
 from mlx_lm.utils import load_model as open_in_mlx_lm
 from model_edits import edit_config, logits
-from tiny_published import publish, published_logits
+from tiny_published import WINDOW, publish, published_logits
 
 import mlx_engine
+from mlx_engine import PromptTooLong, UnsupportedModel
+from mlx_engine.models.registry import family_for
+from mlx_engine.models.weights import WeightTable
 
 CASES = {
     "cohere": ("cohere", {}),
@@ -33,6 +36,8 @@ CASES = {
     "lfm2": ("lfm2", {}),
     "glm_moe_dsa": ("glm_moe_dsa", {}),
     "granite 4": ("granitemoehybrid", {}),
+    "mamba 2 of two groups": ("mamba2", {}),
+    "mamba 2 of one group": ("mamba2", {"n_groups": 1}),
     "solar_open": ("solar_open", {}),
     "jamba, all experts": ("jamba", {"num_experts_per_tok": 4}),
     "jamba without experts": ("jamba", {"num_experts": 1, "num_experts_per_tok": 1}),
@@ -44,6 +49,27 @@ def test_logits_equal_transformers(tmp_path, name):
     kind, changes = CASES[name]
     tiny = publish(kind, tmp_path / "m", changes=changes)
     assert relative(logits(tiny.folder, tiny.tokens), tiny.logits) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value"),
+    [("olmoe", "clip_qkv", 0.5), ("recurrent_gemma", "partial_rotary_factor", 0.25)],
+)
+def test_what_a_class_does_not_look_at_is_refused_by_name(kind, key, value):
+    """Neither is in a published model; the words would be others without a sign."""
+    config = {"model_type": kind, "num_hidden_layers": 1, key: value}
+    family = family_for(kind, config, "here")
+    with pytest.raises(UnsupportedModel, match=f"here: asks for {key} {value}, which mlx-lm"):
+        family.build(WeightTable({}, "here", for_cpu=True), None)
+
+
+@pytest.mark.parametrize("kind", ["phimoe", "ministral3"])
+def test_a_model_reaches_as_far_as_a_window_its_class_does_not_know(tmp_path, kind):
+    tiny = publish(kind, tmp_path / "m", changes={"sliding_window": WINDOW})
+    start = tiny.tokens[: WINDOW - 1]
+    assert relative(logits(tiny.folder, start), published_logits(tiny.folder, start)) < 1e-5
+    with pytest.raises(PromptTooLong, match=f"the context holds {WINDOW}"):
+        logits(tiny.folder, tiny.tokens)
 
 
 def test_long_and_short_texts_are_rotated_by_their_own_lists(tmp_path):

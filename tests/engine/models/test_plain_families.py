@@ -214,6 +214,14 @@ CASES: dict[str, Case] = {
     "qwen2, layer_types": Case("qwen2", WINDOWED),
     "qwen2, window not used": Case("qwen2", {}, {"sliding_window": WINDOW, "layer_types": None}),
     "qwen2, yarn": Case("qwen2", {"rope_parameters": YARN}, older(YARN)),
+    "qwen2_moe": Case("qwen2_moe"),
+    "qwen2_moe, normalised, tied": Case(
+        "qwen2_moe", {"norm_topk_prob": True, "tie_word_embeddings": True, "qkv_bias": False}
+    ),
+    "qwen2_moe, window, yarn": Case("qwen2_moe", WINDOWED | {"rope_parameters": YARN}),
+    "qwen2_moe, dense layers": Case(
+        "qwen2_moe", {"decoder_sparse_step": 2, "mlp_only_layers": [2]}
+    ),
     "qwen3": Case("qwen3"),
     "qwen3, attention_bias": Case("qwen3", {"attention_bias": True}),
     "qwen3, window": Case("qwen3", WINDOWED, {"layer_types": None}),
