@@ -1,7 +1,6 @@
 """What must not happen on just any thread: slow looks at disks, and the end of Qt's objects."""
 
 import gc
-import linecache
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -182,7 +181,6 @@ class Collector(QObject):
         self._was_enabled = gc.isenabled()
         self._has_settled = self._is_importing = False
         self._modules = len(sys.modules)
-        linecache.clearcache()
         gc.disable()
         self._timer = QTimer(self, interval=LOOK_MS)
         self._timer.timeout.connect(self.look)
@@ -192,15 +190,13 @@ class Collector(QObject):
         """Collect the oldest generation that is due, as Python itself would.
 
         What is imported on the way, as for the first formula, are tens of thousands of objects that
-        stay: they are left out too, once no more of it comes. Qt for Python reads the source of all
-        that is imported, and Python keeps that, 15 MB in the end: it goes.
+        stay: they are left out too, once no more of it comes.
         """
         before, self._modules = self._modules, len(sys.modules)
         if before != self._modules:
             self._is_importing = True
         elif self._is_importing:
             self._is_importing = False
-            linecache.clearcache()
             if self._has_settled:
                 gc.freeze()
         else:
