@@ -98,10 +98,8 @@ class App(QObject):
         self.compare = CompareController(
             widgets.compare, self.models, request, lambda: self.chats.chat, self
         )
-        opened = OpenChat(self.store, self.settings.value.new_chat)
-        self.chats = ChatController(
-            opened, self.answers, self.models, widgets.transcript, request, self
-        )
+        opened, page = OpenChat(self.store, self.settings.value.new_chat), widgets.transcript
+        self.chats = ChatController(opened, self.answers, self.models, page, request, self)
         self.listed = ChatListController(self.store, widgets.sidebar, parent=self)
         self.rest = RestController(
             self.models,

@@ -2,10 +2,10 @@
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 import mlx.core as mx
@@ -66,11 +66,10 @@ def open_engine(
     on_download: Callable[[int, int], None] | None = None,
 ) -> "Engine":
     """Load a model, its kernels by `kernel_verdict`, and check its numerics. Raises EngineError."""
-    launcher = launcher_here()
+    launcher, most = launcher_here(), most_bytes(options)
     verdict = None if launcher is None else verdict_here(kernel_verdict)
     kernels = kernels_here(launcher, options.numerics, verdict)
-    hub = FromHub(None, on_download or on_progress, stop)
-    built_in, most = built_in_model(), most_bytes(options)
+    hub, built_in = FromHub(None, on_download or on_progress, stop), built_in_model()
     loaded = load_model(path, options, built_in, on_progress, stop, kernels, hub, most, gpu_bytes())
     small = None
     if options.draft_model is not None:
@@ -80,9 +79,9 @@ def open_engine(
     return Engine(loaded, options, small, verdict)
 
 
-class Engine:
-    """Belongs to the thread that made it, because MLX streams do; only `Session.stop` may be
-    called from another.
+class Engine(AbstractContextManager["Engine", None]):
+    """Belongs to the thread that made it, as MLX streams do; only `Session.stop` may be called from
+    another. Closed where its block ends.
     """
 
     def __init__(
@@ -364,10 +363,6 @@ class Engine:
         self._check()
         self._parts.prompts.forget()
         mx.clear_cache()
-
-    def __enter__(self) -> Self:
-        """Itself, closed where the block ends."""
-        return self
 
     def __exit__(self, *raised: object) -> None:
         self.close()
