@@ -143,13 +143,7 @@ class App(QObject):
             self,
         )
         self.cards = CardController(
-            widgets.card,
-            widgets.layer,
-            self.models,
-            self.settings,
-            machine,
-            read_card,
-            self,
+            widgets.card, widgets.layer, self.models, self.settings, machine, read_card, self
         )
         self.library = LibraryController(
             widgets, self.cards, hub or Hub(folders.hub_models), self.settings, machine, self

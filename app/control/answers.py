@@ -233,11 +233,7 @@ class Answers(QObject):
         return next(found, None)
 
     def ask(
-        self,
-        question: StoredMessage,
-        past: tuple[Message, ...],
-        settings: ChatSettings,
-        model: str,
+        self, question: StoredMessage, past: tuple[Message, ...], settings: ChatSettings, model: str
     ) -> RunningAnswer:
         """Answer `question`, the last of `past`. Raises StoreError before anything is asked."""
         answer_id = self._store.messages.begin_answer(question.chat_id, question.id, model)

@@ -18,13 +18,7 @@ from app.library.text_file import read_text_file
 from app.start.threads import Beside
 from app.store.session_store import SessionStore
 from app.values.app_settings import AppSettings
-from app.values.attached_text import (
-    AttachedText,
-    Refused,
-    fenced,
-    said_with,
-    with_attachments,
-)
+from app.values.attached_text import AttachedText, Refused, fenced, said_with, with_attachments
 from app.values.errors import StoreError
 from app.window.composer.composer import Composer
 from app.window.language import tr

@@ -116,8 +116,7 @@ class RestController(QObject):
     def _let_go(self) -> None:
         minutes = self._settings.value.idle_minutes
         words = Words(
-            "Let go after {minutes} min idle: the next question loads it again",
-            minutes=minutes,
+            "Let go after {minutes} min idle: the next question loads it again", minutes=minutes
         )
         self._models.rest(words)
 

@@ -58,10 +58,7 @@ class DeleteController(QObject):
             else tr("Move {name} to the trash?", name=model.name)
         )
         box = QMessageBox(
-            QMessageBox.Icon.Question,
-            tr("Delete from disk"),
-            question,
-            parent=self._page,
+            QMessageBox.Icon.Question, tr("Delete from disk"), question, parent=self._page
         )
         after = tr("The room is free once the trash is emptied.")
         box.setInformativeText(f"{model.path}\n{after}")

@@ -56,7 +56,7 @@ def read_document(
                 name=name,
                 size=size_words(nbytes),
                 most=size_words(LARGEST_DOCUMENT),
-            ),
+            )
         )
     command = [sys.executable, "-P", "-c", START, str(PACKAGES), str(path), str(most)]
     try:
@@ -67,7 +67,7 @@ def read_document(
                 "{name} could not be read in {seconds:.0f} s: paste its text.",
                 name=name,
                 seconds=LONGEST_S,
-            ),
+            )
         )
     except ValueError:  # it was killed, or had no memory left
         return Refused(

@@ -58,9 +58,7 @@ class Teller:
     """Says figures of one download, a few times a second while it runs."""
 
     def __init__(
-        self,
-        say: Callable[[DownloadFigures], object],
-        clock: Callable[[], float] = time.monotonic,
+        self, say: Callable[[DownloadFigures], object], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._say, self._clock = say, clock
         self._figures = DownloadFigures("", "", "looking")

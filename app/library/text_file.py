@@ -72,7 +72,7 @@ def read_text_file(
                 name=name,
                 size=size_words(facts.st_size),
                 most=size_words(LARGEST),
-            ),
+            )
         )
     return _decoded(name, content)
 

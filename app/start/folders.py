@@ -60,11 +60,7 @@ def folders_of(platform: str, home: Path, environment: Mapping[str, str]) -> Fol
         library = home / "Library"
         data = library / "Application Support" / "Headstart"
         return Folders(
-            data,
-            data,
-            library / "Caches" / "Headstart",
-            library / "Logs" / "Headstart",
-            hub_models,
+            data, data, library / "Caches" / "Headstart", library / "Logs" / "Headstart", hub_models
         )
     return Folders(
         (_absolute(environment, "XDG_DATA_HOME") or home / ".local" / "share") / "headstart",

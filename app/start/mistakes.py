@@ -11,13 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from PySide6.QtCore import (
-    QMessageLogContext,
-    QObject,
-    QtMsgType,
-    Signal,
-    qInstallMessageHandler,
-)
+from PySide6.QtCore import QMessageLogContext, QObject, QtMsgType, Signal, qInstallMessageHandler
 
 from mlx_engine.values.words import Words
 
@@ -81,10 +75,7 @@ class Mistakes(QObject):
         return end
 
     def take(
-        self,
-        kind: type[BaseException],
-        error: BaseException,
-        trace: TracebackType | None,
+        self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
         """An exception that was not expected."""
         if issubclass(kind, KeyboardInterrupt):

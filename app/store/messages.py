@@ -6,13 +6,7 @@ from typing import NamedTuple
 
 from app.store.chats import chat_gone, copy_message, title_from
 from app.store.database import Database
-from app.store.rows import (
-    message_from_row,
-    spans_to_json,
-    stats_from_text,
-    stats_to_json,
-    text_of,
-)
+from app.store.rows import message_from_row, spans_to_json, stats_from_text, stats_to_json, text_of
 from app.values.chats import AnswerSoFar, DraftedSpan, StoredMessage, Turn
 from app.values.errors import NoSuchChat
 from app.values.typed_json import words_to_text
@@ -190,13 +184,7 @@ class Messages:
         self._database.write("UPDATE chat SET leaf = ? WHERE id = ?", leaf, chat_id)
 
     def _insert(
-        self,
-        chat_id: int,
-        parent: int | None,
-        role: Role,
-        text: str,
-        model: str,
-        state: str,
+        self, chat_id: int, parent: int | None, role: Role, text: str, model: str, state: str
     ) -> int:
         if parent is not None and self.get(parent).chat_id != chat_id:
             raise NoSuchChat(

@@ -64,11 +64,7 @@ def salvage(aside: Path, path: Path) -> Saved:
 
     A message whose parent is lost follows the one before it in its chat.
     """
-    with (
-        _grafted(aside) as graft,
-        closing(connect(path, "rwc")) as target,
-        transaction(target),
-    ):
+    with _grafted(aside) as graft, closing(connect(path, "rwc")) as target, transaction(target):
         target.execute("PRAGMA defer_foreign_keys = ON")
         for table, columns in sound_columns().items():
             for row in _sound_rows(aside, graft, table, columns):

@@ -95,12 +95,7 @@ class HeadBar(QFrame):
         self._detail.show_text(" · ".join(filter(None, (words, held if model else ""))))
 
     def show_loading(
-        self,
-        name: str,
-        done: int,
-        total: int,
-        verb: str = Words("Loading"),
-        before: str = LOOKING,
+        self, name: str, done: int, total: int, verb: str = Words("Loading"), before: str = LOOKING
     ) -> None:
         """A load that runs; total 0 while there are no bytes yet, before: what is done instead."""
         self._name(name)

@@ -122,10 +122,7 @@ class Answering:
     """
 
     def __init__(
-        self,
-        inbox: Inbox,
-        reply: Callable[[Reply], None],
-        count: Callable[[tuple[str, ...]], None],
+        self, inbox: Inbox, reply: Callable[[Reply], None], count: Callable[[tuple[str, ...]], None]
     ) -> None:
         self._inbox = inbox
         self._reply = reply

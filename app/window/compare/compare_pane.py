@@ -154,10 +154,7 @@ class ComparePane(QFrame):
     def show_speed(self, tokens_per_second: float) -> None:
         """Speed so far."""
         self.speed = tokens_per_second
-        self._say(
-            tr("{speed:.1f} tok/s", speed=tokens_per_second),
-            self._figures.text(),
-        )
+        self._say(tr("{speed:.1f} tok/s", speed=tokens_per_second), self._figures.text())
 
     def show_share(self, fastest: float) -> None:
         """The bar, beside the faster side's speed."""
@@ -176,10 +173,7 @@ class ComparePane(QFrame):
         """The answer is complete."""
         self._text.finish()
         self._is_due, self.speed = False, stats.tokens_per_second
-        self._say(
-            tr("{speed:.1f} tok/s", speed=stats.tokens_per_second),
-            figures_in_words(stats),
-        )
+        self._say(tr("{speed:.1f} tok/s", speed=stats.tokens_per_second), figures_in_words(stats))
 
     def end(self, words: str) -> None:
         """Stopped or failed; a side that is complete stays as it is."""

@@ -89,10 +89,7 @@ class DropDown(QComboBox):
         self.initStyleOption(option)
         style = self.style()
         room = style.subControlRect(
-            QStyle.ComplexControl.CC_ComboBox,
-            option,
-            QStyle.SubControl.SC_ComboBoxEditField,
-            self,
+            QStyle.ComplexControl.CC_ComboBox, option, QStyle.SubControl.SC_ComboBoxEditField, self
         )
         words = self.currentText() or self.placeholderText()
         end = Qt.TextElideMode.ElideRight

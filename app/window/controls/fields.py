@@ -4,16 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from PySide6.QtCore import (
-    QEvent,
-    QLocale,
-    QMimeData,
-    QObject,
-    QSignalBlocker,
-    Qt,
-    QTimer,
-    Signal,
-)
+from PySide6.QtCore import QEvent, QLocale, QMimeData, QObject, QSignalBlocker, Qt, QTimer, Signal
 from PySide6.QtGui import QFocusEvent, QKeyEvent, QWheelEvent
 from PySide6.QtWidgets import QGridLayout, QLineEdit, QPlainTextEdit, QSlider, QWidget
 

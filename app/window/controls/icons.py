@@ -4,14 +4,7 @@ from functools import cache
 from typing import Literal
 
 from PySide6.QtCore import QByteArray, QRect, QSize, Qt
-from PySide6.QtGui import (
-    QIcon,
-    QIconEngine,
-    QPainter,
-    QPaintEvent,
-    QPixmap,
-    QPixmapCache,
-)
+from PySide6.QtGui import QIcon, QIconEngine, QPainter, QPaintEvent, QPixmap, QPixmapCache
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QSizePolicy, QToolButton, QWidget
 

@@ -8,13 +8,7 @@ from PySide6.QtWidgets import QListWidgetItem, QMenu
 
 from app.values.models import FoundModel
 from app.window.language import said, tr
-from app.window.models.two_line_list import (
-    ENTRY,
-    Row,
-    TwoLineList,
-    TwoLines,
-    heading_item,
-)
+from app.window.models.two_line_list import ENTRY, Row, TwoLineList, TwoLines, heading_item
 
 
 class LibraryList(TwoLineList):

@@ -320,9 +320,7 @@ def numerics_note(wanted: AskedNumerics, abilities: ModelAbilities | None) -> st
         return ""
     if wanted == "auto" or abilities.numerics_why:
         return tr(
-            "In effect: {what}. {why}",
-            what=_NAMED[abilities.numerics],
-            why=abilities.numerics_why,
+            "In effect: {what}. {why}", what=_NAMED[abilities.numerics], why=abilities.numerics_why
         ).rstrip()
     return tr(
         "In effect: {what}, until the model is loaded again.", what=_NAMED[abilities.numerics]

@@ -5,14 +5,7 @@ import os
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from PySide6.QtCore import (
-    QItemSelection,
-    QItemSelectionRange,
-    QMimeData,
-    QModelIndex,
-    Qt,
-    Signal,
-)
+from PySide6.QtCore import QItemSelection, QItemSelectionRange, QMimeData, QModelIndex, Qt, Signal
 from PySide6.QtGui import (
     QContextMenuEvent,
     QDrag,

@@ -70,11 +70,7 @@ class Sidebar(QFrame):
         self.setFixedWidth(WIDTH * look().icon_size // ICON)
 
     def show_groups(
-        self,
-        groups: Iterable[ChatGroup],
-        folders: Iterable[Folder] = (),
-        *,
-        is_bin: bool = False,
+        self, groups: Iterable[ChatGroup], folders: Iterable[Folder] = (), *, is_bin: bool = False
     ) -> None:
         """List these chats; say so when there are none. folders: all that chats can go into."""
         shown = tuple(groups)

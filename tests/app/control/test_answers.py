@@ -143,11 +143,7 @@ def say(answers: Answers, answer: RunningAnswer, *events: Event) -> None:
 
 
 def test_it_is_kept_soon_and_not_with_its_words(
-    qtbot: QtBot,
-    store: SessionStore,
-    answers: Answers,
-    running: RunningAnswer,
-    saves: list[str],
+    qtbot: QtBot, store: SessionStore, answers: Answers, running: RunningAnswer, saves: list[str]
 ) -> None:
     told: list[str] = []
     answers.failed.connect(told.append)

@@ -20,13 +20,7 @@ from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.window.compare.compare_pane import ComparePane
 from app.window.compare.compare_view import CompareView, Side
 from app.window.controls.choices import Segments
-from app.worker.replies import (
-    AnswerEvents,
-    AnswerFailed,
-    LoadProgress,
-    ModelLoaded,
-    Problem,
-)
+from app.worker.replies import AnswerEvents, AnswerFailed, LoadProgress, ModelLoaded, Problem
 from app.worker.requests import Ask, CloseChat, StopAnswer
 from mlx_engine.values.conversation import (
     FinishReason,

@@ -244,10 +244,7 @@ def test_one_of_several_ggufs_is_chosen(driven: Driven, fake: FakeHub) -> None:
 
 
 def test_one_of_several_ggufs_is_named(driven: Driven, fake: FakeHub) -> None:
-    fake.repositories["org/ggufs"] = {
-        "m-Q8_0.gguf": b"GGUF" * 1000,
-        "m-Q4_K_M.gguf": b"GGUF" * 500,
-    }
+    fake.repositories["org/ggufs"] = {"m-Q8_0.gguf": b"GGUF" * 1000, "m-Q4_K_M.gguf": b"GGUF" * 500}
     for name in ("org/ggufs:Q4_K_M", "org/ggufs:Q8_0"):
         driven.app.drops.take([name])
         driven.until(lambda name=name: hub_rows(driven) == ["org/ggufs", name.partition(":")[2]])

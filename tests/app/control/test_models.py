@@ -4,12 +4,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import (
-    QAbstractButton,
-    QApplication,
-    QFileDialog,
-    QPlainTextEdit,
-)
+from PySide6.QtWidgets import QAbstractButton, QApplication, QFileDialog, QPlainTextEdit
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from scripted_models import MISFIT, Doubting, ScriptedModels, WorkerEngine, described

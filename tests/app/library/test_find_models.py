@@ -8,13 +8,7 @@ from model_files import COMMIT, gguf, hub_model, model_folder, safetensors
 from tiny_gguf import write_tiny_gguf
 
 import mlx_engine
-from app.library.find_models import (
-    Place,
-    find_models,
-    look_around,
-    recall,
-    usual_places,
-)
+from app.library.find_models import Place, find_models, look_around, recall, usual_places
 from app.values.models import RECENT, FoundModel
 from mlx_engine.values.model_description import ModelDescription
 
@@ -184,12 +178,7 @@ def test_the_hub_s_cache_has_one_entry_a_repository(tmp_path: Path) -> None:
     (tmp_path / "hub" / "models--org--begun" / "blobs").mkdir(parents=True)
     place = Place("Hugging Face", tmp_path / "hub", "hub-cache")
     found = {model.name: model for model in find_models([place])}
-    assert set(found) == {
-        "org/small",
-        "org/quants/q4.gguf",
-        "org/quants/q8.gguf",
-        "org/begun",
-    }
+    assert set(found) == {"org/small", "org/quants/q4.gguf", "org/quants/q8.gguf", "org/begun"}
     assert found["org/small"].path == snapshot
     assert found["org/small"].nbytes > 0
     assert "not finished" in str(found["org/begun"].problem)

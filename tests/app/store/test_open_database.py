@@ -13,13 +13,7 @@ from app.store.schema import MIGRATIONS
 from app.store.session_store import SessionStore, open_passing_store, open_store
 from app.values.chat_settings import ChatSettings
 from app.values.chats import AnswerSoFar
-from app.values.errors import (
-    StoreBusy,
-    StoreError,
-    StoreForeign,
-    StoreReadOnly,
-    StoreTooNew,
-)
+from app.values.errors import StoreBusy, StoreError, StoreForeign, StoreReadOnly, StoreTooNew
 
 
 @pytest.fixture(scope="module")

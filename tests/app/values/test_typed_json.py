@@ -17,12 +17,7 @@ from app.values.chat_settings import (
     settings_to_json,
 )
 from app.values.typed_json import encode, read_fields
-from mlx_engine.values.options import (
-    DraftOptions,
-    GenerationOptions,
-    LoadOptions,
-    SamplingOptions,
-)
+from mlx_engine.values.options import DraftOptions, GenerationOptions, LoadOptions, SamplingOptions
 
 
 @dataclass(frozen=True, slots=True)

@@ -252,10 +252,7 @@ def test_rows_of_the_hub_and_of_downloads_are_said_in_it_too(speaking: Speak) ->
 def test_the_system_speaks_the_first_language_that_there_is(
     speaking: Speak, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for languages, words in (
-        (["en-GB", "de-DE"], "New chat"),
-        (["fr-FR", "de-AT"], "Neuer Chat"),
-    ):
+    for languages, words in ((["en-GB", "de-DE"], "New chat"), (["fr-FR", "de-AT"], "Neuer Chat")):
         monkeypatch.setattr(QLocale, "uiLanguages", lambda _, languages=languages: languages)
         speaking("system")
         assert tr("New chat") == words

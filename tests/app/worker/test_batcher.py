@@ -100,9 +100,7 @@ ROUNDS = st.lists(st.tuples(st.lists(PIECES, max_size=4), st.floats(0, 0.2)), ma
 
 
 @given(ROUNDS)
-def test_nothing_is_lost_and_batches_are_rare(
-    rounds: list[tuple[list[TextPiece], float]],
-) -> None:
+def test_nothing_is_lost_and_batches_are_rare(rounds: list[tuple[list[TextPiece], float]]) -> None:
     clock = Clock()
     batcher = Batcher(clock)
     batches: list[tuple[Event, ...]] = []

@@ -19,14 +19,7 @@ from app.worker.replies import (
     ModelLoaded,
     Reply,
 )
-from app.worker.requests import (
-    Ask,
-    CancelLoad,
-    ChangeSettings,
-    CloseChat,
-    LoadModel,
-    StopAnswer,
-)
+from app.worker.requests import Ask, CancelLoad, ChangeSettings, CloseChat, LoadModel, StopAnswer
 from mlx_engine.values.conversation import Message, PromptProgress, RoundFinished
 from mlx_engine.values.options import DraftOptions, GenerationOptions
 

@@ -48,11 +48,7 @@ from mlx_engine.values.conversation import (
     TextPiece,
 )
 from mlx_engine.values.errors import Reason
-from mlx_engine.values.options import (
-    DraftOptions,
-    GenerationOptions,
-    LoadOptions,
-)
+from mlx_engine.values.options import DraftOptions, GenerationOptions, LoadOptions
 from mlx_engine.values.stats import GenerationStats, RoundStats
 
 SETTINGS = ChatSettings(

@@ -12,11 +12,7 @@ from app.window.controls.chart import ShareBar
 from mlx_engine.values.stats import GenerationStats
 
 ON = GenerationStats(
-    generated_tokens=212,
-    drafted=260,
-    accepted=174,
-    tokens_per_pass=2.9,
-    tokens_per_second=41.3,
+    generated_tokens=212, drafted=260, accepted=174, tokens_per_pass=2.9, tokens_per_second=41.3
 )
 OFF = GenerationStats(generated_tokens=212, tokens_per_pass=1.0, tokens_per_second=22.1)
 

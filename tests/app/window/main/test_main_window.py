@@ -13,12 +13,7 @@ from PySide6.QtGui import (
     QImage,
     QResizeEvent,
 )
-from PySide6.QtWidgets import (
-    QApplication,
-    QLabel,
-    QMenuBar,
-    QWidget,
-)
+from PySide6.QtWidgets import QApplication, QLabel, QMenuBar, QWidget
 from pytestqt.qtbot import QtBot
 from shown_transcript import settle
 

@@ -6,13 +6,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor
-from PySide6.QtWidgets import (
-    QLineEdit,
-    QPushButton,
-    QScrollArea,
-    QToolButton,
-    QWidget,
-)
+from PySide6.QtWidgets import QLineEdit, QPushButton, QScrollArea, QToolButton, QWidget
 from seen import button, find, press, words_on
 
 from app.values.hub import HubFind, HubOffer

@@ -3,10 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.window.session_panel.sampling_group import (
-    read_stop,
-    stop_text,
-)
+from app.window.session_panel.sampling_group import read_stop, stop_text
 
 PLAIN = st.characters(exclude_categories=["Cs"]) | st.sampled_from("\n\t\\n ")
 

@@ -155,11 +155,7 @@ def test_what_the_model_recommends_is_shown_where_nothing_was_chosen(panel):
         for name in ("Temperature", "Top k", "Top p")
         for field in [find(panel, QLineEdit, name)]
     }
-    assert shown == {
-        "Temperature": ("", "0.6"),
-        "Top k": ("off", "20"),
-        "Top p": ("", "off"),
-    }
+    assert shown == {"Temperature": ("", "0.6"), "Top k": ("off", "20"), "Top p": ("", "off")}
 
 
 def test_typing_settles_without_return(qtbot, panel):
