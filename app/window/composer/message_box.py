@@ -18,6 +18,8 @@ PAGES = (Qt.Key.Key_PageUp, Qt.Key.Key_PageDown)
 SENDING = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
 PLAIN = (Qt.KeyboardModifier.NoModifier, Qt.KeyboardModifier.KeypadModifier)
 
+RIGHT_TO_LEFT = Qt.LayoutDirection.RightToLeft
+
 
 class MessageBox(QPlainTextEdit):
     """Signals: `send_wanted`, `edit_last_wanted`, `files_pasted`(list of Path),
@@ -42,6 +44,7 @@ class MessageBox(QPlainTextEdit):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.document().setDocumentMargin(4)
         self.document().documentLayout().documentSizeChanged.connect(lambda _: self.fit())
+        self.textChanged.connect(self._align)
         self.fit()
 
     def fit(self) -> None:
@@ -59,6 +62,15 @@ class MessageBox(QPlainTextEdit):
         )
         if grows:
             self.verticalScrollBar().setValue(0)
+
+    def _align(self) -> None:
+        """At the side where its first line is read from."""
+        option, sides = self.document().defaultTextOption(), Qt.AlignmentFlag
+        from_right = self.document().firstBlock().textDirection() == RIGHT_TO_LEFT
+        side = sides.AlignRight if from_right else sides.AlignLeft
+        if option.alignment() != side:
+            option.setAlignment(side)
+            self.document().setDefaultTextOption(option)
 
     def insert(self, text: str) -> None:
         """Where the cursor is, or to the attachments."""

@@ -134,7 +134,7 @@ class UndoBar(QFrame):
         super().__init__()
         self.setProperty("role", "undo-bar")
         self.setAccessibleName(tr("Undo"))
-        self._undo: Callable[[], None] | None = None
+        self._undos: list[tuple[str, Callable[[], None]]] = []
         self._words = paragraph()
         self._button = QPushButton(tr("Undo"))
         self._button.setCursor(Qt.CursorShape.PointingHandCursor)
@@ -147,21 +147,27 @@ class UndoBar(QFrame):
 
     def offer(self, words: str, undo: Callable[[], None]) -> None:
         """Show `words`; `undo` runs if the user asks for it in time."""
-        self._words.setText(words)
-        self._undo = undo
-        self.show()
+        self._undos.append((words, undo))
+        self._show_last()
         fade_in(self)
-        self._timer.start()
 
     def undo(self) -> None:
-        """Take it back, if there is something."""
-        undo = self._undo
-        self.forget()
-        if undo is not None:
+        """Take back what was done last, if there is something; what was done before it is next."""
+        if self._undos:
+            _, undo = self._undos.pop()
+            self._show_last()
             undo()
+
+    def _show_last(self) -> None:
+        if self._undos:
+            self._words.setText(self._undos[-1][0])
+            self.show()
+            self._timer.start()
+        else:
+            self.forget()
 
     def forget(self) -> None:
         """It stays done."""
         self._timer.stop()
-        self._undo = None
+        self._undos.clear()
         self.hide()

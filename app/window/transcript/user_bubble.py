@@ -77,6 +77,7 @@ class UserBubble(QWidget):
         chips = sum(chip.sizeHint().width() + GAP for chip in self._chips) - GAP
         ideal = max(round(self.prose.document().idealWidth()) + 2, more.width(), chips)
         needed = min(most, ideal)
+        self.prose.fit(needed)  # what is read from the right begins at its right side
         left = width - needed - PADDING_X
         text_height = self.prose.height() if self.prose.isVisibleTo(self) else 0
         self.prose.setGeometry(left, PADDING_Y, needed, text_height)

@@ -248,3 +248,13 @@ def test_zoom_makes_it_higher(qtbot, composer, box):
     font.setPixelSize(30)
     box.setFont(font)
     assert box.height() > small
+
+
+def test_words_begin_where_their_writing_begins(box):
+    """Hebrew and Arabic at the right; the cursor's place tells of the text's."""
+    middle = box.viewport().width() / 2
+    for words, is_right in (("\u05e9\u05dc\u05d5\u05dd", True), ("Hello", False), ("\u0645", True)):
+        box.setPlainText(words)
+        assert (box.cursorRect().x() > middle) is is_right
+    box.clear()
+    assert box.cursorRect().x() < middle

@@ -1,5 +1,7 @@
 """The sidebar lists, finds, renames and gives back; it never deletes by a slip of the hand."""
 
+import functools
+
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QLineEdit
@@ -133,6 +135,19 @@ def test_undo_is_offered_once(sidebar: Sidebar) -> None:
     sidebar.undo()
     sidebar.undo()
     assert undone == [1]
+
+
+def test_what_was_done_one_after_the_other_is_taken_back_from_the_last_to_the_first(
+    sidebar: Sidebar,
+) -> None:
+    undone: list[int] = []
+    for number in range(3):
+        sidebar.offer_undo(f"Chat {number}", functools.partial(undone.append, number))
+    sidebar.undo()
+    assert any(label.text() == "Chat 1" for label in sidebar.findChildren(QLabel))
+    for _ in range(3):
+        sidebar.undo()
+    assert undone == [2, 1, 0]
 
 
 def test_what_can_be_undone_is_said_in_whole(sidebar: Sidebar) -> None:

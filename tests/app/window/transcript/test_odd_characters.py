@@ -94,6 +94,18 @@ def test_an_odd_character_is_shown_selected_found_and_copied(view, qtbot, odd):
         qtbot.waitUntil(lambda: not view.reader.turns.is_busy)
 
 
+@pytest.mark.parametrize(
+    "words", ["\u05e9\u05dc\u05d5\u05dd", "\u0645\u0631\u062d\u0628\u0627", "Hello"]
+)
+def test_a_question_is_seen_in_its_bubble_whichever_way_it_is_read(view, words):
+    show(view, ShownMessage(1, "user", words))
+    view.resize(690, 500)
+    settle()
+    prose = of(view, 1).findChild(ProseSegment)
+    line = prose.document().firstBlock().layout().lineAt(0)
+    assert line.naturalTextRect().right() <= prose.viewport().width()
+
+
 def select_and_copy(shown):
     """From every place in it to a few behind, and to its end."""
     last = shown.document().characterCount() - 1
