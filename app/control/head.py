@@ -40,16 +40,19 @@ class HeadController(QObject):
         super().__init__(parent)
         self._head, self._start, self._models = head, start, models
         models.progressed.connect(self._show_progress)
-        for known_now in (models.loaded, models.failed, models.described):
+        for known_now in (models.loaded, models.failed, models.described, models.unloaded):
             known_now.connect(lambda _: self._show_model())
         models.cancelled.connect(self._show_model)
-        models.unloaded.connect(lambda _: start.show_model(""))
         head.cancel_wanted.connect(models.cancel)
         head.recent_chosen.connect(self._load_again)
         start.built_in_wanted.connect(lambda: models.switch_to(None))
 
     def _show_model(self) -> None:
-        self._head.show_model(self._models.description)
+        resting = self._models.resting
+        if resting is None:
+            self._head.show_model(self._models.description)
+        else:
+            self._head.show_resting(resting.name, resting.why)
         self._start.show_model(self._models.model_name)
 
     def _show_progress(self, progress: LoadProgress) -> None:
@@ -77,12 +80,11 @@ class RestController(QObject):
     ) -> None:
         super().__init__(parent)
         self._models, self._answers, self._compare = models, answers, compare
-        self._settings, self._head, self._notice = settings, head, notice
+        self._settings, self._notice = settings, notice
         self.idle = QTimer(self, singleShot=True)
         self.idle.timeout.connect(self._let_go)
         for changed in (models.changed, answers.changed, compare.changed, settings.changed):
             changed.connect(self._watch)
-        models.unloaded.connect(self._show)
         head.eject_wanted.connect(self._eject)
 
     def load_last(self, wanted: LoadOptions) -> None:
@@ -125,10 +127,3 @@ class RestController(QObject):
             self._notice.mention(ANSWERING)
         else:
             self._models.rest(EJECTED)
-
-    def _show(self, words: str) -> None:
-        resting = self._models.resting
-        if resting is None or words:
-            self._head.show_model(None)
-        else:
-            self._head.show_resting(resting.name, resting.why)

@@ -33,7 +33,10 @@ QLabel[role="effect"] {
 }
 QLabel:disabled { color: $muted; }
 QToolTip { color: $text; background: $bubble; border: 1px solid $line; padding: 4px 8px; }
-QMenu { background: $page; color: $text; border: 1px solid $line; padding: 4px; }
+QMenu {
+  background: $page; color: $text; border: 1px solid $line; padding: 4px;
+  menu-scrollable: 1;
+}
 QMenu::item { padding: 5px 24px 5px 12px; border-radius: 5px; }
 QMenu::item:selected { background: $hover; }
 QMenu::item:disabled { color: $muted; }

@@ -18,6 +18,7 @@ from app.values.app_settings import AppSettings
 from app.window.chat_page import HeadBar
 from app.window.compare.compare_pane import ComparePane
 from app.window.controls.labels import ShortLabel
+from mlx_engine.values.errors import ModelNotFound
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 
@@ -72,6 +73,17 @@ def test_the_panel_tells_of_the_model_that_rests(driven: Driven) -> None:
     assert told() == before
     driven.app.models.forget(driven.app.models.resting.request.path)
     assert "0.6" not in told()
+
+
+def test_a_model_that_cannot_be_loaded_again_rests(driven: Driven, source: ScriptedModels) -> None:
+    """The next question tries again, so the head bar and the panel go on telling of it."""
+    eject(driven)
+    before = detail(driven)
+    source.broken["None"] = ModelNotFound("model.gguf: no such file or folder.")
+    driven.send("Hello")
+    driven.until(lambda: driven.app.models.loading is not None)
+    driven.until(lambda: driven.app.models.loading is None)
+    assert detail(driven) == before
 
 
 def test_a_question_right_after_is_answered_too(driven: Driven) -> None:

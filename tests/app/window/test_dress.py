@@ -7,14 +7,14 @@ import pytest
 from painted import solid_colours
 from PySide6.QtCore import QRect, QSize, Qt
 from PySide6.QtGui import QColor, QIcon, QPainter, QPalette, QPixmap
-from PySide6.QtWidgets import QPushButton, QToolButton, QWidget
+from PySide6.QtWidgets import QMenu, QPushButton, QToolButton, QWidget
 
 from app.start.asset_files import asset_path
 from app.window.controls.choices import DropDown, Tick
 from app.window.controls.icons import app_icon, icon, paint_icon, pixmap
 from app.window.controls.layouts import column
 from app.window.look import Look, TypeSizes, load_theme, look, mixed, palette_of
-from app.window.style_sheet import SIZED, STRIPS, dress, style_sheet, wear
+from app.window.style_sheet import LABELS, SIZED, STRIPS, dress, style_sheet, wear
 
 ICONS = sorted(path.stem for path in asset_path("icons").glob("*.svg") if path.stem != "app")
 
@@ -273,3 +273,12 @@ def test_what_has_the_keys_is_seen(qtbot, theme, made, role, is_checked):
         one.setFocus(Qt.FocusReason.TabFocusReason)
         seen.append(control.grab().toImage())
     assert seen[0] != seen[1]
+
+
+def test_a_menu_of_300_folders_scrolls_instead_of_covering_the_screen(qtbot):
+    menu = QMenu()
+    qtbot.addWidget(menu)
+    wear(menu, LABELS)
+    for number in range(300):
+        menu.addAction(f"Folder {number}")
+    assert menu.sizeHint().width() < 300
