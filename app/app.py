@@ -31,7 +31,6 @@ from app.start.mistakes import Mistakes
 from app.start.threads import Collector, keep_clipboard, share_python
 from app.store.session_store import open_some_store
 from app.values.app_settings import settings_of
-from app.values.chat_settings import ChatSettings
 from app.window.controls.labels import announce
 from app.window.language import speak, tr
 from app.window.widgets import Widgets
@@ -41,8 +40,11 @@ from app.worker.replies import (
     AnswerEvents,
     AnswerFailed,
     AnswerWithdrawn,
+    CostsMeasured,
+    DraftOutputInUse,
     MemoryHeld,
     Reply,
+    TokensCounted,
     WorkerFailed,
 )
 from mlx_engine import PromptFolder
@@ -152,7 +154,12 @@ class App(QObject):
             widgets, self.models, self.cards, self.library, self.composer, self
         )
         self.files = FileController(
-            widgets, self.store, self.drops, self.mistakes.log_file, self.new_settings, self
+            widgets,
+            self.store,
+            self.drops,
+            self.mistakes.log_file,
+            lambda: self.settings.value.new_chat,
+            self,
         )
         self.commands = CommandController(
             widgets,
@@ -206,14 +213,10 @@ class App(QObject):
         if paths:
             self.drops.take(paths)
 
-    def new_settings(self) -> ChatSettings:
-        """What a new chat starts with, now."""
-        return self.settings.value.new_chat
-
     def begin_chat(self) -> None:
         """Show a new chat, ready to be typed into."""
         self.widgets.window.show_page("chat")
-        self.chats.begin(self.new_settings())
+        self.chats.begin(self.settings.value.new_chat)
 
     def close(self) -> None:
         """Keep everything, and end the engine's thread."""
@@ -247,8 +250,7 @@ class App(QObject):
         models.loaded.connect(self._use_model)
         models.described.connect(self._describe_model)
         models.unloaded.connect(self._lose_model)
-        models.measured.connect(self.figures.show_costs)
-        self.widgets.notice.taken.connect(self.library.offer)
+        self.widgets.notice.taken.connect(self.cards.offer)
         self.library.delete.deleted.connect(lambda model: models.forget(str(model.path)))
 
     def route(self, reply: Reply) -> None:
@@ -262,6 +264,12 @@ class App(QObject):
             case AnswerEvents() | AnswerFailed() | AnswerWithdrawn():
                 if not self.compare.take(reply):
                     self.answers.take(reply)
+            case CostsMeasured():
+                self.figures.show_costs(reply)
+            case DraftOutputInUse():
+                self.session.take_output(reply)
+            case TokensCounted():
+                self.composer.show_counts(reply)
             case MemoryHeld(nbytes):
                 self.widgets.head.show_memory(nbytes)
             case WorkerFailed(problem) if problem.kind == "known":

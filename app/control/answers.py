@@ -237,20 +237,14 @@ class Answers(QObject):
     ) -> RunningAnswer:
         """Answer `question`, the last of `past`. Raises StoreError before anything is asked."""
         answer_id = self._store.messages.begin_answer(question.chat_id, question.id, model)
-        answer = RunningAnswer(question.chat_id, answer_id)
-        self._begin(answer)
-        self._request(Ask(str(answer.chat_id), str(answer_id), past, settings))
-        return answer
+        return self._begin(RunningAnswer(question.chat_id, answer_id), past, settings)
 
     def go_on(
         self, cut: StoredMessage, past: tuple[Message, ...], settings: ChatSettings
     ) -> RunningAnswer:
         """Continue the answer `cut`, the last of `past`, in place. Raises StoreError."""
         self._store.messages.save_partial(cut.id, cut.so_far)
-        answer = RunningAnswer(cut.chat_id, cut.id, cut.so_far)
-        self._begin(answer)
-        self._request(Ask(str(cut.chat_id), str(cut.id), past, settings))
-        return answer
+        return self._begin(RunningAnswer(cut.chat_id, cut.id, cut.so_far), past, settings)
 
     def stop(self, chat_id: int) -> None:
         """End a chat's answer after its round; what there is stays."""
@@ -279,10 +273,14 @@ class Answers(QObject):
             case AnswerWithdrawn():
                 self._interrupt(answer, None, WITHDRAWN)
 
-    def _begin(self, answer: RunningAnswer) -> None:
+    def _begin(
+        self, answer: RunningAnswer, past: tuple[Message, ...], settings: ChatSettings
+    ) -> RunningAnswer:
         self._running[answer.message_id] = answer
         self._timer.start()
         self.changed.emit()
+        self._request(Ask(str(answer.chat_id), str(answer.message_id), past, settings))
+        return answer
 
     def _grow(self, answer: RunningAnswer, reply: AnswerEvents) -> None:
         growth = answer.take(reply.events, self._clock())

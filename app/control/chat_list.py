@@ -140,7 +140,7 @@ class ChatListController(QObject):
         gone = self._do(lambda: folders.remove(folder))
         if gone is not None:
             words = tr("Removed the folder {name}", name=gone.folder.name)
-            self._sidebar.offer_undo(words, lambda: self._do(lambda: folders.give_back(gone)))
+            self._sidebar.undo.offer(words, lambda: self._do(lambda: folders.give_back(gone)))
 
     def duplicate(self, chat_id: int) -> None:
         """Copy a chat with all its branches and show the copy."""
@@ -156,7 +156,7 @@ class ChatListController(QObject):
         for chat_id in chat_ids:
             self.gone.emit(chat_id)
         words = tr("{n:,} chats moved to the bin", "Moved to the bin", len(chat_ids))
-        self._sidebar.offer_undo(words, lambda: self._take_back(chat_ids))
+        self._sidebar.undo.offer(words, lambda: self._take_back(chat_ids))
 
     def _take_back(self, chat_ids: Sequence[int]) -> None:
         if self._do_each(self._store.chats.restore, chat_ids):

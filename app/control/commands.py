@@ -79,7 +79,7 @@ class CommandController(QObject):
             "copy-answer": transcript.copy_last_answer,
             "find": self._in_chat(transcript.open_find),
             "search": self._search,
-            "undo-delete": widgets.sidebar.undo,
+            "undo-delete": widgets.sidebar.undo.undo,
             "stop": self._stop,
             "regenerate": self._in_chat(chats.regenerate),
             "continue": self._in_chat(chats.continue_answer),
@@ -179,7 +179,7 @@ class CommandController(QObject):
 
     def refresh(self) -> None:
         """Make checks and availability true."""
-        actions, window, settings = self._widgets.actions, self._widgets.window, self._settings
+        actions, window = self._widgets.actions, self._widgets.window
         is_answering = self._chats.running is not None
         has_work = is_answering or self._compare.is_running or self._models.loading is not None
         has_chat = self._chats.chat.chat_id is not None
@@ -188,15 +188,21 @@ class CommandController(QObject):
         actions.enable(
             has_chat, "rename-chat", "pin-chat", "duplicate-chat", "delete-chat", "export-chat"
         )
-        actions.check("pin-chat", self._chats.chat.pinned)
-        actions.check("bin", self._listed.shows_bin)
-        actions.check("sidebar", window.has_sidebar)
-        actions.check("session", window.is_shown("session"))
-        actions.check("drafting", window.is_shown("drafting"))
+        checked = {
+            "pin-chat": self._chats.chat.pinned,
+            "bin": self._listed.shows_bin,
+            "sidebar": window.has_sidebar,
+            "session": window.is_shown("session"),
+            "drafting": window.is_shown("drafting"),
+            "drafted-words": self._settings.value.show_drafted,
+            **{
+                scheme: self._settings.value.theme == scheme
+                for scheme in ("system", "light", "dark")
+            },
+        }
+        for name, is_on in checked.items():
+            actions[name].setChecked(is_on)
         self._widgets.head.session.setVisible(not window.is_shown("session"))
-        actions.check("drafted-words", settings.value.show_drafted)
-        for scheme in ("system", "light", "dark"):
-            actions.check(scheme, settings.value.theme == scheme)
 
     def _in_chat(self, command: Callable[[], object]) -> Callable[[], object]:
         """Where its outcome is seen."""

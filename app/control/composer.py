@@ -1,7 +1,7 @@
 """Joins the composer with the chat on show: what is sent, stopped, attached, edited and kept."""
 
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Literal, NamedTuple
@@ -18,7 +18,14 @@ from app.library.text_file import read_text_file
 from app.start.threads import Beside
 from app.store.session_store import SessionStore
 from app.values.app_settings import AppSettings
-from app.values.attached_text import AttachedText, Refused, fenced, said_with, with_attachments
+from app.values.attached_text import (
+    AttachedText,
+    Refused,
+    SaidWith,
+    fenced,
+    said_with,
+    with_attachments,
+)
 from app.values.errors import StoreError
 from app.window.composer.composer import Composer
 from app.window.language import tr
@@ -38,19 +45,12 @@ LONGEST_KEPT = 200_000
 """Characters of attachments."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnsentMessage:
-    """What stands in the composer."""
-
-    text: str = ""
-    attachments: tuple[AttachedText, ...] = ()
-
-    def as_kept(self) -> str:
-        """One text for the file of settings, which is written again and again: without attachments
-        that are long.
-        """
-        is_short = sum(len(one.text) for one in self.attachments) <= LONGEST_KEPT
-        return with_attachments(self.text, self.attachments) if is_short else self.text
+def as_kept(said: SaidWith) -> str:
+    """One text for the file of settings, which is written again and again: without attachments that
+    are long.
+    """
+    is_short = sum(len(one.text) for one in said.attachments) <= LONGEST_KEPT
+    return with_attachments(*said) if is_short else said.text
 
 
 class BeingRead(NamedTuple):
@@ -80,7 +80,7 @@ class ComposerController(QObject):
         self._disk = Beside(self)
         self._of: int | None = None
         self._reading: list[BeingRead] = []
-        self._unsent: dict[int | None, UnsentMessage] = {}
+        self._unsent: dict[int | None, SaidWith] = {}
         composer.typed.connect(self.typed)
         composer.sent.connect(self._send)
         composer.stop_wanted.connect(chats.stop)
@@ -90,7 +90,6 @@ class ComposerController(QObject):
         composer.reading_given_up.connect(self._give_up_reading)
         composer.attachments_changed.connect(self._count)
         composer.attachments_changed.connect(lambda _: self.typed.emit())
-        models.counted.connect(self._show_counts)
         answers.changed.connect(self.refresh)
         chats.opened.connect(self._change_chat)
         models.changed.connect(self.refresh)
@@ -108,29 +107,27 @@ class ComposerController(QObject):
 
     def unsent(self) -> dict[int, str]:
         """What is typed and not sent, by chat; NEW for one that has no number yet."""
-        on_show = UnsentMessage(self._composer.text(), self._composer.attachments())
-        texts = {of: one.as_kept() for of, one in (self._unsent | {self._of: on_show}).items()}
+        messages = self._unsent | {self._of: self._composer.message()}
+        texts = {of: as_kept(message) for of, message in messages.items()}
         return {NEW if of is None else of: text for of, text in texts.items() if text.strip()}
 
     def restore(self, unsent: Mapping[int, str]) -> None:
         """What `unsent` said the last time; the chat on show is new."""
         for of, text in unsent.items():
-            self._unsent[None if of == NEW else of] = UnsentMessage(*said_with(text))
+            self._unsent[None if of == NEW else of] = said_with(text)
         self._show_unsent()
 
     def _change_chat(self) -> None:
         """What is typed belongs to its chat."""
         chat_id = self._chats.chat.chat_id
         if chat_id != self._of:
-            said = UnsentMessage(self._composer.text(), self._composer.attachments())
-            self._unsent[self._of] = said
+            self._unsent[self._of] = self._composer.message()
             self._of = chat_id
             self._show_unsent()
         self.refresh()
 
     def _show_unsent(self) -> None:
-        message = self._unsent.pop(self._of, UnsentMessage())
-        self._composer.show_message(message.text, message.attachments)
+        self._composer.show_message(*self._unsent.pop(self._of, SaidWith("")))
         self._show_reading()
 
     def attach(self, paths: list[Path]) -> None:
@@ -161,9 +158,8 @@ class ComposerController(QObject):
         self._reading.remove(files)
         if files.of != self._of:
             texts = (outcome for outcome in outcomes if isinstance(outcome, AttachedText))
-            unsent = self._unsent.get(files.of, UnsentMessage())
-            kept = replace(unsent, attachments=(*unsent.attachments, *texts))
-            self._unsent[files.of] = kept
+            unsent = self._unsent.get(files.of, SaidWith(""))
+            self._unsent[files.of] = SaidWith(unsent.text, (*unsent.attachments, *texts))
             outcomes = [outcome for outcome in outcomes if isinstance(outcome, Refused)]
         self._show_reading()
         if outcomes:
@@ -183,7 +179,7 @@ class ComposerController(QObject):
     def _count(self, attachments: tuple[AttachedText, ...]) -> None:
         self._models.count(tuple(map(fenced, attachments)))
 
-    def _show_counts(self, counted: TokensCounted) -> None:
+    def show_counts(self, counted: TokensCounted) -> None:
         """Counts of attachments that are no longer the same are out of date."""
         if counted.texts == tuple(map(fenced, self._composer.attachments())):
             model = self._models.description

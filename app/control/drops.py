@@ -10,7 +10,6 @@ from app.control.models import ModelController
 from app.control.offers import CardController
 from app.library.dropped import (
     Dropped,
-    DroppedChat,
     DroppedHeads,
     DroppedHubModel,
     DroppedModel,
@@ -114,18 +113,17 @@ class DropController(QObject):
         refused = [said(thing.words) for thing in things if isinstance(thing, Refused)]
         if refused:
             self._notice.mention("\n".join(refused[:3]))
-        chats = tuple(thing.path for thing in things if isinstance(thing, DroppedChat))
-        if chats:
+        files = [thing for thing in things if isinstance(thing, DroppedText)]
+        if chats := tuple(file.path for file in files if file.is_chat):
             self.chats_dropped.emit(chats)
-        texts = [thing.path for thing in things if isinstance(thing, DroppedText)]
-        if texts:
+        if texts := [file.path for file in files if not file.is_chat]:
             self._widgets.window.show_page("chat")
             self._composer.attach(texts)
 
     def _offer(self, thing: Dropped) -> None:
         match thing:
             case DroppedModel(path, None):
-                self._library.offer(str(path))
+                self._cards.offer(str(path))
             case DroppedModel(path, heads):
                 self._cards.offer_heads(str(heads), str(path))
             case DroppedModels():
@@ -138,7 +136,7 @@ class DropController(QObject):
             case DroppedWords():
                 self._widgets.window.show_page("chat")
                 self._widgets.composer.type(thing.text)
-            case DroppedText() | DroppedChat() | Refused():
+            case DroppedText() | Refused():
                 pass  # all of them together
 
 
@@ -150,7 +148,7 @@ def drop_plan(things: Sequence[Dropped], model: ModelDescription | None) -> Drop
     """What letting go of these would do while `model` is in use."""
     refused = [thing for thing in things if isinstance(thing, Refused)]
     texts = [thing for thing in things if isinstance(thing, DroppedText)]
-    chats = [thing for thing in things if isinstance(thing, DroppedChat)]
+    chats = [text for text in texts if text.is_chat]
     words = [thing for thing in things if isinstance(thing, DroppedWords)]
     if chats and len(chats) == len(things):
         return _import_plan(chats)
@@ -214,7 +212,7 @@ def _beginning(text: str) -> str:
     return words if len(words) <= SHOWN else f"{words[:SHOWN]}…"
 
 
-def _import_plan(chats: list[DroppedChat]) -> DropPlan:
+def _import_plan(chats: list[DroppedText]) -> DropPlan:
     title = (
         tr("Import {name}", name=chats[0].path.name)
         if len(chats) == 1

@@ -1,16 +1,16 @@
 """Dialogs for files: opening a model, chats in and out, the log, and what Headstart is."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 
-from PySide6.QtCore import QObject, QTimer, QUrl, Signal
+from PySide6.QtCore import QObject, QUrl, Signal
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QFileDialog, QMessageBox
 
 from app.control.drops import DropController
-from app.start.threads import Beside
+from app.start.threads import Beside, Turns
 from app.store.session_store import SessionStore
 from app.store.transfer import NewChat, export_chat, insert_chat, read_chat
 from app.values.chat_settings import ChatSettings
@@ -56,7 +56,7 @@ class FileController(QObject):
         self._store, self._drops = store, drops
         self._log_file, self._defaults = log_file, defaults
         self._is_closed, self._refused = False, ""
-        self._disk = Beside(self)
+        self._disk, self._turns = Beside(self), Turns(self)
 
     def choose(self) -> None:
         """Ask for a model or text files, as if they were dropped; a folder by any file in it."""
@@ -94,34 +94,23 @@ class FileController(QObject):
 
     def export_into(self, chat_ids: Sequence[int], folder: Path, ending: str) -> None:
         """Write each into a file of its own that was not there, one a turn of the event loop."""
-        waiting, total = list(reversed(chat_ids)), len(chat_ids)
+        self._turns.do_steps(self._write_each(chat_ids, folder, ending))
 
-        def write_next() -> None:
-            done = total - len(waiting)
+    def _write_each(self, chat_ids: Sequence[int], folder: Path, ending: str) -> Iterator[None]:
+        total = len(chat_ids)
+        for done, chat_id in enumerate(chat_ids):
             if self._is_closed:
                 return
-            if not waiting:
-                self._notice.mention(
-                    tr(
-                        "{n:,} chats were written to {folder}.",
-                        "1 chat was written to {folder}.",
-                        total,
-                        folder=folder,
-                    )
-                )
-                return
-            chat_id = waiting.pop()
+            so_far = {"done": done, "total": total}
+            path = free_path(folder, self._file_name(chat_id), ending)
             try:
-                export_chat(
-                    self._store, chat_id, free_path(folder, self._file_name(chat_id), ending)
-                )
+                export_chat(self._store, chat_id, path)
             except StoreError as error:
                 self.failed.emit(
                     Words(
                         "{error} {done:,} of {total:,} chats were written.",
                         error=str(error),
-                        done=done,
-                        total=total,
+                        **so_far,
                     )
                 )
                 return
@@ -129,14 +118,19 @@ class FileController(QObject):
                 self._notice.say(
                     tr(
                         "Writing {total:,} chats to {folder}: {done:,} are done.",
-                        total=total,
                         folder=folder,
-                        done=done,
+                        **so_far,
                     )
                 )
-            QTimer.singleShot(0, self, write_next)
-
-        write_next()
+            yield
+        self._notice.mention(
+            tr(
+                "{n:,} chats were written to {folder}.",
+                "1 chat was written to {folder}.",
+                total,
+                folder=folder,
+            )
+        )
 
     def close(self) -> None:
         """The program ends, and no further file is written."""

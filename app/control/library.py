@@ -127,15 +127,15 @@ class LibraryController(QObject):
         self._downloads.restore(settings.value.downloads)
 
     def _connect(self) -> None:
-        library, downloads = self._library, self._downloads
+        library, downloads, cards = self._library, self._downloads, self._cards
         library.list.chosen.connect(self._choose)
         library.get_wanted.connect(lambda hub_id: self.get(HubModel(hub_id)))
         wishes = library.downloads.wishes
         wishes.pause_wanted.connect(downloads.pause)
         wishes.resume_wanted.connect(downloads.resume)
         wishes.cancel_wanted.connect(downloads.cancel)
-        wishes.load_wanted.connect(lambda key: self.offer(downloads.path_of(key)))
-        library.hub.load_wanted.connect(self.offer)
+        wishes.load_wanted.connect(lambda key: cards.offer(downloads.path_of(key)))
+        library.hub.load_wanted.connect(cards.offer)
         library.list.reveal_wanted.connect(self._reveal)
         library.list.forget_wanted.connect(self._forget)
         library.list.delete_wanted.connect(self.delete.ask)
@@ -147,13 +147,7 @@ class LibraryController(QObject):
         self._start.library_wanted.connect(self._show_hub)
         downloads.changed.connect(self._show_downloads)
         downloads.came.connect(self._arrive)
-        self._cards.loaded.connect(lambda: self._window.show_page("chat"))
-
-    def offer(self, path: str | None) -> None:
-        """Show the card of a model; None is the built-in one. Once it is loaded the chat is on
-        show, until then what was before.
-        """
-        self._cards.offer(path)
+        cards.loaded.connect(lambda: self._window.show_page("chat"))
 
     def refresh(self) -> None:
         """Look again; the page shows what is known until then."""
@@ -209,7 +203,7 @@ class LibraryController(QObject):
         self._library.folders.show_folders(self._settings.value.model_folders, missing)
 
     def _choose(self, model: FoundModel) -> None:
-        self.offer(None if model.is_built_in else str(model.path))
+        self._cards.offer(None if model.is_built_in else str(model.path))
 
     def _show_downloads(self, downloads: tuple[DownloadFigures, ...]) -> None:
         """Those that are not complete are there again after a restart."""

@@ -9,8 +9,6 @@ from PySide6.QtCore import QObject, Signal
 
 from app.values.app_settings import ModelSettings
 from app.worker.replies import (
-    CostsMeasured,
-    DraftOutputInUse,
     LoadCancelled,
     LoadFailed,
     LoadProgress,
@@ -18,7 +16,6 @@ from app.worker.replies import (
     ModelLoaded,
     ModelUnloaded,
     Reply,
-    TokensCounted,
 )
 from app.worker.requests import (
     CancelLoad,
@@ -58,9 +55,6 @@ class ModelController(QObject):
         failed: LoadFailed; the model in use is as before.
         cancelled: the load was given up.
         unloaded: there is no model any more; words why, "" where that was asked for.
-        measured: CostsMeasured of the model in use.
-        drafts_through: DraftOutputInUse of a chat that the model in use answers.
-        counted: TokensCounted by the model in use.
     """
 
     changed = Signal()
@@ -70,9 +64,6 @@ class ModelController(QObject):
     failed = Signal(object)
     cancelled = Signal()
     unloaded = Signal(object)
-    measured = Signal(object)
-    drafts_through = Signal(object)
-    counted = Signal(object)
 
     def __init__(
         self,
@@ -204,12 +195,6 @@ class ModelController(QObject):
                 self._lose(reply.words)
             case ModelChanged():
                 self._describe(reply.description)
-            case CostsMeasured():
-                self.measured.emit(reply)
-            case DraftOutputInUse():
-                self.drafts_through.emit(reply)
-            case TokensCounted():
-                self.counted.emit(reply)
         if isinstance(reply, LOADING):
             self.changed.emit()
 

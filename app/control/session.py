@@ -101,7 +101,6 @@ class SessionController(QObject):
         chats.settings_shown.connect(self._show_settings)
         chats.opened.connect(self._show_chat)
         models.loaded.connect(self._use_model)
-        models.drafts_through.connect(self._take_output)
         models.described.connect(lambda _: self._show_model(models.description))
         models.unloaded.connect(lambda _: self._lose_model())
         self._show_presets()
@@ -123,7 +122,7 @@ class SessionController(QObject):
         self._panel.fields.draft.show_now(self._figures.history.state)
         self._panel.fields.draft.show_speeds(self._by_probability, self._by_output)
 
-    def _take_output(self, reply: DraftOutputInUse) -> None:
+    def take_output(self, reply: DraftOutputInUse) -> None:
         """The output head that a chat's drafts go through; the panel shows that of its chat."""
         self._outputs[reply.chat_id] = reply.output
         self._show_output()
@@ -150,11 +149,6 @@ class SessionController(QObject):
         self._panel.fields.sampling.show_last_seed(stats.seed if stats else None)
         self._show_output()
 
-    @property
-    def _load_options(self) -> LoadOptions | None:
-        """How the model in use was loaded."""
-        return self._models.in_use.options if self._models.in_use else None
-
     def _use_model(self, model: ModelDescription) -> None:
         """What was in effect with another one says nothing any more."""
         self._outputs.clear()
@@ -171,7 +165,8 @@ class SessionController(QObject):
         if model is None:
             self._panel.show_model(None, None)
         else:
-            known = abilities(model, self._load_options)
+            in_use = self._models.in_use
+            known = abilities(model, in_use.options if in_use else None)
             self._panel.show_model(self._card(model), known)
 
     def _card(self, model: ModelDescription) -> ModelCard:

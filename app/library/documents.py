@@ -1,7 +1,7 @@
 """Text of PDF and Word files, read in a process of its own: bounded in time, size and memory.
 
-`python -m app.library.documents FILE` writes what it read as JSON. The libraries that read them,
-pypdf and python-docx, come with the extra `documents` and are imported there only.
+It writes what it read as JSON. The libraries that read them, pypdf and python-docx, come with the
+extra `documents` and are imported there only.
 """
 
 import json
@@ -210,7 +210,3 @@ def _word_lines(path: Path) -> Iterator[str]:
         level = style.removeprefix("Heading ")
         is_heading = style.startswith("Heading ") and level.isdigit() and block.text.strip()
         yield f"{'#' * min(int(level), 6)} {block.text}" if is_heading else block.text
-
-
-if __name__ == "__main__":
-    main()

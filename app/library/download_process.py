@@ -1,7 +1,7 @@
 """Downloads one model in a process of its own, so that ending it ends the download at once.
 
-`python -m app.library.download_process` reads what to do from the first line of its input, as JSON,
-and says DownloadFigures, a line of JSON each, until it is done. It ends when its input does.
+It reads what to do from the first line of its input, as JSON, and says DownloadFigures, a line of
+JSON each, until it is done. It ends when its input does.
 """
 
 import json
@@ -117,7 +117,3 @@ def main() -> None:
     Thread(target=_end_with_the_window, daemon=True).start()
     do(asked, Teller(_say))
     os._exit(0)  # without waiting for the thread, which reads to the end
-
-
-if __name__ == "__main__":
-    main()

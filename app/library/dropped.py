@@ -3,7 +3,7 @@
 import re
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -66,10 +66,11 @@ class DroppedModels:
 
 @dataclass(frozen=True, slots=True)
 class DroppedText:
-    """A text file to attach to the message."""
+    """A text file to attach to the message, or a chat that was exported as JSON, to be imported."""
 
     path: Path
     nbytes: int
+    is_chat: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +80,6 @@ class DroppedWords:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class DroppedChat:
-    """A chat that was exported as JSON, to be imported."""
-
-    path: Path
-    nbytes: int
-
-
 Dropped = (
     DroppedModel
     | DroppedModels
@@ -94,7 +87,6 @@ Dropped = (
     | DroppedHubModel
     | DroppedText
     | DroppedWords
-    | DroppedChat
     | Refused
 )
 
@@ -140,9 +132,9 @@ def all_of(dropped: Iterable[str]) -> tuple[Dropped, ...]:
     beside other files are texts as they are.
     """
     things = tuple(dict.fromkeys(what_is(text) for text in dropped))
-    if not all(isinstance(thing, DroppedChat) for thing in things):
+    if not all(isinstance(thing, DroppedText) and thing.is_chat for thing in things):
         things = tuple(
-            DroppedText(thing.path, thing.nbytes) if isinstance(thing, DroppedChat) else thing
+            replace(thing, is_chat=False) if isinstance(thing, DroppedText) else thing
             for thing in things
         )
     models = [thing.path for thing in things if isinstance(thing, DroppedModel)]
@@ -301,9 +293,6 @@ def _text(file: Path) -> Dropped:
         beginning = opened.read(200)
     if beginning.startswith(b"GGUF"):
         return DroppedModel(file)
-    if file.suffix.lower() == ".json" and CHAT.match(beginning):
-        return DroppedChat(file, file.stat().st_size)
-    if is_document(file):
-        return DroppedText(file, file.stat().st_size)
-    text = read_text_file(file)
-    return text if isinstance(text, Refused) else DroppedText(file, file.stat().st_size)
+    is_chat = file.suffix.lower() == ".json" and CHAT.match(beginning) is not None
+    text = None if is_chat or is_document(file) else read_text_file(file)
+    return text if isinstance(text, Refused) else DroppedText(file, file.stat().st_size, is_chat)

@@ -106,10 +106,6 @@ class Actions:
         for name in names:
             self[name].setEnabled(is_on)
 
-    def check(self, name: str, is_on: bool) -> None:
-        """Show a checkable command's state; `triggered` is not emitted by this."""
-        self[name].setChecked(is_on)
-
     def fill(self, bar: QMenuBar) -> None:
         """All menus, in the order of COMMANDS."""
         menus = {name: bar.addMenu(tr(name)) for name in dict.fromkeys(c.menu for c in COMMANDS)}

@@ -2,22 +2,19 @@
 
 import gc
 import sys
-from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from PySide6.QtCore import QCoreApplication
-
-    from app.values.app_settings import Language
+    pass
 
 MUCH = 20_000
 """Objects that have come up since the last collection."""
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _english_system() -> Iterator[None]:
+def _english_system():
     """Whoever runs the tests: texts and figures that follow the system are English."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LC_ALL", "C.UTF-8")
@@ -25,7 +22,7 @@ def _english_system() -> Iterator[None]:
 
 
 @pytest.fixture
-def speaking(qapp: "QCoreApplication") -> "Iterator[Callable[[Language], None]]":
+def speaking(qapp):
     """Has what is made from now on in a language, for this test."""
     from PySide6.QtCore import QLocale, QTranslator
 
@@ -40,7 +37,7 @@ def speaking(qapp: "QCoreApplication") -> "Iterator[Callable[[Language], None]]"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _no_collection_on_other_threads() -> Iterator[None]:
+def _no_collection_on_other_threads():
     """As app.start has it: a window in a cycle must not end on the thread of a download."""
     gc.disable()
     yield
@@ -57,7 +54,7 @@ PAUSES = {
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _short_pauses() -> Iterator[None]:
+def _short_pauses():
     with pytest.MonkeyPatch.context() as patch:
         for (module, name), short in PAUSES.items():
             if module in sys.modules:
@@ -74,7 +71,7 @@ def pytest_runtest_teardown() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _collection_between_tests(_no_collection_on_other_threads: None) -> Iterator[None]:
+def _collection_between_tests(_no_collection_on_other_threads):
     """And widgets that have no parent are gone: each is dressed whenever another one is."""
     yield
     widgets = sys.modules.get("PySide6.QtWidgets")
@@ -87,7 +84,7 @@ def _collection_between_tests(_no_collection_on_other_threads: None) -> Iterator
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _python_outlives_the_clipboard() -> Iterator[None]:
+def _python_outlives_the_clipboard():
     """Qt crashes when it destroys an object made in Python after Python has gone."""
     yield
     widgets = sys.modules.get("PySide6.QtWidgets")

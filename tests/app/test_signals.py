@@ -3,8 +3,6 @@
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
-from PySide6.QtWidgets import QApplication
-from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from signal_receivers import declared_signals, living_objects, unheard
 from windows import Driven, running, scripted
@@ -33,7 +31,7 @@ def bring_out_everything(driven: Driven, place: Path) -> None:
     driven.widgets.transcript.edit_last_prompt()
 
 
-def test_every_signal_has_a_receiver(qapp: QApplication, qtbot: QtBot, tmp_path: Path) -> None:
+def test_every_signal_has_a_receiver(qapp, qtbot, tmp_path):
     nowhere = Hub(tmp_path / "hub", "http://127.0.0.1:9", token=False)
     with running(qapp, qtbot, tmp_path, scripted(WITH_ALL), nowhere) as driven:
         instance = SingleInstance(tmp_path)
@@ -50,7 +48,7 @@ class Sender(QObject):
     in_vain = Signal()
 
 
-def test_a_signal_without_a_receiver_is_seen() -> None:
+def test_a_signal_without_a_receiver_is_seen():
     deaf, sender = Sender(), Sender()
     sender.heard.connect(lambda _: None)
     declared: dict[type, tuple[str, ...]] = {Sender: ("heard", "in_vain")}

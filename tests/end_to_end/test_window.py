@@ -19,7 +19,6 @@ from app.values.chat_settings import SamplingChoice
 from app.values.chats import StoredMessage
 from mlx_engine.values.options import DraftOptions, GenerationOptions, LoadOptions
 
-pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 PATIENCE_MS = 60_000
 POCKET = Path(__file__).parents[2] / "assets" / "pocket_model"
 QUESTION = "Count from one to twenty in words."

@@ -113,7 +113,7 @@ class ComparedText(PinnedScroll):
 
 
 class ComparePane(QFrame):
-    """Text and speed as they come; is_strong: its bar is in the accent colour."""
+    """`text` and speed as they come; is_strong: its bar is in the accent colour."""
 
     def __init__(self, title: str, is_strong: bool, reader: Reader) -> None:
         super().__init__()
@@ -125,31 +125,27 @@ class ComparePane(QFrame):
         for figures in (self._speed, self._figures):
             tabular(figures)
         self._bar = ShareBar(tr("{title}: speed", title=title))
-        self._text = ComparedText(tr("{title}: answer", title=title), reader)
+        self.text = ComparedText(tr("{title}: answer", title=title), reader)
         heading = paragraph(title, "heading")
-        parts = (heading, self._speed, self._bar, self._figures, 6, Wide(self._text))
+        parts = (heading, self._speed, self._bar, self._figures, 6, Wide(self.text))
         column(*parts, of=self, margins=(16, 12, 16, 12), spacing=6)
         self._enter(tr("Not run yet"), is_due=False)
 
     def begin(self) -> None:
         """It runs now."""
-        self._text.start_again()
+        self.text.start_again()
         self._enter(tr("Reading the prompt"), is_due=True)
 
     def wait(self) -> None:
         """It runs after the other one."""
-        self._text.start_again()
+        self.text.start_again()
         self._enter(tr("Runs next"), is_due=True)
 
     def add_text(self, text: str, is_thinking: bool = False) -> None:
         """More of the answer, or of the thinking before it."""
         if self._figures.text() != tr("Running"):
             self._say("", tr("Running"))
-        self._text.add(text, is_thinking)
-
-    def text(self) -> str:
-        """Thinking and answer so far."""
-        return self._text.said
+        self.text.add(text, is_thinking)
 
     def show_speed(self, tokens_per_second: float) -> None:
         """Speed so far."""
@@ -161,23 +157,15 @@ class ComparePane(QFrame):
         share = self.speed / fastest if fastest else 0.0
         self._bar.show_parts(self._speed.text(), Part(share, self._colour))
 
-    def mark_from(self, character: int | None) -> None:
-        """Where the other side says something else; None for nowhere."""
-        self._text.mark_from(character)
-
-    def go_to_mark(self) -> None:
-        """Show where the other side begins to say something else."""
-        self._text.go_to_mark()
-
     def finish(self, stats: GenerationStats) -> None:
         """The answer is complete."""
-        self._text.finish()
+        self.text.finish()
         self._is_due, self.speed = False, stats.tokens_per_second
         self._say(tr("{speed:.1f} tok/s", speed=stats.tokens_per_second), figures_in_words(stats))
 
     def end(self, words: str) -> None:
         """Stopped or failed; a side that is complete stays as it is."""
-        self._text.finish()
+        self.text.finish()
         if self._is_due:
             self._enter(words, is_due=False)
 

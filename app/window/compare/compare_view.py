@@ -189,7 +189,7 @@ class CompareView(QWidget):
         self._page.verticalScrollBar().setValue(self._verdict.y())
         if len(self._stats) == 2:
             for pane in self._panes.values():
-                pane.go_to_mark()
+                pane.text.go_to_mark()
 
     def show_prompt(self, prompt: str) -> None:
         """Put a prompt in the box, unless it is too long for it."""
@@ -281,7 +281,7 @@ class CompareView(QWidget):
         self.show_ready(self._why_not)
 
     def _said(self) -> dict[Side, str]:
-        return {side: pane.text() for side, pane in self._panes.items()}
+        return {side: pane.text.said for side, pane in self._panes.items()}
 
     def _say_so_far(self, state: str) -> None:
         """The words are checked as they come."""
@@ -310,7 +310,7 @@ class CompareView(QWidget):
             next((at for at, (one, other) in pairs if one != other), shorter) if differ else None
         )
         for pane in self._panes.values():
-            pane.mark_from(first)
+            pane.text.mark_from(first)
 
     def _show_shares(self) -> None:
         fastest = max(pane.speed for pane in self._panes.values())

@@ -6,7 +6,7 @@ from PySide6.QtCore import QElapsedTimer, Signal
 from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QFrame
 
-from app.values.attached_text import AttachedText, Refused
+from app.values.attached_text import AttachedText, Refused, SaidWith
 from app.window.composer.attachments import AttachmentRow
 from app.window.composer.message_box import LONGEST, MessageBox
 from app.window.controls.icons import IconButton
@@ -78,6 +78,10 @@ class Composer(QFrame):
     def attachments(self) -> tuple[AttachedText, ...]:
         """What is attached."""
         return self._row.attachments()
+
+    def message(self) -> SaidWith:
+        """Both."""
+        return SaidWith(self.text(), self.attachments())
 
     def show_message(self, text: str, attachments: Sequence[AttachedText] = ()) -> None:
         """Put a message in the box, to be edited or sent; one too long for it is attached."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QLineEdit, QListWidgetItem, QPushButton, QWidget
 
@@ -188,9 +188,8 @@ class HubView(QWidget):
 
     def show_words(self, words: str) -> None:
         """What is looked for, where it was not typed here."""
-        self._words.blockSignals(True)
-        self._words.setText(words)
-        self._words.blockSignals(False)
+        with QSignalBlocker(self._words):
+            self._words.setText(words)
 
     def say(self, words: str, *, is_problem: bool = False) -> None:
         """What is being done or what is wrong, "" for nothing."""

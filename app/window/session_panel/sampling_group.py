@@ -1,5 +1,6 @@
 """Sampling settings of a chat, and when its answers end."""
 
+import re
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
@@ -17,31 +18,20 @@ from mlx_engine.values.options import GenerationOptions, SamplingOptions
 from mlx_engine.values.words import Words
 
 ESCAPES = {"\\n": "\n", "\\r": "\r", "\\t": "\t", "\\\\": "\\"}
+TYPED = str.maketrans({meant: typed for typed, meant in ESCAPES.items()})
 
 
 def read_stop(text: str) -> tuple[str, ...]:
     r"""One stop string a line, with \n, \r, \t and \\ for characters that cannot be typed."""
-    return tuple(_unescaped(line) for line in text.split("\n") if line)
+    lines = (
+        re.sub(r"\\[nrt\\]", lambda typed: ESCAPES[typed[0]], line) for line in text.split("\n")
+    )
+    return tuple(filter(None, lines))
 
 
 def stop_text(stop: tuple[str, ...]) -> str:
     """The inverse of read_stop."""
-    return "\n".join(_escaped(text) for text in stop)
-
-
-def _escaped(text: str) -> str:
-    for short, long in reversed(ESCAPES.items()):
-        text = text.replace(long, short)
-    return text
-
-
-def _unescaped(line: str) -> str:
-    parts, at = [], 0
-    while at < len(line):
-        pair = line[at : at + 2]
-        parts.append(ESCAPES.get(pair, line[at]))
-        at += 2 if pair in ESCAPES else 1
-    return "".join(parts)
+    return "\n".join(text.translate(TYPED) for text in stop)
 
 
 FIRST = 1

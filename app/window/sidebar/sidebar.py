@@ -1,8 +1,8 @@
 """The left side of the window: search, new chat, the list of chats, the bin and the library."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from PySide6.QtCore import QEvent, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QSignalBlocker, Qt, QTimer, Signal
 from PySide6.QtWidgets import QFrame, QLineEdit, QPushButton
 
 from app.values.chats import ChatGroup, Folder, ListedChat
@@ -20,7 +20,7 @@ SEARCH_PAUSE_MS = 120
 
 
 class Sidebar(QFrame):
-    """Shows what it is given; `list` has the signals of single chats.
+    """Shows what it is given; `list` has the signals of single chats, `undo` takes deeds back.
 
     Signals:
         search_changed: the text in the search field, once the user pauses.
@@ -49,13 +49,13 @@ class Sidebar(QFrame):
         self._empty.setWordWrap(True)
         self._empty.setAlignment(Qt.AlignmentFlag.AlignTop)
         self._empty.setContentsMargins(18, 12, 18, 0)
-        self._undo = UndoBar()
+        self.undo = UndoBar()
         self._pause = QTimer(self, singleShot=True, interval=SEARCH_PAUSE_MS)
         folder = IconButton("new_folder", tr("New folder"))
         news = row(Wide(new), folder, spacing=4)
         top = column(self._search, news, margins=(8, 8, 8, 0), spacing=4)
         foot = row(Wide(library), self._bin, margins=(8, 4, 8, 8), spacing=4)
-        column(top, self._empty, Wide(self.list), self._undo, foot, of=self, spacing=0)
+        column(top, self._empty, Wide(self.list), self.undo, foot, of=self, spacing=0)
         self._search.textChanged.connect(lambda _: self._pause.start())
         self._pause.timeout.connect(lambda: self.search_changed.emit(self._search.text()))
         self._search.left.connect(self._leave_search)
@@ -77,9 +77,8 @@ class Sidebar(QFrame):
         self.list.show_groups(shown, folders, is_bin=is_bin)
         self._empty.setText(self._words_for_nothing(is_bin=is_bin))
         self._empty.setVisible(not shown)
-        self._bin.blockSignals(True)
-        self._bin.setChecked(is_bin)
-        self._bin.blockSignals(False)
+        with QSignalBlocker(self._bin):
+            self._bin.setChecked(is_bin)
 
     def show_first(self, heading: str, listed: ListedChat) -> None:
         """A chat was changed just now: list it first under this heading."""
@@ -92,14 +91,6 @@ class Sidebar(QFrame):
         if self._search.text().strip():
             return tr("Nothing found in titles or messages.")
         return tr("Your chats will be listed here.")
-
-    def offer_undo(self, words: str, undo: Callable[[], None]) -> None:
-        """Say what was done, and let it be taken back for a while."""
-        self._undo.offer(words, undo)
-
-    def undo(self) -> None:
-        """Take back what is still offered."""
-        self._undo.undo()
 
     def start_search(self) -> None:
         """Put the cursor into the search field."""

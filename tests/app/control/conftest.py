@@ -1,14 +1,13 @@
 """A started app whose models are scripted."""
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 
 @pytest.fixture(scope="module", autouse=True)
-def in_plain_dress() -> Iterator[None]:
+def in_plain_dress():
     """Style sheets are half the work of making a window; those who look at it put them on again."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("app.window.style_sheet.style_sheet", lambda look, rules: "")

@@ -2,17 +2,13 @@
 soon, but not with every word, and ends in turns of its own.
 """
 
-from collections.abc import Iterator
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PySide6.QtWidgets import QApplication
-from pytestqt.qtbot import QtBot
 
 from app.control import answers as all_answers
 from app.control.answers import Answers, RunningAnswer
-from app.store.session_store import SessionStore, open_passing_store
+from app.store.session_store import open_passing_store
 from app.values.chat_settings import ChatSettings
 from app.values.chats import AnswerSoFar, DraftedSpan
 from app.values.errors import StoreFull
@@ -34,7 +30,7 @@ def round_of(emitted: int) -> RoundFinished:
 
 
 @given(PIECES)
-def test_spans_cover_exactly_what_was_drafted(pieces: list[tuple[str, int]]) -> None:
+def test_spans_cover_exactly_what_was_drafted(pieces):
     answer = RunningAnswer(1, 2)
     answer.take([TextPiece(text, "answer", depth) for text, depth in pieces], now=0.0)
     assert answer.answer.text == "".join(text for text, _ in pieces)
@@ -47,7 +43,7 @@ def test_spans_cover_exactly_what_was_drafted(pieces: list[tuple[str, int]]) -> 
 
 
 @given(PIECES, st.integers(0, 20))
-def test_the_final_text_is_the_engine_s(pieces: list[tuple[str, int]], kept: int) -> None:
+def test_the_final_text_is_the_engine_s(pieces, kept):
     answer = RunningAnswer(1, 2)
     answer.take([TextPiece(text, "answer", depth) for text, depth in pieces], now=0.0)
     whole = answer.answer.text[:kept]
@@ -56,7 +52,7 @@ def test_the_final_text_is_the_engine_s(pieces: list[tuple[str, int]], kept: int
     assert all(span.end <= len(whole) for span in answer.answer.spans)
 
 
-def test_thinking_is_kept_apart_and_timed() -> None:
+def test_thinking_is_kept_apart_and_timed():
     answer = RunningAnswer(1, 2)
     answer.take([TextPiece("Hm", "thinking", 1)], now=10.0)
     assert answer.thinking_seconds is None
@@ -68,7 +64,7 @@ def test_thinking_is_kept_apart_and_timed() -> None:
     assert answer.thinking.spans == [DraftedSpan(0, 2, 1)]
 
 
-def test_speed_counts_from_the_first_round_on() -> None:
+def test_speed_counts_from_the_first_round_on():
     answer = RunningAnswer(1, 2)
     answer.take([PromptProgress(5, 5)], now=0.0)
     assert answer.is_reading
@@ -88,14 +84,14 @@ def test_speed_counts_from_the_first_round_on() -> None:
     assert answer.tokens_per_second == 41.0
 
 
-def test_an_answer_that_goes_on_begins_with_what_there_is() -> None:
+def test_an_answer_that_goes_on_begins_with_what_there_is():
     answer = RunningAnswer(1, 2, AnswerSoFar("Once ", "Hm", [DraftedSpan(0, 5, 1)]))
     answer.take([TextPiece("upon", depth=1)], now=0.0)
     assert answer.answer.text == "Once upon"
     assert answer.answer.spans == [DraftedSpan(0, 9, 1)]
 
 
-def test_thinking_that_goes_on_takes_longer() -> None:
+def test_thinking_that_goes_on_takes_longer():
     answer = RunningAnswer(1, 2, AnswerSoFar("", "Hm", (), 2.0))
     assert answer.thinking_seconds == 2.0
     answer.take([TextPiece(", so", "thinking")], now=10.0)
@@ -105,26 +101,26 @@ def test_thinking_that_goes_on_takes_longer() -> None:
 
 
 @pytest.fixture
-def store() -> Iterator[SessionStore]:
+def store():
     store = open_passing_store("")
     yield store
     store.close()
 
 
 @pytest.fixture
-def answers(qapp: QApplication, store: SessionStore) -> Answers:
+def answers(qapp, store):
     return Answers(store, lambda request: None)
 
 
 @pytest.fixture
-def running(store: SessionStore, answers: Answers) -> RunningAnswer:
+def running(store, answers):
     chat = store.chats.create(ChatSettings())
     question = store.messages.add(chat, None, "user", "Tell me.")
     return answers.ask(question, (), ChatSettings(), "Tiny")
 
 
 @pytest.fixture
-def saves(store: SessionStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def saves(store, monkeypatch):
     """The texts that were written, the first time onto a full disk."""
     found, save = [], store.messages.save_partial
 
@@ -142,9 +138,7 @@ def say(answers: Answers, answer: RunningAnswer, *events: Event) -> None:
     answers.take(AnswerEvents(str(answer.chat_id), str(answer.message_id), events))
 
 
-def test_it_is_kept_soon_and_not_with_its_words(
-    qtbot: QtBot, store: SessionStore, answers: Answers, running: RunningAnswer, saves: list[str]
-) -> None:
+def test_it_is_kept_soon_and_not_with_its_words(qtbot, store, answers, running, saves):
     told: list[str] = []
     answers.failed.connect(told.append)
     for _ in range(50):
@@ -164,9 +158,7 @@ def finish(answers: Answers, answer: RunningAnswer) -> None:
     say(answers, answer, TextPiece("All of it."), end)
 
 
-def test_it_ends_after_the_turn_in_which_it_grew(
-    qtbot: QtBot, store: SessionStore, answers: Answers, running: RunningAnswer
-) -> None:
+def test_it_ends_after_the_turn_in_which_it_grew(qtbot, store, answers, running):
     def state() -> str:
         return store.messages.get(running.message_id).state
 
@@ -183,8 +175,8 @@ def test_it_ends_after_the_turn_in_which_it_grew(
 
 @pytest.mark.parametrize("turns", [0, 1])
 def test_one_that_has_finished_is_whole_when_the_program_ends(
-    qtbot: QtBot, store: SessionStore, answers: Answers, running: RunningAnswer, turns: int
-) -> None:
+    qtbot, store, answers, running, turns
+):
     ended: list[object] = []
     answers.ended.connect(lambda *news: ended.append(news))
     finish(answers, running)

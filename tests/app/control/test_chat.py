@@ -1,12 +1,9 @@
 """What a user does in a chat reaches the engine and the store, and comes back to the window."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QApplication
-from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from scripted_models import ScriptedModels, WorkerEngine, described
 from windows import Driven, folders_in, running, scripted
@@ -17,7 +14,6 @@ from app.values.errors import StoreError
 from mlx_engine.values.errors import PromptTooLong
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 
-pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 LONG = " ".join(f"word{n}" for n in range(400))
 SLOW = Answer(LONG, pause_s=0.01)
 
@@ -31,7 +27,7 @@ def written(driven: Driven) -> str:
     return running.answer.text if running else ""
 
 
-def test_a_question_is_answered_shown_and_stored(driven: Driven) -> None:
+def test_a_question_is_answered_shown_and_stored(driven):
     assert driven.ask("Hello there") == "You said: Hello there"
     assert driven.shown == ["Hello there", "You said: Hello there"]
     chat = driven.app.chats.chat
@@ -43,14 +39,14 @@ def test_a_question_is_answered_shown_and_stored(driven: Driven) -> None:
     driven.until(lambda: driven.app.settings.value.last_chat == chat.chat_id)
 
 
-def test_the_engine_is_given_the_whole_branch(driven: Driven, source: ScriptedModels) -> None:
+def test_the_engine_is_given_the_whole_branch(driven, source):
     driven.ask("One")
     driven.ask("Two")
     session = source.engines["None"].sessions[-1]
     assert [m.text for m in session.messages] == ["One", "You said: One", "Two", "You said: Two"]
 
 
-def test_stopping_keeps_what_there_is(driven: Driven, source: ScriptedModels) -> None:
+def test_stopping_keeps_what_there_is(driven, source):
     say_next(source, SLOW)
     driven.send("Go")
     driven.until(lambda: len(written(driven)) > 50)
@@ -64,7 +60,7 @@ def test_stopping_keeps_what_there_is(driven: Driven, source: ScriptedModels) ->
     assert driven.widgets.transcript.column.views[-1].message.can_continue
 
 
-def test_answers_given_again_are_kept_as_versions(driven: Driven, source: ScriptedModels) -> None:
+def test_answers_given_again_are_kept_as_versions(driven, source):
     say_next(source, Answer("First"), Answer("Second"))
     driven.ask("Which?")
     driven.widgets.actions["regenerate"].trigger()
@@ -79,7 +75,7 @@ def test_answers_given_again_are_kept_as_versions(driven: Driven, source: Script
     assert driven.shown == ["Which?", "First"], "before the first there is nothing"
 
 
-def test_a_question_can_be_asked_in_other_words(driven: Driven) -> None:
+def test_a_question_can_be_asked_in_other_words(driven):
     driven.ask("Old words")
     driven.ask("More")
     first = driven.widgets.transcript.column.views[0].message
@@ -91,7 +87,7 @@ def test_a_question_can_be_asked_in_other_words(driven: Driven) -> None:
     assert driven.shown == ["Old words", "You said: Old words", "More", "You said: More"]
 
 
-def test_a_stopped_answer_goes_on_in_place(driven: Driven, source: ScriptedModels) -> None:
+def test_a_stopped_answer_goes_on_in_place(driven, source):
     say_next(source, SLOW)
     driven.send("Go")
     driven.until(lambda: len(written(driven)) > 20)
@@ -104,7 +100,7 @@ def test_a_stopped_answer_goes_on_in_place(driven: Driven, source: ScriptedModel
     assert driven.shown == ["Go", before + " and the end."]
 
 
-def test_an_answer_that_has_nothing_to_add_says_so(driven: Driven, source: ScriptedModels) -> None:
+def test_an_answer_that_has_nothing_to_add_says_so(driven, source):
     said = driven.widgets.notice.words
     say_next(source, Answer(""))
     driven.ask("Go")
@@ -117,7 +113,7 @@ def test_an_answer_that_has_nothing_to_add_says_so(driven: Driven, source: Scrip
     assert said() == "The answer is complete; Answer again gives another."
 
 
-def test_only_the_last_answer_can_go_on(driven: Driven, source: ScriptedModels) -> None:
+def test_only_the_last_answer_can_go_on(driven, source):
     say_next(source, Answer("Half an", reason="max-tokens"))
     driven.ask("Go")
     buttons = driven.widgets.transcript.column.views[-1].buttons
@@ -127,7 +123,7 @@ def test_only_the_last_answer_can_go_on(driven: Driven, source: ScriptedModels) 
     assert driven.shown[1] == "Half an"
 
 
-def test_settings_stay_in_their_chat(driven: Driven, source: ScriptedModels) -> None:
+def test_settings_stay_in_their_chat(driven, source):
     chats = driven.app.chats
     driven.ask("One")
     first = chats.chat.chat_id
@@ -145,7 +141,7 @@ def test_settings_stay_in_their_chat(driven: Driven, source: ScriptedModels) -> 
     assert source.engines["None"].sessions[0].system == "Be brief."
 
 
-def test_settings_reach_an_answer_that_runs(driven: Driven, source: ScriptedModels) -> None:
+def test_settings_reach_an_answer_that_runs(driven, source):
     say_next(source, SLOW)
     driven.send("Go")
     driven.until(lambda: bool(driven.app.figures.history.tokens_per_pass_over_time))
@@ -157,7 +153,7 @@ def test_settings_reach_an_answer_that_runs(driven: Driven, source: ScriptedMode
     driven.until_answered()
 
 
-def test_a_finished_answer_is_not_made_again(driven: Driven, source: ScriptedModels) -> None:
+def test_a_finished_answer_is_not_made_again(driven, source):
     views = driven.widgets.transcript.column.views
     for _ in range(3):
         say_next(source, Answer("One two three four five six.", pause_s=0.01))
@@ -169,9 +165,7 @@ def test_a_finished_answer_is_not_made_again(driven: Driven, source: ScriptedMod
         assert driven.shown[-1] == "One two three four five six."
 
 
-def test_another_version_is_shown_where_it_stands(
-    driven: Driven, source: ScriptedModels, qtbot: QtBot
-) -> None:
+def test_another_version_is_shown_where_it_stands(driven, source, qtbot):
     for _ in range(6):
         say_next(source, Answer("Tell me more about that, please. " * 20))
         driven.ask("Go on.")
@@ -192,9 +186,7 @@ def test_another_version_is_shown_where_it_stands(
     assert column.verticalScrollBar().value() == 0
 
 
-def test_a_message_rewritten_while_an_answer_runs_is_not_lost(
-    driven: Driven, source: ScriptedModels
-) -> None:
+def test_a_message_rewritten_while_an_answer_runs_is_not_lost(driven, source):
     say_next(source, SLOW)
     driven.send("Go")
     transcript = driven.widgets.transcript
@@ -214,9 +206,7 @@ def test_a_message_rewritten_while_an_answer_runs_is_not_lost(
     assert transcript.reader.unsent == {}
 
 
-def test_escape_leaves_an_editor_or_a_card_and_not_the_answer(
-    driven: Driven, source: ScriptedModels, qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_escape_leaves_an_editor_or_a_card_and_not_the_answer(driven, source, qtbot, tmp_path):
     say_next(source, SLOW)
     driven.send("Go")
     driven.widgets.window.activateWindow()
@@ -235,16 +225,14 @@ def test_escape_leaves_an_editor_or_a_card_and_not_the_answer(
     driven.until_answered()
 
 
-def test_return_on_a_card_loads(driven: Driven, source: ScriptedModels, qtbot: QtBot) -> None:
+def test_return_on_a_card_loads(driven, source, qtbot):
     driven.app.cards.offer(None)
     driven.until(driven.widgets.card.load_fields.isVisible)
     qtbot.keyClick(driven.widgets.card, Qt.Key.Key_Return)
     driven.until(lambda: source.loaded == ["None", "None"])
 
 
-def test_what_is_typed_belongs_to_its_chat_and_outlives_the_program(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_what_is_typed_belongs_to_its_chat_and_outlives_the_program(qapp, qtbot, tmp_path):
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
         composer, chats = driven.widgets.composer, driven.app.chats
         driven.ask("One")
@@ -271,9 +259,7 @@ def test_what_is_typed_belongs_to_its_chat_and_outlives_the_program(
         assert composer.text() == ""
 
 
-def test_what_is_rewritten_in_its_place_outlives_the_program(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_what_is_rewritten_in_its_place_outlives_the_program(qapp, qtbot, tmp_path):
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
         driven.ask("One")
         driven.widgets.transcript.edit_last_prompt()
@@ -290,7 +276,7 @@ def test_what_is_rewritten_in_its_place_outlives_the_program(
         assert bubble.editor.field.toPlainText() == "One, in other words"
 
 
-def test_nothing_typed_in_a_chat_outlives_it(driven: Driven, qtbot: QtBot, tmp_path: Path) -> None:
+def test_nothing_typed_in_a_chat_outlives_it(driven, qtbot, tmp_path):
     """In the bin it is kept; deleted for good, it is gone from the settings, too."""
     kept = folders_in(tmp_path / "home").settings_file
     for name in ("Stays", "Goes"):
@@ -313,7 +299,7 @@ def test_nothing_typed_in_a_chat_outlives_it(driven: Driven, qtbot: QtBot, tmp_p
     assert "Stays half a sent" in kept.read_text() and "Stays otherwise" in kept.read_text()
 
 
-def test_what_is_typed_is_on_the_disk_soon(driven: Driven, qtbot: QtBot, tmp_path: Path) -> None:
+def test_what_is_typed_is_on_the_disk_soon(driven, qtbot, tmp_path):
     """A program that is killed loses no more of it than of an answer."""
     kept = folders_in(tmp_path / "home").settings_file
     driven.ask("One")
@@ -326,9 +312,7 @@ def test_what_is_typed_is_on_the_disk_soon(driven: Driven, qtbot: QtBot, tmp_pat
     driven.until(lambda: "in other words" in kept.read_text())
 
 
-def test_what_a_model_recommends_is_not_what_a_user_chose(
-    driven: Driven, source: ScriptedModels
-) -> None:
+def test_what_a_model_recommends_is_not_what_a_user_chose(driven, source):
     engines, chats = source.engines, driven.app.chats
     engines["other"] = WorkerEngine([], described("other", 1_000_000))
     engines["None"].description = replace(
@@ -346,9 +330,7 @@ def test_what_a_model_recommends_is_not_what_a_user_chose(
     assert chats.chat.settings.sampling == SamplingChoice(top_k=5)
 
 
-def test_what_the_engine_refuses_is_said_in_the_chat(
-    driven: Driven, source: ScriptedModels
-) -> None:
+def test_what_the_engine_refuses_is_said_in_the_chat(driven, source):
     say_next(source, Answer("Half an", error=PromptTooLong("The conversation is too long.")))
     assert driven.ask("Go") == "Half an"
     message = driven.widgets.transcript.column.views[-1].message
@@ -357,9 +339,7 @@ def test_what_the_engine_refuses_is_said_in_the_chat(
     assert driven.ask("Again") == "You said: Again"
 
 
-def test_how_an_answer_went_is_known_after_a_restart(
-    driven: Driven, source: ScriptedModels, qapp: QApplication, qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_how_an_answer_went_is_known_after_a_restart(driven, source, qapp, qtbot, tmp_path):
     say_next(source, Answer("So.", thinking="Hm and hm", pause_s=0.02))
     driven.ask("Think")
     say_next(source, Answer("Half an", error=PromptTooLong("The conversation is too long.")))
@@ -373,9 +353,7 @@ def test_how_an_answer_went_is_known_after_a_restart(
         assert (after[3].state, after[3].notice) == ("failed", "The conversation is too long.")
 
 
-def test_an_answer_cut_by_closing_the_window_says_so(
-    driven: Driven, source: ScriptedModels, qapp: QApplication, qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_an_answer_cut_by_closing_the_window_says_so(driven, source, qapp, qtbot, tmp_path):
     say_next(source, SLOW)
     driven.send("Go")
     driven.until(lambda: len(written(driven)) > 20)
@@ -387,9 +365,7 @@ def test_an_answer_cut_by_closing_the_window_says_so(
         assert message.can_continue
 
 
-def test_an_answer_that_does_not_fit_on_the_disk_stays_on_show(
-    driven: Driven, source: ScriptedModels
-) -> None:
+def test_an_answer_that_does_not_fit_on_the_disk_stays_on_show(driven, source):
     words = LONG * 10
     say_next(source, Answer(words))
     driven.send("Go")
@@ -401,7 +377,7 @@ def test_an_answer_that_does_not_fit_on_the_disk_stays_on_show(
     assert "free some space" in driven.widgets.notice.words()
 
 
-def test_a_mistake_of_ours_is_told_with_details(driven: Driven, source: ScriptedModels) -> None:
+def test_a_mistake_of_ours_is_told_with_details(driven, source):
     say_next(source, Answer("Half", error=ZeroDivisionError("oops")))
     driven.ask("Go")
     assert "ZeroDivisionError" in driven.widgets.notice.words()
@@ -411,9 +387,7 @@ def test_a_mistake_of_ours_is_told_with_details(driven: Driven, source: Scripted
     assert "ZeroDivisionError" in driven.widgets.notice.words(), "until it is dismissed"
 
 
-def test_a_chat_that_cannot_be_read_after_its_answer_is_told(
-    driven: Driven, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_chat_that_cannot_be_read_after_its_answer_is_told(driven, monkeypatch):
     def cannot_read() -> None:
         raise StoreError("chats.db could not be read.")
 
@@ -424,9 +398,7 @@ def test_a_chat_that_cannot_be_read_after_its_answer_is_told(
     assert driven.widgets.notice.words() == "chats.db could not be read."
 
 
-def test_another_chat_can_be_read_while_one_is_answered(
-    driven: Driven, source: ScriptedModels
-) -> None:
+def test_another_chat_can_be_read_while_one_is_answered(driven, source):
     driven.ask("One")
     first = driven.app.chats.chat.chat_id or 0
     driven.app.begin_chat()
@@ -441,14 +413,14 @@ def test_another_chat_can_be_read_while_one_is_answered(
     assert driven.shown == ["Two", LONG]
 
 
-def test_what_cannot_be_sent_stays_in_the_composer(driven: Driven, source: ScriptedModels) -> None:
+def test_what_cannot_be_sent_stays_in_the_composer(driven, source):
     driven.app.models.description = None
     driven.widgets.composer.sent.emit("Precious words", ())
     assert driven.widgets.composer.text() == "Precious words"
     assert "No model is loaded" in driven.widgets.notice.words()
 
 
-def test_an_answer_is_edited_where_it_stands(driven: Driven, qtbot: QtBot) -> None:
+def test_an_answer_is_edited_where_it_stands(driven, qtbot):
     driven.ask("First")
     driven.ask("Second")
     view = driven.widgets.transcript.column.views[1]
@@ -466,7 +438,7 @@ def test_an_answer_is_edited_where_it_stands(driven: Driven, qtbot: QtBot) -> No
     assert driven.ask("Third") == "You said: Third"
 
 
-def test_an_edited_last_answer_can_go_on(driven: Driven, source: ScriptedModels) -> None:
+def test_an_edited_last_answer_can_go_on(driven, source):
     driven.ask("First")
     last = driven.app.chats.chat.last_answer
     assert last is not None
@@ -477,7 +449,7 @@ def test_an_edited_last_answer_can_go_on(driven: Driven, source: ScriptedModels)
     assert driven.shown[1].startswith("It begins like") and len(driven.shown[1]) > 14
 
 
-def test_an_answer_kept_as_it_was_stays_one(driven: Driven) -> None:
+def test_an_answer_kept_as_it_was_stays_one(driven):
     driven.ask("First")
     view = driven.widgets.transcript.column.views[1]
     view.edit()
@@ -486,7 +458,7 @@ def test_an_answer_kept_as_it_was_stays_one(driven: Driven) -> None:
     assert view.editor is None and view.message.branch_count == 1 and not view.message.notice
 
 
-def test_an_answer_is_not_edited_while_another_runs(driven: Driven, source: ScriptedModels) -> None:
+def test_an_answer_is_not_edited_while_another_runs(driven, source):
     driven.ask("First")
     first = driven.app.chats.chat.last_answer
     say_next(source, Answer("word " * 500, pause_s=0.01))
@@ -505,7 +477,7 @@ def test_an_answer_is_not_edited_while_another_runs(driven: Driven, source: Scri
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_a_new_chat_goes_on_from_any_message(driven: Driven, qtbot: QtBot, place: int) -> None:
+def test_a_new_chat_goes_on_from_any_message(driven, qtbot, place):
     driven.ask("First")
     driven.ask("Second")
     before, shown = driven.app.chats.chat.chat_id, list(driven.shown)
@@ -520,9 +492,7 @@ def test_a_new_chat_goes_on_from_any_message(driven: Driven, qtbot: QtBot, place
     assert driven.shown == shown
 
 
-def test_a_new_chat_goes_on_while_the_old_one_is_answered(
-    driven: Driven, source: ScriptedModels
-) -> None:
+def test_a_new_chat_goes_on_while_the_old_one_is_answered(driven, source):
     driven.ask("First")
     answer, before = driven.app.chats.chat.last_answer, driven.app.chats.chat.chat_id
     say_next(source, Answer("word " * 300, pause_s=0.005))
@@ -535,7 +505,7 @@ def test_a_new_chat_goes_on_while_the_old_one_is_answered(
     assert driven.shown[-1].startswith("word word")
 
 
-def test_several_chats_answer_at_once(driven: Driven, source: ScriptedModels) -> None:
+def test_several_chats_answer_at_once(driven, source):
     """Each has its own stop, and throwing one away leaves the others alone."""
     say_next(source, SLOW, SLOW, SLOW)
     app, chats, numbers = driven.app, driven.app.chats, list[int]()
@@ -561,8 +531,8 @@ def test_several_chats_answer_at_once(driven: Driven, source: ScriptedModels) ->
 
 
 def test_where_the_context_is_full_it_goes_on_without_the_oldest_turns(
-    driven: Driven, source: ScriptedModels, qapp: QApplication, qtbot: QtBot, tmp_path: Path
-) -> None:
+    driven, source, qapp, qtbot, tmp_path
+):
     """They stay on show, above a line that says so, also after a restart; the engine reads the
     others only, also when an answer is made again.
     """
@@ -590,9 +560,7 @@ def test_where_the_context_is_full_it_goes_on_without_the_oldest_turns(
         assert [v.message.is_first_read for v in views] == [n == 2 for n in range(8)]
 
 
-def test_a_question_that_does_not_fit_is_asked_without_the_oldest_turns(
-    driven: Driven, source: ScriptedModels
-) -> None:
+def test_a_question_that_does_not_fit_is_asked_without_the_oldest_turns(driven, source):
     driven.ask("One")
     say_next(source, Answer("", error=PromptTooLong("The conversation is too long.")))
     driven.ask("Two")
@@ -605,9 +573,7 @@ def test_a_question_that_does_not_fit_is_asked_without_the_oldest_turns(
     assert not driven.app.chats.chat.can_drop
 
 
-def test_the_next_start_has_the_chat_that_was_open_and_what_was_typed(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_the_next_start_has_the_chat_that_was_open_and_what_was_typed(qapp, qtbot, tmp_path):
     with running(qapp, qtbot, tmp_path, scripted()) as one:
         one.ask("Hello")
         one.app.begin_chat()
@@ -621,7 +587,7 @@ def test_the_next_start_has_the_chat_that_was_open_and_what_was_typed(
         assert again.widgets.composer.text() == "Half a question"
 
 
-def test_an_answer_without_a_token_has_no_figures(driven: Driven, source: ScriptedModels) -> None:
+def test_an_answer_without_a_token_has_no_figures(driven, source):
     driven.ask("Hello")
     figures = driven.app.chats.last_stats
     source.engines["None"].answers.append(Answer(""))
@@ -634,7 +600,7 @@ def test_an_answer_without_a_token_has_no_figures(driven: Driven, source: Script
     assert "0.0 tok/s" not in driven.widgets.strip.accessibleDescription()
 
 
-def test_what_is_attached_and_not_sent_is_kept_at_once_unless_it_is_long(driven: Driven) -> None:
+def test_what_is_attached_and_not_sent_is_kept_at_once_unless_it_is_long(driven):
     """The file of settings, which is written again and again, should not hold it."""
     composer = driven.widgets.composer
     composer.show_message("Look")

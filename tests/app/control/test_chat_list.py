@@ -8,9 +8,8 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QDrag
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QLineEdit, QToolButton
-from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
-from scripted_models import ScriptedModels, WorkerEngine, described
+from scripted_models import WorkerEngine, described
 from seen import find
 from windows import Driven
 
@@ -19,8 +18,6 @@ from app.store.transfer import NewChat, read_chat
 from app.values.chat_settings import ChatSettings
 from app.window.sidebar.chat_list_model import ROW_ROLE
 from app.window.sidebar.sidebar import SEARCH_PAUSE_MS
-
-pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 
 
 def listed(driven: Driven) -> list[str]:
@@ -34,7 +31,7 @@ def chat(driven: Driven, question: str) -> int:
     return driven.app.chats.chat.chat_id or 0
 
 
-def test_a_new_chat_appears_with_its_first_question(driven: Driven) -> None:
+def test_a_new_chat_appears_with_its_first_question(driven):
     assert listed(driven) == []
     chat(driven, "First")
     chat(driven, "Second")
@@ -43,7 +40,7 @@ def test_a_new_chat_appears_with_its_first_question(driven: Driven) -> None:
     assert listed(driven) == ["Today", "Second", "First"], "an empty chat is not stored"
 
 
-def test_deleting_can_be_undone(driven: Driven) -> None:
+def test_deleting_can_be_undone(driven):
     first = chat(driven, "Precious")
     driven.widgets.actions["delete-chat"].trigger()
     assert listed(driven) == []
@@ -54,7 +51,7 @@ def test_deleting_can_be_undone(driven: Driven) -> None:
     assert driven.shown[0] == "Precious"
 
 
-def test_what_is_in_effect_is_said_of_the_chat_on_show(driven: Driven) -> None:
+def test_what_is_in_effect_is_said_of_the_chat_on_show(driven):
     chat(driven, "Drafted")
     find(driven.widgets.session, QToolButton, "Depth: 2").click()
     assert "Pinned: 2." in in_effect(driven)
@@ -62,9 +59,7 @@ def test_what_is_in_effect_is_said_of_the_chat_on_show(driven: Driven) -> None:
     assert "Pinned" not in in_effect(driven)
 
 
-def test_what_is_in_effect_with_another_model_is_not_said_any_more(
-    driven: Driven, source: ScriptedModels
-) -> None:
+def test_what_is_in_effect_with_another_model_is_not_said_any_more(driven, source):
     source.engines["/other"] = WorkerEngine(description=described("Other", 10**6))
     chat(driven, "Drafted")
     assert "The last answer drafted" in in_effect(driven)
@@ -80,7 +75,7 @@ def in_effect(driven: Driven) -> str:
     return " ".join(texts)
 
 
-def test_a_chat_that_is_answered_can_be_deleted(driven: Driven, source: ScriptedModels) -> None:
+def test_a_chat_that_is_answered_can_be_deleted(driven, source):
     source.engines["None"].answers.append(Answer("word " * 500, pause_s=0.01))
     driven.send("Long one")
     driven.widgets.actions["delete-chat"].trigger()
@@ -89,7 +84,7 @@ def test_a_chat_that_is_answered_can_be_deleted(driven: Driven, source: Scripted
     assert driven.ask("Next") == "You said: Next"
 
 
-def test_search_finds_words_in_answers_and_opens_them(driven: Driven) -> None:
+def test_search_finds_words_in_answers_and_opens_them(driven):
     chat(driven, "About whales")
     chat(driven, "About ships")
     driven.app.listed.search("said whales")
@@ -102,7 +97,7 @@ def test_search_finds_words_in_answers_and_opens_them(driven: Driven) -> None:
 
 
 @pytest.mark.parametrize("ending", ["md", "json"])
-def test_a_chat_goes_to_a_file_and_comes_back(driven: Driven, tmp_path: Path, ending: str) -> None:
+def test_a_chat_goes_to_a_file_and_comes_back(driven, tmp_path, ending):
     first = chat(driven, "Carry me")
     file = tmp_path / f"chat.{ending}"
     driven.app.files.export_to(first, file)
@@ -113,7 +108,7 @@ def test_a_chat_goes_to_a_file_and_comes_back(driven: Driven, tmp_path: Path, en
     assert listed(driven).count("Carry me") == 2
 
 
-def test_a_file_that_is_no_chat_is_refused_in_words(driven: Driven, tmp_path: Path) -> None:
+def test_a_file_that_is_no_chat_is_refused_in_words(driven, tmp_path):
     file = tmp_path / "chat.json"
     file.write_text("{}")
     driven.app.files.import_from(file)
@@ -130,9 +125,7 @@ def test_a_file_that_is_no_chat_is_refused_in_words(driven: Driven, tmp_path: Pa
     assert "is no chat" not in words()
 
 
-def test_a_chat_on_a_slow_disk_does_not_hold_up_the_window(
-    driven: Driven, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_chat_on_a_slow_disk_does_not_hold_up_the_window(driven, tmp_path, monkeypatch):
     first, gate, file = chat(driven, "Far away"), Event(), tmp_path / "chat.json"
     driven.app.files.export_to(first, file)
 
@@ -147,7 +140,7 @@ def test_a_chat_on_a_slow_disk_does_not_hold_up_the_window(
     driven.until(lambda: listed(driven).count("Far away") == 3)
 
 
-def test_a_chat_that_goes_on_moves_to_the_top(driven: Driven, source: ScriptedModels) -> None:
+def test_a_chat_that_goes_on_moves_to_the_top(driven, source):
     first = chat(driven, "First")
     second = chat(driven, "Second")
     chat(driven, "Third")
@@ -172,9 +165,7 @@ def test_a_chat_that_goes_on_moves_to_the_top(driven: Driven, source: ScriptedMo
     assert listed(driven) == told, "one row at a time comes to the same as all at once"
 
 
-def test_a_chat_is_exported_from_its_menu(
-    driven: Driven, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_chat_is_exported_from_its_menu(driven, tmp_path, monkeypatch):
     number = chat(driven, "What is a kernel?")
     monkeypatch.setattr(
         QFileDialog, "getSaveFileName", lambda *_: (str(tmp_path / "kernel"), "Markdown (*.md)")
@@ -187,7 +178,7 @@ def test_a_chat_is_exported_from_its_menu(
     assert "kernel.md" in driven.widgets.notice.words()
 
 
-def test_menu_and_title_follow_what_is_done_in_the_sidebar(driven: Driven) -> None:
+def test_menu_and_title_follow_what_is_done_in_the_sidebar(driven):
     first = chat(driven, "First")
     actions, sidebar = driven.widgets.actions, driven.widgets.sidebar
     sidebar.list.renamed.emit(first, "Zebras")
@@ -224,7 +215,7 @@ def type_into_the_list(driven: Driven, name: str) -> None:
     QTest.keyClick(field, Qt.Key.Key_Return)
 
 
-def test_a_folder_made_from_a_search_is_named(driven: Driven) -> None:
+def test_a_folder_made_from_a_search_is_named(driven):
     chat(driven, "Whales")
     search(driven, "nothing")
     driven.widgets.actions["new-folder"].trigger()
@@ -233,7 +224,7 @@ def test_a_folder_made_from_a_search_is_named(driven: Driven) -> None:
 
 
 @pytest.mark.parametrize("hides", ["search", "bin", "folder", "sidebar"])
-def test_the_chat_on_show_is_renamed_whatever_hides_it(driven: Driven, hides: str) -> None:
+def test_the_chat_on_show_is_renamed_whatever_hides_it(driven, hides):
     number = chat(driven, "Whales")
     actions, folders = driven.widgets.actions, driven.app.store.folders
     match hides:
@@ -257,7 +248,7 @@ def mark(driven: Driven, *chats: int) -> None:
         marks.select(sidebar.model().index_of(chat_id), marks.SelectionFlag.Select)
 
 
-def test_a_new_folder_takes_what_is_marked(driven: Driven, qtbot: QtBot) -> None:
+def test_a_new_folder_takes_what_is_marked(driven, qtbot):
     first, second = chat(driven, "First"), chat(driven, "Second")
     driven.widgets.window.show_sidebar(False)
     assert driven.widgets.actions["new-folder"].shortcut().toString() == "Ctrl+Shift+N"
@@ -271,7 +262,7 @@ def test_a_new_folder_takes_what_is_marked(driven: Driven, qtbot: QtBot) -> None
     assert listed(driven) == ["New folder", "New folder 2", "Second", "First"]
 
 
-def test_the_menus_mean_all_that_is_marked(driven: Driven) -> None:
+def test_the_menus_mean_all_that_is_marked(driven):
     first, second = chat(driven, "First"), chat(driven, "Second")
     chat(driven, "Third")
     driven.app.chats.open(second)
@@ -284,9 +275,7 @@ def test_the_menus_mean_all_that_is_marked(driven: Driven) -> None:
 
 
 @pytest.mark.parametrize("ending", [".md", ".json"])
-def test_several_chats_go_into_files_of_their_own(
-    driven: Driven, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
-) -> None:
+def test_several_chats_go_into_files_of_their_own(driven, tmp_path, monkeypatch, ending):
     names = ("Same/name?", "Same/name?", "…", "研" * 100)
     chats = tuple(chat(driven, name) for name in names)
     out = tmp_path / "out"
@@ -301,15 +290,13 @@ def test_several_chats_go_into_files_of_their_own(
     assert (out / f"Same name{ending}").read_text() == "mine", "no file is written over"
 
 
-def test_a_folder_that_takes_no_files_ends_the_export_in_words(
-    driven: Driven, tmp_path: Path
-) -> None:
+def test_a_folder_that_takes_no_files_ends_the_export_in_words(driven, tmp_path):
     chats = tuple(chat(driven, name) for name in ("One", "Two"))
     driven.app.files.export_into(chats, tmp_path / "gone", ".md")
     driven.until(lambda: "0 of 2 chats were written" in driven.widgets.notice.words())
 
 
-def test_a_chat_in_a_folder_goes_on_there(driven: Driven) -> None:
+def test_a_chat_in_a_folder_goes_on_there(driven):
     first = chat(driven, "First")
     chat(driven, "Second")
     driven.app.listed.new_folder((first,))
@@ -323,7 +310,7 @@ def test_a_chat_in_a_folder_goes_on_there(driven: Driven) -> None:
     assert driven.app.chats.chat.chat_id == first and driven.shown[-2] == "And more?"
 
 
-def test_the_chat_on_show_alone_is_marked_after_a_shortcut(driven: Driven, qtbot: QtBot) -> None:
+def test_the_chat_on_show_alone_is_marked_after_a_shortcut(driven, qtbot):
     """Qt would add to what is marked while the Command key is held."""
     first = chat(driven, "First")
     chat(driven, "Second")
@@ -339,7 +326,7 @@ def test_the_chat_on_show_alone_is_marked_after_a_shortcut(driven: Driven, qtbot
     assert marked() == (first,) == (driven.app.chats.chat.chat_id,)
 
 
-def test_the_chat_on_show_stays_marked(driven: Driven) -> None:
+def test_the_chat_on_show_stays_marked(driven):
     """Whatever else is pressed in the list."""
     chats = driven.widgets.sidebar.list
     first = chat(driven, "First")

@@ -1,12 +1,9 @@
 """A comparison comes to its end whatever happens in its middle."""
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 from scripted_engine import DESCRIPTION, Answer
 from seen import button, words_on
@@ -64,7 +61,7 @@ class Comparison:
 
 
 @pytest.fixture
-def comparison(qtbot: QtBot) -> Iterator[Comparison]:
+def comparison(qtbot):
     store = open_passing_store("")
     made = Comparison(qtbot, store)
     made.controller.run("Count.")
@@ -72,7 +69,7 @@ def comparison(qtbot: QtBot) -> Iterator[Comparison]:
     store.close()
 
 
-def test_both_sides_have_the_seed_and_their_own_drafting(comparison: Comparison) -> None:
+def test_both_sides_have_the_seed_and_their_own_drafting(comparison):
     comparison.end("on")
     comparison.end("off")
     asks = [request for request in comparison.asked if isinstance(request, Ask)]
@@ -92,9 +89,7 @@ def drafting_compared(comparison: Comparison) -> DraftOptions:
     return compared
 
 
-def test_the_depth_that_pays_is_compared_and_a_pinned_one_where_it_is_wanted(
-    comparison: Comparison,
-) -> None:
+def test_the_depth_that_pays_is_compared_and_a_pinned_one_where_it_is_wanted(comparison):
     comparison.end("on")
     comparison.end("off")
     depths = comparison.view.findChild(Segments)
@@ -116,7 +111,7 @@ def test_the_depth_that_pays_is_compared_and_a_pinned_one_where_it_is_wanted(
     assert drafting_compared(comparison) == DraftOptions()
 
 
-def test_speed_is_shown_while_it_runs(comparison: Comparison) -> None:
+def test_speed_is_shown_while_it_runs(comparison):
     a_round = RoundFinished(RoundStats(0, 1, 1, 1, 2, 1.0, 1.0, 1.0))
     comparison.say("on", PromptProgress(4, 4))
     assert comparison.pane("Drafting on") == "Drafting on, Reading the prompt"
@@ -126,7 +121,7 @@ def test_speed_is_shown_while_it_runs(comparison: Comparison) -> None:
     assert comparison.pane("Drafting on") == "Drafting on, 4.0 tok/s, Running"
 
 
-def test_a_stop_that_comes_as_the_first_side_ends(comparison: Comparison) -> None:
+def test_a_stop_that_comes_as_the_first_side_ends(comparison):
     comparison.controller.stop()
     assert isinstance(comparison.asked[-1], StopAnswer)
     comparison.end("on")
@@ -136,7 +131,7 @@ def test_a_stop_that_comes_as_the_first_side_ends(comparison: Comparison) -> Non
     assert comparison.controller.is_running
 
 
-def test_an_error_in_the_second_side_keeps_the_first(comparison: Comparison) -> None:
+def test_an_error_in_the_second_side_keeps_the_first(comparison):
     comparison.end("on")
     comparison.say("off", TextPiece("thr"))
     problem = Problem("known", "OutOfMemory", "Memory ran out: choose a smaller model.")
@@ -146,14 +141,14 @@ def test_an_error_in_the_second_side_keeps_the_first(comparison: Comparison) -> 
     assert comparison.pane("Drafting off") == "Drafting off, Failed"
 
 
-def test_each_side_runs_alone(comparison: Comparison) -> None:
+def test_each_side_runs_alone(comparison):
     """So that speeds can be compared."""
     comparison.end("on")
     assert [ask.alone for ask in comparison.asked if isinstance(ask, Ask)] == [True, True]
 
 
 @pytest.mark.parametrize("end", ["stop", "failure"])
-def test_what_ends_the_first_leaves_out_the_second(comparison: Comparison, end: str) -> None:
+def test_what_ends_the_first_leaves_out_the_second(comparison, end):
     comparison.say("on", TextPiece("thr"))
     if end == "stop":
         comparison.controller.stop()
@@ -171,11 +166,11 @@ def test_what_ends_the_first_leaves_out_the_second(comparison: Comparison, end: 
     assert comparison.controller.is_running
 
 
-def test_answers_of_chats_are_left_alone(comparison: Comparison) -> None:
+def test_answers_of_chats_are_left_alone(comparison):
     assert not comparison.controller.take(AnswerEvents("7", "8", (TextPiece("x"),)))
 
 
-def test_the_stop_command_ends_what_runs(qapp: QApplication, qtbot: QtBot, tmp_path: Path) -> None:
+def test_the_stop_command_ends_what_runs(qapp, qtbot, tmp_path):
     source = scripted(Answer("word " * 500, pause_s=0.01), Answer("word " * 500, pause_s=0.01))
     with running(qapp, qtbot, tmp_path, source) as driven:
         app, stop = driven.app, driven.widgets.actions["stop"]

@@ -19,7 +19,7 @@ def headings(now: datetime, *whens: datetime) -> list[str]:
     return [group.heading for group in groups for _ in group.chats]
 
 
-def test_headings() -> None:
+def test_headings():
     now = datetime(2026, 3, 20, 0, 30, tzinfo=UTC)
     assert headings(
         now,
@@ -43,7 +43,7 @@ def test_headings() -> None:
     ]
 
 
-def test_the_day_is_that_of_the_user() -> None:
+def test_the_day_is_that_of_the_user():
     now = datetime(2026, 3, 29, 12, tzinfo=BERLIN)
     assert headings(
         now, datetime(2026, 3, 29, 0, 5, tzinfo=BERLIN), datetime(2026, 3, 28, 0, 5, tzinfo=BERLIN)
@@ -52,7 +52,7 @@ def test_the_day_is_that_of_the_user() -> None:
     assert headings(now, late) == ["Today"]
 
 
-def test_pinned_ones_have_their_own_group_and_order_is_kept() -> None:
+def test_pinned_ones_have_their_own_group_and_order_is_kept():
     now = datetime(2026, 3, 20, 12, tzinfo=UTC)
     whens = [datetime(2026, 3, day, 12, tzinfo=UTC) for day in (20, 10, 20, 19)]
     chats = [chat(whens[0], True), chat(whens[1], True), chat(whens[2]), chat(whens[3])]
@@ -64,7 +64,7 @@ def test_pinned_ones_have_their_own_group_and_order_is_kept() -> None:
     ]
 
 
-def test_a_clock_that_was_wrong() -> None:
+def test_a_clock_that_was_wrong():
     now = datetime(2026, 3, 20, tzinfo=UTC)
     assert headings(now, datetime(2030, 1, 1, tzinfo=UTC), datetime.fromtimestamp(0, UTC)) == [
         "Today",

@@ -4,37 +4,34 @@ import hashlib
 import os
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from subprocess import PIPE, Popen
 
 import pytest
 from fake_hub import FakeHub, serving
 from PySide6.QtCore import QProcess
-from pytestqt.qtbot import QtBot
 from windows import PATIENCE_MS
 
-from app.control.downloads import Downloads
+from app.control.downloads import PACKAGES, START, Downloads
 from app.library.download_process import Job
 from app.values.models import DownloadFigures
 from mlx_engine.hub.client import Hub
 from mlx_engine.hub.repository import HubModel
 from mlx_engine.values.words import Words
 
-pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 MODEL = HubModel("org/small")
 WEIGHTS = bytes(range(256)) * 40_000
 
 
 @pytest.fixture
-def fake() -> Iterator[FakeHub]:
+def fake():
     files = {"config.json": b"{}", "tokenizer.json": b"{}", "model.safetensors": WEIGHTS}
     with serving(FakeHub({"org/small": files, "org/ggufs": {"m-Q8_0.gguf": b"GGUF"}})) as made:
         yield made
 
 
 @pytest.fixture
-def downloads(qtbot: QtBot, fake: FakeHub, tmp_path: Path) -> Iterator[Downloads]:
+def downloads(qtbot, fake, tmp_path):
     made = Downloads(Hub(tmp_path / "hub", fake.endpoint, token=False))
     yield made
     made.stop_all()
@@ -56,7 +53,7 @@ class Seen:
         return self.figures[number].phase if len(self.figures) > number else ""
 
 
-def test_a_model_comes_whole(downloads: Downloads, qtbot: QtBot) -> None:
+def test_a_model_comes_whole(downloads, qtbot):
     seen = Seen(downloads)
     downloads.start(MODEL)
     downloads.start(MODEL)
@@ -66,7 +63,7 @@ def test_a_model_comes_whole(downloads: Downloads, qtbot: QtBot) -> None:
     assert (Path(seen.came[0]) / "model.safetensors").read_bytes() == WEIGHTS
 
 
-def test_what_was_deleted_is_listed_no_more(downloads: Downloads, qtbot: QtBot) -> None:
+def test_what_was_deleted_is_listed_no_more(downloads, qtbot):
     seen = Seen(downloads)
     downloads.start(MODEL)
     qtbot.waitUntil(lambda: bool(seen.came), timeout=PATIENCE_MS)
@@ -76,9 +73,7 @@ def test_what_was_deleted_is_listed_no_more(downloads: Downloads, qtbot: QtBot) 
     assert seen.figures == ()
 
 
-def test_a_pause_keeps_what_came(
-    downloads: Downloads, qtbot: QtBot, fake: FakeHub, tmp_path: Path
-) -> None:
+def test_a_pause_keeps_what_came(downloads, qtbot, fake, tmp_path):
     seen = Seen(downloads)
     fake.slow["model.safetensors"] = 2**20
     downloads.start(MODEL)
@@ -103,9 +98,7 @@ def test_a_pause_keeps_what_came(
     assert fake.ranges
 
 
-def test_a_process_that_dies_is_a_download_that_failed(
-    downloads: Downloads, qtbot: QtBot, fake: FakeHub
-) -> None:
+def test_a_process_that_dies_is_a_download_that_failed(downloads, qtbot, fake):
     seen = Seen(downloads)
     fake.slow["model.safetensors"] = 2**20
     downloads.start(MODEL)
@@ -119,11 +112,11 @@ def test_a_process_that_dies_is_a_download_that_failed(
     qtbot.waitUntil(lambda: seen.phase() == "done", timeout=PATIENCE_MS)
 
 
-def test_a_download_ends_with_the_program(fake: FakeHub, tmp_path: Path) -> None:
+def test_a_download_ends_with_the_program(fake, tmp_path):
     fake.slow["model.safetensors"] = 2**20
     hub = Hub(tmp_path / "hub", fake.endpoint, token=False)
-    command = [sys.executable, "-m", "app.library.download_process"]
-    with Popen(command, stdin=PIPE, stdout=PIPE, cwd=Path(__file__).parents[3]) as process:
+    command = [sys.executable, "-P", "-c", START, str(PACKAGES)]
+    with Popen(command, stdin=PIPE, stdout=PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(Job(hub, MODEL).as_line())
@@ -133,7 +126,7 @@ def test_a_download_ends_with_the_program(fake: FakeHub, tmp_path: Path) -> None
         assert process.wait(20) == 1
 
 
-def test_an_unknown_model_is_said_in_words(downloads: Downloads, qtbot: QtBot) -> None:
+def test_an_unknown_model_is_said_in_words(downloads, qtbot):
     seen = Seen(downloads)
     downloads.start(HubModel("org/nothing"))
     qtbot.waitUntil(lambda: seen.phase() == "failed", timeout=PATIENCE_MS)
@@ -141,7 +134,7 @@ def test_an_unknown_model_is_said_in_words(downloads: Downloads, qtbot: QtBot) -
     assert isinstance(seen.figures[0].words, Words), "and can be said in the window's language"
 
 
-def test_a_cancelled_one_is_listed_no_more(downloads: Downloads, qtbot: QtBot) -> None:
+def test_a_cancelled_one_is_listed_no_more(downloads, qtbot):
     seen = Seen(downloads)
     downloads.start(MODEL)
     downloads.cancel(MODEL.link)
@@ -153,9 +146,7 @@ def test_a_cancelled_one_is_listed_no_more(downloads: Downloads, qtbot: QtBot) -
 SECOND = HubModel("org/ggufs", quantisation="Q8_0")
 
 
-def test_one_at_a_time_in_the_order_they_were_asked_for(
-    downloads: Downloads, qtbot: QtBot, fake: FakeHub
-) -> None:
+def test_one_at_a_time_in_the_order_they_were_asked_for(downloads, qtbot, fake):
     seen = Seen(downloads)
     fake.slow["model.safetensors"] = 2**20
     for model in (HubModel("org/nothing"), MODEL, SECOND):
@@ -169,7 +160,7 @@ def test_one_at_a_time_in_the_order_they_were_asked_for(
     assert downloads.unfinished == ("org/nothing",)
 
 
-def test_one_that_waits_can_be_paused(downloads: Downloads, qtbot: QtBot, fake: FakeHub) -> None:
+def test_one_that_waits_can_be_paused(downloads, qtbot, fake):
     seen = Seen(downloads)
     fake.slow["model.safetensors"] = 2**20
     downloads.start(MODEL)
@@ -179,7 +170,7 @@ def test_one_that_waits_can_be_paused(downloads: Downloads, qtbot: QtBot, fake: 
     assert [figures.phase for figures in seen.figures] == ["paused"]
 
 
-def test_those_of_an_earlier_day_wait_to_be_resumed(downloads: Downloads, qtbot: QtBot) -> None:
+def test_those_of_an_earlier_day_wait_to_be_resumed(downloads, qtbot):
     seen = Seen(downloads)
     downloads.restore(("no key", SECOND.link))
     assert [(f.name, f.phase) for f in seen.figures] == [("org/ggufs:Q8_0", "paused")]
@@ -189,9 +180,7 @@ def test_those_of_an_earlier_day_wait_to_be_resumed(downloads: Downloads, qtbot:
     assert downloads.unfinished == ()
 
 
-def test_the_end_of_the_program_changes_nothing_in_the_queue(
-    downloads: Downloads, qtbot: QtBot, fake: FakeHub
-) -> None:
+def test_the_end_of_the_program_changes_nothing_in_the_queue(downloads, qtbot, fake):
     """What is told after the last save would be kept in the place of all the others."""
     seen = Seen(downloads)
     fake.slow["model.safetensors"] = 2**20

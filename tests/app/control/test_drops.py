@@ -1,7 +1,6 @@
 """Whatever is dragged over the window and let go there, through Qt's own events."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,17 +8,15 @@ from model_files import gguf, model_folder, safetensors
 from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDragEnterEvent, QDragLeaveEvent, QDropEvent
 from PySide6.QtWidgets import QApplication
-from pytestqt.qtbot import QtBot
 from scripted_models import WorkerEngine, described
 from windows import Driven, running, scripted
 
-pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 BUTTON, KEYS = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
 ACTION = Qt.DropAction.CopyAction
 
 
 @pytest.fixture
-def driven(qapp: QApplication, qtbot: QtBot, tmp_path: Path, model: Path) -> Iterator[Driven]:
+def driven(qapp, qtbot, tmp_path, model):
     source = scripted()
     source.engines[str(model)] = WorkerEngine(description=described("Small-4bit", 10**9))
     with running(qapp, qtbot, tmp_path / "home", source) as one:
@@ -56,7 +53,7 @@ def drop(driven: Driven, mime: QMimeData) -> None:
     assert not driven.widgets.overlay.isVisible()
 
 
-def test_what_leaves_again_does_nothing(driven: Driven, tmp_path: Path) -> None:
+def test_what_leaves_again_does_nothing(driven, tmp_path):
     link = mime_of("https://huggingface.co/org/small")
     assert drag(driven, link).startswith("Download org/small Its size is shown before it starts")
     assert "Load Small-4bit" in drag(driven, mime_of(tmp_path / "Small-4bit"))
@@ -65,7 +62,7 @@ def test_what_leaves_again_does_nothing(driven: Driven, tmp_path: Path) -> None:
     assert not driven.widgets.layer.isVisible()
 
 
-def test_a_model_folder_or_a_file_of_it(driven: Driven, tmp_path: Path) -> None:
+def test_a_model_folder_or_a_file_of_it(driven, tmp_path):
     for name in ("model.safetensors", "config.json", ""):
         mime = mime_of(tmp_path / "Small-4bit" / name)
         assert drag(driven, mime).startswith("Load Small-4bit Opened where it lies")
@@ -75,15 +72,13 @@ def test_a_model_folder_or_a_file_of_it(driven: Driven, tmp_path: Path) -> None:
     driven.until(lambda: driven.app.models.model_name == "Small-4bit")
 
 
-def test_a_folder_that_says_only_its_form_is_called_as_its_card_is(
-    driven: Driven, tmp_path: Path
-) -> None:
+def test_a_folder_that_says_only_its_form_is_called_as_its_card_is(driven, tmp_path):
     model_folder(tmp_path / "Qwen3.5-4B" / "mlx")
     said = drag(driven, mime_of(tmp_path / "Qwen3.5-4B" / "mlx"))
     assert said.startswith("Load Qwen3.5-4B Opened")
 
 
-def test_a_refusal_goes_when_something_else_is_let_go(driven: Driven, tmp_path: Path) -> None:
+def test_a_refusal_goes_when_something_else_is_let_go(driven, tmp_path):
     (tmp_path / "notes.txt").write_text("words")
     none, note = mime_of(tmp_path / "none.txt"), mime_of(tmp_path / "notes.txt")
     drag(driven, none)
@@ -97,7 +92,7 @@ def test_a_refusal_goes_when_something_else_is_let_go(driven: Driven, tmp_path: 
     assert driven.widgets.notice.words() == ""
 
 
-def test_files_of_one_model_at_once_and_one_shard_for_all(driven: Driven, tmp_path: Path) -> None:
+def test_files_of_one_model_at_once_and_one_shard_for_all(driven, tmp_path):
     second = [gguf(tmp_path / f"m-0000{number}-of-00002.gguf") for number in (1, 2)][1]
     assert drag(driven, mime_of(second)).startswith("Load m-00001-of-00002.gguf")
     mime = mime_of(*sorted((tmp_path / "Small-4bit").iterdir()))
@@ -106,14 +101,14 @@ def test_files_of_one_model_at_once_and_one_shard_for_all(driven: Driven, tmp_pa
     driven.until(driven.widgets.layer.isVisible)
 
 
-def test_heads_for_the_model_in_use(driven: Driven, tmp_path: Path) -> None:
+def test_heads_for_the_model_in_use(driven, tmp_path):
     mime = mime_of(safetensors(tmp_path / "mtp.safetensors", ["mtp.fc.weight"]))
     assert drag(driven, mime).startswith("Use mtp.safetensors as drafting heads for Pocket model")
     drop(driven, mime)
     driven.until(driven.widgets.layer.isVisible)
 
 
-def test_a_model_and_its_heads_at_once(driven: Driven, tmp_path: Path) -> None:
+def test_a_model_and_its_heads_at_once(driven, tmp_path):
     heads = safetensors(tmp_path / "mtp.safetensors", ["mtp.fc.weight"])
     mime = mime_of(heads, tmp_path / "Small-4bit")
     assert drag(driven, mime) == "Load Small-4bit with mtp.safetensors as drafting heads"
@@ -122,7 +117,7 @@ def test_a_model_and_its_heads_at_once(driven: Driven, tmp_path: Path) -> None:
     assert driven.widgets.card.load_fields.settings.load.heads == heads
 
 
-def test_a_folder_of_several_models_is_for_the_library(driven: Driven, tmp_path: Path) -> None:
+def test_a_folder_of_several_models_is_for_the_library(driven, tmp_path):
     for name in ("one", "two"):
         model_folder(tmp_path / "many" / name)
     mime = mime_of(tmp_path / "many")
@@ -132,7 +127,7 @@ def test_a_folder_of_several_models_is_for_the_library(driven: Driven, tmp_path:
     assert driven.app.settings.value.model_folders == (tmp_path / "many",)
 
 
-def test_texts_together_with_one_that_is_none(driven: Driven, tmp_path: Path) -> None:
+def test_texts_together_with_one_that_is_none(driven, tmp_path):
     paths = [tmp_path / name for name in ("a.py", "b.md", "c.png", "d.png")]
     for path, content in zip(paths, ("x = 1\n", "# b", "\x89PNG", "\x89PNG"), strict=True):
         path.write_text(content, encoding="latin-1")
@@ -145,9 +140,7 @@ def test_texts_together_with_one_that_is_none(driven: Driven, tmp_path: Path) ->
         assert f"{name} is a picture" in driven.widgets.notice.words()
 
 
-def test_a_chat_that_was_exported_is_imported_unless_it_is_attached_with_others(
-    driven: Driven, tmp_path: Path
-) -> None:
+def test_a_chat_that_was_exported_is_imported_unless_it_is_attached_with_others(driven, tmp_path):
     driven.ask("What is a head start?")
     app, before = driven.app, driven.app.chats.chat.chat_id
     assert before is not None
@@ -165,7 +158,7 @@ def test_a_chat_that_was_exported_is_imported_unless_it_is_attached_with_others(
     driven.until(lambda: len(driven.widgets.composer.attachments()) == 2)
 
 
-def test_chats_dropped_together_are_imported_in_their_order(driven: Driven, tmp_path: Path) -> None:
+def test_chats_dropped_together_are_imported_in_their_order(driven, tmp_path):
     driven.ask("What is a head start?")
     app, before = driven.app, driven.app.chats.chat.chat_id
     assert before is not None
@@ -183,14 +176,14 @@ def test_chats_dropped_together_are_imported_in_their_order(driven: Driven, tmp_
     assert made[:20] == names[::-1]
 
 
-def test_two_models_are_one_too_many(driven: Driven, tmp_path: Path) -> None:
+def test_two_models_are_one_too_many(driven, tmp_path):
     mime = mime_of(tmp_path / "Small-4bit", gguf(tmp_path / "other.gguf"))
     assert drag(driven, mime).startswith("Drop one model at a time")
     drop(driven, mime)
     driven.until(lambda: "one model at a time" in driven.widgets.notice.words())
 
 
-def test_a_file_of_no_use(driven: Driven, tmp_path: Path) -> None:
+def test_a_file_of_no_use(driven, tmp_path):
     photo, why = tmp_path / "photo.jpg", "a picture"
     photo.write_bytes(b"\xff\xd8\xff")
     said = drag(driven, mime_of(photo))
@@ -199,14 +192,14 @@ def test_a_file_of_no_use(driven: Driven, tmp_path: Path) -> None:
     driven.until(lambda: why in driven.widgets.notice.words())
 
 
-def test_two_files_opened_one_after_the_other_both_count(driven: Driven, tmp_path: Path) -> None:
+def test_two_files_opened_one_after_the_other_both_count(driven, tmp_path):
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text(name)
         driven.app.drops.take([str(tmp_path / name)])
     driven.until(lambda: len(driven.widgets.composer.attachments()) == 2)
 
 
-def test_words_are_written_into_the_message(driven: Driven) -> None:
+def test_words_are_written_into_the_message(driven):
     driven.widgets.composer.show_message("Before: ")
     driven.widgets.window.show_page("library")
     words = "  two\n  lines, about org/small\n"

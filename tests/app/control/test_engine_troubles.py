@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QApplication, QLabel
-from pytestqt.qtbot import QtBot
+from PySide6.QtWidgets import QLabel
 from scripted_engine import Answer
-from scripted_models import ScriptedCosts, ScriptedModels, WorkerEngine, described
+from scripted_models import ScriptedCosts, WorkerEngine, described
 from seen import press, words_on
 from windows import Driven, running, scripted
 
@@ -18,12 +17,11 @@ from app.window.transcript.prose_segment import ProseSegment
 from app.worker.model_in_use import Stop
 from mlx_engine.values.errors import OutOfMemory
 
-pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 POCKET = Path(__file__).parents[3] / "assets" / "pocket_model"
 
 
 @pytest.fixture
-def source() -> ScriptedModels:
+def source():
     made = scripted()
     made.engines[str(POCKET)] = WorkerEngine(description=described("Large", 10**9))
     return made
@@ -45,7 +43,7 @@ def offer(driven: Driven, path: Path) -> None:
     driven.until(driven.widgets.layer.isVisible)
 
 
-def test_closing_in_the_middle_of_a_load_is_quick(driven: Driven, source: ScriptedModels) -> None:
+def test_closing_in_the_middle_of_a_load_is_quick(driven, source):
     source.pause_s, source.slices = 0.02, 1000
     offer(driven, POCKET)
     driven.widgets.card.load_wanted.emit()
@@ -57,9 +55,7 @@ def test_closing_in_the_middle_of_a_load_is_quick(driven: Driven, source: Script
     assert str(POCKET) not in source.loaded
 
 
-def test_a_model_whose_file_is_deleted_under_its_card(
-    driven: Driven, source: ScriptedModels
-) -> None:
+def test_a_model_whose_file_is_deleted_under_its_card(driven, source):
     offer(driven, POCKET)
     del source.engines[str(POCKET)]
     driven.widgets.card.load_wanted.emit()
@@ -69,9 +65,7 @@ def test_a_model_whose_file_is_deleted_under_its_card(
     assert driven.ask("Still there?") == "You said: Still there?"
 
 
-def test_the_card_of_one_model_is_left_alone_by_the_load_of_another(
-    driven: Driven, source: ScriptedModels, tmp_path: Path
-) -> None:
+def test_the_card_of_one_model_is_left_alone_by_the_load_of_another(driven, source, tmp_path):
     other = tmp_path / "other.gguf"
     source.engines[str(other)] = WorkerEngine(description=described("Other", 10**9))
     offer(driven, POCKET)
@@ -81,9 +75,7 @@ def test_the_card_of_one_model_is_left_alone_by_the_load_of_another(
     assert "pocket_model" in card_says(driven)
 
 
-def test_a_bug_in_an_answer_has_details_to_copy_and_is_in_the_log(
-    driven: Driven, source: ScriptedModels, tmp_path: Path, qtbot: QtBot
-) -> None:
+def test_a_bug_in_an_answer_has_details_to_copy_and_is_in_the_log(driven, source, tmp_path, qtbot):
     source.engines["None"].answers.append(Answer("Half", error=KeyError("lost")))
     driven.send("Why?")
     driven.until(lambda: "KeyError" in driven.widgets.notice.words())
@@ -97,9 +89,7 @@ def test_a_bug_in_an_answer_has_details_to_copy_and_is_in_the_log(
     assert driven.ask("And now?") == "You said: And now?"
 
 
-def test_full_memory_in_an_answer_is_told_and_the_chat_goes_on(
-    driven: Driven, source: ScriptedModels
-) -> None:
+def test_full_memory_in_an_answer_is_told_and_the_chat_goes_on(driven, source):
     words = "Memory ran out while answering; the conversation is kept. Begin a new chat."
     source.engines["None"].answers.append(Answer("Half of it", error=OutOfMemory(words)))
     driven.send("Why?")
@@ -116,7 +106,7 @@ def test_full_memory_in_an_answer_is_told_and_the_chat_goes_on(
     driven.until(lambda: driven.app.chats.chat.last_answer.problem == "")
 
 
-def test_full_memory_outside_of_answers_is_a_notice(driven: Driven, source: ScriptedModels) -> None:
+def test_full_memory_outside_of_answers_is_a_notice(driven, source):
     full = Full(description=described("Large", 10**9))
     source.engines[str(POCKET)] = full
     driven.app.models.load_path(str(POCKET))
@@ -125,9 +115,7 @@ def test_full_memory_outside_of_answers_is_a_notice(driven: Driven, source: Scri
     assert driven.ask("Still there?") == "You said: Still there?"
 
 
-def test_a_bug_outside_of_answers_opens_the_crash_box(
-    driven: Driven, source: ScriptedModels
-) -> None:
+def test_a_bug_outside_of_answers_opens_the_crash_box(driven, source):
     source.engines[str(POCKET)] = WorkerEngine(
         description=described("Large", 10**9), passes_left=1, pass_s=-1.0
     )
@@ -144,9 +132,7 @@ def test_a_bug_outside_of_answers_opens_the_crash_box(
     assert driven.ask("Still there?") == "You said: Still there?"
 
 
-def test_tokens_of_an_attachment_are_counted_while_an_answer_runs(
-    driven: Driven, source: ScriptedModels, tmp_path: Path
-) -> None:
+def test_tokens_of_an_attachment_are_counted_while_an_answer_runs(driven, source, tmp_path):
     source.engines["None"].answers.append(Answer("word " * 3000, pause_s=0.005))
     driven.send("Go")
     driven.until(lambda: bool(driven.app.figures.history.tokens_per_pass_over_time))
@@ -164,18 +150,14 @@ def test_tokens_of_an_attachment_are_counted_while_an_answer_runs(
     driven.until_answered()
 
 
-def test_a_window_that_nobody_sees_gets_a_model_too(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_window_that_nobody_sees_gets_a_model_too(qapp, qtbot, tmp_path, monkeypatch):
     monkeypatch.setattr("app.app.UNSEEN_MS", 1)
     monkeypatch.setattr(MainWindow, "show", lambda _: None)
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
         assert not driven.widgets.window.isVisible()
 
 
-def test_the_window_is_gone_before_the_engine_is(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_window_is_gone_before_the_engine_is(qapp, qtbot, tmp_path, monkeypatch):
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
         window, seen = driven.widgets.window, list[bool]()
         shutdown = driven.app.worker.shutdown

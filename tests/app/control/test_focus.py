@@ -1,8 +1,7 @@
 """Whatever ends in the chat leaves the keys with the message; typed letters go there."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import product
-from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
@@ -17,7 +16,6 @@ from PySide6.QtWidgets import (
     QPlainTextEdit,
     QWidget,
 )
-from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from seen import button
 from windows import Driven, running, scripted
@@ -28,12 +26,11 @@ from app.window.controls.icons import IconButton
 from app.window.models.library_list import LibraryList
 from app.window.transcript.message_foot import MessageActions
 
-pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 SLOW = Answer(" ".join(f"word{n}" for n in range(400)), pause_s=0.01)
 
 
 @pytest.fixture
-def driven(qapp: QApplication, qtbot: QtBot, tmp_path: Path) -> Iterator[Driven]:
+def driven(qapp, qtbot, tmp_path):
     with running(qapp, qtbot, tmp_path, scripted()) as one:
         one.widgets.window.activateWindow()
         qtbot.waitUntil(one.widgets.window.isActiveWindow)
@@ -205,7 +202,7 @@ ACTIONS: dict[str, Callable[[Driven], object]] = {
 """The last one leaves the list of chats shorter."""
 
 
-def test_the_message_has_the_keys_after(driven: Driven) -> None:
+def test_the_message_has_the_keys_after(driven):
     """Each of them, at once and when all is said."""
     found = {}
     for name, act in ACTIONS.items():
@@ -219,9 +216,7 @@ def test_the_message_has_the_keys_after(driven: Driven) -> None:
     assert found == dict.fromkeys(ACTIONS, (MESSAGE, MESSAGE))
 
 
-def test_a_card_of_the_models_page_leads_back_there_until_its_model_is_loaded(
-    driven: Driven,
-) -> None:
+def test_a_card_of_the_models_page_leads_back_there_until_its_model_is_loaded(driven):
     window, layer = driven.widgets.window, driven.widgets.layer
     driven.widgets.actions["library"].trigger()
     models = driven.widgets.library.findChild(LibraryList)
@@ -239,9 +234,7 @@ def test_a_card_of_the_models_page_leads_back_there_until_its_model_is_loaded(
         assert QApplication.focusWidget() is (models if page == "library" else box(driven))
 
 
-def test_page_keys_scroll_the_chat_while_the_message_has_the_keys(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_page_keys_scroll_the_chat_while_the_message_has_the_keys(qapp, qtbot, tmp_path):
     with running(qapp, qtbot, tmp_path, scripted(Answer("A paragraph.\n\n" * 60))) as driven:
         driven.ask("Hello")
         driven.until_answered()
@@ -302,9 +295,7 @@ def make_ready(driven: Driven, name: str) -> None:
         driven.app.listed.delete(driven.app.chats.chat.chat_id)
 
 
-def test_every_command_leaves_the_keys_where_they_are_wanted(
-    driven: Driven, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_command_leaves_the_keys_where_they_are_wanted(driven, monkeypatch):
     monkeypatch.setattr(QFileDialog, "getOpenFileNames", lambda *_: ([], ""))
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: ("", ""))
     monkeypatch.setattr(QDesktopServices, "openUrl", lambda *_: True)
@@ -326,7 +317,7 @@ def test_every_command_leaves_the_keys_where_they_are_wanted(
     assert found == {name: KEYS_AFTER[name] for name in found}
 
 
-def test_what_is_seen_in_the_chat_brings_it_back(driven: Driven) -> None:
+def test_what_is_seen_in_the_chat_brings_it_back(driven):
     driven.ask("Hello")
     for name, page in product(SEEN, ("library", "compare", "settings")):
         stand_at_a_button(driven)
@@ -338,10 +329,10 @@ def test_what_is_seen_in_the_chat_brings_it_back(driven: Driven) -> None:
         assert name_of_the_keys(driven) == KEYS_AFTER[name], name
 
 
-def test_a_card_covers_nothing_that_a_command_goes_on_with(driven: Driven) -> None:
+def test_a_card_covers_nothing_that_a_command_goes_on_with(driven):
     for name in ("regenerate", "settings", "search", "new-chat", "larger"):
         driven.ask("Hello")
-        driven.app.library.offer(None)
+        driven.app.cards.offer(None)
         driven.until(driven.widgets.layer.isVisible)
         driven.widgets.actions[name].trigger()
         driven.until_answered()
@@ -361,7 +352,7 @@ def name_of_the_keys(driven: Driven) -> str:
 
 
 @pytest.mark.parametrize("name", ["sidebar", "session", "drafting"])
-def test_what_is_folded_away_takes_no_keys_with_it(driven: Driven, name: str) -> None:
+def test_what_is_folded_away_takes_no_keys_with_it(driven, name):
     parts = {
         "sidebar": driven.widgets.sidebar,
         "session": driven.widgets.session,
@@ -379,7 +370,7 @@ def test_what_is_folded_away_takes_no_keys_with_it(driven: Driven, name: str) ->
     assert QApplication.focusWidget() is box(driven)
 
 
-def test_space_presses_nothing_that_was_clicked(driven: Driven) -> None:
+def test_space_presses_nothing_that_was_clicked(driven):
     driven.ask("Hello")
     for one in (foot(driven, 1).copy, driven.widgets.transcript.column.views[1].footer):
         box(driven).setFocus()
@@ -390,7 +381,7 @@ def test_space_presses_nothing_that_was_clicked(driven: Driven) -> None:
     assert QApplication.focusWidget() is box(driven)
 
 
-def test_a_place_of_models_has_its_search_under_the_keys(driven: Driven) -> None:
+def test_a_place_of_models_has_its_search_under_the_keys(driven):
     driven.widgets.actions["library"].trigger()
     for place, field in (("Hugging Face", "Search"), ("On this computer", "Filter models")):
         click(button(driven.widgets.library, f"Where: {place}"))
@@ -403,7 +394,7 @@ def test_a_place_of_models_has_its_search_under_the_keys(driven: Driven) -> None
     assert isinstance(focused, QLineEdit) and focused.accessibleName().startswith("Search")
 
 
-def test_letters_go_to_the_message_and_shortcuts_do_not(driven: Driven) -> None:
+def test_letters_go_to_the_message_and_shortcuts_do_not(driven):
     driven.ask("Hello")
     driven.widgets.head.compare.setFocus()
     QTest.keyClick(driven.widgets.head.compare, Qt.Key.Key_X, Qt.KeyboardModifier.AltModifier)
@@ -421,7 +412,7 @@ def test_letters_go_to_the_message_and_shortcuts_do_not(driven: Driven) -> None:
     assert driven.widgets.composer.text() == "He"
 
 
-def test_letters_go_nowhere_while_a_card_is_open(driven: Driven) -> None:
+def test_letters_go_nowhere_while_a_card_is_open(driven):
     driven.app.cards.offer(None)
     driven.until(driven.widgets.layer.isVisible)
     driven.widgets.card.setFocus()
@@ -431,7 +422,7 @@ def test_letters_go_nowhere_while_a_card_is_open(driven: Driven) -> None:
 
 
 @pytest.mark.parametrize("key", [Qt.Key.Key_Tab, Qt.Key.Key_Backtab])
-def test_tab_goes_round_a_card(driven: Driven, key: Qt.Key) -> None:
+def test_tab_goes_round_a_card(driven, key):
     card = driven.widgets.card
     driven.app.cards.offer(None)
     driven.until(driven.widgets.layer.isVisible)
@@ -444,7 +435,7 @@ def test_tab_goes_round_a_card(driven: Driven, key: Qt.Key) -> None:
     assert {button(card, "Load"), button(card, "Cancel")} <= {*seen}
 
 
-def test_what_is_typed_after_a_filter_takes_its_place(driven: Driven) -> None:
+def test_what_is_typed_after_a_filter_takes_its_place(driven):
     for words in ("Poc", "tiny"):
         driven.widgets.actions["library"].trigger()
         QTest.keyClicks(QApplication.focusWidget(), words)
@@ -453,7 +444,7 @@ def test_what_is_typed_after_a_filter_takes_its_place(driven: Driven) -> None:
     assert field.text() == "tiny"
 
 
-def test_a_click_anywhere_in_the_composer_is_for_the_message(driven: Driven) -> None:
+def test_a_click_anywhere_in_the_composer_is_for_the_message(driven):
     driven.widgets.head.compare.setFocus()
     composer = driven.widgets.composer
     place = QPoint(composer.width() // 2, composer.height() - 4)
@@ -461,7 +452,7 @@ def test_a_click_anywhere_in_the_composer_is_for_the_message(driven: Driven) -> 
     assert QApplication.focusWidget() is box(driven)
 
 
-def test_a_double_click_on_send_does_not_stop_the_answer(driven: Driven, qtbot: QtBot) -> None:
+def test_a_double_click_on_send_does_not_stop_the_answer(driven, qtbot):
     engine = driven.app.worker._source.engines["None"]
     engine.answers.append(SLOW)
     composer = driven.widgets.composer
@@ -482,7 +473,7 @@ def test_a_double_click_on_send_does_not_stop_the_answer(driven: Driven, qtbot: 
     assert isinstance(go_on, IconButton) and go_on.isVisible() and go_on.text() == "Continue"
 
 
-def test_escape_stops_an_answer_that_was_asked_for_by_an_edit(driven: Driven) -> None:
+def test_escape_stops_an_answer_that_was_asked_for_by_an_edit(driven):
     driven.ask("Hello")
     driven.app.worker._source.engines["None"].answers.append(SLOW)
     send_again(driven)
@@ -493,7 +484,7 @@ def test_escape_stops_an_answer_that_was_asked_for_by_an_edit(driven: Driven) ->
     assert answer is not None and answer.finish_reason == "stopped"
 
 
-def test_the_edit_menu_works_on_the_text_that_has_the_keys(driven: Driven) -> None:
+def test_the_edit_menu_works_on_the_text_that_has_the_keys(driven):
     actions, text = driven.widgets.actions, box(driven)
     text.setFocus()
     text.setPlainText("")
@@ -510,9 +501,7 @@ def test_the_edit_menu_works_on_the_text_that_has_the_keys(driven: Driven) -> No
     assert text.toPlainText() == "oneone"
 
 
-def test_what_happens_is_said_to_screen_readers(
-    driven: Driven, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_happens_is_said_to_screen_readers(driven, monkeypatch):
     said: list[str] = []
     monkeypatch.setattr(
         QAccessible, "updateAccessibility", lambda event: said.append(event.message())
@@ -523,7 +512,7 @@ def test_what_happens_is_said_to_screen_readers(
 
 
 @pytest.mark.parametrize("page", ["settings", "library", "compare"])
-def test_escape_leaves_a_page_and_not_the_answer_behind_it(driven: Driven, page: str) -> None:
+def test_escape_leaves_a_page_and_not_the_answer_behind_it(driven, page):
     """What is not on show goes on; a comparison, which is, is stopped by the first press."""
     answers = driven.app.worker._source.engines["None"].answers
     answers[:] = [SLOW, SLOW, SLOW]

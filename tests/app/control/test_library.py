@@ -1,7 +1,6 @@
 """The library: own folders, recent models, and the way from a link to a loaded model."""
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,17 +8,9 @@ import pytest
 from fake_hub import FakeHub, serving
 from model_files import gguf, model_folder
 from PySide6.QtCore import QProcess, Qt
-from PySide6.QtWidgets import (
-    QAbstractButton,
-    QApplication,
-    QLabel,
-    QLineEdit,
-    QMenu,
-    QMessageBox,
-    QWidget,
-)
+from PySide6.QtWidgets import QAbstractButton, QLabel, QLineEdit, QMenu, QMessageBox, QWidget
 from pytestqt.qtbot import QtBot
-from scripted_models import ScriptedModels, WorkerEngine, described
+from scripted_models import WorkerEngine, described
 from seen import find, press, words_on
 from windows import Driven, folders_in, running, scripted
 
@@ -32,28 +23,25 @@ from app.window.models.downloads import DownloadRow
 from app.window.models.library_list import ENTRY, LibraryList
 from mlx_engine.hub.client import Hub
 
-pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 POCKET_FOLDER = Path(__file__).parents[3] / "assets" / "pocket_model"
 FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors")
 LINK = "https://huggingface.co/org/small/tree/main"
 
 
 @pytest.fixture
-def fake() -> Iterator[FakeHub]:
+def fake():
     files = {name: (POCKET_FOLDER / name).read_bytes() for name in FILES}
     with serving(FakeHub({"org/small": files})) as made:
         yield made
 
 
 @pytest.fixture
-def source() -> ScriptedModels:
+def source():
     return scripted()
 
 
 @pytest.fixture
-def driven(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path, fake: FakeHub, source: ScriptedModels
-) -> Iterator[Driven]:
+def driven(qapp, qtbot, tmp_path, fake, source):
     hub = Hub(tmp_path / "home" / "hub", fake.endpoint, token=False)
     with running(qapp, qtbot, tmp_path / "home", source, hub) as one:
         yield one
@@ -100,7 +88,7 @@ def download(driven: Driven) -> None:
     press(hub, "Download")
 
 
-def test_own_folders_are_searched_kept_and_given_up(driven: Driven, tmp_path: Path) -> None:
+def test_own_folders_are_searched_kept_and_given_up(driven, tmp_path):
     folder = tmp_path / "models of mine"
     model_folder(folder / "first")
     driven.app.library.add_folder(str(folder))
@@ -115,9 +103,7 @@ def test_own_folders_are_searched_kept_and_given_up(driven: Driven, tmp_path: Pa
     assert driven.app.settings.value.model_folders == ()
 
 
-def test_a_recent_model_that_is_gone_is_marked_and_can_be_forgotten(
-    driven: Driven, tmp_path: Path
-) -> None:
+def test_a_recent_model_that_is_gone_is_marked_and_can_be_forgotten(driven, tmp_path):
     gone = str(tmp_path / "gone.gguf")
     driven.app.settings.change(with_recent_model(driven.app.settings.value, gone))
     driven.app.library.refresh()
@@ -137,8 +123,8 @@ def test_a_recent_model_that_is_gone_is_marked_and_can_be_forgotten(
 
 
 def test_the_arrow_beside_the_models_name_offers_recent_ones_to_load_again(
-    driven: Driven, source: ScriptedModels, tmp_path: Path
-) -> None:
+    driven, source, tmp_path
+):
     small, gone = model_folder(tmp_path / "small & fine" / "mlx"), tmp_path / "gone"
     source.engines[str(small)] = WorkerEngine([], replace(described("small", 9), path=str(small)))
     settings = driven.app.settings
@@ -176,13 +162,13 @@ def test_the_arrow_beside_the_models_name_offers_recent_ones_to_load_again(
     assert driven.widgets.window.page == "library"
 
 
-def test_nothing_is_revealed_that_is_not_there(tmp_path: Path) -> None:
+def test_nothing_is_revealed_that_is_not_there(tmp_path):
     assert not reveal(str(tmp_path / "nowhere"))
 
 
 def test_from_a_link_to_the_loaded_model_over_a_cut_and_a_damaged_file(
-    driven: Driven, fake: FakeHub, source: ScriptedModels, tmp_path: Path
-) -> None:
+    driven, fake, source, tmp_path
+):
     driven.app.drops.take([LINK])
     driven.until(lambda: driven.widgets.window.page == "library")
     driven.until(lambda: "4 files" in said(driven.widgets.library.hub))
@@ -213,12 +199,12 @@ def test_from_a_link_to_the_loaded_model_over_a_cut_and_a_damaged_file(
     assert driven.widgets.window.page == "chat"
 
 
-def test_the_built_in_model_has_the_size_of_its_folder() -> None:
+def test_the_built_in_model_has_the_size_of_its_folder():
     files = [file for file in POCKET_FOLDER.iterdir() if file.is_file()]
     assert sum(file.stat().st_size for file in files) == POCKET.nbytes
 
 
-def test_the_notice_offers_what_came(driven: Driven) -> None:
+def test_the_notice_offers_what_came(driven):
     driven.app.drops.take([LINK])
     download(driven)
     driven.until(lambda: "is downloaded" in driven.widgets.notice.words())
@@ -226,7 +212,7 @@ def test_the_notice_offers_what_came(driven: Driven) -> None:
     driven.until(driven.widgets.layer.isVisible)
 
 
-def test_one_of_several_ggufs_is_chosen(driven: Driven, fake: FakeHub) -> None:
+def test_one_of_several_ggufs_is_chosen(driven, fake):
     fake.repositories["org/ggufs"] = {
         "m-Q8_0-00001-of-00002.gguf": b"GGUF" * 1000,
         "m-Q8_0-00002-of-00002.gguf": b"more" * 1000,
@@ -243,7 +229,7 @@ def test_one_of_several_ggufs_is_chosen(driven: Driven, fake: FakeHub) -> None:
     assert fake.sent == {"m-Q8_0-00001-of-00002.gguf": 4000, "m-Q8_0-00002-of-00002.gguf": 4000}
 
 
-def test_one_of_several_ggufs_is_named(driven: Driven, fake: FakeHub) -> None:
+def test_one_of_several_ggufs_is_named(driven, fake):
     fake.repositories["org/ggufs"] = {"m-Q8_0.gguf": b"GGUF" * 1000, "m-Q4_K_M.gguf": b"GGUF" * 500}
     for name in ("org/ggufs:Q4_K_M", "org/ggufs:Q8_0"):
         driven.app.drops.take([name])
@@ -255,7 +241,7 @@ def test_one_of_several_ggufs_is_named(driven: Driven, fake: FakeHub) -> None:
     driven.until(lambda: driven.app.settings.value.downloads == ())
 
 
-def test_a_download_of_an_earlier_day_goes_on_by_a_click(driven: Driven, tmp_path: Path) -> None:
+def test_a_download_of_an_earlier_day_goes_on_by_a_click(driven, tmp_path):
     (tmp_path / "home" / "hub" / "models--org--small" / "blobs").mkdir(parents=True)
     driven.app.library.refresh()
     driven.until(lambda: "org/small" in names(driven))
@@ -278,7 +264,7 @@ def search(driven: Driven, qtbot: QtBot, text: str) -> None:
     qtbot.keyClick(field(driven), Qt.Key.Key_Return)
 
 
-def test_from_a_search_to_the_download(driven: Driven, fake: FakeHub, qtbot: QtBot) -> None:
+def test_from_a_search_to_the_download(driven, fake, qtbot):
     fake.repositories["org/ggufs"] = {"m-Q8_0.gguf": b"GGUF" * 9, "m-Q4_K_M.gguf": b"GGUF" * 5}
     assert hub_rows(driven)[0].startswith("These kept their drafting heads")
     search(driven, qtbot, "org")
@@ -299,7 +285,7 @@ def test_from_a_search_to_the_download(driven: Driven, fake: FakeHub, qtbot: QtB
     assert hub_rows(driven)[0].startswith("These kept")
 
 
-def test_what_the_hub_cannot_give_is_said(driven: Driven, fake: FakeHub, qtbot: QtBot) -> None:
+def test_what_the_hub_cannot_give_is_said(driven, fake, qtbot):
     fake.gated.add("org/gated")
     hub = driven.widgets.library.hub
     for text, told in (
@@ -316,9 +302,7 @@ def test_what_the_hub_cannot_give_is_said(driven: Driven, fake: FakeHub, qtbot: 
     driven.until(lambda: "cannot be read" in said(hub))
 
 
-def test_a_hub_that_hangs_is_given_up_and_can_be_asked_again(
-    driven: Driven, fake: FakeHub, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hub_that_hangs_is_given_up_and_can_be_asked_again(driven, fake, qtbot, monkeypatch):
     hub = driven.widgets.library.hub
     fake.silence_s = 0.4
     monkeypatch.setattr("app.control.hub.PATIENCE_MS", 50)
@@ -346,8 +330,8 @@ def trash(driven: Driven, entry: FoundModel, button: str) -> None:
 
 
 def test_a_model_is_deleted_to_the_trash_once_that_is_agreed_to(
-    driven: Driven, source: ScriptedModels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    driven, source, tmp_path, monkeypatch
+):
     (tmp_path / "data").mkdir()
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     folder = model_folder(tmp_path / "models" / "old")
@@ -367,9 +351,7 @@ def test_a_model_is_deleted_to_the_trash_once_that_is_agreed_to(
     assert not driven.app.models.can_answer, "it was let go, and is not loaded again"
 
 
-def test_a_model_that_cannot_go_to_the_trash_stays_and_says_so(
-    driven: Driven, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_that_cannot_go_to_the_trash_stays_and_says_so(driven, tmp_path, monkeypatch):
     monkeypatch.setattr("app.control.library.to_trash", lambda path: False)
     folder = model_folder(tmp_path / "models" / "old")
     driven.app.library.add_folder(str(folder.parent))
@@ -381,9 +363,7 @@ def test_a_model_that_cannot_go_to_the_trash_stays_and_says_so(
     assert folder.exists()
 
 
-def test_what_was_loaded_is_listed_whether_it_is_a_folder_or_a_file(
-    driven: Driven, source: ScriptedModels, tmp_path: Path
-) -> None:
+def test_what_was_loaded_is_listed_whether_it_is_a_folder_or_a_file(driven, source, tmp_path):
     folder = model_folder(tmp_path / "Folder-4B" / "hf")
     file = gguf(tmp_path / "File-4B-Q4_K_M.gguf")
     for path in (folder, file):
@@ -396,9 +376,7 @@ def test_what_was_loaded_is_listed_whether_it_is_a_folder_or_a_file(
     assert recent == ["File-4B-Q4_K_M", "Folder-4B"]
 
 
-def test_a_download_that_was_in_the_queue_is_there_after_a_restart(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path, source: ScriptedModels
-) -> None:
+def test_a_download_that_was_in_the_queue_is_there_after_a_restart(qapp, qtbot, tmp_path, source):
     left = AppSettings(downloads=("org/small",))
     save_settings(folders_in(tmp_path).settings_file, left)
     with running(qapp, qtbot, tmp_path, source) as again:

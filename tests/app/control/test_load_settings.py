@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QCheckBox, QFileDialog, QLabel, QLineEdit, QPushButton
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
-from scripted_models import ScriptedModels, WorkerEngine, described
+from scripted_models import WorkerEngine, described
 from seen import press, words_on
 from windows import Driven, running, scripted
 
@@ -19,12 +19,11 @@ from mlx_engine.built_in_model import built_in_model
 from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.options import CacheOptions, LoadOptions
 
-pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 SHORT = LoadOptions(context_length=4096)
 
 
 @pytest.fixture
-def source(model: Path) -> ScriptedModels:
+def source(model):
     made = scripted(*(Answer(f"Answer {n}.") for n in range(9)))
     description = replace(described("Other", 10**6), path=str(model))
     made.engines[str(model)] = WorkerEngine([Answer("Yes.")], description)
@@ -32,7 +31,7 @@ def source(model: Path) -> ScriptedModels:
 
 
 def offer(driven: Driven, path: Path | None) -> None:
-    driven.app.library.offer(None if path is None else str(path))
+    driven.app.cards.offer(None if path is None else str(path))
     driven.until(driven.widgets.card.load_fields.isVisible)
 
 
@@ -69,9 +68,7 @@ def options(driven: Driven) -> LoadOptions | None:
     return in_use.options if in_use else None
 
 
-def test_a_context_is_typed_on_the_card_and_holds_from_then_on(
-    driven: Driven, source: ScriptedModels, model: Path, qtbot: QtBot
-) -> None:
+def test_a_context_is_typed_on_the_card_and_holds_from_then_on(driven, source, model, qtbot):
     offer(driven, model)
     fields = driven.widgets.card.load_fields
     assert not fields.is_open, "nobody needs to see it"
@@ -98,9 +95,7 @@ def test_a_context_is_typed_on_the_card_and_holds_from_then_on(
     assert context_field(driven).text() == "4096"
 
 
-def test_what_is_changed_with_keys_leaves_them_where_they_are(
-    driven: Driven, model: Path, qtbot: QtBot
-) -> None:
+def test_what_is_changed_with_keys_leaves_them_where_they_are(driven, model, qtbot):
     offer(driven, model)
     driven.widgets.card.load_fields.open(True)
     context_field(driven).setFocus()
@@ -112,9 +107,7 @@ def test_what_is_changed_with_keys_leaves_them_where_they_are(
     assert field is not None and field.accessibleName() == "Choose a file of drafting heads"
 
 
-def test_it_is_remembered_over_a_restart(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path, source: ScriptedModels, model: Path
-) -> None:
+def test_it_is_remembered_over_a_restart(qapp, qtbot, tmp_path, source, model):
     with running(qapp, qtbot, tmp_path / "home", source) as first:
         offer(first, model)
         type_context(first, qtbot, "4096")
@@ -129,8 +122,8 @@ def test_it_is_remembered_over_a_restart(
 
 
 def test_bits_of_keys_and_values_are_usual_for_a_model_and_a_chat_may_have_others(
-    driven: Driven, source: ScriptedModels, model: Path
-) -> None:
+    driven, source, model
+):
     offer(driven, model)
     driven.widgets.card.load_fields.open(True)
     press(driven.widgets.card, "Bits of keys and values: 8")
@@ -145,7 +138,7 @@ def test_bits_of_keys_and_values_are_usual_for_a_model_and_a_chat_may_have_other
     assert source.loaded == ["None", str(model)], "a chat's bits load nothing"
 
 
-def test_what_a_chat_wants_goes_before_it(driven: Driven) -> None:
+def test_what_a_chat_wants_goes_before_it(driven):
     own = ModelSettings(LoadOptions(numerics="fast", context_length=4096, heads=Path("/h")))
     wanted = LoadOptions(numerics="exact", draft_model="small")
     both = own.under(wanted)
@@ -154,9 +147,7 @@ def test_what_a_chat_wants_goes_before_it(driven: Driven) -> None:
     assert own.under(LoadOptions(context_length=99)).context_length == 99
 
 
-def test_a_way_that_does_not_work_is_not_remembered(
-    driven: Driven, source: ScriptedModels, model: Path, qtbot: QtBot
-) -> None:
+def test_a_way_that_does_not_work_is_not_remembered(driven, source, model, qtbot):
     source.broken[str(model)] = BadModelFile("other: the heads are of another model.")
     offer(driven, model)
     type_context(driven, qtbot, "4096")
@@ -166,9 +157,7 @@ def test_a_way_that_does_not_work_is_not_remembered(
     assert context_field(driven).text() == "4096", "it can be changed and tried again"
 
 
-def test_heads_from_elsewhere_are_chosen_and_taken_back(
-    driven: Driven, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_heads_from_elsewhere_are_chosen_and_taken_back(driven, tmp_path, monkeypatch):
     heads = tmp_path / "mtp.safetensors"
     monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: (str(heads), ""))
     offer(driven, None)
@@ -185,7 +174,7 @@ def test_heads_from_elsewhere_are_chosen_and_taken_back(
     assert options(driven) == LoadOptions()
 
 
-def test_a_model_that_is_to_stay_is_not_let_go(driven: Driven) -> None:
+def test_a_model_that_is_to_stay_is_not_let_go(driven):
     settings = driven.app.settings
     settings.change(replace(settings.value, idle_minutes=5))
     (rest,) = driven.app.findChildren(RestController)
@@ -198,7 +187,7 @@ def test_a_model_that_is_to_stay_is_not_let_go(driven: Driven) -> None:
     assert not rest.idle.isActive()
 
 
-def test_the_card_reckons_with_what_is_typed(driven: Driven, qtbot: QtBot) -> None:
+def test_the_card_reckons_with_what_is_typed(driven, qtbot):
     offer(driven, None)
     type_context(driven, qtbot, "2048")
 
@@ -211,7 +200,7 @@ def test_the_card_reckons_with_what_is_typed(driven: Driven, qtbot: QtBot) -> No
     assert driven.app.settings.value.models == {}, "only what was loaded is remembered"
 
 
-def test_the_card_reckons_with_the_draft_model_of_the_chat(driven: Driven) -> None:
+def test_the_card_reckons_with_the_draft_model_of_the_chat(driven):
     load_options = LoadOptions(draft_model=built_in_model())
     driven.app.chats.change_settings(replace(driven.app.chats.chat.settings, load=load_options))
     driven.until(lambda: driven.app.models.loading is None)
@@ -224,9 +213,7 @@ def test_the_card_reckons_with_the_draft_model_of_the_chat(driven: Driven) -> No
     driven.until(lambda: "draft model" in said())
 
 
-def test_heads_that_cannot_be_used_can_be_taken_back(
-    driven: Driven, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_heads_that_cannot_be_used_can_be_taken_back(driven, tmp_path, monkeypatch):
     heads = tmp_path / "mtp.safetensors"
     heads.write_bytes(b"damaged")
     monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: (str(heads), ""))

@@ -2,17 +2,15 @@
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QImage, QPalette, QStyleHints
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractButton, QApplication, QLineEdit, QPlainTextEdit, QWidget
-from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from seen import find, words_on
-from windows import Driven, running, scripted
+from windows import running, scripted
 
 from app.control.settings import scheme_for
 from app.window.look import Look, Scheme, TypeSizes, load_theme
@@ -20,11 +18,9 @@ from app.window.session_panel.draft_group import DraftGroup
 from app.window.style_sheet import ALL_RULES, PART, Cover, style_sheet
 from app.window.transcript.reader import MARGIN
 
-pytestmark = pytest.mark.qt_log_level_fail("WARNING")
-
 
 @pytest.fixture(scope="module", autouse=True)
-def in_plain_dress() -> None:
+def in_plain_dress():
     """Not here, where looks are tested."""
 
 
@@ -38,11 +34,11 @@ def in_plain_dress() -> None:
         ("dark", Qt.ColorScheme.Unknown, "dark"),
     ],
 )
-def test_the_scheme_is_the_user_s_or_the_system_s(wish, system, scheme) -> None:
+def test_the_scheme_is_the_user_s_or_the_system_s(wish, system, scheme):
     assert scheme_for(wish, system) == scheme
 
 
-def test_dark_dresses_the_application(driven: Driven, qapp: QApplication) -> None:
+def test_dark_dresses_the_application(driven, qapp):
     driven.ask("A message to be dressed")
     for scheme, other in (("dark", "light"), ("light", "dark")):
         driven.widgets.actions[scheme].trigger()
@@ -55,9 +51,7 @@ def page_of(qapp: QApplication) -> str:
     return qapp.palette().color(QPalette.ColorRole.Window).name()
 
 
-def test_text_is_as_wide_as_its_reader_wants(
-    driven: Driven, qapp: QApplication, qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_text_is_as_wide_as_its_reader_wants(driven, qapp, qtbot, tmp_path):
     driven.widgets.window.resize(2200, 800)
     driven.widgets.window.show_panel("session")
     driven.ask("word " * 400)
@@ -77,7 +71,7 @@ def test_text_is_as_wide_as_its_reader_wants(
     assert driven.app.settings.value.text_width == "full"
 
 
-def test_parts_of_the_system_s_own_follow(driven: Driven, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_of_the_system_s_own_follow(driven, monkeypatch):
     asked: list[Qt.ColorScheme] = []
     monkeypatch.setattr(QStyleHints, "setColorScheme", lambda _, scheme: asked.append(scheme))
     for wish in ("dark", "light", "system"):
@@ -86,7 +80,7 @@ def test_parts_of_the_system_s_own_follow(driven: Driven, monkeypatch: pytest.Mo
     assert asked == [scheme.Dark, scheme.Light, scheme.Unknown]
 
 
-def test_text_grows_and_shrinks(driven: Driven, qapp: QApplication) -> None:
+def test_text_grows_and_shrinks(driven, qapp):
     usual = qapp.font().pixelSize()
     driven.widgets.actions["larger"].trigger()
     driven.widgets.actions["larger"].trigger()
@@ -96,7 +90,7 @@ def test_text_grows_and_shrinks(driven: Driven, qapp: QApplication) -> None:
     driven.until(lambda: qapp.font().pixelSize() == usual)
 
 
-def test_all_that_is_on_show_wears_the_look_of_now(driven: Driven, qapp: QApplication) -> None:
+def test_all_that_is_on_show_wears_the_look_of_now(driven, qapp):
     driven.ask("A message to be dressed")
     widgets = driven.widgets
     for page in ("chat", "library", "compare", "settings"):
@@ -115,7 +109,7 @@ def test_all_that_is_on_show_wears_the_look_of_now(driven: Driven, qapp: QApplic
         assert bare == [], page
 
 
-def test_a_part_has_the_rules_for_all_that_is_in_it(driven: Driven, qapp: QApplication) -> None:
+def test_a_part_has_the_rules_for_all_that_is_in_it(driven, qapp):
     driven.ask("A message to be dressed")
     driven.widgets.transcript.edit_last_prompt()
     for page in ("settings", "library", "compare", "drafting"):
@@ -153,9 +147,7 @@ def fits(compound: tuple[str, str], widget: QWidget) -> bool:
     return widget.inherits(name) and role in ("", widget.property("role"))
 
 
-def test_keys_and_clicks_between_the_steps_of_another_look(
-    driven: Driven, qapp: QApplication
-) -> None:
+def test_keys_and_clicks_between_the_steps_of_another_look(driven, qapp):
     widgets, box = driven.widgets, driven.widgets.composer.focusProxy()
     handle = widgets.window.windowHandle()
     assert isinstance(box, QPlainTextEdit) and handle is not None
@@ -175,9 +167,7 @@ def test_keys_and_clicks_between_the_steps_of_another_look(
     assert box.toPlainText() == "a" * typed
 
 
-def test_looks_wished_for_in_quick_succession_show_the_first_until_the_last(
-    driven: Driven, qapp: QApplication
-) -> None:
+def test_looks_wished_for_in_quick_succession_show_the_first_until_the_last(driven, qapp):
     driven.ask("A message to be dressed")
     window = driven.widgets.window
     driven.widgets.composer.focusProxy().clearFocus()  # its caret blinks
@@ -200,9 +190,7 @@ def ground(picture: QImage) -> str:
     return picture.pixelColor(4, picture.height() // 2).name()
 
 
-def test_chats_pages_and_looks_that_come_and_go_leave_nothing_behind(
-    driven: Driven, qapp: QApplication
-) -> None:
+def test_chats_pages_and_looks_that_come_and_go_leave_nothing_behind(driven, qapp):
     widgets, chats = driven.widgets, list[int]()
     for words in ("One", "Other"):
         driven.app.begin_chat()
@@ -241,9 +229,7 @@ def is_in_a_part(widget: QWidget | None) -> bool:
     return widget is not None
 
 
-def test_panels_and_choices_are_remembered(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_panels_and_choices_are_remembered(qapp, qtbot, tmp_path):
     with running(qapp, qtbot, tmp_path, scripted()) as first:
         first.widgets.actions["sidebar"].trigger()
         first.widgets.actions["drafted-words"].trigger()
@@ -255,7 +241,7 @@ def test_panels_and_choices_are_remembered(
         assert not again.widgets.actions["sidebar"].isChecked()
 
 
-def test_the_whole_screen_is_taken_and_given_back(driven: Driven) -> None:
+def test_the_whole_screen_is_taken_and_given_back(driven):
     window, action = driven.widgets.window, driven.widgets.actions["full-screen"]
     assert [keys.toString() for keys in action.shortcuts()] == ["F11", "Meta+Ctrl+F"]
     action.trigger()
@@ -264,7 +250,7 @@ def test_the_whole_screen_is_taken_and_given_back(driven: Driven) -> None:
     driven.until(lambda: not window.isFullScreen())
 
 
-def test_the_strip_opens_the_drafting_view_and_closes_it(driven: Driven) -> None:
+def test_the_strip_opens_the_drafting_view_and_closes_it(driven):
     driven.ask("Draft something")
     driven.widgets.strip.opened.emit()
     assert driven.widgets.window.panel == "drafting"
@@ -272,7 +258,7 @@ def test_the_strip_opens_the_drafting_view_and_closes_it(driven: Driven) -> None
     assert driven.widgets.window.panel == "session"
 
 
-def test_stop_is_there_only_while_something_runs(driven: Driven) -> None:
+def test_stop_is_there_only_while_something_runs(driven):
     actions = driven.widgets.actions
     assert not actions["stop"].isEnabled()
     driven.send("Go")
@@ -282,7 +268,7 @@ def test_stop_is_there_only_while_something_runs(driven: Driven) -> None:
     assert actions["regenerate"].isEnabled()
 
 
-def test_a_mistake_in_a_slot_is_kept_and_told(driven: Driven) -> None:
+def test_a_mistake_in_a_slot_is_kept_and_told(driven):
     driven.app.mistakes.take(ValueError, ValueError("oops"), None)
     assert "ValueError: oops" in driven.app.mistakes.log_file.read_text()
     boxes = [w for w in QApplication.topLevelWidgets() if w.windowTitle().endswith("a mistake")]
@@ -295,9 +281,7 @@ def test_a_mistake_in_a_slot_is_kept_and_told(driven: Driven) -> None:
     box.close()
 
 
-def test_panels_have_room_for_larger_text_from_the_start(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_panels_have_room_for_larger_text_from_the_start(qapp, qtbot, tmp_path):
     with running(qapp, qtbot, tmp_path, scripted()) as first:
         usual = first.widgets.sidebar.width()
         settings = first.app.settings
@@ -309,9 +293,7 @@ def test_panels_have_room_for_larger_text_from_the_start(
         again.until(lambda: again.widgets.sidebar.minimumWidth() == usual)
 
 
-def test_escape_in_a_search_leaves_the_answer_alone(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_escape_in_a_search_leaves_the_answer_alone(qapp, qtbot, tmp_path):
     source = scripted(Answer("word " * 400, pause_s=0.02))
     with running(qapp, qtbot, tmp_path, source) as driven:
         widgets = driven.widgets

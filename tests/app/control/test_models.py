@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QAbstractButton, QApplication, QFileDialog, QPlainTextEdit
-from pytestqt.qtbot import QtBot
+from PySide6.QtWidgets import QAbstractButton, QFileDialog, QPlainTextEdit
 from scripted_engine import Answer
 from scripted_models import MISFIT, Doubting, ScriptedModels, WorkerEngine, described
 from seen import button, find, press, words_on
@@ -23,19 +22,17 @@ from app.worker.requests import LoadModel
 from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.options import LoadOptions
 
-pytestmark = pytest.mark.qt_log_level_fail("WARNING")
-
 
 @pytest.fixture
-def source(model: Path) -> ScriptedModels:
+def source(model):
     made = scripted()
     made.engines[str(model)] = WorkerEngine(description=described("Small-4bit", 10**9))
     return made
 
 
 def test_the_built_in_model_is_loaded_first_and_the_last_one_after(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path, source: ScriptedModels, model: Path
-) -> None:
+    qapp, qtbot, tmp_path, source, model
+):
     with running(qapp, qtbot, tmp_path, source) as first:
         assert first.app.settings.value.recent_models == (BUILT_IN,)
         first.app.models.load_path(str(model))
@@ -52,9 +49,7 @@ def test_the_built_in_model_is_loaded_first_and_the_last_one_after(
         assert "no longer there" in without.widgets.notice.words()
 
 
-def test_a_start_loads_once_and_in_the_way_the_chat_wants(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path, source: ScriptedModels
-) -> None:
+def test_a_start_loads_once_and_in_the_way_the_chat_wants(qapp, qtbot, tmp_path, source):
     wanted = ChatSettings(load=LoadOptions(numerics="fast"))
     save_settings(folders_in(tmp_path).settings_file, AppSettings(new_chat=wanted))
     with running(qapp, qtbot, tmp_path, source) as driven:
@@ -63,9 +58,7 @@ def test_a_start_loads_once_and_in_the_way_the_chat_wants(
         assert driven.app.models.in_use == LoadModel(None, options=wanted.load)
 
 
-def test_a_start_with_a_model_loads_that_one_alone(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path, source: ScriptedModels, model: Path
-) -> None:
+def test_a_start_with_a_model_loads_that_one_alone(qapp, qtbot, tmp_path, source, model):
     app = App(qapp, folders_in(tmp_path / "home"), source)
     try:
         app.start([str(model)])
@@ -75,9 +68,7 @@ def test_a_start_with_a_model_loads_that_one_alone(
         close(app)
 
 
-def test_a_start_with_a_text_loads_the_last_model_too(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path, source: ScriptedModels
-) -> None:
+def test_a_start_with_a_text_loads_the_last_model_too(qapp, qtbot, tmp_path, source):
     note = tmp_path / "note.txt"
     note.write_text("words")
     app = App(qapp, folders_in(tmp_path / "home"), source)
@@ -89,9 +80,7 @@ def test_a_start_with_a_text_loads_the_last_model_too(
         close(app)
 
 
-def test_loads_in_quick_succession_end_with_the_last(
-    driven: Driven, source: ScriptedModels, model: Path, tmp_path: Path
-) -> None:
+def test_loads_in_quick_succession_end_with_the_last(driven, source, model, tmp_path):
     names = [str(tmp_path / name) for name in ("one", "two")]
     for name in names:
         source.engines[name] = WorkerEngine(description=described(name, 10**9))
@@ -106,9 +95,7 @@ def test_loads_in_quick_succession_end_with_the_last(
     assert models.in_use == wanted
 
 
-def test_a_draft_model_that_is_fetched_shows_how_much_of_it_is_here(
-    driven: Driven, source: ScriptedModels, model: Path
-) -> None:
+def test_a_draft_model_that_is_fetched_shows_how_much_of_it_is_here(driven, source, model):
     source.fetched_bytes, source.pause_s = 2 * 10**9, 0.05
     driven.app.models.load_path(str(model))
     seen: set[str] = set()
@@ -125,7 +112,7 @@ def test_a_draft_model_that_is_fetched_shows_how_much_of_it_is_here(
     assert driven.app.models.model_name == "Pocket model"
 
 
-def test_a_load_can_be_cancelled(driven: Driven, source: ScriptedModels, model: Path) -> None:
+def test_a_load_can_be_cancelled(driven, source, model):
     source.pause_s = 0.2
     driven.app.drops.take([str(model)])
     driven.until(driven.widgets.layer.isVisible)
@@ -140,9 +127,7 @@ def label_texts(driven: Driven) -> list[str]:
     return words_on(driven.widgets.composer)
 
 
-def test_a_load_that_waits_for_an_answer_says_so_and_can_be_given_up(
-    driven: Driven, source: ScriptedModels, model: Path
-) -> None:
+def test_a_load_that_waits_for_an_answer_says_so_and_can_be_given_up(driven, source, model):
     card, head = driven.widgets.card, driven.widgets.head
     source.engines["None"].answers = [Answer("word " * 4000, pause_s=0.01)]
     driven.send("Tell me")
@@ -159,7 +144,7 @@ def test_a_load_that_waits_for_an_answer_says_so_and_can_be_given_up(
     driven.until_answered()
 
 
-def test_texts_are_attached_and_sent_with_the_message(driven: Driven, tmp_path: Path) -> None:
+def test_texts_are_attached_and_sent_with_the_message(driven, tmp_path):
     note = tmp_path / "note.py"
     note.write_text("print('hello')\n")
     driven.app.drops.take([str(note)])
@@ -179,9 +164,7 @@ def test_texts_are_attached_and_sent_with_the_message(driven: Driven, tmp_path: 
     )
 
 
-def test_an_attachment_longer_than_the_context_is_red_before_it_is_sent(
-    driven: Driven, tmp_path: Path
-) -> None:
+def test_an_attachment_longer_than_the_context_is_red_before_it_is_sent(driven, tmp_path):
     long = tmp_path / "long.txt"
     long.write_text("word " * 300_000)
     driven.app.drops.take([str(long)])
@@ -191,14 +174,14 @@ def test_an_attachment_longer_than_the_context_is_red_before_it_is_sent(
     assert driven.widgets.composer.text() == "What does it say?"
 
 
-def test_other_numerics_load_the_model_anew(driven: Driven, source: ScriptedModels) -> None:
+def test_other_numerics_load_the_model_anew(driven, source):
     driven.widgets.session.fields.changed.emit({"load": LoadOptions(numerics="fast")})
     fast = LoadModel(None, LoadOptions(numerics="fast"))
     driven.until(lambda: driven.app.models.in_use == fast)
     assert source.loaded == ["None", "None"]
 
 
-def test_comparing_runs_both_ways_and_keeps_nothing(driven: Driven, source: ScriptedModels) -> None:
+def test_comparing_runs_both_ways_and_keeps_nothing(driven, source):
     source.engines["None"].answers.extend([Answer("Same words here"), Answer("Same words here")])
     driven.widgets.actions["compare"].trigger()
     assert driven.widgets.window.page == "compare"
@@ -212,7 +195,7 @@ def test_comparing_runs_both_ways_and_keeps_nothing(driven: Driven, source: Scri
     assert driven.ask("And the chat?") == "You said: And the chat?"
 
 
-def test_compare_begins_with_the_question_of_the_chat_on_show(driven: Driven, qtbot: QtBot) -> None:
+def test_compare_begins_with_the_question_of_the_chat_on_show(driven, qtbot):
     actions, compare = driven.widgets.actions, driven.widgets.compare
     box = compare.focusProxy()
     assert isinstance(box, QPlainTextEdit)
@@ -229,9 +212,7 @@ def test_compare_begins_with_the_question_of_the_chat_on_show(driven: Driven, qt
     assert box.toPlainText() == "", "a new chat has asked nothing"
 
 
-def test_a_card_of_a_failed_load_offers_another_model(
-    driven: Driven, source: ScriptedModels, model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_card_of_a_failed_load_offers_another_model(driven, source, model, monkeypatch):
     asked: list[str] = []
     monkeypatch.setattr(
         QFileDialog, "getOpenFileNames", lambda *_: (asked.append("asked"), ([], ""))[1]
@@ -243,15 +224,13 @@ def test_a_card_of_a_failed_load_offers_another_model(
     assert asked == ["asked"]
 
 
-def test_costs_are_measured_for_the_drafting_view(driven: Driven) -> None:
+def test_costs_are_measured_for_the_drafting_view(driven):
     driven.widgets.window.show_panel("drafting")
     driven.until(lambda: bool(driven.app.figures.costs))
     assert driven.app.figures.costs == (10.0, 11.0, 12.5)
 
 
-def test_heads_that_turn_out_not_to_fit_are_said_everywhere(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_heads_that_turn_out_not_to_fit_are_said_everywhere(qapp, qtbot, tmp_path):
     doubting = Doubting([], described("pocket_model", 7_000_000))
     with running(qapp, qtbot, tmp_path, ScriptedModels({"None": doubting})) as driven:
         panel, notice = driven.widgets.session, driven.widgets.notice
@@ -266,17 +245,15 @@ def test_heads_that_turn_out_not_to_fit_are_said_everywhere(
         assert notice.words() == "", "it is said once"
 
 
-def test_the_output_head_in_use_is_said(driven: Driven, source: ScriptedModels) -> None:
+def test_the_output_head_in_use_is_said(driven, source):
     driven.ask("Why?")
-    driven.app.models.drafts_through.emit(
-        DraftOutputInUse(str(driven.app.chats.chat.chat_id), "4-bit")
-    )
+    driven.app.route(DraftOutputInUse(str(driven.app.chats.chat.chat_id), "4-bit"))
     assert "In effect: a copy in 4 bits." in words_on(driven.widgets.session)
     driven.app.begin_chat()
     assert "In effect: a copy in 4 bits." not in words_on(driven.widgets.session)
 
 
-def test_a_model_has_its_name_before_it_was_looked_at() -> None:
+def test_a_model_has_its_name_before_it_was_looked_at():
     assert model_name("/hub/models--org--small/snapshots/c0ffee") == "org/small"
     assert model_name("/models/Qwen/mlx") == "Qwen"
     assert model_name("/models/qwen-Q4_K_M.gguf") == "qwen-Q4_K_M.gguf"

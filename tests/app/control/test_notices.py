@@ -1,13 +1,10 @@
 """A long answer that ends unseen is told; any other is not."""
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QApplication, QWidget
-from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from windows import Driven, running, scripted
 
@@ -15,8 +12,6 @@ from app.app import App
 from app.control.notices import LONG_S, MOST, NotificationController
 from app.window.system_notice import SystemNotice
 from mlx_engine.values.errors import OutOfMemory
-
-pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 
 
 class Told(QObject):
@@ -55,7 +50,7 @@ class Elsewhere:
 
 
 @pytest.fixture
-def elsewhere(qapp: QApplication, qtbot: QtBot, tmp_path: Path) -> Iterator[Elsewhere]:
+def elsewhere(qapp, qtbot, tmp_path):
     answers = (
         Answer("**Forty-two**, as " + "ever " * 60),
         Answer("Half", error=OutOfMemory("Full.")),
@@ -65,7 +60,7 @@ def elsewhere(qapp: QApplication, qtbot: QtBot, tmp_path: Path) -> Iterator[Else
 
 
 @pytest.mark.qt_log_ignore("does not support raise")
-def test_a_long_answer_is_told_and_a_click_opens_its_chat(elsewhere: Elsewhere) -> None:
+def test_a_long_answer_is_told_and_a_click_opens_its_chat(elsewhere):
     driven = elsewhere.driven
     driven.ask("What is it?")
     chat_id = driven.app.chats.chat.chat_id
@@ -81,7 +76,7 @@ def test_a_long_answer_is_told_and_a_click_opens_its_chat(elsewhere: Elsewhere) 
     assert elsewhere.told.words[1][1] == "Full."
 
 
-def test_what_nobody_needs_to_be_told_of_is_not(elsewhere: Elsewhere) -> None:
+def test_what_nobody_needs_to_be_told_of_is_not(elsewhere):
     driven, settings = elsewhere.driven, elsewhere.driven.app.settings
     elsewhere.step = 0.1
     driven.ask("Is it short?")
@@ -97,8 +92,8 @@ def test_what_nobody_needs_to_be_told_of_is_not(elsewhere: Elsewhere) -> None:
 
 
 def test_where_the_system_shows_no_words_the_window_alone_asks_for_attention(
-    qapp: QApplication, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    qapp, qtbot, monkeypatch
+):
     window, asked = QWidget(), []
     qtbot.addWidget(window)
     monkeypatch.setattr(QApplication, "alert", lambda *given: asked.append(given[0]))

@@ -4,22 +4,19 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
-from pytestqt.qtbot import QtBot
-from scripted_models import ScriptedModels, WorkerEngine, described
+from scripted_models import WorkerEngine, described
 from windows import Driven, scripted
-
-pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 
 
 @pytest.fixture
-def other(tmp_path: Path) -> Path:
+def other(tmp_path):
     path = tmp_path / "other.gguf"
     path.write_bytes(b"GGUF")
     return path
 
 
 @pytest.fixture
-def source(other: Path) -> ScriptedModels:
+def source(other):
     models = scripted()
     models.engines[str(other)] = WorkerEngine([], described("Other-8B", 9_000_000))
     return models
@@ -34,9 +31,7 @@ def said(driven: Driven) -> str:
     return driven.widgets.transcript.offer.words()
 
 
-def test_the_model_of_a_chat_is_offered_and_loaded_on_demand(
-    driven: Driven, source: ScriptedModels, other: Path, qtbot: QtBot
-) -> None:
+def test_the_model_of_a_chat_is_offered_and_loaded_on_demand(driven, source, other, qtbot):
     load(driven, other)
     driven.ask("One")
     first = driven.app.chats.chat.chat_id or 0
@@ -57,7 +52,7 @@ def test_the_model_of_a_chat_is_offered_and_loaded_on_demand(
     assert said(driven) == ""
 
 
-def test_the_built_in_model_is_offered_too(driven: Driven, other: Path) -> None:
+def test_the_built_in_model_is_offered_too(driven, other):
     driven.ask("One")
     load(driven, other)
     assert driven.widgets.transcript.offer.take.text() == "Load Pocket model"
@@ -65,7 +60,7 @@ def test_the_built_in_model_is_offered_too(driven: Driven, other: Path) -> None:
     assert said(driven) == "", "now it is a chat of the model in use"
 
 
-def test_a_model_that_is_gone_is_said_so(driven: Driven, other: Path) -> None:
+def test_a_model_that_is_gone_is_said_so(driven, other):
     load(driven, other)
     driven.ask("One")
     load(driven, None)
@@ -75,7 +70,7 @@ def test_a_model_that_is_gone_is_said_so(driven: Driven, other: Path) -> None:
     assert not driven.widgets.transcript.offer.take.isVisible()
 
 
-def test_no_other_model_goes_on_where_none_is_in_use(driven: Driven, other: Path) -> None:
+def test_no_other_model_goes_on_where_none_is_in_use(driven, other):
     load(driven, other)
     driven.ask("One")
     other.unlink()
@@ -85,9 +80,7 @@ def test_no_other_model_goes_on_where_none_is_in_use(driven: Driven, other: Path
     assert "in use" not in said(driven)
 
 
-def test_a_chat_from_a_file_names_no_place_and_offers_nothing(
-    driven: Driven, other: Path, tmp_path: Path
-) -> None:
+def test_a_chat_from_a_file_names_no_place_and_offers_nothing(driven, other, tmp_path):
     load(driven, other)
     driven.ask("One")
     first = driven.app.chats.chat.chat_id or 0

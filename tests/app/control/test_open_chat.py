@@ -1,7 +1,5 @@
 """The open chat goes on without its oldest turns by what the model had to read of them."""
 
-from pathlib import Path
-
 import pytest
 
 from app.control.open_chat import OpenChat
@@ -15,7 +13,7 @@ TURNS = ((3000, 100), (3300, 50), (3400, 60), (3500, 40))
 
 
 @pytest.mark.parametrize(("has_figures", "left"), [(True, 1), (False, 2)])
-def test_the_older_half_of_the_tokens_goes(tmp_path: Path, has_figures: bool, left: int) -> None:
+def test_the_older_half_of_the_tokens_goes(tmp_path, has_figures, left):
     """Where no answer tells, the characters do."""
     store = open_store(tmp_path / "chats.sqlite")
     chat = OpenChat(store, ChatSettings())

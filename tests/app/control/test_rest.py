@@ -1,13 +1,10 @@
 """A model that is ejected, idle or not loaded at the start is loaded by the next question."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QApplication, QLabel, QLineEdit, QMenu
-from pytestqt.qtbot import QtBot
+from PySide6.QtWidgets import QLabel, QLineEdit, QMenu
 from scripted_engine import Answer
-from scripted_models import ScriptedModels
 from seen import button
 from windows import Driven, close, folders_in, scripted
 
@@ -20,11 +17,9 @@ from app.window.compare.compare_pane import ComparePane
 from app.window.controls.labels import ShortLabel
 from mlx_engine.values.errors import ModelNotFound
 
-pytestmark = pytest.mark.qt_log_level_fail("WARNING")
-
 
 @pytest.fixture
-def source() -> ScriptedModels:
+def source():
     return scripted(Answer("One."), Answer("Two."), Answer("slow " * 400, pause_s=0.01))
 
 
@@ -38,7 +33,7 @@ def eject(driven: Driven) -> None:
     next(action for action in menu.actions() if action.text() == "Eject").trigger()
 
 
-def test_what_is_loaded_and_its_memory_stand_in_the_head_bar(driven: Driven) -> None:
+def test_what_is_loaded_and_its_memory_stand_in_the_head_bar(driven):
     driven.until(lambda: "7 MB in memory" in detail(driven))
     driven.ask("Hello")
     driven.until(lambda: "in memory" in detail(driven) and "7 MB" not in detail(driven))
@@ -46,9 +41,7 @@ def test_what_is_loaded_and_its_memory_stand_in_the_head_bar(driven: Driven) -> 
     assert "in memory" not in detail(driven)
 
 
-def test_an_ejected_model_is_loaded_again_by_a_question(
-    driven: Driven, source: ScriptedModels
-) -> None:
+def test_an_ejected_model_is_loaded_again_by_a_question(driven, source):
     assert driven.ask("Hello") == "One."
     eject(driven)
     assert detail(driven) == "Ejected: the next question loads it again"
@@ -59,7 +52,7 @@ def test_an_ejected_model_is_loaded_again_by_a_question(
     assert "in memory" in detail(driven)
 
 
-def test_the_panel_tells_of_the_model_that_rests(driven: Driven) -> None:
+def test_the_panel_tells_of_the_model_that_rests(driven):
     """It is the one that answers next."""
 
     def told() -> list[str]:
@@ -75,7 +68,7 @@ def test_the_panel_tells_of_the_model_that_rests(driven: Driven) -> None:
     assert "0.6" not in told()
 
 
-def test_a_model_that_cannot_be_loaded_again_rests(driven: Driven, source: ScriptedModels) -> None:
+def test_a_model_that_cannot_be_loaded_again_rests(driven, source):
     """The next question tries again, so the head bar and the panel go on telling of it."""
     eject(driven)
     before = detail(driven)
@@ -86,12 +79,12 @@ def test_a_model_that_cannot_be_loaded_again_rests(driven: Driven, source: Scrip
     assert detail(driven) == before
 
 
-def test_a_question_right_after_is_answered_too(driven: Driven) -> None:
+def test_a_question_right_after_is_answered_too(driven):
     eject(driven)
     assert driven.ask("At once") == "One."
 
 
-def test_nothing_is_ejected_while_it_answers(driven: Driven) -> None:
+def test_nothing_is_ejected_while_it_answers(driven):
     driven.ask("One")
     driven.ask("Two")
     driven.send("Three")
@@ -113,7 +106,7 @@ def wish(driven: Driven, **changes: object) -> None:
     settings.change(replace(settings.value, **changes))  # type: ignore[arg-type]
 
 
-def test_an_idle_model_is_let_go_after_the_users_time(driven: Driven) -> None:
+def test_an_idle_model_is_let_go_after_the_users_time(driven):
     idle = idle_of(driven).idle
     assert not idle.isActive(), "it stays for ever unless its user says otherwise"
     wish(driven, idle_minutes=10**6)  # as somebody may write into the file of settings
@@ -136,8 +129,8 @@ def test_an_idle_model_is_let_go_after_the_users_time(driven: Driven) -> None:
 
 
 def test_the_last_model_is_not_loaded_at_the_start_where_that_is_switched_off(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path, source: ScriptedModels
-) -> None:
+    qapp, qtbot, tmp_path, source
+):
     folders = folders_in(tmp_path)
     save_settings(folders.settings_file, AppSettings(load_at_start=False))
     app = App(qapp, folders, source)
@@ -153,7 +146,7 @@ def test_the_last_model_is_not_loaded_at_the_start_where_that_is_switched_off(
         close(app)
 
 
-def test_a_comparison_loads_a_model_that_rests(driven: Driven) -> None:
+def test_a_comparison_loads_a_model_that_rests(driven):
     eject(driven)
     compare = driven.widgets.compare
     driven.widgets.actions["compare"].trigger()
@@ -163,4 +156,4 @@ def test_a_comparison_loads_a_model_that_rests(driven: Driven) -> None:
     run.click()
     driven.until(lambda: not driven.app.compare.is_running)
     assert driven.app.models.description is not None
-    assert {pane.text() for pane in compare.findChildren(ComparePane)} == {"One.", "Two."}
+    assert {pane.text.said for pane in compare.findChildren(ComparePane)} == {"One.", "Two."}

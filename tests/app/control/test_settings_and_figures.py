@@ -1,7 +1,6 @@
 """Settings of the app reach new chats only; figures of a chat are there again after a restart."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from panel_driving import type_into
@@ -17,7 +16,6 @@ from PySide6.QtWidgets import (
     QToolButton,
     QWidget,
 )
-from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from seen import button, find, words_on
 from windows import running, scripted
@@ -29,13 +27,10 @@ from app.window.drafting.round_history import LastAnswer
 from mlx_engine.values.memory_plan import CacheBytes
 from mlx_engine.values.options import DraftOptions
 
-pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 WORDS = "one two three four five six seven eight nine ten eleven twelve"
 
 
-def test_settings_open_a_page_and_reach_new_chats(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_settings_open_a_page_and_reach_new_chats(qapp, qtbot, tmp_path):
     with running(qapp, qtbot, tmp_path, scripted(Answer(WORDS))) as driven:
         app, widgets = driven.app, driven.widgets
         driven.ask("Count.")
@@ -56,9 +51,7 @@ def test_settings_open_a_page_and_reach_new_chats(
         assert begun.sampling == SamplingChoice(), "the model's own"
 
 
-def test_the_settings_page_is_made_when_it_is_opened_a_section_a_turn(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_the_settings_page_is_made_when_it_is_opened_a_section_a_turn(qapp, qtbot, tmp_path):
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
         app, page, view = driven.app, driven.widgets.settings_page, driven.widgets.settings
         sections = [view.appearance, view.models, view.new_chat]
@@ -83,9 +76,7 @@ def test_the_settings_page_is_made_when_it_is_opened_a_section_a_turn(
         assert page.findChildren(QWidget) == made
 
 
-def test_what_a_chat_gives_its_template_is_kept_and_given(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_what_a_chat_gives_its_template_is_kept_and_given(qapp, qtbot, tmp_path):
     models = scripted()
     engine = models.engines["None"]
     asked = ("enable_thinking", "reasoning_effort")
@@ -109,9 +100,7 @@ def test_what_a_chat_gives_its_template_is_kept_and_given(
         assert find(driven.widgets.session, QLineEdit, "reasoning_effort").text() == "low"
 
 
-def test_what_was_typed_last_is_kept_when_a_shortcut_leaves_the_chat(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_what_was_typed_last_is_kept_when_a_shortcut_leaves_the_chat(qapp, qtbot, tmp_path):
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
         app, panel = driven.app, driven.widgets.session
         driven.widgets.window.activateWindow()
@@ -135,9 +124,7 @@ def test_what_was_typed_last_is_kept_when_a_shortcut_leaves_the_chat(
         assert driven.app.chats.chat.settings.system == "Now Or not. Be kind."
 
 
-def test_what_is_wrong_in_the_settings_of_new_chats_is_not_lost(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_what_is_wrong_in_the_settings_of_new_chats_is_not_lost(qapp, qtbot, tmp_path):
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
         view = driven.widgets.settings
         with qtbot.waitSignal(view.made):
@@ -148,9 +135,7 @@ def test_what_is_wrong_in_the_settings_of_new_chats_is_not_lost(
         assert find(view, QLineEdit, "Top k").text() == "many"
 
 
-def test_the_memory_of_a_model_is_told_in_the_format_of_the_chat_on_show(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_the_memory_of_a_model_is_told_in_the_format_of_the_chat_on_show(qapp, qtbot, tmp_path):
     models = scripted(Answer(WORDS))
     engine = models.engines["None"]
     engine.description = replace(engine.description, trunk_cache=CacheBytes(2, 10_000, 200))
@@ -169,9 +154,7 @@ def test_the_memory_of_a_model_is_told_in_the_format_of_the_chat_on_show(
         assert cache() == "81.9 MB"
 
 
-def test_what_settings_brought_is_measured_in_answers(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_what_settings_brought_is_measured_in_answers(qapp, qtbot, tmp_path):
     models = scripted(Answer(WORDS * 4), Answer(WORDS * 4))
     with running(qapp, qtbot, tmp_path, models) as driven:
         panel = driven.widgets.session
@@ -183,7 +166,7 @@ def test_what_settings_brought_is_measured_in_answers(
         assert any("the model's own" in text for text in words_on(panel))
 
 
-def test_a_preset_follows_its_chat(qapp: QApplication, qtbot: QtBot, tmp_path: Path) -> None:
+def test_a_preset_follows_its_chat(qapp, qtbot, tmp_path):
     with running(qapp, qtbot, tmp_path, scripted(Answer(WORDS))) as driven:
         panel, chats = driven.widgets.session, driven.app.chats
         driven.ask("Count.")
@@ -203,9 +186,7 @@ def test_a_preset_follows_its_chat(qapp: QApplication, qtbot: QtBot, tmp_path: P
         assert driven.app.settings.value.presets["Mine"].sampling.temperature == 0.1
 
 
-def test_a_preset_is_renamed_in_all_chats_and_deleted_with_an_undo(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_a_preset_is_renamed_in_all_chats_and_deleted_with_an_undo(qapp, qtbot, tmp_path):
     with running(qapp, qtbot, tmp_path, scripted(Answer(WORDS), Answer(WORDS))) as driven:
         panel, chats, left = driven.widgets.session, driven.app.chats, Qt.MouseButton.LeftButton
         choice = find(panel, DropDown, "Preset")
@@ -247,7 +228,7 @@ def test_a_preset_is_renamed_in_all_chats_and_deleted_with_an_undo(
         assert set(driven.app.settings.value.presets) == {"Yours", "Yours too"}
 
 
-def test_figures_outlive_the_program(qapp: QApplication, qtbot: QtBot, tmp_path: Path) -> None:
+def test_figures_outlive_the_program(qapp, qtbot, tmp_path):
     with running(qapp, qtbot, tmp_path, scripted(Answer(WORDS))) as driven:
         driven.ask("Count.")
         before = driven.app.figures.history

@@ -38,11 +38,11 @@ FULL = AppSettings(
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return tmp_path / "deep" / "settings.json"
 
 
-def test_they_come_back(path: Path) -> None:
+def test_they_come_back(path):
     assert read_settings(path).value == AppSettings()
     save_settings(path, FULL)
     assert read_settings(path).value == FULL and read_settings(path).notes == ()
@@ -51,7 +51,7 @@ def test_they_come_back(path: Path) -> None:
     assert [file.name for file in path.parent.iterdir()] == ["settings.json"]
 
 
-def test_keys_of_other_versions_stay(path: Path) -> None:
+def test_keys_of_other_versions_stay(path):
     save_settings(path, FULL)
     content = json.loads(path.read_text())
     content["later"] = {"x": [1]}
@@ -65,7 +65,7 @@ def test_keys_of_other_versions_stay(path: Path) -> None:
     assert content["presets"] == {}
 
 
-def test_bad_values_are_reset_one_by_one_and_named(path: Path) -> None:
+def test_bad_values_are_reset_one_by_one_and_named(path):
     save_settings(path, FULL)
     content = json.loads(path.read_text())
     content |= {"theme": "pink", "text_zoom": 50, "last_chat": "seven"}
@@ -85,7 +85,7 @@ def test_bad_values_are_reset_one_by_one_and_named(path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[" * 100_000, b"{'a': 1}"])
-def test_a_broken_file_is_kept_aside(path: Path, content: bytes) -> None:
+def test_a_broken_file_is_kept_aside(path, content):
     path.parent.mkdir()
     path.write_bytes(content)
     reading = read_settings(path)
@@ -96,7 +96,7 @@ def test_a_broken_file_is_kept_aside(path: Path, content: bytes) -> None:
     assert read_settings(path).value == FULL
 
 
-def test_json_of_another_shape(path: Path) -> None:
+def test_json_of_another_shape(path):
     path.parent.mkdir()
     path.write_text("[1, 2]")
     assert read_settings(path).value == AppSettings() and read_settings(path).notes
@@ -104,14 +104,14 @@ def test_json_of_another_shape(path: Path) -> None:
     assert read_settings(path).value == FULL
 
 
-def test_a_folder_in_its_place(path: Path) -> None:
+def test_a_folder_in_its_place(path):
     path.mkdir(parents=True)
     assert read_settings(path).value == AppSettings()
     with pytest.raises(SettingsNotSaved):
         save_settings(path, FULL)
 
 
-def test_a_failed_save_leaves_the_old_file(path: Path) -> None:
+def test_a_failed_save_leaves_the_old_file(path):
     save_settings(path, FULL)
     with without_rights(path.parent), pytest.raises(SettingsNotSaved, match="allow writing"):
         save_settings(path, AppSettings())
@@ -119,7 +119,7 @@ def test_a_failed_save_leaves_the_old_file(path: Path) -> None:
     assert len(list(path.parent.iterdir())) == 1
 
 
-def test_a_cut_off_write_leaves_the_old_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cut_off_write_leaves_the_old_file(path, monkeypatch):
     save_settings(path, FULL)
 
     def no_space(handle: int) -> None:
@@ -132,7 +132,7 @@ def test_a_cut_off_write_leaves_the_old_file(path: Path, monkeypatch: pytest.Mon
     assert len(list(path.parent.iterdir())) == 1
 
 
-def test_a_linked_file_stays_linked(path: Path, tmp_path: Path) -> None:
+def test_a_linked_file_stays_linked(path, tmp_path):
     path.parent.mkdir()
     real = tmp_path / "dotfiles.json"
     path.symlink_to(real)
@@ -140,7 +140,7 @@ def test_a_linked_file_stays_linked(path: Path, tmp_path: Path) -> None:
     assert path.is_symlink() and read_settings(real).value == FULL
 
 
-def test_changes() -> None:
+def test_changes():
     settings = AppSettings()
     for number in range(RECENT_MODELS + 3):
         settings = with_recent_model(settings, f"/{number}")

@@ -2,14 +2,13 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QMimeData, Qt, QUrl
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel, QPlainTextEdit, QToolButton
-from pytestqt.qtbot import QtBot
 from seen import find, words_on
 from windows import Driven
 
@@ -26,11 +25,9 @@ from app.values.attached_text import AttachedText, Refused
 from app.values.models import ModelCard
 from mlx_engine.values.words import Words
 
-pytestmark = pytest.mark.qt_log_level_fail("WARNING")
-
 
 @pytest.fixture
-def gate() -> Iterator[threading.Event]:
+def gate():
     """A disk answers once it is set."""
     made = threading.Event()
     yield made
@@ -38,7 +35,7 @@ def gate() -> Iterator[threading.Event]:
 
 
 @pytest.fixture
-def cards(driven: Driven, gate: threading.Event) -> CardController:
+def cards(driven, gate):
     def slowly(path: str | Path | None, machine: Machine, own: ModelSettings) -> ModelCard | str:
         gate.wait()
         return read_card(None, machine, own)
@@ -54,9 +51,7 @@ def said(driven: Driven) -> list[str]:
     return words_on(driven.widgets.card)
 
 
-def test_a_card_says_that_it_is_looking_and_then_what_it_saw(
-    driven: Driven, cards: CardController, gate: threading.Event
-) -> None:
+def test_a_card_says_that_it_is_looking_and_then_what_it_saw(driven, cards, gate):
     started = time.perf_counter()
     cards.offer("/volumes/far/Qwen-27B")
     assert time.perf_counter() - started < 0.05
@@ -68,9 +63,7 @@ def test_a_card_says_that_it_is_looking_and_then_what_it_saw(
     assert "Looking at the files" not in said(driven)
 
 
-def test_a_card_that_was_closed_meanwhile_stays_closed(
-    driven: Driven, cards: CardController, gate: threading.Event, qtbot: QtBot
-) -> None:
+def test_a_card_that_was_closed_meanwhile_stays_closed(driven, cards, gate, qtbot):
     cards.offer("/volumes/far/Qwen-27B")
     driven.until(driven.widgets.layer.isVisible)
     qtbot.keyClick(driven.widgets.card, Qt.Key.Key_Escape)
@@ -80,9 +73,7 @@ def test_a_card_that_was_closed_meanwhile_stays_closed(
     assert not driven.widgets.layer.isVisible()
 
 
-def test_what_hovers_is_looked_at_beside_the_window(
-    driven: Driven, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_hovers_is_looked_at_beside_the_window(driven, gate, monkeypatch):
     def slowly(texts: Sequence[str]) -> tuple[Dropped, ...]:
         gate.wait()
         return (Refused("It is nothing."),)
@@ -97,8 +88,8 @@ def test_what_hovers_is_looked_at_beside_the_window(
 
 
 def test_a_file_that_is_being_read_belongs_to_its_chat_and_holds_its_question(
-    driven: Driven, gate: threading.Event, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    driven, gate, qtbot, monkeypatch
+):
     def slowly(path: Path, is_wanted: Callable[[], bool]) -> AttachedText | Refused:
         gate.wait()
         assert is_wanted()
@@ -137,9 +128,7 @@ def test_a_file_that_is_being_read_belongs_to_its_chat_and_holds_its_question(
     assert "report.pdf" in app.chats.chat.turns[0].message.text
 
 
-def test_reading_an_attachment_is_given_up_by_hand(
-    driven: Driven, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reading_an_attachment_is_given_up_by_hand(driven, gate, monkeypatch):
     wanted: list[bool] = []
 
     def slowly(path: Path, is_wanted: Callable[[], bool]) -> AttachedText | Refused:
@@ -161,7 +150,7 @@ def test_reading_an_attachment_is_given_up_by_hand(
     assert widget.attachments() == ()
 
 
-def test_a_disk_that_hangs_does_not_hold_up_the_end(driven: Driven, cards: CardController) -> None:
+def test_a_disk_that_hangs_does_not_hold_up_the_end(driven, cards):
     cards.offer("/volumes/far/Qwen-27B")
     driven.until(driven.widgets.layer.isVisible)
     started = time.perf_counter()
@@ -169,9 +158,7 @@ def test_a_disk_that_hangs_does_not_hold_up_the_end(driven: Driven, cards: CardC
     assert time.perf_counter() - started < 2
 
 
-def test_only_the_newest_look_counts_and_mistakes_come_back(
-    qapp: QApplication, qtbot: QtBot
-) -> None:
+def test_only_the_newest_look_counts_and_mistakes_come_back(qapp, qtbot):
     beside, seen = Beside(), list[int]()
     for number in range(5):
         beside.run(lambda number=number: number, seen.append)
@@ -187,8 +174,8 @@ def test_only_the_newest_look_counts_and_mistakes_come_back(
 
 
 def test_changed_settings_are_on_the_disk_at_the_end_and_nobody_waits_for_it_before(
-    qtbot: QtBot, tmp_path: Path, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    qtbot, tmp_path, gate, monkeypatch
+):
     path, save, saved = tmp_path / "settings.json", settings_file.save_settings, []
 
     def slowly(path: Path, settings: AppSettings) -> None:

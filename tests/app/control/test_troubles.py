@@ -3,13 +3,10 @@
 import json
 import sqlite3
 import threading
-from pathlib import Path
 
-import pytest
 from chat_stores import without_rights
 from PySide6.QtCore import QMimeData, Qt
 from PySide6.QtWidgets import QApplication, QPlainTextEdit
-from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from windows import running, scripted
 
@@ -19,13 +16,10 @@ from app.window.controls.icons import IconButton, Sign
 from app.window.layers import CrashBox
 from app.worker.replies import ModelLoaded
 
-pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 LONG = " ".join(f"word{n}" for n in range(300))
 
 
-def test_a_damaged_database_is_kept_aside_and_said_so(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_a_damaged_database_is_kept_aside_and_said_so(qapp, qtbot, tmp_path):
     (tmp_path / "chats.db").write_bytes(b"this is no database" * 1000)
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
         assert "damaged" in driven.widgets.notice.words()
@@ -33,9 +27,7 @@ def test_a_damaged_database_is_kept_aside_and_said_so(
     assert list(tmp_path.glob("chats-damaged-*"))
 
 
-def test_what_was_found_at_the_start_is_not_put_out_of_sight_by_what_follows(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_what_was_found_at_the_start_is_not_put_out_of_sight_by_what_follows(qapp, qtbot, tmp_path):
     (tmp_path / "chats.db").write_bytes(b"this is no database" * 1000)
     (tmp_path / "settings.json").mkdir()
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
@@ -49,9 +41,7 @@ def test_what_was_found_at_the_start_is_not_put_out_of_sight_by_what_follows(
         assert notice.words() == "This link is not opened: file:///etc/passwd"
 
 
-def test_why_nothing_was_asked_is_said_until_something_is(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_why_nothing_was_asked_is_said_until_something_is(qapp, qtbot, tmp_path):
     (tmp_path / "chats.db").write_bytes(b"this is no database" * 1000)
     with running(qapp, qtbot, tmp_path, scripted(Answer(LONG, pause_s=0.01))) as driven:
         notice, chats = driven.widgets.notice, driven.app.chats
@@ -71,9 +61,7 @@ def test_why_nothing_was_asked_is_said_until_something_is(
         assert "not opened" in notice.words(), "of something else"
 
 
-def test_a_home_that_cannot_be_written_to_loses_chats_and_says_so(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_a_home_that_cannot_be_written_to_loses_chats_and_says_so(qapp, qtbot, tmp_path):
     home = tmp_path / "home"
     home.mkdir()
     with without_rights(home), running(qapp, qtbot, home, scripted()) as driven:
@@ -81,9 +69,7 @@ def test_a_home_that_cannot_be_written_to_loses_chats_and_says_so(
         assert driven.ask("Hello") == "You said: Hello"
 
 
-def test_icons_that_are_gone_are_told_of_and_the_window_goes_on(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_icons_that_are_gone_are_told_of_and_the_window_goes_on(qapp, qtbot, tmp_path):
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
         window, log = driven.widgets.window, driven.app.mistakes.log_file
         for name in ("gone", "gone_too", "gone_as_well"):
@@ -100,9 +86,7 @@ def test_icons_that_are_gone_are_told_of_and_the_window_goes_on(
         assert log.read_text() == told, "each once"
 
 
-def test_settings_of_a_chat_that_had_to_be_reset_are_named(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_settings_of_a_chat_that_had_to_be_reset_are_named(qapp, qtbot, tmp_path):
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
         driven.ask("Hello")
         chat_id = driven.app.chats.chat.chat_id
@@ -114,9 +98,7 @@ def test_settings_of_a_chat_that_had_to_be_reset_are_named(
         assert driven.app.chats.chat.settings.system == "Be kind."
 
 
-def test_a_newer_database_can_be_read_and_what_is_typed_stays(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_a_newer_database_can_be_read_and_what_is_typed_stays(qapp, qtbot, tmp_path):
     with running(qapp, qtbot, tmp_path, scripted()) as first:
         first.ask("From before")
     newer = sqlite3.connect(tmp_path / "chats.db")
@@ -131,18 +113,14 @@ def test_a_newer_database_can_be_read_and_what_is_typed_stays(
         assert "newer Headstart" in driven.widgets.notice.words()
 
 
-def test_broken_settings_are_reset_and_said_so(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_broken_settings_are_reset_and_said_so(qapp, qtbot, tmp_path):
     (tmp_path / "settings.json").write_text("{no json")
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
         assert "settings" in driven.widgets.notice.words()
         assert driven.ask("Hello") == "You said: Hello"
 
 
-def test_a_disk_that_is_full_does_not_end_the_answer(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_is_full_does_not_end_the_answer(qapp, qtbot, tmp_path, monkeypatch):
     source = scripted(Answer(LONG, pause_s=0.005))
     with running(qapp, qtbot, tmp_path, source) as driven:
 
@@ -156,14 +134,14 @@ def test_a_disk_that_is_full_does_not_end_the_answer(
         monkeypatch.undo()
 
 
-def test_links_of_a_model_open_no_files(qapp: QApplication, qtbot: QtBot, tmp_path: Path) -> None:
+def test_links_of_a_model_open_no_files(qapp, qtbot, tmp_path):
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
         for link in ("file:///etc/passwd", "javascript:alert(1)", "x-apple:run", "nonsense"):
             driven.widgets.transcript.reader.link_clicked.emit(link)
             assert link in driven.widgets.notice.words()
 
 
-def test_closing_waits_for_no_answer(qapp: QApplication, qtbot: QtBot, tmp_path: Path) -> None:
+def test_closing_waits_for_no_answer(qapp, qtbot, tmp_path):
     source = scripted(Answer(LONG * 10, pause_s=0.01))
     with running(qapp, qtbot, tmp_path, source) as driven:
         driven.send("Go")
@@ -173,9 +151,7 @@ def test_closing_waits_for_no_answer(qapp: QApplication, qtbot: QtBot, tmp_path:
     assert not [t for t in threading.enumerate() if t.name == "engine"]
 
 
-def test_heads_are_offered_for_the_model_in_use(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_heads_are_offered_for_the_model_in_use(qapp, qtbot, tmp_path):
     heads = tmp_path / "mtp.safetensors"
     heads.write_bytes((2).to_bytes(8, "little") + b"{}")
     with running(qapp, qtbot, tmp_path / "home", scripted()) as driven:
@@ -191,9 +167,7 @@ def test_heads_are_offered_for_the_model_in_use(
         assert in_use.options.heads == heads
 
 
-def test_a_model_that_comes_when_everything_is_closed_is_nobodys(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_a_model_that_comes_when_everything_is_closed_is_nobodys(qapp, qtbot, tmp_path):
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
         model = driven.app.models.description
         assert model is not None
@@ -203,9 +177,7 @@ def test_a_model_that_comes_when_everything_is_closed_is_nobodys(
         driven.app.route(ModelLoaded(None, model))
 
 
-def test_an_export_ends_with_the_program_after_a_whole_file(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_an_export_ends_with_the_program_after_a_whole_file(qapp, qtbot, tmp_path):
     with running(qapp, qtbot, tmp_path / "home", scripted()) as driven:
         driven.ask("Hello")
         chats = [1, *(driven.app.store.chats.duplicate(1, "copy") for _ in range(9))]
@@ -219,9 +191,7 @@ def test_an_export_ends_with_the_program_after_a_whole_file(
 ODD = ("\ud83d", "\ude00", "\0", "\ufffc", "\u2029")
 
 
-def test_odd_characters_that_are_pasted_are_sent_rewritten_and_come_back(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_odd_characters_that_are_pasted_are_sent_rewritten_and_come_back(qapp, qtbot, tmp_path):
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
         box = driven.widgets.composer.focusProxy()
         assert isinstance(box, MessageBox)

@@ -67,22 +67,20 @@ def in_process(path: Path, monkeypatch: pytest.MonkeyPatch, most: int = 10_000) 
     return said.getvalue() if "text" in told else f"problem: {Words(told['problem'], **told['of'])}"
 
 
-def test_a_pdf_is_attached_as_text(tmp_path: Path) -> None:
+def test_a_pdf_is_attached_as_text(tmp_path):
     path = pdf(tmp_path / "Report.PDF", "First page", "Second page")
     assert read_text_file(path) == AttachedText("Report.PDF", "First page\nSecond page")
     assert what_is(str(path)) == DroppedText(path, path.stat().st_size)
 
 
-def test_a_word_file_is_attached_as_text(tmp_path: Path) -> None:
+def test_a_word_file_is_attached_as_text(tmp_path):
     path = word(tmp_path / "notes.docx")
     attached = read_text_file(path)
     assert isinstance(attached, AttachedText)
     assert attached.text == "# Kernels\nGröße & <b>Maß</b>\none\ttwo lines\nThe end"
 
 
-def test_what_is_too_long_says_so_at_its_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_too_long_says_so_at_its_end(tmp_path, monkeypatch):
     path = pdf(tmp_path / "long.pdf", *(f"Page {number}" for number in range(1, 31)))
     said = in_process(path, monkeypatch, most=50)
     assert "Page 7" in said and "Page 8" not in said
@@ -91,12 +89,12 @@ def test_what_is_too_long_says_so_at_its_end(
     assert "[The rest is left out: more than could be read" in in_process(path, monkeypatch)
 
 
-def test_pages_without_text_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_without_text_are_named(tmp_path, monkeypatch):
     path = pdf(tmp_path / "half.pdf", "A title", "", "An end", "")
     assert "[No text, at most pictures of it: page 2, 4.]" in in_process(path, monkeypatch)
 
 
-def test_a_word_file_of_many_pages_is_read_whole(tmp_path: Path) -> None:
+def test_a_word_file_of_many_pages_is_read_whole(tmp_path):
     """A look at each paragraph's style by itself took 0.7 ms."""
     made = docx.Document()
     for number in range(400):
@@ -115,7 +113,7 @@ def test_a_word_file_of_many_pages_is_read_whole(tmp_path: Path) -> None:
     assert looked == 0
 
 
-def test_why_a_document_has_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_why_a_document_has_no_text(tmp_path, monkeypatch):
     scan, locked = pdf(tmp_path / "scan.pdf", "", ""), tmp_path / "locked.pdf"
     assert "at most pictures" in in_process(scan, monkeypatch)
     assert "password" in in_process(pdf(locked, "Secret", password="key"), monkeypatch)
@@ -134,9 +132,7 @@ def test_why_a_document_has_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "is damaged" in in_process(cut, monkeypatch)
 
 
-def test_a_file_that_unpacks_without_end_is_not_unpacked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_unpacks_without_end_is_not_unpacked(tmp_path, monkeypatch):
     bomb = tmp_path / "bomb.docx"
     with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as parts:
         parts.writestr("word/document.xml", b" " * (documents.LARGEST_UNPACKED + 1))
@@ -144,9 +140,7 @@ def test_a_file_that_unpacks_without_end_is_not_unpacked(
     assert "unpacks to 50 MB, which is too much" in in_process(bomb, monkeypatch)
 
 
-def test_a_document_that_names_itself_without_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_document_that_names_itself_without_end(tmp_path, monkeypatch):
     """A "billion laughs": entities of entities."""
     names = "".join(f'<!ENTITY a{n} "{f"&a{n - 1};" * 10}">' for n in range(1, 20))
     path, laughs = tmp_path / "laughs.docx", word(tmp_path / "sound.docx")
@@ -162,15 +156,13 @@ def test_a_document_that_names_itself_without_end(
     assert len(in_process(path, monkeypatch)) < 20_000
 
 
-def test_without_the_readers_it_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_readers_it_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(documents.sys.modules, "pypdf", None)
     said = in_process(pdf(tmp_path / "x.pdf", "text"), monkeypatch)
     assert "pip install 'headstart[documents]'" in said
 
 
-def test_a_reader_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_hangs_is_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(documents, "START", "import time; time.sleep(60)")
     monkeypatch.setattr(documents, "LONGEST_S", 0.1)
     monkeypatch.setattr(documents, "PATIENCE_S", 0.1)
@@ -178,9 +170,7 @@ def test_a_reader_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Monkey
     assert isinstance(refused, Refused) and "could not be read in" in refused.words
 
 
-def test_a_reader_that_is_not_wanted_any_more_is_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reader_that_is_not_wanted_any_more_is_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(documents, "START", "import time; time.sleep(60)")
     looks = iter([True, False])
     path = pdf(tmp_path / "x.pdf", "text")
@@ -189,15 +179,13 @@ def test_a_reader_that_is_not_wanted_any_more_is_ended(
     assert time.perf_counter() - started < 20 and next(looks, None) is None
 
 
-def test_a_reader_that_dies_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_dies_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(documents, "START", "import os; os.abort()")
     refused = read_text_file(pdf(tmp_path / "x.pdf", "text"))
     assert isinstance(refused, Refused) and refused.words.startswith("x.pdf could not be read")
 
 
-def test_a_document_larger_than_any_is_not_opened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_document_larger_than_any_is_not_opened(tmp_path, monkeypatch):
     monkeypatch.setattr(documents, "LARGEST_DOCUMENT", 100)
     refused = read_text_file(pdf(tmp_path / "x.pdf", "text"))
     assert isinstance(refused, Refused) and "too large to attach" in refused.words
@@ -205,7 +193,7 @@ def test_a_document_larger_than_any_is_not_opened(
 
 @settings(max_examples=30)
 @given(st.binary(max_size=300))
-def test_any_bytes_are_answered(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+def test_any_bytes_are_answered(tmp_path_factory, content):
     path = tmp_path_factory.getbasetemp() / "any.pdf"
     path.write_bytes(b"%PDF-1.7\n" + content)
     with pytest.MonkeyPatch.context() as patch:

@@ -29,7 +29,7 @@ def refusal(dropped: Path | str) -> str:
 
 
 @pytest.mark.parametrize("name", [".", "model.safetensors", "config.json", "tokenizer.json"])
-def test_a_model_folder_or_a_file_of_it(tmp_path: Path, name: str) -> None:
+def test_a_model_folder_or_a_file_of_it(tmp_path, name):
     folder = model_folder(tmp_path / "model with a space")
     (folder / "tokenizer.json").write_text("{}")
     dropped = (folder / name).resolve()
@@ -37,7 +37,7 @@ def test_a_model_folder_or_a_file_of_it(tmp_path: Path, name: str) -> None:
     assert what_is(dropped.as_uri()) == DroppedModel(folder)
 
 
-def test_any_shard_stands_for_the_model(tmp_path: Path) -> None:
+def test_any_shard_stands_for_the_model(tmp_path):
     folder = model_folder(tmp_path / "model", shards=3)
     dropped = folder / "model-00002-of-00003.safetensors"
     assert what_is(str(dropped)) == DroppedModel(folder)
@@ -45,19 +45,19 @@ def test_any_shard_stands_for_the_model(tmp_path: Path) -> None:
     assert what_is(str(second)) == DroppedModel(first)
 
 
-def test_a_gguf(tmp_path: Path) -> None:
+def test_a_gguf(tmp_path):
     file = gguf(tmp_path / "m.gguf")
     assert what_is(str(file)) == DroppedModel(file)
     unnamed = file.rename(tmp_path / "no ending")
     assert what_is(str(unnamed)) == DroppedModel(unnamed)
 
 
-def test_a_folder_around_one_model(tmp_path: Path) -> None:
+def test_a_folder_around_one_model(tmp_path):
     file = gguf(tmp_path / "publisher" / "model" / "m.gguf")
     assert what_is(str(tmp_path / "publisher")) == DroppedModel(file)
 
 
-def test_a_repository_of_the_hub_s_cache(tmp_path: Path) -> None:
+def test_a_repository_of_the_hub_s_cache(tmp_path):
     weights = safetensors(tmp_path / "w").read_bytes()
     files = {"config.json": b"{}", "model.safetensors": weights}
     snapshot = hub_model(tmp_path / "hub", "org/small", files)
@@ -65,24 +65,24 @@ def test_a_repository_of_the_hub_s_cache(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "weights.npz", "m.h5"])
-def test_weights_of_other_programs(tmp_path: Path, name: str) -> None:
+def test_weights_of_other_programs(tmp_path, name):
     (tmp_path / name).write_bytes(b"\x08\x01" * 99)
     assert f"{name} holds weights as" in refusal(tmp_path / name)
 
 
-def test_an_adapter_is_no_model(tmp_path: Path) -> None:
+def test_an_adapter_is_no_model(tmp_path):
     safetensors(tmp_path / "adapter_model.safetensors", ["x.lora_A.weight"])
     (tmp_path / "adapter_config.json").write_text("{}")
     assert "a LoRA adapter and no model" in refusal(tmp_path)
 
 
-def test_a_folder_whose_files_are_damaged_holds_no_heads(tmp_path: Path) -> None:
+def test_a_folder_whose_files_are_damaged_holds_no_heads(tmp_path):
     folder = model_folder(tmp_path / "model")
     (folder / "model.safetensors").write_bytes(b"{}")
     assert "model.safetensors: the file ends in its header" in refusal(folder)
 
 
-def test_heads_by_name_or_by_tensors(tmp_path: Path) -> None:
+def test_heads_by_name_or_by_tensors(tmp_path):
     by_name = safetensors(tmp_path / "mtp.safetensors", ["whatever"])
     by_tensors = safetensors(tmp_path / "x.safetensors", ["mtp.fc.weight", "model.mtp.norm"])
     assert what_is(str(by_name)) == DroppedHeads(by_name)
@@ -90,7 +90,7 @@ def test_heads_by_name_or_by_tensors(tmp_path: Path) -> None:
     assert what_is(str(tmp_path)) == DroppedHeads(tmp_path)
 
 
-def test_heads_in_a_gguf_by_name_or_by_tensors(tmp_path: Path) -> None:
+def test_heads_in_a_gguf_by_name_or_by_tensors(tmp_path):
     by_name = gguf(tmp_path / "one" / "mtp-Small-Q8_0.gguf")
     by_tensors = write_tiny_gguf(tmp_path / "donor.gguf", heads="only")
     whole = write_tiny_gguf(tmp_path / "whole.gguf", heads="inside")
@@ -101,13 +101,13 @@ def test_heads_in_a_gguf_by_name_or_by_tensors(tmp_path: Path) -> None:
     assert all_of([str(by_name), str(whole)]) == (DroppedModel(whole, by_name),)
 
 
-def test_several_files_of_heads_are_too_many(tmp_path: Path) -> None:
+def test_several_files_of_heads_are_too_many(tmp_path):
     for name in ("mtp-a.gguf", "mtp-b.gguf"):
         gguf(tmp_path / name)
     assert "2 files of MTP heads" in refusal(tmp_path)
 
 
-def test_heads_beside_a_model_are_heads_and_the_model_is_a_model(tmp_path: Path) -> None:
+def test_heads_beside_a_model_are_heads_and_the_model_is_a_model(tmp_path):
     folder = model_folder(tmp_path / "model")
     heads = safetensors(folder / "mtp.safetensors", ["mtp.fc.weight"])
     assert what_is(str(heads)) == DroppedHeads(heads)
@@ -118,14 +118,14 @@ def test_heads_beside_a_model_are_heads_and_the_model_is_a_model(tmp_path: Path)
     assert all_of([*together, str(other)]) == (DroppedModel(folder, heads), DroppedHeads(other))
 
 
-def test_a_model_with_its_heads_inside_is_a_model(tmp_path: Path) -> None:
+def test_a_model_with_its_heads_inside_is_a_model(tmp_path):
     folder = model_folder(tmp_path / "model")
     file = safetensors(folder / "model.safetensors", ["model.norm.weight", "mtp.fc.weight"])
     assert what_is(str(file)) == DroppedModel(folder)
     assert what_is(str(folder)) == DroppedModel(folder)
 
 
-def test_a_text_is_attached(tmp_path: Path) -> None:
+def test_a_text_is_attached(tmp_path):
     file = tmp_path / "notes.md"
     file.write_text("# Größe\n" * 100_000)
     assert what_is(str(file)) == DroppedText(file, file.stat().st_size)
@@ -135,7 +135,7 @@ def test_a_text_is_attached(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-def test_texts_are_told_as_attachments_are(tmp_path: Path, encoding: str) -> None:
+def test_texts_are_told_as_attachments_are(tmp_path, encoding):
     file = tmp_path / "smileys.txt"
     file.write_text("🙂" * 20_000, encoding=encoding)
     assert what_is(str(file)) == DroppedText(file, file.stat().st_size)
@@ -156,20 +156,18 @@ def test_texts_are_told_as_attachments_are(tmp_path: Path, encoding: str) -> Non
         ("long.txt", b"a" * (LARGEST + 1), "too large to attach"),
     ],
 )
-def test_files_of_no_use_are_refused_with_the_reason(
-    tmp_path: Path, name: str, data: bytes, words: str
-) -> None:
+def test_files_of_no_use_are_refused_with_the_reason(tmp_path, name, data, words):
     (tmp_path / name).write_bytes(data)
     said = refusal(tmp_path / name)
     assert words in said
     assert name in said
 
 
-def test_weights_without_a_config_are_refused(tmp_path: Path) -> None:
+def test_weights_without_a_config_are_refused(tmp_path):
     assert "without its config.json" in refusal(safetensors(tmp_path / "model.safetensors"))
 
 
-def test_folders_of_no_use_are_refused_with_the_reason(tmp_path: Path) -> None:
+def test_folders_of_no_use_are_refused_with_the_reason(tmp_path):
     assert "holds no model" in refusal(tmp_path)
     broken = model_folder(tmp_path / "broken", shards=2)
     (broken / "model-00001-of-00002.safetensors").unlink()
@@ -180,7 +178,7 @@ def test_folders_of_no_use_are_refused_with_the_reason(tmp_path: Path) -> None:
     assert what_is(str(many)) == DroppedModels(many, 2)
 
 
-def test_the_files_of_a_model_dropped_together_are_one_model(tmp_path: Path) -> None:
+def test_the_files_of_a_model_dropped_together_are_one_model(tmp_path):
     folder = model_folder(tmp_path / "model", shards=2)
     (folder / "README.md").write_text("# About it")
     elsewhere = tmp_path / "notes.md"
@@ -196,7 +194,7 @@ def test_the_files_of_a_model_dropped_together_are_one_model(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "dropped", ["/no/such/file", "file:///no/such/file", "~nobody-of-this-name/x", "/a\0b", ""]
 )
-def test_paths_that_lead_nowhere(dropped: str) -> None:
+def test_paths_that_lead_nowhere(dropped):
     assert refusal(dropped)
 
 
@@ -221,7 +219,7 @@ def test_paths_that_lead_nowhere(dropped: str) -> None:
         ("https://huggingface.co/org/name/blob/../../m.gguf", HubModel("org/name")),
     ],
 )
-def test_hub_links(text: str, model: HubModel) -> None:
+def test_hub_links(text, model):
     assert what_is(text) == DroppedHubModel(model)
 
 
@@ -234,7 +232,7 @@ def test_hub_links(text: str, model: HubModel) -> None:
         "https://huggingface.co/a%2F..%2Fb/c",
     ],
 )
-def test_links_to_something_else_on_the_hub(text: str) -> None:
+def test_links_to_something_else_on_the_hub(text):
     assert "does not lead to a model" in refusal(text)
 
 
@@ -248,18 +246,16 @@ def test_links_to_something_else_on_the_hub(text: str) -> None:
         "http://evil-huggingface.co/a/b",
     ],
 )
-def test_other_texts(text: str) -> None:
+def test_other_texts(text):
     assert "neither a file here nor a model on the hub" in refusal(text)
 
 
 @given(st.text(max_size=60).filter(lambda text: not text.strip().startswith(("/", "~", "file:"))))
-def test_no_text_is_too_strange(text: str) -> None:
+def test_no_text_is_too_strange(text):
     assert isinstance(what_is(text), Refused | DroppedHubModel)
 
 
-def test_only_the_top_of_a_folder_is_looked_at(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_top_of_a_folder_is_looked_at(tmp_path, monkeypatch):
     gguf(tmp_path / "a" / "b" / "near.gguf")
     assert what_is(str(tmp_path)) == DroppedModel(tmp_path / "a" / "b" / "near.gguf")
     gguf(tmp_path / "deep" / "b" / "c" / "d" / "far.gguf")
@@ -268,9 +264,7 @@ def test_only_the_top_of_a_folder_is_looked_at(
     assert "near its top" in refusal(tmp_path)
 
 
-def test_a_folder_of_many_folders_is_looked_at_briefly(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_of_many_folders_is_looked_at_briefly(tmp_path, monkeypatch):
     for number in range(900):
         (tmp_path / f"{number:03}").mkdir()
     gguf(tmp_path / "999" / "last.gguf")

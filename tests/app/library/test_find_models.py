@@ -3,7 +3,6 @@
 import time
 from pathlib import Path
 
-import pytest
 from model_files import COMMIT, gguf, hub_model, model_folder, safetensors
 from tiny_gguf import write_tiny_gguf
 
@@ -28,7 +27,7 @@ def hub_files(tmp_path: Path) -> dict[str, bytes]:
     return {"config.json": b"{}", "model.safetensors": weights}
 
 
-def test_folders_and_ggufs_at_any_depth(tmp_path: Path) -> None:
+def test_folders_and_ggufs_at_any_depth(tmp_path):
     model_folder(tmp_path / "one")
     model_folder(tmp_path / "publisher" / "two", shards=3)
     gguf(tmp_path / "publisher" / "three" / "three-Q4_K_M.gguf")
@@ -45,12 +44,12 @@ def test_folders_and_ggufs_at_any_depth(tmp_path: Path) -> None:
     assert two.nbytes == sum(file.stat().st_size for file in two.path.iterdir())
 
 
-def test_the_place_itself_may_be_a_model(tmp_path: Path) -> None:
+def test_the_place_itself_may_be_a_model(tmp_path):
     model_folder(tmp_path / "one")
     assert set(found_in(tmp_path / "one")) == {"one"}
 
 
-def test_shards_of_a_gguf_are_one_model(tmp_path: Path) -> None:
+def test_shards_of_a_gguf_are_one_model(tmp_path):
     for number in (1, 2):
         gguf(tmp_path / f"big-0000{number}-of-00002.gguf")
     gguf(tmp_path / "half-00001-of-00002.gguf")
@@ -60,7 +59,7 @@ def test_shards_of_a_gguf_are_one_model(tmp_path: Path) -> None:
     }
 
 
-def test_what_is_no_model_is_not_listed(tmp_path: Path) -> None:
+def test_what_is_no_model_is_not_listed(tmp_path):
     gguf(tmp_path / "mmproj-f16.gguf")
     (tmp_path / "notes.txt").write_text("hello")
     model_folder(tmp_path / ".hidden")
@@ -68,14 +67,14 @@ def test_what_is_no_model_is_not_listed(tmp_path: Path) -> None:
     assert found_in(tmp_path) == {}
 
 
-def test_heads_in_a_gguf_are_not_listed(tmp_path: Path) -> None:
+def test_heads_in_a_gguf_are_not_listed(tmp_path):
     gguf(tmp_path / "mtp-small-Q8_0.gguf")
     write_tiny_gguf(tmp_path / "donor-Q8_0.gguf", heads="only")
     write_tiny_gguf(tmp_path / "small-MTP-Q8_0.gguf", heads="inside")
     assert problems_in(tmp_path) == {"small-MTP-Q8_0.gguf": ""}
 
 
-def test_heads_inside_and_beside_are_told(tmp_path: Path) -> None:
+def test_heads_inside_and_beside_are_told(tmp_path):
     write_tiny_gguf(tmp_path / "inside.gguf", heads="inside")
     write_tiny_gguf(tmp_path / "none.gguf", heads="none")
     gguf(tmp_path / "empty.gguf")
@@ -111,9 +110,7 @@ def test_heads_inside_and_beside_are_told(tmp_path: Path) -> None:
     assert found_in(tmp_path)["many"].note == heads
 
 
-def test_headers_are_listed_only_where_they_may_be_of_heads_and_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_headers_are_listed_only_where_they_may_be_of_heads_and_once(tmp_path, monkeypatch):
     inspected = []
 
     def inspect(path: Path) -> ModelDescription:
@@ -132,13 +129,13 @@ def test_headers_are_listed_only_where_they_may_be_of_heads_and_once(
     assert set(found_in(tmp_path)) == {"donor.gguf", "small.gguf"}
 
 
-def test_a_gguf_with_a_config_beside_it_is_a_gguf(tmp_path: Path) -> None:
+def test_a_gguf_with_a_config_beside_it_is_a_gguf(tmp_path):
     gguf(tmp_path / "m.gguf")
     (tmp_path / "config.json").write_text("{}")
     assert problems_in(tmp_path) == {"m.gguf": ""}
 
 
-def test_broken_models_are_listed_with_the_reason(tmp_path: Path) -> None:
+def test_broken_models_are_listed_with_the_reason(tmp_path):
     (model_folder(tmp_path / "no shard", 3) / "model-00002-of-00003.safetensors").unlink()
     (model_folder(tmp_path / "no config") / "config.json").unlink()
     (model_folder(tmp_path / "cut") / "model.safetensors").write_bytes(b"abc")
@@ -171,7 +168,7 @@ def test_broken_models_are_listed_with_the_reason(tmp_path: Path) -> None:
         assert words in str(told[name])
 
 
-def test_the_hub_s_cache_has_one_entry_a_repository(tmp_path: Path) -> None:
+def test_the_hub_s_cache_has_one_entry_a_repository(tmp_path):
     snapshot = hub_model(tmp_path / "hub", "org/small", hub_files(tmp_path))
     hub_model(tmp_path / "hub", "org/quants", {"q4.gguf": GGUF_BYTES, "q8.gguf": GGUF_BYTES})
     (tmp_path / "hub" / "datasets--org--texts" / "snapshots").mkdir(parents=True)
@@ -185,7 +182,7 @@ def test_the_hub_s_cache_has_one_entry_a_repository(tmp_path: Path) -> None:
     assert (found["org/begun"].unfinished, found["org/small"].unfinished) == ("org/begun", "")
 
 
-def test_main_decides_among_revisions_and_else_the_newest(tmp_path: Path) -> None:
+def test_main_decides_among_revisions_and_else_the_newest(tmp_path):
     cache, files = tmp_path / "hub", hub_files(tmp_path)
     wanted = hub_model(cache, "org/small", files, "b" * 40)
     hub_model(cache, "org/small", files, COMMIT)
@@ -199,14 +196,14 @@ def test_main_decides_among_revisions_and_else_the_newest(tmp_path: Path) -> Non
             assert found.path == wanted
 
 
-def test_a_blob_that_was_deleted_is_a_reason(tmp_path: Path) -> None:
+def test_a_blob_that_was_deleted_is_a_reason(tmp_path):
     snapshot = hub_model(tmp_path / "hub", "org/small", hub_files(tmp_path))
     (snapshot / "model.safetensors").resolve().unlink()
     (found,) = find_models([Place("Hugging Face", tmp_path / "hub", "hub-cache")])
     assert "model.safetensors cannot be opened" in str(found.problem)
 
 
-def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
+def test_links_are_followed_but_not_in_circles(tmp_path):
     model_folder(tmp_path / "elsewhere" / "linked")
     mine = tmp_path / "mine"
     mine.mkdir()
@@ -217,13 +214,13 @@ def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
     assert set(found_in(mine)) == {"a/linked"}
 
 
-def test_places_that_are_not_there_are_passed_over(tmp_path: Path) -> None:
+def test_places_that_are_not_there_are_passed_over(tmp_path):
     assert (
         list(find_models(usual_places(tmp_path, tmp_path / ".cache" / "huggingface" / "hub"))) == []
     )
 
 
-def test_the_usual_places(tmp_path: Path) -> None:
+def test_the_usual_places(tmp_path):
     model_folder(tmp_path / ".lmstudio" / "models" / "publisher" / "one")
     model_folder(tmp_path / ".cache" / "lm-studio" / "models" / "publisher" / "two")
     hub_model(tmp_path / ".cache" / "huggingface" / "hub", "org/three", hub_files(tmp_path))
@@ -240,7 +237,7 @@ def test_the_usual_places(tmp_path: Path) -> None:
     }
 
 
-def test_ten_thousand_files_take_a_moment(tmp_path: Path) -> None:
+def test_ten_thousand_files_take_a_moment(tmp_path):
     for folder in range(100):
         inner = tmp_path / f"{folder}"
         inner.mkdir()
@@ -252,7 +249,7 @@ def test_ten_thousand_files_take_a_moment(tmp_path: Path) -> None:
     assert time.perf_counter() - started < 10
 
 
-def test_recent_models_are_looked_at_again(tmp_path: Path) -> None:
+def test_recent_models_are_looked_at_again(tmp_path):
     here, file = model_folder(tmp_path / "here"), gguf(tmp_path / "m.gguf")
     gone = tmp_path / "gone"
     models = recall([str(here), str(file), str(gone)])
@@ -261,7 +258,7 @@ def test_recent_models_are_looked_at_again(tmp_path: Path) -> None:
     assert "no longer there" in str(models[2].problem)
 
 
-def test_recent_models_of_one_name_are_told_apart(tmp_path: Path) -> None:
+def test_recent_models_of_one_name_are_told_apart(tmp_path):
     for place in ("a/here/model.gguf", "b/here/model.gguf", "b/there/model.gguf", "other.gguf"):
         gguf(tmp_path / place)
     model_folder(tmp_path / "a" / "same")
@@ -276,7 +273,7 @@ def test_recent_models_of_one_name_are_told_apart(tmp_path: Path) -> None:
     }
 
 
-def test_a_look_around_has_recent_ones_first_then_own_folders(tmp_path: Path) -> None:
+def test_a_look_around_has_recent_ones_first_then_own_folders(tmp_path):
     mine, theirs = model_folder(tmp_path / "mine" / "a"), model_folder(tmp_path / "theirs" / "b")
     own, gone = tmp_path / "mine", tmp_path / "gone"
     found = look_around([Place("Theirs", tmp_path / "theirs")], [own, gone], [str(theirs)])

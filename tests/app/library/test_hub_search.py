@@ -2,8 +2,6 @@
 
 import json
 from collections import namedtuple
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from fake_hub import FakeHub, serving
@@ -24,13 +22,13 @@ TRUNK = ("model.norm.weight",)
 
 
 @pytest.fixture
-def fake() -> Iterator[FakeHub]:
+def fake():
     with serving(FakeHub()) as made:
         yield made
 
 
 @pytest.fixture
-def hub(fake: FakeHub, tmp_path: Path) -> Hub:
+def hub(fake, tmp_path):
     return Hub(tmp_path, fake.endpoint, token=False)
 
 
@@ -49,7 +47,7 @@ def counts(**numbers: int) -> dict[str, object]:
     return {"parameters": numbers, "total": sum(numbers.values())}
 
 
-def test_a_search_tells_format_size_and_heads(fake: FakeHub, hub: Hub) -> None:
+def test_a_search_tells_format_size_and_heads(fake, hub):
     fake.repositories = {
         "org/Qwen-9B-MTP-GGUF": {"m-Q4_K_M.gguf": b"", "m-Q8_0.gguf": b""},
         "org/Qwen-9B-4bit": {"config.json": b"", "model.safetensors": b"", "mtp.safetensors": b""},
@@ -73,7 +71,7 @@ def test_a_search_tells_format_size_and_heads(fake: FakeHub, hub: Hub) -> None:
     assert fake.searches[1]["filter"] == ["mlx"]
 
 
-def test_a_look_at_many_quantisations_is_a_row_each(fake: FakeHub, hub: Hub) -> None:
+def test_a_look_at_many_quantisations_is_a_row_each(fake, hub):
     labels = [f"{kind}{n}_K_{size}" for kind in ("Q", "IQ") for n in range(2, 7) for size in "SML"]
     files = {f"m-{label}.gguf": b"GGUF" * (n + 1) for n, label in enumerate(labels)}
     shards = {f"big/m-BF16-0000{n}-of-00002.gguf": b"x" * 9000 for n in (1, 2)}
@@ -90,15 +88,13 @@ def test_a_look_at_many_quantisations_is_a_row_each(fake: FakeHub, hub: Hub) -> 
     assert read_hub_link(best.link) == HubModel("org/many", file="m-Q4_K_M.gguf")
 
 
-def test_heads_beside_a_gguf_count(fake: FakeHub, hub: Hub) -> None:
+def test_heads_beside_a_gguf_count(fake, hub):
     fake.repositories["org/two"] = {"m-Q8_0.gguf": b"x" * 100, "mtp-m-Q8_0.gguf": b"x" * 10}
     (offer,) = look_at(hub, HubModel("org/two"), MACHINE)
     assert (offer.nbytes, offer.words[:7], offer.heads) == (110, "2 files", True)
 
 
-def test_what_is_here_already_has_its_place_and_the_size_it_has_in_models(
-    fake: FakeHub, hub: Hub, tmp_path: Path
-) -> None:
+def test_what_is_here_already_has_its_place_and_the_size_it_has_in_models(fake, hub, tmp_path):
     files = {
         "config.json": b"{}",
         "tokenizer.json": b"{}",
@@ -124,9 +120,7 @@ def test_what_is_here_already_has_its_place_and_the_size_it_has_in_models(
         (sharded(*TRUNK) | {"mtp/head.safetensors": b"x"}, True),
     ],
 )
-def test_the_index_tells_of_heads(
-    fake: FakeHub, hub: Hub, files: dict[str, bytes], heads: bool | None
-) -> None:
+def test_the_index_tells_of_heads(fake, hub, files, heads):
     fake.repositories["org/folder"] = files
     (offer,) = look_at(hub, HubModel("org/folder"), MACHINE)
     assert offer.heads is heads
@@ -134,9 +128,7 @@ def test_the_index_tells_of_heads(
 
 
 @pytest.mark.parametrize(("names", "heads"), [(TRUNK, False), ((*TRUNK, "mtp.fc.weight"), True)])
-def test_the_header_of_a_single_file_tells_of_heads(
-    fake: FakeHub, hub: Hub, tmp_path: Path, names: tuple[str, ...], heads: bool
-) -> None:
+def test_the_header_of_a_single_file_tells_of_heads(fake, hub, tmp_path, names, heads):
     weights = safetensors(tmp_path / "model.safetensors", names).read_bytes() + bytes(10**6)
     fake.repositories["org/one"] = {"config.json": b"{}", "model.safetensors": weights}
     (offer,) = look_at(hub, HubModel("org/one"), MACHINE)
@@ -144,9 +136,7 @@ def test_the_header_of_a_single_file_tells_of_heads(
     assert fake.sent["model.safetensors"] <= 100_001
 
 
-def test_a_disk_without_room_is_said_before(
-    fake: FakeHub, hub: Hub, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_without_room_is_said_before(fake, hub, monkeypatch):
     fake.repositories["org/one"] = {"m.gguf": b"GGUF"}
     monkeypatch.setattr("shutil.disk_usage", lambda _: namedtuple("Disk", "free")(10**6))
     (offer,) = look_at(hub, HubModel("org/one"), MACHINE)
@@ -154,7 +144,7 @@ def test_a_disk_without_room_is_said_before(
     assert "Make room first" in offer.words
 
 
-def test_what_is_not_there_cannot_be_read_or_wants_terms_is_said(fake: FakeHub, hub: Hub) -> None:
+def test_what_is_not_there_cannot_be_read_or_wants_terms_is_said(fake, hub):
     fake.repositories["org/none"] = {"README.md": b""}
     fake.gated.add("org/gated")
     for hub_id, words in (
@@ -177,16 +167,14 @@ def test_what_is_not_there_cannot_be_read_or_wants_terms_is_said(fake: FakeHub, 
         search(Hub(hub.cache, "http://127.0.0.1:9", token=False), "qwen", MACHINE)
 
 
-def test_a_hub_that_says_nothing_is_not_waited_for(
-    fake: FakeHub, hub: Hub, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hub_that_says_nothing_is_not_waited_for(fake, hub, monkeypatch):
     fake.silence_s = 0.5
     monkeypatch.setattr("app.library.hub_search.LONGEST_SILENCE_S", 0.1)
     with pytest.raises(DownloadFailed, match="no connection to the hub"):
         search(hub, "qwen", MACHINE)
 
 
-def test_the_largest_that_fits_is_suggested() -> None:
+def test_the_largest_that_fits_is_suggested():
     def offer(label: str, nbytes: int) -> HubOffer:
         return HubOffer("", label, nbytes, None, fit_of(nbytes, MACHINE))
 
@@ -208,5 +196,5 @@ def test_the_largest_that_fits_is_suggested() -> None:
         HubModel("org/m", "v1", "m.gguf"),
     ],
 )
-def test_a_link_leads_back(model: HubModel) -> None:
+def test_a_link_leads_back(model):
     assert read_hub_link(model.link) == model

@@ -17,7 +17,7 @@ SOLD = {8: 4, 16: 9, 24: 9, 32: 27, 36: 27, 48: 35, 64: 35, 96: 35, 128: 122, 19
 
 
 @pytest.mark.parametrize(("gib", "billions"), SOLD.items())
-def test_every_mac_gets_the_largest_that_fits(gib: int, billions: int) -> None:
+def test_every_mac_gets_the_largest_that_fits(gib, billions):
     machine = Machine(usable_bytes(gib * 2**30))
     assert best_for(machine).billions == billions
     assert f"of {billions}B parameters" in advice(machine)
@@ -28,11 +28,11 @@ def test_every_mac_gets_the_largest_that_fits(gib: int, billions: int) -> None:
     assert too_large == [c.billions * 10**9 for c in CHOSEN if c.billions > billions]
 
 
-def test_the_smallest_is_named_when_nothing_fits() -> None:
+def test_the_smallest_is_named_when_nothing_fits():
     assert best_for(Machine(10**8)) == CHOSEN[0]
 
 
-def test_every_chosen_one_can_be_asked_for() -> None:
+def test_every_chosen_one_can_be_asked_for():
     for one in CHOSEN:
         model = read_hub_link(one.link)
         assert isinstance(model, HubModel)

@@ -25,7 +25,7 @@ GB, GIB = 10**9, 2**30
 MAC = Machine(48 * GB)
 
 
-def test_a_card_says_what_the_model_is() -> None:
+def test_a_card_says_what_the_model_is():
     card = make_card(DESCRIPTION, MAC)
     assert (card.parameters, card.quantisation, card.context) == (
         "27.4B parameters",
@@ -44,28 +44,28 @@ def test_a_card_says_what_the_model_is() -> None:
         (0, "The conversion dropped the heads.", "The conversion dropped the heads. It runs"),
     ],
 )
-def test_heads_of_every_kind(heads: int, reason: str | None, words: str) -> None:
+def test_heads_of_every_kind(heads, reason, words):
     mtp = None if reason is None else Reason("why", reason)
     card = make_card(replace(DESCRIPTION, mtp_heads=heads, mtp=mtp), MAC)
     assert card.heads.startswith(words)
     assert card.has_heads == (heads > 0 and reason is None)
 
 
-def test_heads_beside_a_model_say_which_file_they_lie_in() -> None:
+def test_heads_beside_a_model_say_which_file_they_lie_in():
     beside = replace(DESCRIPTION, heads_from="/models/original/mtp.safetensors")
     assert make_card(beside, MAC).heads == "1 MTP head, from mtp.safetensors"
 
 
-def test_a_card_knows_how_tensors_are_stored() -> None:
+def test_a_card_knows_how_tensors_are_stored():
     assert make_card(DESCRIPTION, MAC).groups == DESCRIPTION.groups
 
 
-def test_a_card_lists_what_else_is_off() -> None:
+def test_a_card_lists_what_else_is_off():
     model = replace(DESCRIPTION, declined=(Reason("vision", "Images are not read."),))
     assert make_card(model, MAC).notes == ("Images are not read.",)
 
 
-def test_memory_is_a_sum_one_can_follow() -> None:
+def test_memory_is_a_sum_one_can_follow():
     assert make_card(DESCRIPTION, MAC).memory.words == (
         "18.2 GB weights + 1.47 GB cache at 4k tokens = 19.7 GB of 48 GB: "
         "fits (36.6 GB with all 256k)"
@@ -80,13 +80,13 @@ def test_memory_is_a_sum_one_can_follow() -> None:
         (18 * GB, "too-large", "does not fit, 1.52 GB too much"),
     ],
 )
-def test_a_model_that_hardly_fits_says_so(usable: int, fit: str, words: str) -> None:
+def test_a_model_that_hardly_fits_says_so(usable, fit, words):
     memory = DESCRIPTION.memory_fit(usable)
     assert memory.fit == fit
     assert words in memory.words
 
 
-def test_a_context_that_was_asked_for_and_does_not_fit_says_so() -> None:
+def test_a_context_that_was_asked_for_and_does_not_fit_says_so():
     memory = DESCRIPTION.memory_fit(30 * GB, asked=200_000)
     assert (memory.fit, memory.full.context) == ("too-large", 200_000)
     assert memory.words.endswith("= 32.4 GB of 30 GB: does not fit, room for about 160k tokens")
@@ -94,7 +94,7 @@ def test_a_context_that_was_asked_for_and_does_not_fit_says_so() -> None:
 
 
 @given(st.integers(0, 200 * GB))
-def test_what_is_said_to_fit_does(usable: int) -> None:
+def test_what_is_said_to_fit_does(usable):
     memory = DESCRIPTION.memory_fit(usable)
     if memory.longest > 0:
         assert DESCRIPTION.memory_needed(memory.longest) <= usable
@@ -104,20 +104,20 @@ def test_what_is_said_to_fit_does(usable: int) -> None:
         assert memory.short.total > usable
 
 
-def test_a_model_without_caches_fits_with_its_whole_context() -> None:
+def test_a_model_without_caches_fits_with_its_whole_context():
     model = replace(DESCRIPTION, trunk_cache=CacheBytes(), context_length=2048)
     memory = model.memory_fit(48 * GB)
     assert (memory.longest, memory.short.context, memory.fit) == (2048, 2048, "fits")
 
 
-def test_the_built_in_model_has_a_card() -> None:
+def test_the_built_in_model_has_a_card():
     card = read_card(None, this_machine())
     assert isinstance(card, ModelCard)
     assert card.memory.fit == "fits"
     assert card.has_heads
 
 
-def test_a_draft_model_is_in_the_sum() -> None:
+def test_a_draft_model_is_in_the_sum():
     def weights(place: str | Path | None) -> int:
         card = read_card(None, MAC, ModelSettings(LoadOptions(draft_model=place)))
         assert isinstance(card, ModelCard)
@@ -128,7 +128,7 @@ def test_a_draft_model_is_in_the_sum() -> None:
     assert weights("org/name") == 0, "what would have to be fetched is left alone"
 
 
-def test_a_shorter_context_needs_less_memory() -> None:
+def test_a_shorter_context_needs_less_memory():
     whole = read_card(None, MAC)
     short = read_card(None, MAC, ModelSettings(LoadOptions(context_length=2048)))
     assert isinstance(whole, ModelCard)
@@ -140,7 +140,7 @@ def test_a_shorter_context_needs_less_memory() -> None:
     assert long.context == whole.context, "more than it was made for is not to be had"
 
 
-def test_what_the_engine_refuses_has_its_words_for_a_card(tmp_path: Path) -> None:
+def test_what_the_engine_refuses_has_its_words_for_a_card(tmp_path):
     with pytest.raises(EngineError) as refused:
         mlx_engine.inspect(gguf(tmp_path / "m.gguf"))
     assert read_card(tmp_path / "m.gguf", MAC) == str(refused.value)
@@ -156,17 +156,17 @@ def test_what_the_engine_refuses_has_its_words_for_a_card(tmp_path: Path) -> Non
         (64 * GIB, "what", 48 * GIB),
     ],
 )
-def test_the_gpu_s_share_of_memory(memory: int, limit: str, usable: int) -> None:
+def test_the_gpu_s_share_of_memory(memory, limit, usable):
     assert usable_bytes(memory, limit) == usable
 
 
-def test_this_machine_has_memory() -> None:
+def test_this_machine_has_memory():
     machine = this_machine()
     there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert 0 < machine.usable_bytes <= there
 
 
-def test_numbers_in_words() -> None:
+def test_numbers_in_words():
     assert [size_words(n) for n in (0, 999, 1000, 18_200_000_000, 2 * 10**12)] == [
         "0 B",
         "999 B",

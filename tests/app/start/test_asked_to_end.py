@@ -5,12 +5,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QApplication
-from pytestqt.qtbot import QtBot
 
 from app.run import ENDINGS, hear_the_end
 from app.start.outside import SingleInstance
@@ -19,7 +16,7 @@ ROOT = Path(__file__).parents[3]
 STARTED_MS = 60_000
 
 
-def test_the_window_keeps_all(qapp: QApplication, qtbot: QtBot, tmp_path: Path) -> None:
+def test_the_window_keeps_all(qapp, qtbot, tmp_path):
     """As when it is closed: its place is in the settings."""
     window = subprocess.Popen(
         [sys.executable, "-m", "app", "app"],
@@ -36,7 +33,7 @@ def test_the_window_keeps_all(qapp: QApplication, qtbot: QtBot, tmp_path: Path) 
 
 
 @pytest.fixture
-def as_before() -> Iterator[None]:
+def as_before():
     before = {ending: signal.getsignal(ending) for ending in ENDINGS}
     yield
     for ending, handler in before.items():
@@ -44,9 +41,7 @@ def as_before() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_what_is_heard(
-    qapp: QApplication, qtbot: QtBot, as_before: None, ending: signal.Signals
-) -> None:
+def test_what_is_heard(qapp, qtbot, as_before, ending):
     """Not in the middle of something, which would find its store closed."""
     heard: list[str] = []
     signal.signal(ending, signal.SIG_DFL)  # tests may run where it is ignored
@@ -56,7 +51,7 @@ def test_what_is_heard(
     qtbot.waitUntil(lambda: heard == ["end"])
 
 
-def test_what_was_ignored_stays_so(qapp: QApplication, as_before: None) -> None:
+def test_what_was_ignored_stays_so(qapp, as_before):
     heard: list[str] = []
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     hear_the_end(lambda: heard.append("end"))

@@ -5,14 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PySide6.QtWidgets import QApplication
-from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from windows import running, scripted
 
 from app.start.awake import Awake, IOKit
-
-pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 
 
 class Recorder:
@@ -32,7 +28,7 @@ class Recorder:
         self.held.remove(number)
 
 
-def test_one_assertion_at_a_time() -> None:
+def test_one_assertion_at_a_time():
     power = Recorder()
     awake = Awake(power)
     for is_needed, held in ((False, 0), (True, 1), (True, 1), (False, 0), (True, 1)):
@@ -44,9 +40,7 @@ def test_one_assertion_at_a_time() -> None:
     refused.hold(False, "work")
 
 
-def test_while_an_answer_or_a_comparison_runs(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_while_an_answer_or_a_comparison_runs(qapp, qtbot, tmp_path):
     slow = Answer("word " * 50, pause_s=0.01)
     with running(qapp, qtbot, tmp_path, scripted(slow, slow, slow)) as driven:
         power = Recorder()
@@ -100,7 +94,7 @@ class Libraries:
         return self.status
 
 
-def test_what_the_system_is_asked_for() -> None:
+def test_what_the_system_is_asked_for():
     opened: list[str] = []
     libraries = Libraries()
     power = IOKit(lambda path: (opened.append(path), libraries)[1])
@@ -114,6 +108,6 @@ def test_what_the_system_is_asked_for() -> None:
     assert IOKit(lambda _: Libraries(status=-1)).hold("Writing") is None
 
 
-def test_a_machine_without_the_libraries() -> None:
+def test_a_machine_without_the_libraries():
     with pytest.raises(OSError):
         IOKit(lambda path: ctypes.CDLL(f"/nowhere{path}"))

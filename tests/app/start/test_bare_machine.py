@@ -29,7 +29,7 @@ sys.meta_path.insert(0, Missing())
 
 
 @pytest.fixture
-def bare(tmp_path: Path):
+def bare(tmp_path):
     """Runs Python where nothing is on the path and Qt does not load."""
     (tmp_path / "sitecustomize.py").write_text(NO_QT)
     surroundings = {
@@ -53,7 +53,7 @@ def bare(tmp_path: Path):
     return run
 
 
-def test_the_chat_opens_in_the_terminal(bare) -> None:
+def test_the_chat_opens_in_the_terminal(bare):
     told = bare("app", stdin="What is a dict?\n")
     assert told.returncode == 0, told.stderr
     assert told.stdout.strip()
@@ -61,9 +61,7 @@ def test_the_chat_opens_in_the_terminal(bare) -> None:
 
 
 @pytest.mark.parametrize(("display", "window"), [(":7", []), ("", ["app"])])
-def test_where_a_window_is_wanted_it_says_why_there_is_none(
-    bare, tmp_path: Path, display: str, window: list[str]
-) -> None:
+def test_where_a_window_is_wanted_it_says_why_there_is_none(bare, tmp_path, display, window):
     """And goes on to the chat, of the model that is named."""
     told = bare("app", *window, str(tmp_path / "gone.gguf"), DISPLAY=display)
     assert told.returncode == 2
@@ -71,7 +69,7 @@ def test_where_a_window_is_wanted_it_says_why_there_is_none(
     assert "gone.gguf" in told.stderr.splitlines()[-1]
 
 
-def test_control_c_while_something_is_imported(bare, tmp_path: Path) -> None:
+def test_control_c_while_something_is_imported(bare, tmp_path):
     is_it = 'name.partition(".")[0] == "PySide6"'
     impatient = NO_QT.replace("ImportError", "KeyboardInterrupt")
     impatient = impatient.replace(is_it, 'name == "mlx_engine.command_line.run"')
@@ -89,20 +87,20 @@ def test_control_c_while_something_is_imported(bare, tmp_path: Path) -> None:
     ],
     ids=lambda arguments: arguments[0],
 )
-def test_the_commands_run(bare, arguments: list[str]) -> None:
+def test_the_commands_run(bare, arguments):
     told = bare("app", *arguments)
     assert told.returncode == 0, told.stderr
     assert told.stdout.strip()
 
 
-def test_doctor_finds_nothing_that_fails(bare) -> None:
+def test_doctor_finds_nothing_that_fails(bare):
     told = bare("app", "doctor", "--json")
     report = json.loads(told.stdout)
     assert [check for check in report["checks"] if check["state"] == "fail"] == []
     assert (report["ok"], told.returncode) == (True, 0)
 
 
-def test_tests_of_the_window_are_skipped_in_one_loud_line(bare) -> None:
+def test_tests_of_the_window_are_skipped_in_one_loud_line(bare):
     plain, window = "tests/app/start/test_folders.py", "tests/app/window/test_motion.py"
     told = bare("pytest", plain, window, "-p", "no:cacheprovider", "-k", "not crash")
     assert told.returncode == 0, told.stdout
@@ -111,7 +109,7 @@ def test_tests_of_the_window_are_skipped_in_one_loud_line(bare) -> None:
     assert "passed, 1 skipped" in told.stdout.splitlines()[-1]
 
 
-def test_packages_are_named() -> None:
+def test_packages_are_named():
     def opens(library: str) -> bool:
         return library not in ("libEGL.so.1", "libxcb-cursor.so.0")
 
@@ -122,7 +120,7 @@ def test_packages_are_named() -> None:
     assert words.startswith("The window needs libraries") and "apt install libegl1" in words
 
 
-def test_only_linux_leaves_libraries_to_the_system() -> None:
+def test_only_linux_leaves_libraries_to_the_system():
     def none(library: str) -> bool:
         return False
 
@@ -130,7 +128,7 @@ def test_only_linux_leaves_libraries_to_the_system() -> None:
     assert "apt" not in why_no_qt("darwin", none)
 
 
-def test_nothing_keeps_the_text_of_what_is_imported_beside_qt(needs_window: None) -> None:
+def test_nothing_keeps_the_text_of_what_is_imported_beside_qt(needs_window):
     code = "from app.start.qt_libraries import why_no_qt; assert not why_no_qt();"
     code += "import app.app, linecache; print(*linecache.cache)"
     done = subprocess.run(
@@ -139,7 +137,7 @@ def test_nothing_keeps_the_text_of_what_is_imported_beside_qt(needs_window: None
     assert "app/window" not in done.stdout
 
 
-def test_which_window_systems_are_here() -> None:
+def test_which_window_systems_are_here():
     both = {"DISPLAY": ":0", "WAYLAND_DISPLAY": "wayland-0"}
     assert set(window_systems(both)) == set(NEEDED_BY)
     assert window_systems({"DISPLAY": ":0"}) == ("x11",)
@@ -147,9 +145,7 @@ def test_which_window_systems_are_here() -> None:
 
 
 @pytest.mark.parametrize("names", [{}, {"DISPLAY": ":987"}, {"WAYLAND_DISPLAY": "no-such-server"}])
-def test_a_model_is_chatted_with_where_no_display_answers(
-    needs_window: None, tmp_path: Path, names: dict[str, str]
-) -> None:
+def test_a_model_is_chatted_with_where_no_display_answers(needs_window, tmp_path, names):
     """Qt would end the process: `headstart FILE` over ssh."""
     gone = tmp_path / "gone.gguf"
     told = subprocess.run(

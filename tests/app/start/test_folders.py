@@ -10,7 +10,7 @@ HOME = Path("/home/ann")
 ROOT = Path(__file__).parents[3]
 
 
-def test_macos() -> None:
+def test_macos():
     folders = folders_of("darwin", HOME, {"XDG_DATA_HOME": "/elsewhere"})
     support = HOME / "Library" / "Application Support" / "Headstart"
     assert folders.chats_file == support / "chats.db"
@@ -19,7 +19,7 @@ def test_macos() -> None:
     assert folders.logs == HOME / "Library" / "Logs" / "Headstart"
 
 
-def test_linux() -> None:
+def test_linux():
     folders = folders_of("linux", HOME, {})
     assert folders.data == HOME / ".local" / "share" / "headstart"
     assert folders.settings == HOME / ".config" / "headstart"
@@ -28,7 +28,7 @@ def test_linux() -> None:
     assert folders.hub_models == HOME / ".cache" / "huggingface" / "hub"
 
 
-def test_xdg_variables_count_when_absolute() -> None:
+def test_xdg_variables_count_when_absolute():
     folders = folders_of(
         "linux", HOME, {"XDG_DATA_HOME": "/d", "XDG_CACHE_HOME": "rel", "XDG_STATE_HOME": ""}
     )
@@ -37,14 +37,14 @@ def test_xdg_variables_count_when_absolute() -> None:
     assert folders.logs == HOME / ".local" / "state" / "headstart"
 
 
-def test_everything_in_one_folder() -> None:
+def test_everything_in_one_folder():
     for platform in ("darwin", "linux"):
         folders = folders_of(platform, HOME, {"HEADSTART_FOLDER": "/p"})
         assert {folders.data, folders.settings} == {Path("/p")}
         assert folders.cache == Path("/p/cache") and folders.logs == Path("/p/logs")
 
 
-def test_where_the_hub_keeps_models() -> None:
+def test_where_the_hub_keeps_models():
     def hub(environment: dict[str, str]) -> Path:
         return folders_of("darwin", HOME, environment).hub_models
 
@@ -53,11 +53,11 @@ def test_where_the_hub_keeps_models() -> None:
     assert hub({"XDG_CACHE_HOME": "/c"}) == Path("/c/huggingface/hub")
 
 
-def test_this_machine_has_them() -> None:
+def test_this_machine_has_them():
     assert this_users_folders().chats_file.is_absolute()
 
 
-def test_a_crash_in_the_terminal_is_logged_where_the_window_logs(tmp_path: Path) -> None:
+def test_a_crash_in_the_terminal_is_logged_where_the_window_logs(tmp_path):
     """With a damaged engine on its path, `headstart generate` is a bug of ours."""
     (tmp_path / "sitecustomize.py").write_text(
         "import mlx_engine\ndef broken(*a, **k): raise ZeroDivisionError('oh')\n"

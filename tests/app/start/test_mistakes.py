@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
 from weakref import ref
@@ -23,14 +22,14 @@ faulthandler._sigsegv()
 
 
 @pytest.fixture
-def mistakes(tmp_path: Path) -> Iterator[Mistakes]:
+def mistakes(tmp_path):
     made = Mistakes(tmp_path / "logs")
     end = made.catch_all()
     yield made
     end()
 
 
-def test_lines_have_their_time_and_half_characters_do_no_harm(mistakes: Mistakes) -> None:
+def test_lines_have_their_time_and_half_characters_do_no_harm(mistakes):
     mistakes.note("The disk is full \ud800.")
     mistakes.note("Again.")
     first, second = mistakes.log_file.read_text().splitlines()
@@ -38,9 +37,7 @@ def test_lines_have_their_time_and_half_characters_do_no_harm(mistakes: Mistakes
     assert second.endswith(" Again.")
 
 
-def test_mistakes_of_other_threads_and_what_qt_warns_of_are_logged(
-    mistakes: Mistakes, tmp_path: Path
-) -> None:
+def test_mistakes_of_other_threads_and_what_qt_warns_of_are_logged(mistakes, tmp_path):
     thread = Thread(target=lambda: 1 // 0)
     thread.start()
     thread.join()
@@ -57,7 +54,7 @@ def test_mistakes_of_other_threads_and_what_qt_warns_of_are_logged(
     assert said.stdout == "Qt: no timer\n"
 
 
-def test_what_failed_is_let_go_once_it_is_told(mistakes: Mistakes) -> None:
+def test_what_failed_is_let_go_once_it_is_told(mistakes):
     held = []
 
     def fail() -> None:
@@ -74,13 +71,13 @@ def test_what_failed_is_let_go_once_it_is_told(mistakes: Mistakes) -> None:
 
 
 @pytest.mark.parametrize("said", ["its icon is missing.", "its icon is missing"])
-def test_a_mistake_is_told_in_whole_sentences(mistakes: Mistakes, said: str) -> None:
+def test_a_mistake_is_told_in_whole_sentences(mistakes, said):
     mistakes.take(OSError, OSError(said), None)
     told = mistakes.log_file.read_text()
     assert "OSError: its icon is missing. Your chats are kept" in told
 
 
-def test_the_log_does_not_grow_for_ever(mistakes: Mistakes) -> None:
+def test_the_log_does_not_grow_for_ever(mistakes):
     for _ in range(5):
         mistakes.note("x" * (LARGEST_LOG // 2))
     files = sorted(mistakes.log_file.parent.iterdir())
@@ -88,13 +85,13 @@ def test_the_log_does_not_grow_for_ever(mistakes: Mistakes) -> None:
     assert sum(file.stat().st_size for file in files) < 2 * LARGEST_LOG
 
 
-def test_a_start_imports_nothing_of_logging_to_other_machines() -> None:
+def test_a_start_imports_nothing_of_logging_to_other_machines():
     code = "import sys, app.start.mistakes; sys.exit('socket' in sys.modules)"
     root = Path(__file__).parents[3]
     assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False).returncode == 0
 
 
-def test_a_log_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_written_stops_nothing(tmp_path):
     (tmp_path / "logs").write_text("a file where the folder should be")
     made = Mistakes(tmp_path / "logs")
     end = made.catch_all()
@@ -103,7 +100,7 @@ def test_a_log_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
     watch_for_crashes(tmp_path / "logs", made.note)
 
 
-def test_a_log_that_may_not_be_written_stops_nothing(mistakes: Mistakes) -> None:
+def test_a_log_that_may_not_be_written_stops_nothing(mistakes):
     mistakes.note("First.")
     with without_rights(mistakes.log_file.parent):
         mistakes.note("x" * LARGEST_LOG)
@@ -111,7 +108,7 @@ def test_a_log_that_may_not_be_written_stops_nothing(mistakes: Mistakes) -> None
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is full here")
-def test_a_full_disk_does_not_hold_up_the_end(tmp_path: Path) -> None:
+def test_a_full_disk_does_not_hold_up_the_end(tmp_path):
     (tmp_path / "headstart.log").symlink_to("/dev/full")
     made = Mistakes(tmp_path)
     end = made.catch_all()
@@ -119,7 +116,7 @@ def test_a_full_disk_does_not_hold_up_the_end(tmp_path: Path) -> None:
     end()
 
 
-def test_a_sudden_end_is_in_the_next_log(tmp_path: Path) -> None:
+def test_a_sudden_end_is_in_the_next_log(tmp_path):
     root = Path(__file__).parents[3]
     crashed = subprocess.run(
         [sys.executable, "-c", CRASH, str(tmp_path)], cwd=root, capture_output=True, check=False

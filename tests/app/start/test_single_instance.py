@@ -4,24 +4,20 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QObject, QUrl
 from PySide6.QtGui import QFileOpenEvent
 from PySide6.QtWidgets import QApplication
-from pytestqt.qtbot import QtBot
 from windows import running, scripted
 
 from app.__main__ import main, paths_to_open
 from app.start.outside import Application, SingleInstance, as_typed, paths_in
 
-pytestmark = pytest.mark.qt_log_level_fail("WARNING")
-
 
 @pytest.fixture
-def first(qtbot: QtBot, tmp_path: Path) -> Iterator[SingleInstance]:
+def first(qtbot, tmp_path):
     made = SingleInstance(tmp_path)
     assert made.listen()
     yield made
@@ -34,26 +30,24 @@ def hand_over_elsewhere(folder: Path, paths: list[str]) -> threading.Thread:
     return thread
 
 
-def test_paths_arrive_in_the_first_window(
-    first: SingleInstance, tmp_path: Path, qtbot: QtBot
-) -> None:
+def test_paths_arrive_in_the_first_window(first, tmp_path, qtbot):
     with qtbot.waitSignal(first.called) as heard:
         thread = hand_over_elsewhere(tmp_path, ["/models/ünï code.gguf", "b"])
     thread.join()
     assert heard.args == [["/models/ünï code.gguf", "b"]]
 
 
-def test_without_a_first_window_nothing_is_handed_over(qtbot: QtBot, tmp_path: Path) -> None:
+def test_without_a_first_window_nothing_is_handed_over(qtbot, tmp_path):
     assert SingleInstance(tmp_path).hand_over(["a"]) is False
 
 
-def test_another_profile_is_another_window(first: SingleInstance, tmp_path: Path) -> None:
+def test_another_profile_is_another_window(first, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
     assert SingleInstance(other).hand_over(["a"]) is False
 
 
-def test_what_a_crash_left_behind_is_replaced(first: SingleInstance, tmp_path: Path) -> None:
+def test_what_a_crash_left_behind_is_replaced(first, tmp_path):
     second = SingleInstance(tmp_path)
     assert second.listen()
     second.close()
@@ -62,20 +56,18 @@ def test_what_a_crash_left_behind_is_replaced(first: SingleInstance, tmp_path: P
 @pytest.mark.parametrize(
     "message", [b"", b"no json", b'{"a": 1}', b"[1, null]", b"\xff\xfe", b'"text"']
 )
-def test_odd_messages_bring_no_paths(message: bytes) -> None:
+def test_odd_messages_bring_no_paths(message):
     assert paths_in(message) == []
 
 
-def test_a_file_opened_in_the_finder_is_passed_on(qapp: Application, qtbot: QtBot) -> None:
+def test_a_file_opened_in_the_finder_is_passed_on(qapp, qtbot):
     event = QFileOpenEvent(QUrl.fromLocalFile("/models/a.gguf"))
     with qtbot.waitSignal(qapp.opened) as heard:
         assert QApplication.sendEvent(qapp, event)
     assert heard.args == [["/models/a.gguf"]]
 
 
-def test_no_filter_in_python_sees_every_event(
-    qapp: Application, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_filter_in_python_sees_every_event(qapp, qtbot, tmp_path, monkeypatch):
     filters: list[QObject] = []
     monkeypatch.setattr(
         Application, "installEventFilter", lambda _, one: filters.append(one), raising=False
@@ -86,9 +78,7 @@ def test_no_filter_in_python_sees_every_event(
     assert not filters, "Application.event is where its own events arrive"
 
 
-def test_a_first_window_that_hangs_keeps_its_place(
-    qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_first_window_that_hangs_keeps_its_place(qtbot, tmp_path, monkeypatch):
     monkeypatch.setattr("app.start.outside.ANSWER_MS", 50)
     first, second = SingleInstance(tmp_path), SingleInstance(tmp_path)
     assert first.claim() and first.listen()
@@ -99,7 +89,7 @@ def test_a_first_window_that_hangs_keeps_its_place(
     second.close()
 
 
-def test_the_place_of_a_window_that_crashed_is_free(qtbot: QtBot, tmp_path: Path) -> None:
+def test_the_place_of_a_window_that_crashed_is_free(qtbot, tmp_path):
     code = "import os, sys; from app.start.outside import *;"
     code += "one = SingleInstance(Path(sys.argv[1])); assert one.claim(); os._exit(0)"
     root = Path(__file__).parents[3]
@@ -110,7 +100,7 @@ def test_the_place_of_a_window_that_crashed_is_free(qtbot: QtBot, tmp_path: Path
     instance.close()
 
 
-def test_arguments_become_whole_paths(tmp_path: Path) -> None:
+def test_arguments_become_whole_paths(tmp_path):
     (tmp_path / "a.gguf").touch()
     typed = as_typed(["a.gguf", "Qwen/Qwen3.5-4B"], tmp_path)
     assert typed == [os.fspath(tmp_path / "a.gguf"), "Qwen/Qwen3.5-4B"]
@@ -128,21 +118,19 @@ def test_arguments_become_whole_paths(tmp_path: Path) -> None:
         (["--help"], True, None),
     ],
 )
-def test_what_arguments_mean(arguments: list[str], display: bool, paths: list[str] | None) -> None:
+def test_what_arguments_mean(arguments, display, paths):
     meant = paths_to_open(arguments, display=display)
     assert meant is None if paths is None else list(meant) == paths
 
 
-def test_the_help_of_the_window_is_that_of_all(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_help_of_the_window_is_that_of_all(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["headstart", "app", "--help"])
     with pytest.raises(SystemExit):
         main()
     assert "`headstart app [PATH ...]`" in capsys.readouterr().out
 
 
-def test_deciding_loads_neither_qt_nor_the_terminal() -> None:
+def test_deciding_loads_neither_qt_nor_the_terminal():
     import subprocess
 
     parts = "{name.split('.')[0] for name in sys.modules}"

@@ -7,14 +7,11 @@ from itertools import count
 from types import SimpleNamespace
 
 import pytest
-from PySide6.QtWidgets import QApplication
 
 from app.start.threads import REST_S, SHARE_S, Collector, gently, share_python
 
 
-def test_what_is_imported_on_the_way_is_left_out_once_no_more_comes(
-    qapp: QApplication, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_imported_on_the_way_is_left_out_once_no_more_comes(qapp, monkeypatch):
     told: list[str] = []
     seen = SimpleNamespace(
         isenabled=gc.isenabled,
@@ -45,9 +42,7 @@ def test_what_is_imported_on_the_way_is_left_out_once_no_more_comes(
 
 
 @pytest.mark.parametrize("settled", [0, 2])
-def test_only_what_the_app_has_settled_is_let_go(
-    qapp: QApplication, monkeypatch: pytest.MonkeyPatch, settled: int
-) -> None:
+def test_only_what_the_app_has_settled_is_let_go(qapp, monkeypatch, settled):
     told: list[str] = []
     seen = SimpleNamespace(
         isenabled=gc.isenabled,
@@ -64,7 +59,7 @@ def test_only_what_the_app_has_settled_is_let_go(
     assert told == ["freeze"] * settled + ["unfreeze"] * (settled > 0)
 
 
-def test_threads_take_short_turns_until_the_app_ends() -> None:
+def test_threads_take_short_turns_until_the_app_ends():
     former = sys.getswitchinterval()
     end = share_python()
     assert former > SHARE_S and sys.getswitchinterval() == pytest.approx(SHARE_S)
@@ -73,9 +68,7 @@ def test_threads_take_short_turns_until_the_app_ends() -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_what_is_done_gently_rests_at_its_calls(
-    monkeypatch: pytest.MonkeyPatch, fails: bool
-) -> None:
+def test_what_is_done_gently_rests_at_its_calls(monkeypatch, fails):
     rests, clock = list[float](), count()
     monkeypatch.setattr("app.start.threads.sleep", rests.append)
     monkeypatch.setattr("app.start.threads.REST_S", REST_S)

@@ -1,21 +1,18 @@
 """A store of its own for every test."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from chat_stores import Clock
 
-from app.store.session_store import SessionStore, open_store
+from app.store.session_store import open_store
 
 
 @pytest.fixture
-def clock() -> Clock:
+def clock():
     return Clock()
 
 
 @pytest.fixture
-def store(tmp_path: Path, clock: Clock) -> Iterator[SessionStore]:
+def store(tmp_path, clock):
     store = open_store(tmp_path / "store" / "chats.db", clock)
     yield store
     store.close()

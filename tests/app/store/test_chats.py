@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from chat_stores import Clock, talk, texts
+from chat_stores import talk, texts
 
 from app.store.chats import DAYS_IN_BIN
 from app.store.session_store import SessionStore, open_store
@@ -19,7 +19,7 @@ def titles(store: SessionStore) -> list[str]:
     return [chat.title for chat in store.chats.listed()]
 
 
-def test_the_last_changed_is_first_and_pinned_ones_above(store: SessionStore, clock: Clock) -> None:
+def test_the_last_changed_is_first_and_pinned_ones_above(store, clock):
     chats = {}
     for title in ("a", "b", "c"):
         clock.now += 1
@@ -35,7 +35,7 @@ def test_the_last_changed_is_first_and_pinned_ones_above(store: SessionStore, cl
     assert titles(store) == ["b", "d e", "a"]
 
 
-def test_settings_belong_to_a_chat(store: SessionStore) -> None:
+def test_settings_belong_to_a_chat(store):
     mine = ChatSettings(
         model_path="/models/a.gguf",
         system="Be brief.",
@@ -52,7 +52,7 @@ def test_settings_belong_to_a_chat(store: SessionStore) -> None:
     assert store.open_chat(second).notes == ()
 
 
-def test_settings_that_cannot_be_read_are_named(store: SessionStore) -> None:
+def test_settings_that_cannot_be_read_are_named(store):
     chat = store.chats.create(ChatSettings(system="Hi"))
     store.database.write(
         "UPDATE chat SET settings = ?", '{"system": "Hi", "draft": {"depth": 99, "source": "none"}}'
@@ -64,7 +64,7 @@ def test_settings_that_cannot_be_read_are_named(store: SessionStore) -> None:
     assert store.open_chat(chat).settings == ChatSettings()
 
 
-def test_deleting_can_be_undone(store: SessionStore, clock: Clock) -> None:
+def test_deleting_can_be_undone(store, clock):
     kept, chat = talk(store, "kept"), talk(store, "hello", "world")
     before = store.chats.listed()
     clock.now += 5
@@ -77,7 +77,7 @@ def test_deleting_can_be_undone(store: SessionStore, clock: Clock) -> None:
     assert store.chats.in_bin() == ()
 
 
-def test_the_bin_keeps_for_thirty_days(store: SessionStore, clock: Clock) -> None:
+def test_the_bin_keeps_for_thirty_days(store, clock):
     old, new, kept = talk(store, "old"), talk(store, "new"), talk(store, "kept")
     store.chats.delete(old)
     clock.now += 1
@@ -91,7 +91,7 @@ def test_the_bin_keeps_for_thirty_days(store: SessionStore, clock: Clock) -> Non
     assert store.database.rows("SELECT * FROM message WHERE chat = ?", old) == []
 
 
-def test_starting_empties_the_bin(store: SessionStore, clock: Clock) -> None:
+def test_starting_empties_the_bin(store, clock):
     store.chats.delete(talk(store, "old"))
     clock.now += DAYS_IN_BIN * DAY + 1
     store.chats.delete(talk(store, "new"))
@@ -100,7 +100,7 @@ def test_starting_empties_the_bin(store: SessionStore, clock: Clock) -> None:
     again.close()
 
 
-def test_a_long_chat_can_be_deleted_for_ever(store: SessionStore) -> None:
+def test_a_long_chat_can_be_deleted_for_ever(store):
     chat = store.chats.create(ChatSettings())
     parent = None
     with store.database.transaction():
@@ -111,7 +111,7 @@ def test_a_long_chat_can_be_deleted_for_ever(store: SessionStore) -> None:
     assert store.search.find("x") == ()
 
 
-def test_a_copy_has_all_branches_and_is_its_own(store: SessionStore) -> None:
+def test_a_copy_has_all_branches_and_is_its_own(store):
     chat = talk(store, "hello", "one")
     user = store.messages.path(chat)[0].message.id
     writing = store.messages.begin_answer(chat, user, "Tiny")
@@ -128,7 +128,7 @@ def test_a_copy_has_all_branches_and_is_its_own(store: SessionStore) -> None:
     assert store.messages.path(copy)[1].message.stats is not None
 
 
-def test_a_copy_and_a_branch_read_from_where_the_chat_did(store: SessionStore) -> None:
+def test_a_copy_and_a_branch_read_from_where_the_chat_did(store):
     """From their own messages: the same words are read, so the same cache serves."""
     chat = talk(store, "one", "ONE", "two", "TWO", "three", "THREE")
     path = [turn.message for turn in store.messages.path(chat)]
@@ -143,7 +143,7 @@ def test_a_copy_and_a_branch_read_from_where_the_chat_did(store: SessionStore) -
         assert first == (None if place is None else its[place])
 
 
-def test_chats_that_are_gone_are_said_to_be(store: SessionStore) -> None:
+def test_chats_that_are_gone_are_said_to_be(store):
     for call in (
         store.open_chat,
         store.chats.get,

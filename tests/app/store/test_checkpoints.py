@@ -20,7 +20,7 @@ def answer(store: SessionStore, chat: int, text: str) -> None:
     store.messages.finish_answer(begun, finished(text))
 
 
-def test_nobody_waits_for_a_slow_disk(store: SessionStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_waits_for_a_slow_disk(store, monkeypatch):
     chat, disk, connect, opened = talk(store, "hello"), Event(), sqlite3.connect, []
 
     def slow(*args: Any, **options: Any) -> sqlite3.Connection:
@@ -37,7 +37,7 @@ def test_nobody_waits_for_a_slow_disk(store: SessionStore, monkeypatch: pytest.M
     assert len(opened) == 3, "each of them, before the file is closed"
 
 
-def test_what_was_written_is_in_the_file_itself(store: SessionStore) -> None:
+def test_what_was_written_is_in_the_file_itself(store):
     chat, file = talk(store, "hello"), store.database.path
     text = "words that are on the disk"
     assert text.encode() not in file.read_bytes()
@@ -48,7 +48,7 @@ def test_what_was_written_is_in_the_file_itself(store: SessionStore) -> None:
     assert text.encode() in file.read_bytes()
 
 
-def test_no_question_waits_for_the_disk_to_begin_a_log(store: SessionStore) -> None:
+def test_no_question_waits_for_the_disk_to_begin_a_log(store):
     chat = talk(store, "hello")
     log = store.database.path.with_name(store.database.path.name + "-wal")
     answer(store, chat, "one")
@@ -62,8 +62,8 @@ def test_no_question_waits_for_the_disk_to_begin_a_log(store: SessionStore) -> N
 
 @pytest.mark.parametrize("is_one_change", [True, False])
 def test_who_writes_waits_for_a_disk_that_is_slower_than_sqlite_waits(
-    store: SessionStore, monkeypatch: pytest.MonkeyPatch, is_one_change: bool
-) -> None:
+    store, monkeypatch, is_one_change
+):
     """No other program holds the file, and nothing is lost."""
     chat, begun, disk = talk(store, "hello"), Event(), Event()
 
@@ -86,7 +86,7 @@ def test_who_writes_waits_for_a_disk_that_is_slower_than_sqlite_waits(
         assert texts(store, chat)[-1] == "and now?"
 
 
-def test_a_file_that_is_gone_is_told_at_the_next_answer(store: SessionStore) -> None:
+def test_a_file_that_is_gone_is_told_at_the_next_answer(store):
     chat, file = talk(store, "hello"), store.database.path
     file.rename(file.with_name("elsewhere.db"))
     answer(store, chat, "one")
@@ -98,7 +98,7 @@ def test_a_file_that_is_gone_is_told_at_the_next_answer(store: SessionStore) -> 
     assert not file.exists(), "and no empty one takes its place"
 
 
-def test_a_database_in_memory_has_no_disk() -> None:
+def test_a_database_in_memory_has_no_disk():
     kept = open_in_memory("gone with it")
     kept.checkpoint()
     assert kept._saving is None

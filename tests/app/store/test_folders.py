@@ -17,7 +17,7 @@ def inside(store: SessionStore, folder: int | None) -> list[int]:
     return sorted(chat.id for chat in store.chats.listed() if chat.folder == folder)
 
 
-def test_chats_go_in_and_out(store: SessionStore) -> None:
+def test_chats_go_in_and_out(store):
     first, second, third = (talk(store, text) for text in ("one", "two", "three"))
     work = store.folders.create("Work", [first])
     assert work == Folder(work.id, "Work") and inside(store, work.id) == [first]
@@ -42,13 +42,13 @@ def test_chats_go_in_and_out(store: SessionStore) -> None:
         ("x" * 10_000, "x" * 200),
     ],
 )
-def test_any_name_becomes_one_of_its_own(store: SessionStore, typed: str, kept: str) -> None:
+def test_any_name_becomes_one_of_its_own(store, typed, kept):
     store.folders.create("Work")
     made = store.folders.create(typed)
     assert [folder.name for folder in store.folders.listed() if folder.id == made.id] == [kept]
 
 
-def test_renaming(store: SessionStore) -> None:
+def test_renaming(store):
     work, play = store.folders.create("Work"), store.folders.create("Play")
     store.folders.rename(work.id, "  ")
     store.folders.rename(work.id, "WORK")
@@ -56,7 +56,7 @@ def test_renaming(store: SessionStore) -> None:
     assert [folder.name for folder in store.folders.listed()] == ["WORK", "work 2"]
 
 
-def test_a_folder_taken_away_leaves_its_chats_and_comes_back(store: SessionStore) -> None:
+def test_a_folder_taken_away_leaves_its_chats_and_comes_back(store):
     first, second = talk(store, "one"), talk(store, "two")
     work = store.folders.create("Work", [first, second])
     removed = store.folders.remove(work.id)
@@ -67,7 +67,7 @@ def test_a_folder_taken_away_leaves_its_chats_and_comes_back(store: SessionStore
     assert again.name == "Work" and inside(store, again.id) == [first]
 
 
-def test_what_is_gone_is_said_and_nothing_else_moves(store: SessionStore) -> None:
+def test_what_is_gone_is_said_and_nothing_else_moves(store):
     chat, work = talk(store, "one"), store.folders.create("Work")
     with pytest.raises(NoSuchChat, match="Chat 99"):
         store.folders.move([chat, 99], work.id)
@@ -82,7 +82,7 @@ def test_what_is_gone_is_said_and_nothing_else_moves(store: SessionStore) -> Non
             change()
 
 
-def test_a_branch_ends_with_its_message_and_is_its_own(store: SessionStore) -> None:
+def test_a_branch_ends_with_its_message_and_is_its_own(store):
     chat = talk(store, "one", "ONE", "two", "TWO", title="Numbers")
     work = store.folders.create("Work", [chat])
     second = store.messages.path(chat)[1].message
@@ -99,7 +99,7 @@ def test_a_branch_ends_with_its_message_and_is_its_own(store: SessionStore) -> N
     assert store.messages.get(other.id).text == "uno"
 
 
-def test_an_edited_answer_stands_beside_the_old_one_with_what_follows(store: SessionStore) -> None:
+def test_an_edited_answer_stands_beside_the_old_one_with_what_follows(store):
     chat = talk(store, "one", "ONE", "two", "TWO")
     old = store.messages.path(chat)[1].message
     new = store.messages.rewrite(old.id, "**eins** zebra")
@@ -112,7 +112,7 @@ def test_an_edited_answer_stands_beside_the_old_one_with_what_follows(store: Ses
     assert not store.messages.get(old.id).edited
 
 
-def test_a_damaged_file_gives_back_its_folders(tmp_path: Path) -> None:
+def test_a_damaged_file_gives_back_its_folders(tmp_path):
     path = tmp_path / "chats.db"
     store = open_store(path)
     kept, lost = (talk(store, text) for text in ("kept", "lost"))
@@ -133,9 +133,7 @@ def test_a_damaged_file_gives_back_its_folders(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, len(MIGRATIONS) + 1))
-def test_chats_survive_the_first_page_of_a_file_brought_up_to_date(
-    tmp_path: Path, version: int
-) -> None:
+def test_chats_survive_the_first_page_of_a_file_brought_up_to_date(tmp_path, version):
     path = tmp_path / "chats.db"
     file_of_version(path, version)
     store = open_store(path)

@@ -23,7 +23,7 @@ def make_room(store: SessionStore) -> None:
     store.database.rows("PRAGMA max_page_count = 1000000")
 
 
-def test_what_does_not_fit_changes_nothing(store: SessionStore) -> None:
+def test_what_does_not_fit_changes_nothing(store):
     chat = talk(store, "hello", "world")
     before = store.chats.listed()
     fill(store)
@@ -42,7 +42,7 @@ def test_what_does_not_fit_changes_nothing(store: SessionStore) -> None:
     assert store.database.rows("PRAGMA integrity_check")[0][0] == "ok"
 
 
-def test_an_answer_goes_on_and_is_saved_when_there_is_room(store: SessionStore) -> None:
+def test_an_answer_goes_on_and_is_saved_when_there_is_room(store):
     chat = talk(store, "hello")
     answer = store.messages.begin_answer(chat, None, "Tiny")
     store.messages.save_partial(answer, AnswerSoFar("a few words"))
@@ -57,7 +57,7 @@ def test_an_answer_goes_on_and_is_saved_when_there_is_room(store: SessionStore) 
     store.messages.finish_answer(answer, finished(text))
 
 
-def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
+def test_a_disk_that_is_really_full(tmp_path):
     run_on_a_small_disk(tmp_path, "1m", "fill_a_real_disk", __file__)
 
 

@@ -2,14 +2,13 @@
 
 import random
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from kill_while_writing import kill_changes_once, kill_once
 
 KILLS = 10
 
 
-def test_ten_kills(tmp_path: Path) -> None:
+def test_ten_kills(tmp_path):
     chance = random.Random(5)
     with ThreadPoolExecutor(KILLS) as pool:
         kills = list(
@@ -22,7 +21,7 @@ def test_ten_kills(tmp_path: Path) -> None:
     assert any(kill.found for kill in kills)
 
 
-def test_three_kills_while_chats_are_moved_edited_and_imported(tmp_path: Path) -> None:
+def test_three_kills_while_chats_are_moved_edited_and_imported(tmp_path):
     chance = random.Random(3)
     kills = [kill_changes_once(tmp_path / "chats.db", chance, 0.1) for _ in range(3)]
     assert all(kill.promise_kept for kill in kills), kills

@@ -12,7 +12,6 @@ from app.store.chats import Chats, Search
 from app.store.messages import Messages
 from app.store.open_database import open_in_memory
 from app.store.rows import stats_from, stats_to_json
-from app.store.session_store import SessionStore
 from app.values.chat_settings import ChatSettings
 from app.values.chats import AnswerSoFar, DraftedSpan
 from app.values.errors import NoSuchChat
@@ -20,7 +19,7 @@ from mlx_engine.values.stats import GenerationStats, SourceStats
 from mlx_engine.values.words import Words
 
 
-def test_regenerating_keeps_the_old_answer(store: SessionStore) -> None:
+def test_regenerating_keeps_the_old_answer(store):
     chat = talk(store, "hello", "one", "and?", "more")
     question, old = (turn.message for turn in store.messages.path(chat)[:2])
     new = store.messages.begin_answer(chat, question.id, "Other")
@@ -33,7 +32,7 @@ def test_regenerating_keeps_the_old_answer(store: SessionStore) -> None:
     assert texts(store, chat) == ["hello", "one", "and?", "more"]
 
 
-def test_editing_the_first_message_keeps_the_old_branch(store: SessionStore) -> None:
+def test_editing_the_first_message_keeps_the_old_branch(store):
     chat = talk(store, "hello", "one")
     first = store.messages.path(chat)[0].message
     edited = store.messages.edit(first.id, "good day")
@@ -43,7 +42,7 @@ def test_editing_the_first_message_keeps_the_old_branch(store: SessionStore) -> 
     assert store.chats.get(chat).title == "hello"
 
 
-def test_an_answer_while_it_is_written(store: SessionStore, clock: Clock) -> None:
+def test_an_answer_while_it_is_written(store, clock):
     chat = talk(store, "hello")
     answer = store.messages.begin_answer(chat, store.messages.path(chat)[0].message.id, "Tiny")
     assert store.messages.get(answer).state == "partial"
@@ -63,7 +62,7 @@ def test_an_answer_while_it_is_written(store: SessionStore, clock: Clock) -> Non
     assert store.chats.get(chat).updated_at == clock.now
 
 
-def test_stopped_by_the_user_is_not_interrupted(store: SessionStore) -> None:
+def test_stopped_by_the_user_is_not_interrupted(store):
     chat = talk(store, "hello")
     stopped = store.messages.begin_answer(chat, None, "Tiny")
     store.messages.finish_answer(stopped, finished("par", "stopped"))
@@ -75,7 +74,7 @@ def test_stopped_by_the_user_is_not_interrupted(store: SessionStore) -> None:
     assert store.messages.get(failed).text == "half"
 
 
-def test_what_ended_an_answer_is_kept_with_what_a_translation_needs(store: SessionStore) -> None:
+def test_what_ended_an_answer_is_kept_with_what_a_translation_needs(store):
     chat = talk(store, "hello")
     why = Words("{tokens:,} tokens, {what}.", tokens=12_000, what=Words("too many"))
     answer = store.messages.begin_answer(chat, None, "Tiny")
@@ -89,7 +88,7 @@ def test_what_ended_an_answer_is_kept_with_what_a_translation_needs(store: Sessi
         assert store.messages.get(answer).problem == ""
 
 
-def test_what_ended_an_answer_is_kept_until_it_goes_on(store: SessionStore) -> None:
+def test_what_ended_an_answer_is_kept_until_it_goes_on(store):
     chat = talk(store, "hello")
     answer = store.messages.begin_answer(chat, None, "Tiny")
     store.messages.interrupt_answer(
@@ -104,7 +103,7 @@ def test_what_ended_an_answer_is_kept_until_it_goes_on(store: SessionStore) -> N
     assert store.messages.get(answer).problem == ""
 
 
-def test_text_sqlite_cannot_keep_is_replaced_one_for_one(store: SessionStore) -> None:
+def test_text_sqlite_cannot_keep_is_replaced_one_for_one(store):
     chat = store.chats.create(ChatSettings(), "a\0b\ud800")
     message = store.messages.add(chat, None, "user", "x\0y\udfffz \U0001f600")
     assert message.text == "x\ufffdy\ufffdz \U0001f600"
@@ -114,7 +113,7 @@ def test_text_sqlite_cannot_keep_is_replaced_one_for_one(store: SessionStore) ->
     assert store.messages.get(answer).text == "\ufffd\ufffd"
 
 
-def test_spoilt_columns_become_defaults(store: SessionStore) -> None:
+def test_spoilt_columns_become_defaults(store):
     chat = talk(store, "hello", "one")
     for spans, stats, role, state, reason in (
         ("nonsense", "[", "king", "odd", "bored"),
@@ -130,7 +129,7 @@ def test_spoilt_columns_become_defaults(store: SessionStore) -> None:
         assert message.spans in ((), (DraftedSpan(0, 1, 1),)) and message.finish_reason is None
 
 
-def test_a_parent_in_another_chat_is_refused(store: SessionStore) -> None:
+def test_a_parent_in_another_chat_is_refused(store):
     chat, other = talk(store, "hello"), talk(store, "there")
     with pytest.raises(NoSuchChat, match="another chat"):
         store.messages.add(chat, store.messages.path(other)[0].message.id, "user", "x")
@@ -249,7 +248,7 @@ TestTree = Tree.TestCase
 TestTree.settings = settings(max_examples=30, stateful_step_count=20)
 
 
-def test_figures_of_each_source_are_kept_and_older_ones_read() -> None:
+def test_figures_of_each_source_are_kept_and_older_ones_read():
     stats = GenerationStats(drafted=9, by_source=(SourceStats("prompt-lookup", 9, 4),))
     written = json.loads(stats_to_json(stats) or "")
     assert stats_from(written) == stats

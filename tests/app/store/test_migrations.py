@@ -2,7 +2,6 @@
 
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from chat_stores import file_of_version, talk, texts
@@ -16,7 +15,7 @@ LATEST = len(MIGRATIONS)
 
 
 @pytest.mark.parametrize("version", range(1, LATEST + 1))
-def test_every_version_opens(tmp_path: Path, version: int) -> None:
+def test_every_version_opens(tmp_path, version):
     path = tmp_path / "chats.db"
     file_of_version(path, version)
     store = open_store(path)
@@ -38,7 +37,7 @@ def test_every_version_opens(tmp_path: Path, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, LATEST))
-def test_what_a_damaged_older_file_still_gives_is_taken_over(tmp_path: Path, version: int) -> None:
+def test_what_a_damaged_older_file_still_gives_is_taken_over(tmp_path, version):
     path = tmp_path / "chats.db"
     file_of_version(path, version)
     with closing(sqlite3.connect(path)) as connection:
@@ -56,7 +55,7 @@ def test_what_a_damaged_older_file_still_gives_is_taken_over(tmp_path: Path, ver
     store.close()
 
 
-def test_a_new_file_needs_no_copy(tmp_path: Path) -> None:
+def test_a_new_file_needs_no_copy(tmp_path):
     database = open_database(tmp_path / "chats.db")
     assert database.notices == ()
     assert [row[0] for row in database.rows("PRAGMA user_version")] == [LATEST]
@@ -65,7 +64,7 @@ def test_a_new_file_needs_no_copy(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["chats.db"]
 
 
-def test_a_step_that_fails_changes_nothing(tmp_path: Path) -> None:
+def test_a_step_that_fails_changes_nothing(tmp_path):
     path = tmp_path / "chats.db"
     file_of_version(path, LATEST)
 
@@ -87,7 +86,7 @@ def test_a_step_that_fails_changes_nothing(tmp_path: Path) -> None:
     database.close()
 
 
-def test_a_copy_that_was_cut_off_is_made_again(tmp_path: Path) -> None:
+def test_a_copy_that_was_cut_off_is_made_again(tmp_path):
     path = tmp_path / "chats.db"
     file_of_version(path, 1)
     (tmp_path / "chats-before-update-1.db.part").write_bytes(b"half")

@@ -2,7 +2,7 @@
 
 import random
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from app.values.errors import StoreBusy, StoreError, StoreForeign, StoreReadOnly
 
 
 @pytest.fixture(scope="module")
-def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def content(tmp_path_factory):
     """Of a closed file of 40 chats, 6 messages each."""
     path = tmp_path_factory.mktemp("store") / "chats.db"
     store = open_store(path)
@@ -33,7 +33,7 @@ def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 @pytest.fixture
-def path(tmp_path: Path, content: bytes) -> Path:
+def path(tmp_path, content):
     """A copy of that file."""
     path = tmp_path / "chats.db"
     path.write_bytes(content)
@@ -60,7 +60,7 @@ def check_replaced(path: Path, store: SessionStore) -> None:
     again.close()
 
 
-def test_a_damaged_page_costs_only_what_was_in_it(path: Path) -> None:
+def test_a_damaged_page_costs_only_what_was_in_it(path):
     content = bytearray(path.read_bytes())
     with closing(sqlite3.connect(path)) as connection:
         pages = [
@@ -93,7 +93,7 @@ def test_a_damaged_page_costs_only_what_was_in_it(path: Path) -> None:
     ],
     ids=["half", "two pages", "header", "zeros", "text", "odd header", "odd magic"],
 )
-def test_damaged_files_are_kept_aside(path: Path, damage: Callable[[bytes], bytes]) -> None:
+def test_damaged_files_are_kept_aside(path, damage):
     path.write_bytes(damage(path.read_bytes()))
     check_replaced(path, open_store(path))
 
@@ -111,8 +111,8 @@ def test_damaged_files_are_kept_aside(path: Path, damage: Callable[[bytes], byte
     ids=["odd header", "odd magic", "random page", "zero page", "half", "half and more"],
 )
 def test_rows_are_saved_past_a_lost_first_page_and_from_a_file_cut_off(
-    path: Path, damage: Callable[[bytes], bytes], chats: int, messages: int
-) -> None:
+    path, damage, chats, messages
+):
     path.write_bytes(damage(path.read_bytes()))
     store = open_store(path)
     kept = store.database.rows("SELECT count(*) AS n FROM message")[0]["n"]
@@ -132,9 +132,7 @@ def test_rows_are_saved_past_a_lost_first_page_and_from_a_file_cut_off(
         (bytes(4096), b"\x10\x01"),
     ],
 )
-def test_rows_are_saved_past_the_lost_root_of_their_table(
-    path: Path, table: str, spoilt: bytes, page_size: bytes
-) -> None:
+def test_rows_are_saved_past_the_lost_root_of_their_table(path, table, spoilt, page_size):
     store = open_store(path)
     for summary in store.chats.listed()[:20]:
         store.chats.delete_for_ever(summary.id)
@@ -159,7 +157,7 @@ def test_rows_are_saved_past_the_lost_root_of_their_table(
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_flipped_bytes_never_crash(path: Path, seed: int) -> None:
+def test_flipped_bytes_never_crash(path, seed):
     chance = random.Random(seed)
     content = bytearray(path.read_bytes())
     for _ in range(30):
@@ -187,7 +185,7 @@ def use(path: Path) -> None:
         store.close()
 
 
-def test_a_newer_file_can_be_read(path: Path) -> None:
+def test_a_newer_file_can_be_read(path):
     newer = (*MIGRATIONS, lambda connection: None)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute(f"PRAGMA user_version = {len(newer)}")
@@ -208,7 +206,7 @@ def test_a_newer_file_can_be_read(path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_newer_file_of_another_shape_says_so(path: Path) -> None:
+def test_a_newer_file_of_another_shape_says_so(path):
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA user_version = 99")
         connection.execute("ALTER TABLE chat RENAME COLUMN title TO name")
@@ -229,7 +227,7 @@ os._exit(9)
 
 
 @pytest.mark.parametrize("left_open", [False, True])
-def test_a_folder_that_cannot_be_written_to(path: Path, left_open: bool) -> None:
+def test_a_folder_that_cannot_be_written_to(path, left_open):
     if left_open:
         with python(LEAVE, str(path)) as child:
             assert child.wait() == 9
@@ -246,7 +244,7 @@ def test_a_folder_that_cannot_be_written_to(path: Path, left_open: bool) -> None
     writable.close()
 
 
-def test_a_new_file_in_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
+def test_a_new_file_in_a_folder_that_cannot_be_written_to(tmp_path):
     folder = tmp_path / "locked"
     folder.mkdir()
     with without_rights(folder):
@@ -255,7 +253,7 @@ def test_a_new_file_in_a_folder_that_cannot_be_written_to(tmp_path: Path) -> Non
                 open_store(path)
 
 
-def test_a_store_for_this_run_only() -> None:
+def test_a_store_for_this_run_only():
     store = open_passing_store("Chats are not saved.")
     assert store.notices == ("Chats are not saved.",) and not store.read_only
     assert texts(store, talk(store, "a", "b")) == ["a", "b"]
@@ -263,7 +261,7 @@ def test_a_store_for_this_run_only() -> None:
     store.close()
 
 
-def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+def test_a_database_of_another_program_is_left_alone(tmp_path):
     path = tmp_path / "chats.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE theirs (x)")
@@ -294,12 +292,12 @@ def held(path: Path, how: str) -> Iterator[None]:
 
 
 @pytest.fixture
-def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+def little_patience(monkeypatch):
     monkeypatch.setattr("app.store.database.BUSY_TIMEOUT_MS", 20)
 
 
 @pytest.mark.usefixtures("little_patience")
-def test_a_file_held_by_another_process(path: Path) -> None:
+def test_a_file_held_by_another_process(path):
     store = open_store(path)
     with held(path, "IMMEDIATE"):
         assert store.chats.get(1).title == "chat 0"
@@ -315,13 +313,13 @@ def test_a_file_held_by_another_process(path: Path) -> None:
 
 
 @pytest.mark.usefixtures("little_patience")
-def test_a_file_kept_by_another_process_alone(path: Path) -> None:
+def test_a_file_kept_by_another_process_alone(path):
     with held(path, "EXCLUSIVE"), pytest.raises(StoreBusy):
         open_store(path)
     open_store(path).close()
 
 
-def test_two_windows_on_one_file(path: Path) -> None:
+def test_two_windows_on_one_file(path):
     first, second = open_store(path), open_store(path)
     chat = talk(first, "from the first")
     assert texts(second, chat) == ["from the first"]

@@ -1,6 +1,5 @@
 """Words are found by their beginnings, scripts without spaces anywhere; no query breaks it."""
 
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -49,7 +48,7 @@ def marked(text: str, ranges: tuple[tuple[int, int], ...]) -> list[str]:
         ("\U00020000\U00020001\U00020002", "\U00020001"),
     ],
 )
-def test_what_is_found(store: SessionStore, text: str, query: str) -> None:
+def test_what_is_found(store, text, query):
     chat = talk(store, "first", f"before {text} after")
     other = store.chats.create(ChatSettings(), text)
     talk(store, "nothing", "of the sort")
@@ -71,18 +70,18 @@ def test_what_is_found(store: SessionStore, text: str, query: str) -> None:
         ("a b", "a NOT b c"),
     ],
 )
-def test_what_is_not_found(store: SessionStore, text: str, query: str) -> None:
+def test_what_is_not_found(store, text, query):
     talk(store, "first", text)
     assert store.search.find(query) == ()
 
 
-def test_operators_are_words(store: SessionStore) -> None:
+def test_operators_are_words(store):
     chat = talk(store, "use NOT and AND or NEAR(x, 2) with title: here")
     for query in ("NOT AND", "NEAR(x, 2)", "title:", '"use not"', "use*", "^use", "-use", "{use}"):
         assert found(store, query) == [chat], query
 
 
-def test_ranges_and_snippets(store: SessionStore) -> None:
+def test_ranges_and_snippets(store):
     long = "filler words here " * 40
     chat = talk(store, f"{long}\nthe Zebra crossed\tthe zebras' road {long}", title="On Zebra-s")
     (hit,) = store.search.find("zebra")
@@ -105,27 +104,27 @@ def test_ranges_and_snippets(store: SessionStore) -> None:
         ("a zebra - and $5, not ~~$6~~", "a zebra - and $5, not $6"),
     ],
 )
-def test_a_snippet_is_without_marks_of_markdown(store: SessionStore, text: str, shown: str) -> None:
+def test_a_snippet_is_without_marks_of_markdown(store, text, shown):
     talk(store, text)
     (hit,) = store.search.find("zebra")
     assert hit.snippet == shown
     assert marked(hit.snippet, hit.snippet_ranges) == ["zebra"]
 
 
-def test_only_beginnings_are_marked(store: SessionStore) -> None:
+def test_only_beginnings_are_marked(store):
     talk(store, "the alphabet, a_bet and a bet 北京bet")
     (hit,) = store.search.find("BET 京")
     assert marked(hit.snippet, hit.snippet_ranges) == ["bet", "bet", "京"]
 
 
-def test_the_newest_message_is_pointed_at(store: SessionStore) -> None:
+def test_the_newest_message_is_pointed_at(store):
     chat = talk(store, "zebra one", "zebra two", "other", "zebra last", "end")
     (hit,) = store.search.find("zebra")
     assert hit.message_id == store.messages.path(chat)[3].message.id
     assert hit.snippet == "zebra last"
 
 
-def test_the_index_follows_every_change(store: SessionStore) -> None:
+def test_the_index_follows_every_change(store):
     chat = talk(store, "question")
     answer = store.messages.begin_answer(chat, None, "Tiny")
     store.messages.save_partial(answer, AnswerSoFar("zebra"))
@@ -147,7 +146,7 @@ def test_the_index_follows_every_change(store: SessionStore) -> None:
     assert found(store, "tiger") == found(store, "camel") == [copy]
 
 
-def test_titles_come_first_and_no_more_than_asked(store: SessionStore) -> None:
+def test_titles_come_first_and_no_more_than_asked(store):
     chats = [talk(store, "zebra", title=f"chat {number}") for number in range(5)]
     titled = store.chats.create(ChatSettings(), "zebra")
     assert found(store, "zebra") == [titled, *reversed(chats)]
@@ -162,7 +161,7 @@ QUERY = (
 
 
 @pytest.fixture(scope="module")
-def passing() -> Iterator[SessionStore]:
+def passing():
     """One for all examples of a test."""
     store = open_passing_store("for one test")
     yield store
@@ -173,7 +172,7 @@ def passing() -> Iterator[SessionStore]:
 @given(st.text(), QUERY)
 @example('a" OR "b', '"')
 @example("x" * 500, "x " * 400)
-def test_any_query_on_any_text(passing: SessionStore, text: str, query: str) -> None:
+def test_any_query_on_any_text(passing, text, query):
     chat = talk(passing, text)
     try:
         for hit in passing.search.find(query):
@@ -185,7 +184,7 @@ def test_any_query_on_any_text(passing: SessionStore, text: str, query: str) -> 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.text(st.characters(categories=["L", "N"]), min_size=1), min_size=1, max_size=6))
-def test_every_word_of_a_text_is_found(words: list[str]) -> None:
+def test_every_word_of_a_text_is_found(words):
     store = open_passing_store("for one test")
     talk(store, "first", " ".join(words))
     for word in words:
@@ -203,7 +202,7 @@ def test_every_word_of_a_text_is_found(words: list[str]) -> None:
         "UPDATE text_index_data SET block = zeroblob(length(block)) WHERE id > 10",
     ],
 )
-def test_a_damaged_index_is_made_again(store: SessionStore, damage: str) -> None:
+def test_a_damaged_index_is_made_again(store, damage):
     chat = talk(store, "zebra", "lion", title="title")
     path = store.database.path
     store.database.write(damage)
@@ -218,7 +217,7 @@ def test_a_damaged_index_is_made_again(store: SessionStore, damage: str) -> None
     third.close()
 
 
-def test_damage_that_shows_later_is_looked_for_at_the_next_start(store: SessionStore) -> None:
+def test_damage_that_shows_later_is_looked_for_at_the_next_start(store):
     talk(store, "zebra")
     with pytest.raises(StoreDamaged, match="start Headstart again"), store.database._errors():
         raise_corrupt(store.database)
@@ -232,6 +231,6 @@ def raise_corrupt(database: Database) -> None:
         fresh.execute("SELECT rowid FROM text_index WHERE text_index MATCH 'zebra'").fetchall()
 
 
-def test_an_empty_database_finds_nothing() -> None:
+def test_an_empty_database_finds_nothing():
     with closing(open_in_memory("")) as database:
         assert Search(database).find("x") == ()

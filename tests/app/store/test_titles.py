@@ -24,12 +24,12 @@ from app.values.attached_text import AttachedText, with_attachments
         (with_attachments("", [AttachedText(n, "1") for n in ("a.py", "b")]), "a.py, b"),
     ],
 )
-def test_from_text(text: str, title: str) -> None:
+def test_from_text(text, title):
     assert title_from(text) == title
 
 
 @given(st.text())
-def test_any_text(text: str) -> None:
+def test_any_text(text):
     title = title_from(text)
     assert len(title) <= FIRST_WORDS + 1 and len(title.splitlines()) <= 1
     assert bool(title) == bool(text.split())

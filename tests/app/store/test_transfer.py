@@ -35,7 +35,7 @@ MINE = ChatSettings(
 
 
 @pytest.fixture
-def chat(store: SessionStore) -> int:
+def chat(store):
     """Two answers to one question, the first selected and gone on from; spans and thinking."""
     chat = talk(store, "hello", "one", "and?", "more", title="On zebras")
     store.chats.set_settings(chat, replace(MINE, read_from=2))
@@ -71,7 +71,7 @@ def shape(store: SessionStore, chat: int) -> dict[str, StoredMessage]:
     }
 
 
-def test_json_brings_everything_back(store: SessionStore, chat: int, tmp_path: Path) -> None:
+def test_json_brings_everything_back(store, chat, tmp_path):
     path = tmp_path / "chat.json"
     export_chat(store, chat, path)
     assert "secret" not in path.read_text()
@@ -87,7 +87,7 @@ def test_json_brings_everything_back(store: SessionStore, chat: int, tmp_path: P
     assert store.search.find("two")[0].chat.id == imported.chat_id
 
 
-def test_json_brings_the_folder_back(store: SessionStore, chat: int, tmp_path: Path) -> None:
+def test_json_brings_the_folder_back(store, chat, tmp_path):
     """By its name: where there is none it is made, where there is one it is used."""
     work = store.folders.create("Work", [chat])
     path = tmp_path / "chat.json"
@@ -102,14 +102,14 @@ def test_json_brings_the_folder_back(store: SessionStore, chat: int, tmp_path: P
 
 
 @pytest.mark.parametrize("folder", [None, "", "  ", 7, ["Work"]])
-def test_an_odd_folder_is_none(store: SessionStore, tmp_path: Path, folder: object) -> None:
+def test_an_odd_folder_is_none(store, tmp_path, folder):
     path = tmp_path / "chat.json"
     path.write_text(json.dumps(GOOD | {"folder": folder}))
     assert store.chats.get(import_chat(store, path, ChatSettings()).chat_id).folder is None
     assert store.folders.listed() == ()
 
 
-def test_markdown_brings_the_branch_back(store: SessionStore, chat: int, tmp_path: Path) -> None:
+def test_markdown_brings_the_branch_back(store, chat, tmp_path):
     path = tmp_path / "chat.md"
     export_chat(store, chat, path)
     text = path.read_text()
@@ -123,7 +123,7 @@ def test_markdown_brings_the_branch_back(store: SessionStore, chat: int, tmp_pat
     assert opened.turns[1].message.model == "Tiny" and opened.summary.title == "hello"
 
 
-def test_an_empty_chat(store: SessionStore, tmp_path: Path) -> None:
+def test_an_empty_chat(store, tmp_path):
     chat = store.chats.create(ChatSettings())
     for name in ("a.json", "a.md"):
         export_chat(store, chat, tmp_path / name)
@@ -131,7 +131,7 @@ def test_an_empty_chat(store: SessionStore, tmp_path: Path) -> None:
         assert texts(store, imported.chat_id) == []
 
 
-def test_the_command_line_reads_ours(store: SessionStore, chat: int, tmp_path: Path) -> None:
+def test_the_command_line_reads_ours(store, chat, tmp_path):
     export_chat(store, chat, tmp_path / "chat.json")
     saved = read_chat(tmp_path / "chat.json")
     assert (saved.model, saved.system) == ("Tiny", "Be brief.")
@@ -139,7 +139,7 @@ def test_the_command_line_reads_ours(store: SessionStore, chat: int, tmp_path: P
 
 
 @pytest.mark.parametrize("name", ["chat.json", "chat.md"])
-def test_we_read_the_command_lines(store: SessionStore, tmp_path: Path, name: str) -> None:
+def test_we_read_the_command_lines(store, tmp_path, name):
     messages = (Message("user", "Hi\n\nthere"), Message("assistant", "Ho", "hm\n\nhm"))
     write_chat(tmp_path / name, SavedChat("Tiny", "Be kind.", messages))
     imported = import_chat(store, tmp_path / name, ChatSettings())
@@ -181,9 +181,7 @@ GOOD: dict[str, Any] = {
         (b'{"format": "headstart-chat-1", "model": ' + b"9" * 5000 + b"}", "damaged"),
     ],
 )
-def test_broken_files_are_refused_whole(
-    store: SessionStore, tmp_path: Path, content: bytes, words: str
-) -> None:
+def test_broken_files_are_refused_whole(store, tmp_path, content, words):
     path = tmp_path / "chat.json"
     path.write_bytes(content)
     with pytest.raises(BadChatFile, match=words) as raised:
@@ -192,7 +190,7 @@ def test_broken_files_are_refused_whole(
     assert store.chats.listed() == ()
 
 
-def test_odd_extras_are_left_out(store: SessionStore, tmp_path: Path) -> None:
+def test_odd_extras_are_left_out(store, tmp_path):
     message = {
         "role": "assistant",
         "text": "hello\u0000 \ud800",
@@ -223,9 +221,7 @@ def test_odd_extras_are_left_out(store: SessionStore, tmp_path: Path) -> None:
     )
 
 
-def test_files_that_cannot_be_read_or_written(
-    store: SessionStore, chat: int, tmp_path: Path
-) -> None:
+def test_files_that_cannot_be_read_or_written(store, chat, tmp_path):
     with pytest.raises(BadChatFile, match=r"\.md or \.json"):
         export_chat(store, chat, tmp_path / "chat.txt")
     with pytest.raises(BadChatFile, match="could not be read"):
@@ -265,7 +261,7 @@ MESSAGE = st.fixed_dictionaries(
         optional={"others": st.lists(MESSAGE, max_size=3), "settings": JSON, "title": JSON},
     )
 )
-def test_any_extras(tmp_path: Path, content: dict[str, Any]) -> None:
+def test_any_extras(tmp_path, content):
     path = tmp_path / "chat.json"
     path.write_text(json.dumps(GOOD | content))
     store = open_passing_store("for one test")

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -52,7 +52,7 @@ FULL = Outer(
 )
 
 
-def test_all_kinds_come_back() -> None:
+def test_all_kinds_come_back():
     reading = read_fields(Outer(), json.loads(json.dumps(encode(FULL))), "s")
     assert reading.value == FULL and reading.notes == ()
 
@@ -76,14 +76,14 @@ def test_all_kinds_come_back() -> None:
         ("biases", [1]),
     ],
 )
-def test_a_wrong_value_is_reset_alone(key: str, wrong: Any) -> None:
+def test_a_wrong_value_is_reset_alone(key, wrong):
     content = encode(FULL) | {key: wrong}
     reading = read_fields(Outer(), content, "s")
     assert encode(reading.value) == encode(FULL) | {key: encode(Outer())[key]}
     assert len(reading.notes) == 1 and reading.notes[0].startswith(f"s.{key}: ")
 
 
-def test_wrong_entries_inside_are_reset_alone() -> None:
+def test_wrong_entries_inside_are_reset_alone():
     content = {
         "inner": {"count": "many", "ratio": 2},
         "biases": {"1": 1, "x": 2, "-1": 1, "3": "high", "4": float("nan")},
@@ -96,7 +96,7 @@ def test_wrong_entries_inside_are_reset_alone() -> None:
     assert len(reading.notes) == 7
 
 
-def test_unknown_keys_are_kept_at_every_level() -> None:
+def test_unknown_keys_are_kept_at_every_level():
     old = {"later": [1], "inner": {"more": True, "count": 9}, "named": {"n": {"x": 1}, "gone": {}}}
     content = encode(FULL, old)
     assert content["later"] == [1]
@@ -120,21 +120,21 @@ JSON = st.recursive(
 
 
 @given(JSON | st.fixed_dictionaries(dict.fromkeys(("draft", "sampling", "load", "system"), JSON)))
-def test_any_json_makes_settings(content: Any) -> None:
+def test_any_json_makes_settings(content):
     reading = settings_from_json(json.dumps(content))
     assert settings_from_json(settings_to_json(reading.value)).value == reading.value
     for note in reading.notes:
         assert len(note) < 200 and note.startswith("settings")
 
 
-def test_sampling_an_older_version_wrote_down_unasked_was_not_chosen() -> None:
+def test_sampling_an_older_version_wrote_down_unasked_was_not_chosen():
     old = json.dumps({"sampling": asdict(SamplingOptions()), "system": "Hm"})
     assert settings_from_json(old).value == ChatSettings(system="Hm")
     chosen = json.dumps({"sampling": asdict(SamplingOptions(0.0))})
     assert settings_from_json(chosen).value.sampling.over(SamplingOptions(0.6)).temperature == 0.0
 
 
-def test_settings_of_a_chat_come_back() -> None:
+def test_settings_of_a_chat_come_back():
     settings = ChatSettings(
         "/m",
         "Be brief.\n",
@@ -152,6 +152,6 @@ def test_settings_of_a_chat_come_back() -> None:
     "content",
     [{"sampling": {"temperature": 99}}, {"draft": {"depth": 9}}, {"load": {"numerics": "odd"}}],
 )
-def test_values_out_of_range_are_reset(content: dict[str, Any]) -> None:
+def test_values_out_of_range_are_reset(content):
     reading = settings_from_json(json.dumps(content))
     assert reading.value == ChatSettings() and len(reading.notes) == 1

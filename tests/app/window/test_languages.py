@@ -3,7 +3,6 @@
 import pickle
 import re
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 import mlx.core as mx
 import pytest
@@ -20,7 +19,6 @@ from PySide6.QtWidgets import (
     QPlainTextEdit,
     QWidget,
 )
-from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from windows import close, folders_in, running, scripted
 
@@ -107,7 +105,7 @@ FILLED = {
 
 
 @pytest.fixture
-def brackets(qapp: QApplication) -> Iterator[None]:
+def brackets(qapp):
     translator = Brackets()
     qapp.installTranslator(translator)
     yield
@@ -125,16 +123,14 @@ def untranslated(*roots: QWidget) -> list[str]:
     return sorted(text for text in rests if re.search("[A-Za-z]{3}", text))
 
 
-def test_every_text_of_the_filled_window_can_be_translated(qtbot: QtBot, brackets: None) -> None:
+def test_every_text_of_the_filled_window_can_be_translated(qtbot, brackets):
     made = filled_window(qtbot)
     for group in made.window.findChildren(Group):
         group.open(True)
     assert set(untranslated(made.window)) - OWN == FILLED
 
 
-def test_every_text_of_the_running_app_can_be_translated(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path, brackets: None
-) -> None:
+def test_every_text_of_the_running_app_can_be_translated(qapp, qtbot, tmp_path, brackets):
     with running(qapp, qtbot, tmp_path, scripted(Answer("2 + 2 = 4", pause_s=0.0))) as driven:
         app, widgets, seen = driven.app, driven.widgets, list[str]()
         driven.ask("2 * 2")
@@ -170,7 +166,7 @@ def test_every_text_of_the_running_app_can_be_translated(
     assert ours and ours <= stored_as, "the second is on the card, once that has been read"
 
 
-def test_german(speaking: Speak) -> None:
+def test_german(speaking):
     assert tr("{n:,} chats", "1 chat", 1) == "1 chat", "without a translation, as in the source"
     speaking("de")
     assert tr("New chat") == "Neuer Chat"
@@ -184,7 +180,7 @@ def test_german(speaking: Speak) -> None:
     assert QApplication.translate("QPlatformTheme", "Cancel") == "Abbrechen", "Qt's own"
 
 
-def test_an_error_is_said_in_the_language_of_the_window(speaking: Speak, tmp_path: Path) -> None:
+def test_an_error_is_said_in_the_language_of_the_window(speaking, tmp_path):
     speaking("de")
     file = tmp_path / "cut.gguf"
     file.write_bytes(b"GGUF\3\0\0\0" + bytes(12))
@@ -197,7 +193,7 @@ def test_an_error_is_said_in_the_language_of_the_window(speaking: Speak, tmp_pat
     assert said(str(pickle.loads(pickle.dumps(caught.value)))) == said(english), "from a process"
 
 
-def test_kernels_and_storage_are_said_in_it_too(speaking: Speak, qtbot: QtBot) -> None:
+def test_kernels_and_storage_are_said_in_it_too(speaking, qtbot):
     speaking("de")
     none = kernels_in_words(kernel_states(NO_KERNELS))
     assert none == "Kein Metal hier: MLX rechnet mit eigenen Operationen."
@@ -212,9 +208,7 @@ def test_kernels_and_storage_are_said_in_it_too(speaking: Speak, qtbot: QtBot) -
     assert {"Embedding", "lineare Attention", "Normen", "MTP-Kopf"} <= shown
 
 
-def test_what_was_found_of_kernels_is_said_in_it_after_it_was_remembered(
-    speaking: Speak, tmp_path: Path
-) -> None:
+def test_what_was_found_of_kernels_is_said_in_it_after_it_was_remembered(speaking, tmp_path):
     class Broken:
         def run(self, launch: Launch, inputs: Sequence[mx.array]) -> Sequence[mx.array]:
             raise RuntimeError("no memory")
@@ -237,7 +231,7 @@ def test_what_was_found_of_kernels_is_said_in_it_after_it_was_remembered(
     assert said(died).endswith("noise falsch: das Programm endete, während er erprobt wurde")
 
 
-def test_rows_of_the_hub_and_of_downloads_are_said_in_it_too(speaking: Speak) -> None:
+def test_rows_of_the_hub_and_of_downloads_are_said_in_it_too(speaking):
     speaking("de")
     rows = {said(row.second) for row in chosen_for(Machine(9 * 10**9))}
     assert {
@@ -249,18 +243,14 @@ def test_rows_of_the_hub_and_of_downloads_are_said_in_it_too(speaking: Speak) ->
     assert progress_in_words(DownloadFigures("", "", "waiting")) == "Wartet"
 
 
-def test_the_system_speaks_the_first_language_that_there_is(
-    speaking: Speak, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_system_speaks_the_first_language_that_there_is(speaking, monkeypatch):
     for languages, words in ((["en-GB", "de-DE"], "New chat"), (["fr-FR", "de-AT"], "Neuer Chat")):
         monkeypatch.setattr(QLocale, "uiLanguages", lambda _, languages=languages: languages)
         speaking("system")
         assert tr("New chat") == words
 
 
-def test_the_window_begins_in_the_language_of_the_settings(
-    qapp: QApplication, tmp_path: Path, speaking: Speak
-) -> None:
+def test_the_window_begins_in_the_language_of_the_settings(qapp, tmp_path, speaking):
     folders = folders_in(tmp_path)
     save_settings(folders.settings_file, AppSettings(language="de"))
     app = App(qapp, folders, scripted())
@@ -270,9 +260,7 @@ def test_the_window_begins_in_the_language_of_the_settings(
 
 
 @pytest.mark.parametrize("language", ["en", "de"])
-def test_why_the_last_answer_was_not_drafted_is_read_whole(
-    speaking: Speak, qtbot: QtBot, wear: Callable[[str, float], None], language: Language
-) -> None:
+def test_why_the_last_answer_was_not_drafted_is_read_whole(speaking, qtbot, wear, language):
     """In the width that the session panel leaves it."""
     speaking(language)
     never, falls = (PassCosts(tuple([1.0] + [1 + gain] * 8), 0.1) for gain in (11.2, 0.15))

@@ -1,14 +1,12 @@
 """What appears fades in within 120 ms, unless the user or the system wants no motion."""
 
 import pytest
-from PySide6.QtWidgets import QApplication, QLabel, QProxyStyle, QStyle
+from PySide6.QtWidgets import QLabel, QProxyStyle, QStyle
 from pytestqt.qtbot import QtBot
 
 from app.window.main_window import RightSide
 from app.window.motion import FADE_MS, MOVES, fade_in
 from app.window.widgets import Widgets
-
-pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 
 
 class Durations(QProxyStyle):
@@ -34,21 +32,21 @@ def label_with(qtbot: QtBot, milliseconds: int) -> QLabel:
     return label
 
 
-def test_it_fades_and_is_left_without_a_trace(qtbot: QtBot) -> None:
+def test_it_fades_and_is_left_without_a_trace(qtbot):
     label = label_with(qtbot, 200)
     fade_in(label)
     assert label.graphicsEffect() is not None
     qtbot.waitUntil(lambda: label.graphicsEffect() is None, timeout=100 * FADE_MS)
 
 
-def test_a_system_without_motion_has_none(qtbot: QtBot) -> None:
+def test_a_system_without_motion_has_none(qtbot):
     label = label_with(qtbot, 0)
     fade_in(label)
     assert label.graphicsEffect() is None
 
 
 @pytest.mark.parametrize("moves", [True, False])
-def test_panels_fade_in_only_if_wanted(qapp: QApplication, qtbot: QtBot, moves: bool) -> None:
+def test_panels_fade_in_only_if_wanted(qapp, qtbot, moves):
     before = qapp.style().name()
     qapp.setStyle(Durations(200))
     try:

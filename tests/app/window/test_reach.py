@@ -6,7 +6,6 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAccessible
 from PySide6.QtWidgets import QApplication, QWidget
-from pytestqt.qtbot import QtBot
 from shown_transcript import STATS, begin, of, settle, show, stream
 
 from app.values.chats import ChatGroup, ChatSummary, DraftedSpan, ListedChat
@@ -14,7 +13,6 @@ from app.window.sidebar.sidebar import Sidebar
 from app.window.transcript.shown_message import ShownMessage
 from app.window.transcript.transcript_view import TranscriptView
 
-pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 RICH = "# Title\n\nWords with a [link](https://example.org).\n\n```py\nx = 1\n```\n\n> quote\n"
 QUESTION = ShownMessage(2, "user", "why?", branch_index=1, branch_count=3)
 ANSWER = ShownMessage(1, "assistant", RICH, "hm", 1.5, stats=STATS, branch_count=2)
@@ -23,7 +21,7 @@ EITHER = Qt.FocusPolicy.TabFocus.value | Qt.FocusPolicy.ClickFocus.value
 
 
 @pytest.fixture
-def view(qtbot: QtBot) -> TranscriptView:
+def view(qtbot):
     made = TranscriptView()
     qtbot.addWidget(made)
     made.resize(700, 900)
@@ -57,11 +55,11 @@ def names(root: QWidget, policy: int = EITHER) -> list[str]:
     return [name for name, _ in found]
 
 
-def test_an_empty_transcript(view: TranscriptView) -> None:
+def test_an_empty_transcript(view):
     assert "Transcript" in names(view)
 
 
-def test_an_answer_while_it_streams_with_and_without_tints(view: TranscriptView) -> None:
+def test_an_answer_while_it_streams_with_and_without_tints(view):
     begin(view)
     stream(view, "so ", "thinking")
     stream(view, RICH)
@@ -71,7 +69,7 @@ def test_an_answer_while_it_streams_with_and_without_tints(view: TranscriptView)
     names(view)
 
 
-def test_a_finished_answer_can_be_worked_with_by_keys(view: TranscriptView) -> None:
+def test_a_finished_answer_can_be_worked_with_by_keys(view):
     show(view, replace(ANSWER, spans=(DraftedSpan(2, 7, 1),), can_continue=True), QUESTION)
     view.set_drafted_shown(True)
     settle()
@@ -90,13 +88,13 @@ def test_a_finished_answer_can_be_worked_with_by_keys(view: TranscriptView) -> N
     assert any(name.startswith("Figures: 41.3") for name in reached)
 
 
-def test_a_failed_answer_says_why(view: TranscriptView) -> None:
+def test_a_failed_answer_says_why(view):
     words = "The conversation is too long."
     show(view, replace(ANSWER, state="failed", stats=None, notice=words))
     assert "Why it ended" in names(view)
 
 
-def test_a_long_question_and_its_editor(view: TranscriptView) -> None:
+def test_a_long_question_and_its_editor(view):
     show(view, ShownMessage(2, "user", "word " * 2000))
     assert any(name.startswith("Show all") for name in names(view, KEYS.value))
     of(view, 2).edit()
@@ -104,7 +102,7 @@ def test_a_long_question_and_its_editor(view: TranscriptView) -> None:
     assert {"Edit your message", "Cancel", "Send again"} <= set(names(view, KEYS.value))
 
 
-def test_finding(view: TranscriptView, qtbot: QtBot) -> None:
+def test_finding(view, qtbot):
     show(view, ANSWER)
     view.open_find()
     qtbot.keyClicks(view.find_bar.field, "w")
@@ -112,13 +110,13 @@ def test_finding(view: TranscriptView, qtbot: QtBot) -> None:
     assert {"Find in this chat", "Previous match", "Next match", "Close"} <= reached
 
 
-def test_the_model_of_another_chat(view: TranscriptView) -> None:
+def test_the_model_of_another_chat(view):
     view.offer.offer("This chat was answered by Other-8B.", "", "Load Other-8B")
     settle()
     assert "Load Other-8B" in names(view, KEYS.value)
 
 
-def test_every_role_is_told(view: TranscriptView) -> None:
+def test_every_role_is_told(view):
     show(view, ANSWER)
     buttons = {QAccessible.Role.Button, QAccessible.Role.CheckBox, QAccessible.Role.Link}
     of(view, 1).answer.thinking.head.setChecked(True)
@@ -132,14 +130,14 @@ def test_every_role_is_told(view: TranscriptView) -> None:
 
 
 @pytest.mark.parametrize("is_bin", [False, True])
-def test_the_sidebar(qtbot: QtBot, is_bin: bool) -> None:
+def test_the_sidebar(qtbot, is_bin):
     sidebar = Sidebar()
     qtbot.addWidget(sidebar)
     sidebar.show()
     assert {"Search in chats", "New chat", "Models", "Bin", "Chats"} <= set(names(sidebar))
     chat = ListedChat(ChatSummary(1, "Kernels", False, 0.0, 0.0))
     sidebar.show_groups([ChatGroup("Today", (chat,))], is_bin=is_bin)
-    sidebar.offer_undo("Moved to the bin", lambda: None)
+    sidebar.undo.offer("Moved to the bin", lambda: None)
     QApplication.processEvents()
     assert "Undo" in names(sidebar, KEYS.value)
     chats = QAccessible.queryAccessibleInterface(sidebar.list)

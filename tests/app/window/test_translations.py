@@ -43,7 +43,7 @@ def texts_in_the_source() -> set[Text]:
     return found
 
 
-def test_no_text_is_filled_in_before_it_is_translated() -> None:
+def test_no_text_is_filled_in_before_it_is_translated():
     """Errors are said in the window's language too."""
     found = []
     for file, given in calls_in_the_source():
@@ -72,7 +72,7 @@ def fields(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("file", TRANSLATIONS, ids=lambda file: file.stem)
-def test_every_text_is_translated(file: Path) -> None:
+def test_every_text_is_translated(file):
     translated = dict(messages(file))
     assert set(translated) == texts_in_the_source(), "run tests/helpers/translations.py"
     assert len(translated) > 600
@@ -84,7 +84,7 @@ def test_every_text_is_translated(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", TRANSLATIONS, ids=lambda file: file.stem)
-def test_the_compiled_ones_are_those_that_are_written(file: Path) -> None:
+def test_the_compiled_ones_are_those_that_are_written(file):
     compiled = QTranslator()
     assert compiled.load(str(file.with_suffix(".qm")))
     for text, forms in messages(file):

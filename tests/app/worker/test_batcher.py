@@ -34,7 +34,7 @@ def a_round(number: int) -> RoundFinished:
     return RoundFinished(replace(ROUND, position=number))
 
 
-def test_the_first_progress_and_the_first_word_do_not_wait() -> None:
+def test_the_first_progress_and_the_first_word_do_not_wait():
     batcher = Batcher(Clock())
     assert batcher.add(PromptProgress(1, 9)) == (PromptProgress(1, 9),)
     assert batcher.add(PromptProgress(5, 9)) == ()
@@ -43,7 +43,7 @@ def test_the_first_progress_and_the_first_word_do_not_wait() -> None:
     assert batcher.add(a_round(1)) == (TextPiece("So"), a_round(1))
 
 
-def test_later_rounds_wait_for_the_interval_and_come_together() -> None:
+def test_later_rounds_wait_for_the_interval_and_come_together():
     clock = Clock()
     batcher = Batcher(clock)
     batcher.add(a_round(0))
@@ -57,7 +57,7 @@ def test_later_rounds_wait_for_the_interval_and_come_together() -> None:
     assert batcher.add(a_round(4)) == (TextPiece(" 1 2 3!"), *rounds)
 
 
-def test_text_of_other_depths_or_channels_stays_apart() -> None:
+def test_text_of_other_depths_or_channels_stays_apart():
     batcher = Batcher(Clock())
     pieces = [
         TextPiece("a", "thinking"),
@@ -71,7 +71,7 @@ def test_text_of_other_depths_or_channels_stays_apart() -> None:
     assert batcher.add(END) == (*pieces[:2], TextPiece("cd", "answer", 1), pieces[4], END)
 
 
-def test_only_the_newest_progress_is_told() -> None:
+def test_only_the_newest_progress_is_told():
     clock = Clock()
     batcher = Batcher(clock)
     for done in range(5):
@@ -80,7 +80,7 @@ def test_only_the_newest_progress_is_told() -> None:
     assert batcher.add(PromptProgress(6, 9)) == (PromptProgress(6, 9),)
 
 
-def test_the_end_does_not_wait() -> None:
+def test_the_end_does_not_wait():
     batcher = Batcher(Clock())
     batcher.add(a_round(0))
     batcher.add(TextPiece("x"))
@@ -100,7 +100,7 @@ ROUNDS = st.lists(st.tuples(st.lists(PIECES, max_size=4), st.floats(0, 0.2)), ma
 
 
 @given(ROUNDS)
-def test_nothing_is_lost_and_batches_are_rare(rounds: list[tuple[list[TextPiece], float]]) -> None:
+def test_nothing_is_lost_and_batches_are_rare(rounds):
     clock = Clock()
     batcher = Batcher(clock)
     batches: list[tuple[Event, ...]] = []

@@ -4,7 +4,6 @@ import json
 import math
 import struct
 import time
-from pathlib import Path
 
 import pytest
 from served import served
@@ -21,7 +20,7 @@ SOON_S = 10.0
 
 
 @pytest.fixture
-def large(tmp_path: Path) -> Path:
+def large(tmp_path):
     """A model of some four gigabytes, all of them zeros that take no room on the disk."""
     config = tiny_config(layers=96)
     text = config["text_config"]
@@ -52,7 +51,7 @@ def is_in_the_middle(value: Reply) -> bool:
     return isinstance(value, LoadProgress) and value.done > 0
 
 
-def test_a_cancel_ends_a_large_load_at_once(large: Path) -> None:
+def test_a_cancel_ends_a_large_load_at_once(large):
     with served(ModelSource()) as room:
         room.put(LoadModel(str(large)))
         progress = room.until(is_in_the_middle)
@@ -66,7 +65,7 @@ def test_a_cancel_ends_a_large_load_at_once(large: Path) -> None:
         assert max(read) < progress.total / 2
 
 
-def test_the_end_of_the_program_ends_a_large_load_at_once(large: Path) -> None:
+def test_the_end_of_the_program_ends_a_large_load_at_once(large):
     with served(ModelSource()) as room:
         room.put(LoadModel(str(large)))
         room.until(is_in_the_middle)

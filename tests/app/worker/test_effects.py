@@ -13,7 +13,7 @@ def with_output(output: str) -> ChatSettings:
     return ChatSettings(draft=DraftOptions(output=output))  # type: ignore[arg-type]
 
 
-def test_each_change_is_told_once() -> None:
+def test_each_change_is_told_once():
     source = ScriptedModels({"None": Doubting([], described("doubting", 1000))})
     with served(source) as room:
         room.put(LoadModel(None), ask("Why?", "a", "a 1", with_output("4-bit")))

@@ -51,7 +51,7 @@ def has_round(value: Reply) -> bool:
     )
 
 
-def test_a_model_is_let_go_after_its_answers_and_its_memory_is_told() -> None:
+def test_a_model_is_let_go_after_its_answers_and_its_memory_is_told():
     source = models(Answer("Because."))
     with served(source) as room:
         room.put(LoadModel("m"), ask("Why?"), UnloadModel(), ask("And?", message_id="next"))
@@ -65,7 +65,7 @@ def test_a_model_is_let_go_after_its_answers_and_its_memory_is_told() -> None:
     assert engine_of(source).closed
 
 
-def test_without_a_model_there_are_words() -> None:
+def test_without_a_model_there_are_words():
     with served(models()) as room:
         room.put(ask("Why?"))
         failed = room.until_a(AnswerFailed)
@@ -74,7 +74,7 @@ def test_without_a_model_there_are_words() -> None:
     assert "No model" in failed.problem.words
 
 
-def test_a_stopped_answer_goes_on_where_it_was() -> None:
+def test_a_stopped_answer_goes_on_where_it_was():
     with served(models(SLOWLY, Answer(" and the rest"))) as room:
         room.put(LoadModel("m"), ask("Why?"))
         room.until(has_round)
@@ -86,7 +86,7 @@ def test_a_stopped_answer_goes_on_where_it_was() -> None:
     assert room.text("more") == " and the rest"
 
 
-def test_a_chat_that_goes_on_as_it_stood_is_not_told_again() -> None:
+def test_a_chat_that_goes_on_as_it_stood_is_not_told_again():
     source = models(Answer("one"), Answer(" two"))
     with served(source) as room:
         room.put(LoadModel("m"), ask("Why?"))
@@ -97,7 +97,7 @@ def test_a_chat_that_goes_on_as_it_stood_is_not_told_again() -> None:
         assert engine_of(source).sessions[0].turns is known
 
 
-def test_stop_withdraws_questions_of_that_chat_that_wait() -> None:
+def test_stop_withdraws_questions_of_that_chat_that_wait():
     with served(models(SLOWLY)) as room:
         room.put(LoadModel("m"), ask("Why?"))
         room.until(has_round)
@@ -110,7 +110,7 @@ def test_stop_withdraws_questions_of_that_chat_that_wait() -> None:
     assert not room.events("b1")
 
 
-def test_settings_changed_in_the_middle_reach_the_running_session() -> None:
+def test_settings_changed_in_the_middle_reach_the_running_session():
     source = models(SLOWLY)
     with served(source) as room:
         room.put(LoadModel("m"), ask("Why?", settings=ChatSettings(draft=DraftOptions(depth=1))))
@@ -121,7 +121,7 @@ def test_settings_changed_in_the_middle_reach_the_running_session() -> None:
         assert engine_of(source).sessions[0].draft.depth == 5
 
 
-def test_settings_of_a_chat_that_waits_are_not_lost() -> None:
+def test_settings_of_a_chat_that_waits_are_not_lost():
     source = models(Answer("first", pause_s=0.05), Answer("a b c"))
     with served(source) as room:
         room.put(LoadModel("m"), ask("Why?"), ask("And?", "b", "b1"))
@@ -132,7 +132,7 @@ def test_settings_of_a_chat_that_waits_are_not_lost() -> None:
     assert [session.system for session in engine_of(source).sessions] == [None, "Be brief."]
 
 
-def test_history_is_given_once_and_then_kept() -> None:
+def test_history_is_given_once_and_then_kept():
     source = models(Answer("one"), Answer("two"), Answer("three"))
     before = (Message("user", "Hi"), Message("assistant", "Hello"))
     with served(source) as room:
@@ -147,7 +147,7 @@ def test_history_is_given_once_and_then_kept() -> None:
     assert session.messages == (*before, Message("user", "Why?"), Message("assistant", "three"))
 
 
-def test_several_chats_are_answered_at_once_and_each_is_stopped_by_itself() -> None:
+def test_several_chats_are_answered_at_once_and_each_is_stopped_by_itself():
     with served(models(SLOWLY, SLOWLY, Answer("Short."))) as room:
         room.put(LoadModel("m"), ask("Why?", "a", "a1"), ask("And?", "b", "b1"))
         room.until(lambda value: has_round(value) and message_id_of(value) == "b1")
@@ -162,7 +162,7 @@ def test_several_chats_are_answered_at_once_and_each_is_stopped_by_itself() -> N
         assert room.until_answered("a1").reason == "stopped"
 
 
-def test_what_fails_in_one_chat_is_its_own() -> None:
+def test_what_fails_in_one_chat_is_its_own():
     broken = Answer("one two three four", error=NumericsError("The model produced NaN."))
     with served(models(Answer("word " * 60, pause_s=0.005), broken)) as room:
         room.put(LoadModel("m"), ask("Why?", "a", "a1"), ask("And?", "b", "b1"))
@@ -172,7 +172,7 @@ def test_what_fails_in_one_chat_is_its_own() -> None:
         assert room.until_answered("a1").reason == "end"
 
 
-def test_another_model_waits_for_every_answer_and_questions_behind_it_for_the_model() -> None:
+def test_another_model_waits_for_every_answer_and_questions_behind_it_for_the_model():
     with served(models(SLOWLY, Answer("word " * 9, pause_s=0.01), Answer("New."))) as room:
         room.put(LoadModel("m"), ask("Why?", "a", "a1"), ask("And?", "b", "b1"))
         room.until(lambda value: has_round(value) and message_id_of(value) == "b1")
@@ -184,7 +184,7 @@ def test_another_model_waits_for_every_answer_and_questions_behind_it_for_the_mo
         room.until_answered("c1")
 
 
-def test_an_error_with_words_keeps_the_text_and_the_thread() -> None:
+def test_an_error_with_words_keeps_the_text_and_the_thread():
     half = "one two three four five six seven eight nine"
     broken = Answer(half, error=NumericsError("The model produced NaN: load it again."))
     with served(models(broken, Answer("Well."))) as room:
@@ -205,7 +205,7 @@ def test_an_error_with_words_keeps_the_text_and_the_thread() -> None:
         RuntimeError("[metal::malloc] Unable to allocate 8589934592 bytes."),
     ],
 )
-def test_full_memory_is_told_keeps_the_text_and_frees_every_chat(error: Exception) -> None:
+def test_full_memory_is_told_keeps_the_text_and_frees_every_chat(error):
     half = "one two three four five six seven eight nine"
     source = models(Answer("Fine."), Answer(half, error=error), Answer("Well."), Answer("Good."))
     with served(source) as room:
@@ -222,7 +222,7 @@ def test_full_memory_is_told_keeps_the_text_and_frees_every_chat(error: Exceptio
     assert len(engine_of(source).sessions) == 4
 
 
-def test_a_bug_is_reported_with_its_traceback_and_the_chat_starts_anew() -> None:
+def test_a_bug_is_reported_with_its_traceback_and_the_chat_starts_anew():
     source = models(Answer("Half", error=KeyError("lost")), Answer("Well."))
     with served(source) as room:
         room.put(LoadModel("m"), ask("Why?"))
@@ -236,7 +236,7 @@ def test_a_bug_is_reported_with_its_traceback_and_the_chat_starts_anew() -> None
     assert len(engine_of(source).sessions) == 2
 
 
-def test_a_closed_chat_stops_and_is_forgotten() -> None:
+def test_a_closed_chat_stops_and_is_forgotten():
     source = models(SLOWLY)
     with served(source) as room:
         room.put(LoadModel("m"), ask("Why?"), ask("And?", message_id="next"))
@@ -248,14 +248,14 @@ def test_a_closed_chat_stops_and_is_forgotten() -> None:
     assert len(engine_of(source).sessions) == 2
 
 
-def test_costs_are_measured_on_request() -> None:
+def test_costs_are_measured_on_request():
     with served(models()) as room:
         room.put(MeasureCosts(), LoadModel("m"), MeasureCosts())
         assert room.until_a(CostsMeasured) == CostsMeasured((10.0, 11.0, 12.5), 1.5)
     assert not any(isinstance(value, WorkerFailed) for value in room.replies)
 
 
-def test_what_is_found_out_while_nothing_else_is_to_do_is_told() -> None:
+def test_what_is_found_out_while_nothing_else_is_to_do_is_told():
     with served(ScriptedModels({"m": Learning()})) as room:
         room.put(LoadModel("m"), MeasureCosts())
         changed = room.until_a(ModelChanged)
@@ -263,7 +263,7 @@ def test_what_is_found_out_while_nothing_else_is_to_do_is_told() -> None:
         assert changed.description.numerics == "fast"
 
 
-def test_a_question_goes_before_measuring_which_then_goes_on() -> None:
+def test_a_question_goes_before_measuring_which_then_goes_on():
     engine = WorkerEngine(passes_left=40, pass_s=0.01)
     with served(ScriptedModels({"m": engine})) as room:
         room.put(LoadModel("m"), MeasureCosts())
@@ -275,7 +275,7 @@ def test_a_question_goes_before_measuring_which_then_goes_on() -> None:
         room.until_a(CostsMeasured)
 
 
-def test_a_model_that_was_replaced_is_not_measured() -> None:
+def test_a_model_that_was_replaced_is_not_measured():
     old = WorkerEngine(passes_left=10**6, pass_s=0.001)
     with served(ScriptedModels({"old": old, "new": WorkerEngine()})) as room:
         room.put(LoadModel("old"), MeasureCosts(), LoadModel("new"), ask("Why?"))
@@ -287,7 +287,7 @@ def test_a_model_that_was_replaced_is_not_measured() -> None:
     assert not any(isinstance(value, CostsMeasured) for value in room.replies)
 
 
-def test_measuring_does_not_hold_up_the_end() -> None:
+def test_measuring_does_not_hold_up_the_end():
     engine = WorkerEngine(passes_left=10**6, pass_s=0.001)
     with served(ScriptedModels({"m": engine})) as room:
         room.put(LoadModel("m"), MeasureCosts())
@@ -295,7 +295,7 @@ def test_measuring_does_not_hold_up_the_end() -> None:
     assert engine.passes_left > 10**5
 
 
-def test_texts_are_counted_beside_a_running_answer_and_long_ones_after_it() -> None:
+def test_texts_are_counted_beside_a_running_answer_and_long_ones_after_it():
     with served(models(SLOWLY)) as room:
         room.put(LoadModel("m"), ask("Why?"))
         room.until(has_round)
@@ -310,7 +310,7 @@ def test_texts_are_counted_beside_a_running_answer_and_long_ones_after_it() -> N
         assert long.counts == (BRIEF,)
 
 
-def test_a_failure_outside_of_answers_is_told_and_survived() -> None:
+def test_a_failure_outside_of_answers_is_told_and_survived():
     engine = WorkerEngine(passes_left=1, pass_s=-1.0)
     with served(ScriptedModels({"m": engine})) as room:
         room.put(LoadModel("m"), MeasureCosts())

@@ -4,12 +4,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QCoreApplication, QObject, QThread, Slot
-from pytestqt.qtbot import QtBot
+from PySide6.QtCore import QObject, QThread, Slot
 from scripted_engine import Answer
 from scripted_models import ScriptedModels, WorkerEngine
 from served import ask, is_end
@@ -19,7 +17,6 @@ from app.worker.replies import AnswerEvents, LoadFailed, ModelLoaded, Reply
 from app.worker.requests import LoadModel, StopAnswer
 from mlx_engine.values.conversation import GenerationFinished, RoundFinished
 
-pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 LONG = " ".join(["word"] * 2000)
 MEMORY = 64 * 10**9
 
@@ -47,17 +44,17 @@ class Window(QObject):
 
 
 @pytest.fixture
-def window(qapp: QCoreApplication) -> Window:
+def window(qapp):
     return Window()
 
 
 @pytest.fixture
-def source() -> ScriptedModels:
+def source():
     return ScriptedModels({"m": WorkerEngine([Answer(LONG, pause_s=0.002)])})
 
 
 @pytest.fixture
-def worker(source: ScriptedModels, window: Window) -> Iterator[EngineWorker]:
+def worker(source, window):
     made = EngineWorker(MEMORY, source)
     made.replied.connect(window.receive)
     made.start()
@@ -65,17 +62,13 @@ def worker(source: ScriptedModels, window: Window) -> Iterator[EngineWorker]:
     assert made.shutdown()
 
 
-def test_replies_arrive_on_the_window_s_thread(
-    worker: EngineWorker, window: Window, qtbot: QtBot
-) -> None:
+def test_replies_arrive_on_the_window_s_thread(worker, window, qtbot):
     worker.request(LoadModel("m"))
     qtbot.waitUntil(lambda: window.has(ModelLoaded))
     assert window.threads == {QThread.currentThread()}
 
 
-def test_batches_come_thirty_times_a_second_at_most(
-    worker: EngineWorker, window: Window, qtbot: QtBot
-) -> None:
+def test_batches_come_thirty_times_a_second_at_most(worker, window, qtbot):
     worker.request(LoadModel("m"))
     worker.request(ask("Why?"))
     qtbot.waitUntil(lambda: any(map(is_end, window.replies)), timeout=20_000)
@@ -88,9 +81,7 @@ def test_batches_come_thirty_times_a_second_at_most(
     assert len(batches) < rounds / 5
 
 
-def test_asking_never_waits_for_the_engine(
-    worker: EngineWorker, window: Window, qtbot: QtBot
-) -> None:
+def test_asking_never_waits_for_the_engine(worker, window, qtbot):
     worker.request(LoadModel("m"))
     worker.request(ask("Why?"))
     qtbot.waitUntil(lambda: bool(window.batches()))
@@ -105,7 +96,7 @@ def test_asking_never_waits_for_the_engine(
     assert last.reason == "stopped"
 
 
-def test_the_thread_outlives_failures(worker: EngineWorker, window: Window, qtbot: QtBot) -> None:
+def test_the_thread_outlives_failures(worker, window, qtbot):
     worker.request(LoadModel("nowhere"))
     worker.request(LoadModel("m"))
     qtbot.waitUntil(lambda: window.has(ModelLoaded))
@@ -113,7 +104,7 @@ def test_the_thread_outlives_failures(worker: EngineWorker, window: Window, qtbo
     assert worker.isRunning()
 
 
-def test_everything_happens_on_one_thread(window: Window, qtbot: QtBot) -> None:
+def test_everything_happens_on_one_thread(window, qtbot):
     seen: set[int] = set()
 
     class Watched(ScriptedModels):
@@ -151,7 +142,7 @@ app.close()
 """
 
 
-def test_the_window_is_painted_before_mlx_is_imported(tmp_path: Path) -> None:
+def test_the_window_is_painted_before_mlx_is_imported(tmp_path):
     root = Path(__file__).parents[3]
     command = [sys.executable, "-c", SHOWN, tmp_path]
     done = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True)

@@ -25,7 +25,7 @@ def use(chats: KeptChats, chat_id: str) -> None:
     list(session.send("Why?"))
 
 
-def test_the_least_recently_used_of_many_chats_goes_and_what_it_holds() -> None:
+def test_the_least_recently_used_of_many_chats_goes_and_what_it_holds():
     chats = KeptChats(engine_of(MOST_CHATS + 2))
     ids = [str(number) for number in range(MOST_CHATS)]
     for chat_id in [*ids, ids[0], "new"]:
@@ -36,7 +36,7 @@ def test_the_least_recently_used_of_many_chats_goes_and_what_it_holds() -> None:
     assert chats.nbytes == (MOST_CHATS - 1) * one > 0
 
 
-def test_all_are_forgotten_at_once() -> None:
+def test_all_are_forgotten_at_once():
     chats = KeptChats(engine_of(2))
     for chat_id in ("a", "b"):
         use(chats, chat_id)
@@ -45,7 +45,7 @@ def test_all_are_forgotten_at_once() -> None:
     assert (chats.ids, chats.nbytes) == ((), 0)
 
 
-def test_settings_change_on_the_session_at_hand() -> None:
+def test_settings_change_on_the_session_at_hand():
     engine = engine_of(0)
     chats = KeptChats(engine)
     session = chats.open("a", SETTINGS)
@@ -61,7 +61,7 @@ def test_settings_change_on_the_session_at_hand() -> None:
     )
 
 
-def test_a_cache_is_the_chats_the_models_or_the_one_it_can_have() -> None:
+def test_a_cache_is_the_chats_the_models_or_the_one_it_can_have():
     engine = engine_of(0)
     chats = KeptChats(engine, CacheOptions(8, 4))
     session = chats.open("a", SETTINGS)
@@ -73,7 +73,7 @@ def test_a_cache_is_the_chats_the_models_or_the_one_it_can_have() -> None:
     assert chats.open("b", ChatSettings(cache=CacheChoice(bits=4))).cache == CacheOptions()
 
 
-def test_the_template_is_given_thinking_and_its_other_arguments() -> None:
+def test_the_template_is_given_thinking_and_its_other_arguments():
     engine = engine_of(0)
     chats = KeptChats(engine)
     chats.open("a", SETTINGS)
@@ -86,7 +86,7 @@ def test_the_template_is_given_thinking_and_its_other_arguments() -> None:
     assert session.template_arguments == {}
 
 
-def test_a_chat_that_is_gone_takes_its_files_along() -> None:
+def test_a_chat_that_is_gone_takes_its_files_along():
     engine, gone = engine_of(2), []
     chats = KeptChats(engine, forget_files=gone.append)
     for chat_id in ("a", "b"):

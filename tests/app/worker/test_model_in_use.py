@@ -48,7 +48,7 @@ def is_answered(room: Served, model: str, source: ScriptedModels) -> bool:
     return len(source.engines[model].sessions) == before + 1
 
 
-def test_progress_grows_to_the_size_of_the_model() -> None:
+def test_progress_grows_to_the_size_of_the_model():
     with served(two_models()) as room:
         room.put(LoadModel("new"))
         loaded = outcome(room, "new")
@@ -60,7 +60,7 @@ def test_progress_grows_to_the_size_of_the_model() -> None:
     assert (steps[-1].done, steps[-1].total) == (20 * GB, 20 * GB)
 
 
-def test_an_engine_gives_way_to_whatever_waits() -> None:
+def test_an_engine_gives_way_to_whatever_waits():
     source, inbox = two_models(), Inbox()
     model = ModelInUse(source, inbox, lambda reply: None, 64 * GB)
     model.load(LoadModel("new"))
@@ -70,7 +70,7 @@ def test_an_engine_gives_way_to_whatever_waits() -> None:
     assert is_awaited()
 
 
-def test_another_model_takes_over_once_it_is_loaded() -> None:
+def test_another_model_takes_over_once_it_is_loaded():
     source = two_models()
     with served(source) as room:
         room.put(LoadModel("old"), LoadModel("new"))
@@ -80,7 +80,7 @@ def test_another_model_takes_over_once_it_is_loaded() -> None:
         assert not unloaded(room)
 
 
-def test_a_load_that_fails_leaves_the_model_in_use() -> None:
+def test_a_load_that_fails_leaves_the_model_in_use():
     source = two_models({"new": BadModelFile("new: damaged. Get it again.")})
     with served(source) as room:
         room.put(LoadModel("old"), LoadModel("new"), LoadModel("nowhere"))
@@ -96,7 +96,7 @@ def test_a_load_that_fails_leaves_the_model_in_use() -> None:
         assert is_answered(room, "old", source)
 
 
-def test_a_bug_in_a_load_is_reported() -> None:
+def test_a_bug_in_a_load_is_reported():
     source = two_models({"new": ZeroDivisionError("oops")})
     with served(source) as room:
         room.put(LoadModel("old"), LoadModel("new"))
@@ -107,7 +107,7 @@ def test_a_bug_in_a_load_is_reported() -> None:
         assert is_answered(room, "old", source)
 
 
-def test_models_that_do_not_fit_together_are_swapped_with_a_word() -> None:
+def test_models_that_do_not_fit_together_are_swapped_with_a_word():
     source = two_models()
     source.before_load = lambda: closed_by_then.append(source.engines["old"].closed)
     closed_by_then: list[bool] = []
@@ -121,7 +121,7 @@ def test_models_that_do_not_fit_together_are_swapped_with_a_word() -> None:
         assert is_answered(room, "new", source)
 
 
-def test_a_draft_model_counts_when_room_is_made() -> None:
+def test_a_draft_model_counts_when_room_is_made():
     source = two_models()
     source.engines["small"] = WorkerEngine([], described("small", 5 * GB))
     with_small = LoadOptions(draft_model="small")
@@ -139,7 +139,7 @@ def test_a_draft_model_counts_when_room_is_made() -> None:
         assert not unloaded(room)
 
 
-def test_caches_of_chats_go_before_the_model_does() -> None:
+def test_caches_of_chats_go_before_the_model_does():
     source = two_models()
     old = source.engines["old"]
     old.answers = [Answer("Yes.", prompt_tokens=3_000_000)]
@@ -155,7 +155,7 @@ def test_caches_of_chats_go_before_the_model_does() -> None:
         assert gone == [True] and not unloaded(room)
 
 
-def test_what_cannot_be_loaded_at_all_closes_nothing() -> None:
+def test_what_cannot_be_loaded_at_all_closes_nothing():
     source = two_models()
     with served(source, memory_bytes=30 * GB) as room:
         room.put(LoadModel("old"), LoadModel("nowhere"))
@@ -164,7 +164,7 @@ def test_what_cannot_be_loaded_at_all_closes_nothing() -> None:
         assert is_answered(room, "old", source)
 
 
-def test_a_model_of_the_hub_is_fetched_in_sight_and_can_be_stopped() -> None:
+def test_a_model_of_the_hub_is_fetched_in_sight_and_can_be_stopped():
     source = two_models()
     source.on_hub, source.pause_s = frozenset({"new"}), 0.05
     with served(source) as room:
@@ -181,7 +181,7 @@ def test_a_model_of_the_hub_is_fetched_in_sight_and_can_be_stopped() -> None:
     assert source.loaded == ["new"]
 
 
-def test_a_load_is_cancelled_in_the_middle() -> None:
+def test_a_load_is_cancelled_in_the_middle():
     source = two_models(pause_s=SLOW)
     with served(source) as room:
         room.put(LoadModel("old"))
@@ -195,7 +195,7 @@ def test_a_load_is_cancelled_in_the_middle() -> None:
         assert is_answered(room, "old", source)
 
 
-def test_a_cancel_reaches_a_load_that_waits_for_an_answer() -> None:
+def test_a_cancel_reaches_a_load_that_waits_for_an_answer():
     source = two_models()
     source.engines["old"].answers = [Answer("word " * 500, pause_s=0.002)]
     with served(source, memory_bytes=30 * GB) as room:
@@ -210,7 +210,7 @@ def test_a_cancel_reaches_a_load_that_waits_for_an_answer() -> None:
         assert is_answered(room, "old", source)
 
 
-def test_a_cancel_before_the_first_byte_closes_nothing() -> None:
+def test_a_cancel_before_the_first_byte_closes_nothing():
     source = two_models(pause_s=SLOW)
     with served(source, memory_bytes=30 * GB) as room:
         room.put(LoadModel("old"))
@@ -221,7 +221,7 @@ def test_a_cancel_before_the_first_byte_closes_nothing() -> None:
         assert not unloaded(room)
 
 
-def test_a_cancel_that_comes_too_late_harms_nothing() -> None:
+def test_a_cancel_that_comes_too_late_harms_nothing():
     source = two_models()
     with served(source) as room:
         room.put(LoadModel("old"))
@@ -230,7 +230,7 @@ def test_a_cancel_that_comes_too_late_harms_nothing() -> None:
         assert isinstance(outcome(room, "new"), ModelLoaded)
 
 
-def test_a_chat_closed_during_a_load_is_read_anew() -> None:
+def test_a_chat_closed_during_a_load_is_read_anew():
     source = two_models({"new": BadModelFile("new: damaged.")}, pause_s=SLOW)
     with served(source) as room:
         room.put(LoadModel("old"), ask("Why?"))
@@ -242,7 +242,7 @@ def test_a_chat_closed_during_a_load_is_read_anew() -> None:
     assert len(source.engines["old"].sessions) == 2
 
 
-def test_progress_is_told_thirty_times_a_second_at_most() -> None:
+def test_progress_is_told_thirty_times_a_second_at_most():
     source = two_models(pause_s=0.001)
     source.slices = 300
     with served(source) as room:
@@ -256,7 +256,7 @@ def test_progress_is_told_thirty_times_a_second_at_most() -> None:
     assert 3 < len(at) <= 30 * (at[-1] - at[0]) + 4
 
 
-def test_what_does_not_fit_is_refused_while_the_model_in_use_stays() -> None:
+def test_what_does_not_fit_is_refused_while_the_model_in_use_stays():
     source = two_models()
     source.engines["huge"] = WorkerEngine([], described("huge", 60 * GB))
     with served(source, memory_bytes=50 * GB) as room:
@@ -273,7 +273,7 @@ def test_what_does_not_fit_is_refused_while_the_model_in_use_stays() -> None:
         assert isinstance(outcome(room, "huge"), ModelLoaded)
 
 
-def test_a_model_is_planned_as_this_machine_holds_it() -> None:
+def test_a_model_is_planned_as_this_machine_holds_it():
     """The card and the refusal say one sum: that of a machine with or without a GPU."""
     huge = described("huge", 40 * GB)
     elsewhere = replace(huge, nbytes=60 * GB)

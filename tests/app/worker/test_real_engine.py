@@ -1,7 +1,6 @@
 """The whole worker with the built-in model: load, ask, change, stop, continue, fail, end."""
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,7 +42,7 @@ def settings(depth: int, max_tokens: int = 40) -> ChatSettings:
 
 
 @pytest.fixture(scope="module")
-def room() -> Iterator[Served]:
+def room():
     with served(ModelSource()) as made:
         made.put(LoadModel(None))
         made.until_a(ModelLoaded)
@@ -68,7 +67,7 @@ def ask_and_stop(room: Served, chat_id: str, message_id: str) -> str:
     return finished.text
 
 
-def test_a_depth_changed_in_the_middle_applies_and_changes_no_word(room: Served) -> None:
+def test_a_depth_changed_in_the_middle_applies_and_changes_no_word(room):
     room.put(ask(QUESTION, "changed", "changed 1", settings(0)))
     room.until(lambda value: has_round_of("changed 1", value))
     room.put(ChangeSettings("changed", settings(2)))
@@ -80,7 +79,7 @@ def test_a_depth_changed_in_the_middle_applies_and_changes_no_word(room: Served)
     assert room.text("plain 1") == text
 
 
-def test_stop_and_continue(room: Served) -> None:
+def test_stop_and_continue(room):
     said = ask_and_stop(room, "stopped", "stopped 1")
     messages = (Message("user", QUESTION), Message("assistant", said))
     room.put(Ask("stopped", "stopped 2", messages, settings(1, 10)))
@@ -91,7 +90,7 @@ def test_stop_and_continue(room: Served) -> None:
     assert progress[-1].reused >= progress[-1].total - 2
 
 
-def test_a_second_chat_does_not_disturb_the_first(room: Served) -> None:
+def test_a_second_chat_does_not_disturb_the_first(room):
     room.put(ask(QUESTION, "first", "first 1", settings(1, 12)))
     said = room.until_answered("first 1").text
     room.put(ask("Who are you?", "second", "second 1", settings(1, 5)))
@@ -103,7 +102,7 @@ def test_a_second_chat_does_not_disturb_the_first(room: Served) -> None:
     assert progress[-1].reused > 10
 
 
-def test_an_error_has_words_and_the_chat_goes_on(room: Served) -> None:
+def test_an_error_has_words_and_the_chat_goes_on(room):
     room.put(ask("   ", "empty", "empty 1", settings(1)))
     failed = room.until(lambda value: message_id_of(value) == "empty 1")
     assert isinstance(failed, AnswerFailed)
@@ -112,7 +111,7 @@ def test_an_error_has_words_and_the_chat_goes_on(room: Served) -> None:
     assert room.until_answered("empty 2").text
 
 
-def test_failed_and_cancelled_loads_leave_the_model(room: Served, tmp_path: Path) -> None:
+def test_failed_and_cancelled_loads_leave_the_model(room, tmp_path):
     (tmp_path / "model.gguf").write_bytes(b"GGUF\x03\x00\x00\x00")
     room.put(LoadModel(str(tmp_path / "model.gguf")))
     failed = room.until_a(LoadFailed)
@@ -124,7 +123,7 @@ def test_failed_and_cancelled_loads_leave_the_model(room: Served, tmp_path: Path
     assert room.until_answered("still 1").text
 
 
-def test_loading_again_replaces_the_model(room: Served) -> None:
+def test_loading_again_replaces_the_model(room):
     room.put(LoadModel(str(POCKET)))
     progress = room.until(lambda value: isinstance(value, LoadProgress) and value.total > 0)
     assert isinstance(progress, LoadProgress)
@@ -133,7 +132,7 @@ def test_loading_again_replaces_the_model(room: Served) -> None:
     assert room.until_answered("anew 1").text
 
 
-def test_the_end_comes_quickly_in_the_middle_of_an_answer() -> None:
+def test_the_end_comes_quickly_in_the_middle_of_an_answer():
     with served(ModelSource()) as room:
         room.put(LoadModel(None), ask(QUESTION, "last", "last 1", settings(1, 5000)))
         room.until(lambda value: has_round_of("last 1", value))
@@ -142,7 +141,7 @@ def test_the_end_comes_quickly_in_the_middle_of_an_answer() -> None:
     assert not any(is_end(value) for value in room.replies)
 
 
-def test_files_of_a_chat_go_with_it_whatever_model_is_in_use(tmp_path: Path) -> None:
+def test_files_of_a_chat_go_with_it_whatever_model_is_in_use(tmp_path):
     folder = tmp_path / "prompts"
     source = ModelSource(None, folder, lambda: 10**9)
     with served(source) as room:
@@ -158,7 +157,7 @@ def test_files_of_a_chat_go_with_it_whatever_model_is_in_use(tmp_path: Path) -> 
     assert not any(folder.iterdir())
 
 
-def test_after_a_restart_a_chat_reads_only_what_is_new(tmp_path: Path) -> None:
+def test_after_a_restart_a_chat_reads_only_what_is_new(tmp_path):
     folder = tmp_path / "prompts"
     question, next_one = Message("user", QUESTION + " Tell me all." * 20), Message("user", "Why?")
     messages: tuple[Message, ...] = (question,)

@@ -105,18 +105,18 @@ def name(value: object) -> str:
     return type(value).__name__
 
 
-def test_every_kind_is_looked_at() -> None:
+def test_every_kind_is_looked_at():
     assert {type(value) for value in REQUESTS} == set(get_args(Request))
     assert {type(value) for value in REPLIES} == set(get_args(Reply))
 
 
 @pytest.mark.parametrize("value", [*REQUESTS, *REPLIES], ids=name)
-def test_a_value_crosses_a_process_border(value: Request | Reply) -> None:
+def test_a_value_crosses_a_process_border(value):
     assert pickle.loads(pickle.dumps(value)) == value
 
 
 @pytest.mark.parametrize("value", [*REQUESTS, *REPLIES], ids=name)
-def test_a_value_is_plain_all_the_way_down(value: Request | Reply) -> None:
+def test_a_value_is_plain_all_the_way_down(value):
     assert_plain(value)
 
 

@@ -67,7 +67,7 @@ def test_the_longest_seed_is_whole_where_the_page_is_narrow(view):
 
 def test_both_answers_and_figures_are_shown(view):
     finish(view)
-    assert [pane.text() for pane in view.findChildren(ComparePane)] == ["Because of it."] * 2
+    assert [pane.text.said for pane in view.findChildren(ComparePane)] == ["Because of it."] * 2
     shown = words_on(view)
     assert "Same 212 tokens." in shown
     assert "1.87 times as fast with drafting." in shown
@@ -139,13 +139,13 @@ def test_thinking_is_shown_and_compared(view):
         view.add_text(side, thought, is_thinking=True)
         view.add_text(side, "Because of it.")
         view.finish_side(side, ON if side == "on" else OFF)
-    assert pane(view, "Drafting on").text() == "Rayleigh, surely.\n\nBecause of it."
+    assert pane(view, "Drafting on").text.said == "Rayleigh, surely.\n\nBecause of it."
     assert "Differs from word 2: “surely.” with drafting, “maybe.” without." in words_on(view)
     assert marked(view, "Drafting on") == "surely.Because of it."
 
 
 def marked(view, title):
-    texts = pane(view, title).findChild(ComparedText).texts()
+    texts = pane(view, title).text.texts()
     selections = [selection for text in texts for selection in text.extraSelections()]
     return "".join(selection.cursor.selectedText() for selection in selections)
 
@@ -186,9 +186,9 @@ def test_answers_are_shown_as_in_a_chat(qtbot, view):
     formulas = view.reader.formulas
     qtbot.waitUntil(lambda: not formulas.is_busy, timeout=20_000)
     QApplication.processEvents()
-    shown = [text.text() for text in pane(view, "Drafting on").findChild(ComparedText).texts()]
+    shown = [text.text() for text in pane(view, "Drafting on").text.texts()]
     assert shown == ["A bold word and \ufffc", "x = 1", "end"]
-    assert pane(view, "Drafting on").text() == source
+    assert pane(view, "Drafting on").text.said == source
     assert marked(view, "Drafting on") == "1end"
 
 
@@ -209,7 +209,7 @@ def test_answers_have_room_in_the_smallest_window(view):
 def test_in_a_small_window_the_newest_words_are_seen_and_then_those_that_differ(qtbot, view):
     def is_seen(title: str) -> bool:
         """Whether the end of this side, or what is marked first in it, is on the screen."""
-        text = pane(view, title).findChild(ComparedText).texts()[-1]
+        text = pane(view, title).text.texts()[-1]
         cursor = text.textCursor()
         cursor.movePosition(cursor.MoveOperation.End)
         for mark in text.extraSelections():

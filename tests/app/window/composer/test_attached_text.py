@@ -64,7 +64,7 @@ def test_tokens_are_guessed_to_two_digits():
     assert tokens_about(AttachedText("a", "x")) == 6
 
 
-def test_it_is_as_large_in_the_composer_as_in_the_bubble() -> None:
+def test_it_is_as_large_in_the_composer_as_in_the_bubble():
     attached = AttachedText("a.py", "größe = 1\n\n")
     [said] = said_with(with_attachments("Why?", [attached])).attachments
     assert said.nbytes == attached.nbytes == len("größe = 1".encode())

@@ -12,7 +12,7 @@ KERNELS = (
 )
 
 
-def test_in_use_and_not() -> None:
+def test_in_use_and_not():
     assert kernels_in_words(KERNELS).split("\n") == [
         "In use: matrix products, recurrent states.",
         "Not attention: It does not fit this model: heads of 80.",
@@ -20,7 +20,7 @@ def test_in_use_and_not() -> None:
     ]
 
 
-def test_one_reason_for_all() -> None:
+def test_one_reason_for_all():
     none = tuple(
         KernelState(kernel.name, kernel.words, "There is no Metal here.") for kernel in KERNELS
     )

@@ -12,7 +12,6 @@ from app.window.layers import DropPlan
 from app.window.look import Scheme
 from app.window.widgets import Widgets
 
-pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 Dressed = Callable[[Scheme, float], None]
 
 
@@ -41,7 +40,7 @@ def pictures(made: Widgets, qtbot: QtBot) -> dict[str, QImage]:
 
 
 @pytest.mark.parametrize("zoom", [1.0, 1.4])
-def test_everything_takes_another_look(qtbot: QtBot, dressed: Dressed, zoom: float) -> None:
+def test_everything_takes_another_look(qtbot, dressed, zoom):
     dressed("dark", zoom)
     wanted = pictures(filled_window(qtbot), qtbot)
     dressed("light", 1.0)

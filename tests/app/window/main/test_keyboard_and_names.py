@@ -23,11 +23,9 @@ from app.control.session import abilities
 from app.window.controls.chart import Chart
 from app.window.controls.notice_bar import NoticeBar
 from app.window.drafting.status_strip import StatusStrip
-from app.window.main_window import Page, Panel
 from app.window.session_panel.session_panel import SessionPanel
 from app.window.widgets import Widgets
 
-pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 CONTROLS = (QAbstractButton, QLineEdit, QPlainTextEdit, QComboBox, QAbstractItemView, StatusStrip)
 NAMED = (*CONTROLS, Chart, QProgressBar)
 MOST_STEPS = 300
@@ -36,7 +34,7 @@ ONE_ROW = 8
 
 
 @pytest.fixture
-def widgets(qtbot: QtBot) -> Widgets:
+def widgets(qtbot):
     made = Widgets()
     qtbot.addWidget(made.window)
     made.session.show_model(None, abilities(DESCRIPTION))
@@ -96,9 +94,7 @@ def has_its_segment(control: QWidget, reached: list[QWidget]) -> bool:
         ("settings", None),
     ],
 )
-def test_tab_reaches_every_control(
-    qtbot: QtBot, widgets: Widgets, page: Page, panel: Panel | None
-) -> None:
+def test_tab_reaches_every_control(qtbot, widgets, page, panel):
     widgets.window.show_page(page)
     if panel:
         widgets.window.show_panel(panel)
@@ -118,7 +114,7 @@ def test_tab_reaches_every_control(
     assert missed == []
 
 
-def test_tab_goes_down_the_panel(qtbot: QtBot, widgets: Widgets) -> None:
+def test_tab_goes_down_the_panel(qtbot, widgets):
     widgets.window.show_panel("session")
     _close, *steps = filter(widgets.session.isAncestorOf, walked(qtbot, widgets))
     heights = [one.mapTo(widgets.session, one.rect().center()).y() for one in steps]
@@ -128,7 +124,7 @@ def test_tab_goes_down_the_panel(qtbot: QtBot, widgets: Widgets) -> None:
     assert up == []
 
 
-def test_arrow_keys_walk_the_segments(qtbot: QtBot, widgets: Widgets) -> None:
+def test_arrow_keys_walk_the_segments(qtbot, widgets):
     panel = widgets.session
     assert isinstance(panel, SessionPanel)
     heard: list[object] = []
@@ -149,7 +145,7 @@ def is_named(widget: QWidget) -> bool:
     return bool(widget.accessibleName() or words or isinstance(widget.parentWidget(), NoticeBar))
 
 
-def test_every_control_and_chart_has_a_name(widgets: Widgets) -> None:
+def test_every_control_and_chart_has_a_name(widgets):
     nameless = [
         f"{type(w).__name__} in {type(w.parentWidget()).__name__}"
         for kind in NAMED
@@ -159,14 +155,12 @@ def test_every_control_and_chart_has_a_name(widgets: Widgets) -> None:
     assert nameless == []
 
 
-def test_pages_say_what_they_are(widgets: Widgets) -> None:
+def test_pages_say_what_they_are(widgets):
     for part in (widgets.session, widgets.drafting, widgets.compare, widgets.settings):
         assert part.accessibleName()
 
 
-def test_what_tab_comes_to_from_another_part_of_the_window_is_scrolled_to(
-    widgets: Widgets, qtbot: QtBot
-) -> None:
+def test_what_tab_comes_to_from_another_part_of_the_window_is_scrolled_to(widgets, qtbot):
     def is_in_view(widget: QWidget) -> bool:
         seen = area.viewport()
         return seen.rect().contains(widget.mapTo(seen, widget.rect().center()))

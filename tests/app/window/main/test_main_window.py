@@ -14,7 +14,6 @@ from PySide6.QtGui import (
     QResizeEvent,
 )
 from PySide6.QtWidgets import QApplication, QLabel, QMenuBar, QWidget
-from pytestqt.qtbot import QtBot
 from shown_transcript import settle
 
 from app.window.actions import COMMANDS, Actions
@@ -31,11 +30,9 @@ from app.window.widgets import Widgets
 
 Dressed = Callable[[Scheme, float], None]
 
-pytestmark = pytest.mark.qt_log_level_fail("WARNING")
-
 
 @pytest.fixture
-def window(qtbot: QtBot) -> MainWindow:
+def window(qtbot):
     sidebar = QLabel("sidebar")
     sidebar.setFixedWidth(232)
     made = MainWindow(
@@ -53,7 +50,7 @@ def is_shown(window: MainWindow, words: str) -> bool:
     return any(w.isVisible() for w in window.findChildren(QLabel) if w.text() == words)
 
 
-def test_panels_fold_and_take_turns(window: MainWindow) -> None:
+def test_panels_fold_and_take_turns(window):
     assert is_shown(window, "session")
     window.show_panel("drafting")
     assert is_shown(window, "drafting")
@@ -65,7 +62,7 @@ def test_panels_fold_and_take_turns(window: MainWindow) -> None:
     assert not is_shown(window, "sidebar")
 
 
-def test_a_page_that_comes_back_is_laid_out_for_the_width_it_gets(qtbot: QtBot) -> None:
+def test_a_page_that_comes_back_is_laid_out_for_the_width_it_gets(qtbot):
     widths = list[int]()
 
     class Chat(QLabel):
@@ -87,7 +84,7 @@ def test_a_page_that_comes_back_is_laid_out_for_the_width_it_gets(qtbot: QtBot) 
     assert set(widths) <= {usual} and chat.width() == usual
 
 
-def test_the_right_side_gives_way_when_there_is_no_room(window: MainWindow) -> None:
+def test_the_right_side_gives_way_when_there_is_no_room(window):
     window.resize(800, 600)
     assert not is_shown(window, "session")
     assert window.panel == "session", "it comes back"
@@ -95,7 +92,7 @@ def test_the_right_side_gives_way_when_there_is_no_room(window: MainWindow) -> N
     assert is_shown(window, "session")
 
 
-def test_the_sidebar_makes_room_for_a_panel_that_is_asked_for(window: MainWindow) -> None:
+def test_the_sidebar_makes_room_for_a_panel_that_is_asked_for(window):
     window.resize(800, 600)
     window.show_panel("drafting")
     assert window.is_shown("drafting")
@@ -110,9 +107,7 @@ def test_the_sidebar_makes_room_for_a_panel_that_is_asked_for(window: MainWindow
 
 
 @pytest.mark.parametrize("zoom", [0.5, 1.5, 3.0])
-def test_a_panel_can_be_seen_at_any_text_size(
-    window: MainWindow, dressed: Dressed, zoom: float
-) -> None:
+def test_a_panel_can_be_seen_at_any_text_size(window, dressed, zoom):
     dressed("light", zoom)
     window.resize(760, 520)
     window.show_panel("session")
@@ -120,7 +115,7 @@ def test_a_panel_can_be_seen_at_any_text_size(
     assert is_shown(window, "chat")
 
 
-def test_a_sidebar_of_large_text_gives_way_until_it_is_asked_for(window: MainWindow) -> None:
+def test_a_sidebar_of_large_text_gives_way_until_it_is_asked_for(window):
     sidebar = next(w for w in window.findChildren(QLabel) if w.text() == "sidebar")
     sidebar.setFixedWidth(464)
     window.resize(760, 520)
@@ -138,7 +133,7 @@ def test_a_sidebar_of_large_text_gives_way_until_it_is_asked_for(window: MainWin
     assert window.has_sidebar
 
 
-def test_drafting_gives_way_to_what_it_came_over(window: MainWindow) -> None:
+def test_drafting_gives_way_to_what_it_came_over(window):
     window.resize(800, 600)
     window.show_panel("drafting")
     window.show_panel("drafting")
@@ -156,14 +151,14 @@ def test_drafting_gives_way_to_what_it_came_over(window: MainWindow) -> None:
     assert not is_shown(window, "session"), "it was folded away by hand"
 
 
-def test_other_pages_have_the_whole_width(window: MainWindow) -> None:
+def test_other_pages_have_the_whole_width(window):
     window.show_page("library")
     assert not is_shown(window, "session")
     window.show_panel("drafting")
     assert window.page == "chat"
 
 
-def test_size_and_folds_are_remembered(window: MainWindow, qtbot: QtBot) -> None:
+def test_size_and_folds_are_remembered(window, qtbot):
     window.resize(780, 560)  # the screen without a screen has 800 x 800
     window.show_panel("drafting")
     window.show_sidebar(False)
@@ -178,12 +173,12 @@ def test_size_and_folds_are_remembered(window: MainWindow, qtbot: QtBot) -> None
 
 
 @pytest.mark.parametrize("state", [b"", b"\1", b"\1\1nonsense", b"\0" * 50])
-def test_an_odd_state_changes_nothing_that_matters(window: MainWindow, state: bytes) -> None:
+def test_an_odd_state_changes_nothing_that_matters(window, state):
     window.restore(state)
     assert window.width() >= 760
 
 
-def test_drops_are_let_in_and_passed_on(window: MainWindow, qtbot: QtBot) -> None:
+def test_drops_are_let_in_and_passed_on(window, qtbot):
     data = QMimeData()
     data.setUrls([QUrl.fromLocalFile("/tmp/model.gguf")])
     place, action, button = QPoint(5, 5), Qt.DropAction.CopyAction, Qt.MouseButton.LeftButton
@@ -197,7 +192,7 @@ def test_drops_are_let_in_and_passed_on(window: MainWindow, qtbot: QtBot) -> Non
     assert dragged.args == [["/tmp/model.gguf"], ""]
 
 
-def test_links_and_texts_can_be_dragged() -> None:
+def test_links_and_texts_can_be_dragged():
     data = QMimeData()
     assert not any(dragged_from(data))
     data.setText(" two\nlines\n")
@@ -206,7 +201,7 @@ def test_links_and_texts_can_be_dragged() -> None:
     assert dragged_from(data) == (["https://huggingface.co/Qwen/Qwen3.5-4B"], "")
 
 
-def test_every_command_is_in_a_menu_once_and_no_two_share_a_key(qtbot: QtBot) -> None:
+def test_every_command_is_in_a_menu_once_and_no_two_share_a_key(qtbot):
     owner, bar = QObject(), QMenuBar()
     qtbot.addWidget(bar)
     actions = Actions(owner)
@@ -249,7 +244,7 @@ BROUGHT_ALONG = {
 
 
 @pytest.mark.parametrize(("name", "keys"), BROUGHT_ALONG.items())
-def test_shortcuts_users_bring_along(name: str, keys: str) -> None:
+def test_shortcuts_users_bring_along(name, keys):
     owner = QObject()
     actions = Actions(owner)
     assert keys in [key.toString() for key in actions[name].shortcuts()]
@@ -268,7 +263,7 @@ class ShownWindows(QObject):
         return False
 
 
-def test_nothing_flashes_up_while_the_window_is_made(qapp: QApplication, qtbot: QtBot) -> None:
+def test_nothing_flashes_up_while_the_window_is_made(qapp, qtbot):
     shown = ShownWindows()
     qapp.installEventFilter(shown)
     qtbot.addWidget(Widgets().window)
@@ -276,7 +271,7 @@ def test_nothing_flashes_up_while_the_window_is_made(qapp: QApplication, qtbot: 
     assert shown.seen == []
 
 
-def test_the_longest_names_keep_nothing_from_its_place(qtbot: QtBot, dressed: Dressed) -> None:
+def test_the_longest_names_keep_nothing_from_its_place(qtbot, dressed):
     dressed("light", 1.0)
     made, word = Widgets(), "Long" * 100
     qtbot.addWidget(made.window)
@@ -297,7 +292,7 @@ def test_the_longest_names_keep_nothing_from_its_place(qtbot: QtBot, dressed: Dr
     qtbot.waitUntil(lambda: model.text() == "Short")
 
 
-def test_what_needs_no_answer_goes_by_itself(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_needs_no_answer_goes_by_itself(qtbot, monkeypatch):
     monkeypatch.setattr(notice_bar, "PASSING_MS", 1)
     notice = NoticeBar()
     qtbot.addWidget(notice)
@@ -311,7 +306,7 @@ def test_what_needs_no_answer_goes_by_itself(qtbot: QtBot, monkeypatch: pytest.M
     assert "The model was let go." in notice.words()
 
 
-def test_a_notice_is_read_and_dismissed(qtbot: QtBot) -> None:
+def test_a_notice_is_read_and_dismissed(qtbot):
     notice = NoticeBar()
     qtbot.addWidget(notice)
     assert notice.words() == ""
@@ -324,7 +319,7 @@ def test_a_notice_is_read_and_dismissed(qtbot: QtBot) -> None:
     assert notice.words() == ""
 
 
-def test_what_stays_keeps_its_colour_its_details_and_the_offer_below_it(qtbot: QtBot) -> None:
+def test_what_stays_keeps_its_colour_its_details_and_the_offer_below_it(qtbot):
     notice = NoticeBar()
     qtbot.addWidget(notice)
     wear(notice)
@@ -349,14 +344,14 @@ def test_what_stays_keeps_its_colour_its_details_and_the_offer_below_it(qtbot: Q
     assert taken.args == ["a/model"] and notice.words() == ""
 
 
-def test_details_of_a_mistake_can_be_copied(qtbot: QtBot) -> None:
+def test_details_of_a_mistake_can_be_copied(qtbot):
     box = CrashBox("ValueError: oops", "Traceback: line 1")
     qtbot.addWidget(box)
     box.copy_button.click()
     assert QGuiApplication.clipboard().text() == "Traceback: line 1"
 
 
-def test_the_right_side_is_painted_with_its_line(qapp: QApplication) -> None:
+def test_the_right_side_is_painted_with_its_line(qapp):
     side = RightSide()
     side.resize(20, 10)
     picture = side.grab().toImage()
@@ -364,7 +359,7 @@ def test_the_right_side_is_painted_with_its_line(qapp: QApplication) -> None:
     assert [picture.pixelColor(x, 9) for x in (1, 19)] == [look().colour("side")] * 2
 
 
-def test_pages_that_nobody_sees_are_not_laid_out(qtbot: QtBot) -> None:
+def test_pages_that_nobody_sees_are_not_laid_out(qtbot):
     seen, unseen = paragraph("Words"), paragraph("Many more words " * 50)
     stack = stacked(seen, unseen)
     qtbot.addWidget(stack)
@@ -374,7 +369,7 @@ def test_pages_that_nobody_sees_are_not_laid_out(qtbot: QtBot) -> None:
     assert stack.sizeHint() == unseen.sizeHint()
 
 
-def test_choices_that_did_not_change_are_not_made_again(qtbot: QtBot) -> None:
+def test_choices_that_did_not_change_are_not_made_again(qtbot):
     options = [Option("a", "A"), Option("b", "B", "not now")]
     listed = DropDown("Letter")
     qtbot.addWidget(listed)
@@ -387,7 +382,7 @@ def test_choices_that_did_not_change_are_not_made_again(qtbot: QtBot) -> None:
     assert listed.count() == 1 and made
 
 
-def test_a_long_name_of_a_choice_ends_with_an_ellipsis(qtbot: QtBot) -> None:
+def test_a_long_name_of_a_choice_ends_with_an_ellipsis(qtbot):
     listed, name = DropDown("Preset"), "Translations of old letters, word by word"
     qtbot.addWidget(listed)
     wear(listed)
@@ -403,7 +398,7 @@ def test_a_long_name_of_a_choice_ends_with_an_ellipsis(qtbot: QtBot) -> None:
     assert painted(name) in [painted(words) for words in whole]
 
 
-def test_full_screen_and_back(window: MainWindow) -> None:
+def test_full_screen_and_back(window):
     window.resize(1180, 780)
     settle()
     window.showFullScreen()
@@ -415,7 +410,7 @@ def test_full_screen_and_back(window: MainWindow) -> None:
     assert not window.isFullScreen() and window.size().toTuple() == (1180, 780)
 
 
-def test_at_larger_text_a_narrow_window_keeps_its_page_wide(qtbot: QtBot, dressed: Dressed) -> None:
+def test_at_larger_text_a_narrow_window_keeps_its_page_wide(qtbot, dressed):
     window = Widgets().window
     qtbot.addWidget(window)
     window.show()

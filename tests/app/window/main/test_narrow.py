@@ -2,7 +2,6 @@
 in every language there is.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -15,7 +14,6 @@ from shown_transcript import settle
 from app.control.session import abilities
 from app.library.machine import Machine
 from app.library.model_card import make_card
-from app.values.app_settings import Language
 from app.values.attached_text import AttachedText
 from app.values.chat_settings import ChatSettings
 from app.window.controls.chart import Chart
@@ -23,13 +21,11 @@ from app.window.controls.group import Group
 from app.window.controls.labels import ShortButton, ShortLabel
 from app.window.drafting.round_history import RoundHistory
 from app.window.drafting.status_strip import StripFigures
-from app.window.look import Scheme
 from app.window.widgets import Widgets
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import DraftOptions
 from mlx_engine.values.stats import RoundStats
 
-pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 STORED = (
     "Q4_K as 4-bit affine, groups of 32 + Q6_K as 8-bit affine, groups of 32 + kept as IQ4_XS "
     "blocks (our kernel)"
@@ -57,13 +53,7 @@ def crowded(qtbot: QtBot) -> Widgets:
 
 @pytest.mark.parametrize("language", ["en", "de"])
 @pytest.mark.parametrize("zoom", [0.5, 1.0, 1.5])
-def test_nothing_scrolls_sideways_and_no_line_is_cut(
-    qtbot: QtBot,
-    dressed: Callable[[Scheme, float], None],
-    speaking: Callable[[Language], None],
-    language: Language,
-    zoom: float,
-) -> None:
+def test_nothing_scrolls_sideways_and_no_line_is_cut(qtbot, dressed, speaking, language, zoom):
     speaking(language)
     made = crowded(qtbot)
     window = made.window
@@ -116,9 +106,7 @@ def test_nothing_scrolls_sideways_and_no_line_is_cut(
 
 
 @pytest.mark.parametrize("language", ["en", "de"])
-def test_a_load_is_told_in_a_narrow_head(
-    qtbot: QtBot, speaking: Callable[[Language], None], language: Language
-) -> None:
+def test_a_load_is_told_in_a_narrow_head(qtbot, speaking, language):
     speaking(language)
     made = filled_window(qtbot)
     made.window.resize(800, 600)

@@ -1,35 +1,29 @@
 """Folders and several chats at once, by keys and by mouse, from the sidebar down to the store."""
 
 import os
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from chat_stores import Clock
 from PySide6.QtCore import QMimeData, Qt, QUrl
-from pytestqt.qtbot import QtBot
 from seen import press
 from sidebar_hands import Hands
 
-from app.store.session_store import SessionStore, open_store
+from app.store.session_store import open_store
 from app.window.sidebar.chat_list import CHATS
 
-pytestmark = [
-    pytest.mark.qt_log_level_fail("WARNING"),
-    pytest.mark.qt_log_ignore("This plugin does not support", extend=True),
-]
+pytestmark = pytest.mark.qt_log_ignore("This plugin does not support", extend=True)
 ADD, UP_TO = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[SessionStore]:
+def store(tmp_path):
     made = open_store(tmp_path / "chats.db", Clock())
     yield made
     made.close()
 
 
 @pytest.fixture
-def hands(qtbot: QtBot, store: SessionStore) -> Hands:
+def hands(qtbot, store):
     return Hands(qtbot, store, Clock())
 
 
@@ -43,7 +37,7 @@ def folder_of(hands: Hands, chat: int) -> int | None:
     return hands.store.chats.get(chat).folder
 
 
-def test_a_folder_is_made_named_opened_and_closed(hands: Hands) -> None:
+def test_a_folder_is_made_named_opened_and_closed(hands):
     hands.chats("Loose")
     work = make_folder(hands, "Work")
     assert hands.rows == ["Work", "Today", "Loose"]
@@ -62,7 +56,7 @@ def test_a_folder_is_made_named_opened_and_closed(hands: Hands) -> None:
     assert [folder.name for folder in hands.store.folders.listed()] == ["Play"]
 
 
-def test_chats_are_dragged_into_a_folder_and_out(hands: Hands) -> None:
+def test_chats_are_dragged_into_a_folder_and_out(hands):
     first, second, third = hands.chats("First", "Second", "Third")
     work = make_folder(hands, "Work")
     hands.click("Third")
@@ -79,7 +73,7 @@ def test_chats_are_dragged_into_a_folder_and_out(hands: Hands) -> None:
     assert folder_of(hands, second) == work
 
 
-def test_what_goes_nowhere_changes_nothing(hands: Hands) -> None:
+def test_what_goes_nowhere_changes_nothing(hands):
     (chat,) = hands.chats("Alone")
     work = make_folder(hands, "Work")
     hands.click("Alone")
@@ -94,14 +88,14 @@ def test_what_goes_nowhere_changes_nothing(hands: Hands) -> None:
     assert not hands.drag("Work"), "a folder is not dragged"
 
 
-def test_files_over_the_list_are_for_the_window(hands: Hands) -> None:
+def test_files_over_the_list_are_for_the_window(hands):
     hands.chats("One")
     files = QMimeData()
     files.setUrls([QUrl.fromLocalFile("/tmp/model.gguf")])
     assert not hands.let_go(files, "One")
 
 
-def test_chats_of_another_window_are_not_taken(hands: Hands) -> None:
+def test_chats_of_another_window_are_not_taken(hands):
     """That of another profile numbers its own."""
     hands.chats("One")
     make_folder(hands, "Work")
@@ -110,7 +104,7 @@ def test_chats_of_another_window_are_not_taken(hands: Hands) -> None:
     assert not hands.let_go(others, "Work")
 
 
-def test_a_dragged_chat_that_is_gone_is_said(hands: Hands) -> None:
+def test_a_dragged_chat_that_is_gone_is_said(hands):
     said: list[str] = []
     hands.listed.failed.connect(said.append)
     (chat,) = hands.chats("Alone")
@@ -122,7 +116,7 @@ def test_a_dragged_chat_that_is_gone_is_said(hands: Hands) -> None:
 
 
 @pytest.mark.parametrize("by_keys", [True, False])
-def test_several_are_deleted_and_taken_back_at_once(hands: Hands, by_keys: bool) -> None:
+def test_several_are_deleted_and_taken_back_at_once(hands, by_keys):
     hands.chats("One", "Two", "Three", "Four")
     hands.click("Four")
     hands.click("Two", UP_TO)
@@ -143,7 +137,7 @@ def test_several_are_deleted_and_taken_back_at_once(hands: Hands, by_keys: bool)
     assert hands.rows == ["Bin", "Two"]
 
 
-def test_a_menu_beside_what_is_marked_is_of_its_own_row(hands: Hands) -> None:
+def test_a_menu_beside_what_is_marked_is_of_its_own_row(hands):
     hands.chats("One", "Two", "Three")
     hands.click("Three")
     hands.click("Two", ADD)
@@ -151,7 +145,7 @@ def test_a_menu_beside_what_is_marked_is_of_its_own_row(hands: Hands) -> None:
     assert hands.rows == ["Today", "Three", "Two"]
 
 
-def test_moving_by_the_menu(hands: Hands) -> None:
+def test_moving_by_the_menu(hands):
     first, second = hands.chats("First", "Second")
     work = make_folder(hands, "R&D")
     hands.click("First")
@@ -167,7 +161,7 @@ def test_moving_by_the_menu(hands: Hands) -> None:
     assert hands.rows == ["Play", "First", "R&D", "Today", "Second"]
 
 
-def test_a_folder_is_removed_with_or_without_its_chats(hands: Hands) -> None:
+def test_a_folder_is_removed_with_or_without_its_chats(hands):
     first, second = hands.chats("First", "Second")
     work = make_folder(hands, "Work")
     hands.store.folders.move([first, second], work)
@@ -182,7 +176,7 @@ def test_a_folder_is_removed_with_or_without_its_chats(hands: Hands) -> None:
     assert hands.rows == ["Work", "Second", "First"]
 
 
-def test_a_pinned_chat_stays_in_its_folder_at_its_top(hands: Hands) -> None:
+def test_a_pinned_chat_stays_in_its_folder_at_its_top(hands):
     first, second = hands.chats("First", "Second")
     hands.store.folders.move([first, second], make_folder(hands, "Work"))
     hands.listed.pin(True, first)
@@ -192,7 +186,7 @@ def test_a_pinned_chat_stays_in_its_folder_at_its_top(hands: Hands) -> None:
     assert hands.rows == ["Work", "First", "Second"]
 
 
-def test_a_new_folder_is_seen_from_a_search_and_from_the_bin(hands: Hands) -> None:
+def test_a_new_folder_is_seen_from_a_search_and_from_the_bin(hands):
     hands.chats("One")
     hands.listed.search("one")
     make_folder(hands, "Work")

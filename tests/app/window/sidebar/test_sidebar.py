@@ -10,8 +10,6 @@ from pytestqt.qtbot import QtBot
 from app.values.chats import ChatGroup, ChatSummary, ListedChat, TextRange
 from app.window.sidebar.sidebar import Sidebar
 
-pytestmark = pytest.mark.qt_log_level_fail("WARNING")
-
 
 def chat(number: int, title: str = "", pinned: bool = False) -> ListedChat:
     return ListedChat(ChatSummary(number, title, pinned, 0.0, 0.0))
@@ -24,7 +22,7 @@ GROUPS = (
 
 
 @pytest.fixture
-def sidebar(qtbot: QtBot) -> Sidebar:
+def sidebar(qtbot):
     made = Sidebar()
     qtbot.addWidget(made)
     made.resize(232, 600)
@@ -43,7 +41,7 @@ def click(qtbot: QtBot, sidebar: Sidebar, row: int) -> None:
     qtbot.mouseClick(sidebar.list.viewport(), Qt.MouseButton.LeftButton, pos=place)
 
 
-def test_a_click_opens_a_chat_and_a_heading_does_nothing(qtbot: QtBot, sidebar: Sidebar) -> None:
+def test_a_click_opens_a_chat_and_a_heading_does_nothing(qtbot, sidebar):
     chosen: list[int] = []
     sidebar.list.chosen.connect(lambda chat_id, _: chosen.append(chat_id))
     click(qtbot, sidebar, 2)
@@ -51,7 +49,7 @@ def test_a_click_opens_a_chat_and_a_heading_does_nothing(qtbot: QtBot, sidebar: 
     assert chosen == [2]
 
 
-def test_keys_move_over_headings(qtbot: QtBot, sidebar: Sidebar) -> None:
+def test_keys_move_over_headings(qtbot, sidebar):
     chosen: list[int] = []
     sidebar.list.chosen.connect(lambda chat_id, _: chosen.append(chat_id))
     sidebar.list.show_current(1)
@@ -63,7 +61,7 @@ def test_keys_move_over_headings(qtbot: QtBot, sidebar: Sidebar) -> None:
 
 
 @pytest.mark.parametrize("key", [Qt.Key.Key_Delete, Qt.Key.Key_Backspace])
-def test_no_bare_key_deletes(qtbot: QtBot, sidebar: Sidebar, key: Qt.Key) -> None:
+def test_no_bare_key_deletes(qtbot, sidebar, key):
     deleted: list[int] = []
     sidebar.list.delete_wanted.connect(deleted.append)
     click(qtbot, sidebar, 3)
@@ -71,7 +69,7 @@ def test_no_bare_key_deletes(qtbot: QtBot, sidebar: Sidebar, key: Qt.Key) -> Non
     assert deleted == []
 
 
-def test_a_long_name_is_changed_from_its_beginning(qtbot: QtBot, sidebar: Sidebar) -> None:
+def test_a_long_name_is_changed_from_its_beginning(qtbot, sidebar):
     sidebar.list.rename(2)
     editor = sidebar.list.viewport().findChild(QLineEdit)
     assert editor is not None
@@ -79,7 +77,7 @@ def test_a_long_name_is_changed_from_its_beginning(qtbot: QtBot, sidebar: Sideba
     assert editor.selectedText() == editor.text()
 
 
-def test_escape_leaves_the_name_alone(qtbot: QtBot, sidebar: Sidebar) -> None:
+def test_escape_leaves_the_name_alone(qtbot, sidebar):
     renamed: list[str] = []
     sidebar.list.renamed.connect(lambda _, title: renamed.append(title))
     sidebar.list.rename(2)
@@ -90,7 +88,7 @@ def test_escape_leaves_the_name_alone(qtbot: QtBot, sidebar: Sidebar) -> None:
     assert renamed == []
 
 
-def test_the_menu_offers_what_can_be_done(sidebar: Sidebar) -> None:
+def test_the_menu_offers_what_can_be_done(sidebar):
     menu = sidebar.list.menu_for((GROUPS[0].chats[0],))
     words = [action.text() for action in menu.actions() if not action.isSeparator()]
     assert words == ["Rename", "Unpin", "Duplicate", "Move to folder", "Export…", "Delete"]
@@ -100,7 +98,7 @@ def test_the_menu_offers_what_can_be_done(sidebar: Sidebar) -> None:
     assert words == ["Restore", "Delete for good"]
 
 
-def test_chats_in_the_bin_do_not_open(qtbot: QtBot, sidebar: Sidebar) -> None:
+def test_chats_in_the_bin_do_not_open(qtbot, sidebar):
     chosen: list[int] = []
     sidebar.list.chosen.connect(lambda chat_id, _: chosen.append(chat_id))
     sidebar.show_groups(GROUPS, is_bin=True)
@@ -108,7 +106,7 @@ def test_chats_in_the_bin_do_not_open(qtbot: QtBot, sidebar: Sidebar) -> None:
     assert chosen == []
 
 
-def test_searching_waits_for_a_pause(qtbot: QtBot, sidebar: Sidebar) -> None:
+def test_searching_waits_for_a_pause(qtbot, sidebar):
     queries: list[str] = []
     sidebar.search_changed.connect(queries.append)
     field = sidebar.findChild(QLineEdit)
@@ -118,7 +116,7 @@ def test_searching_waits_for_a_pause(qtbot: QtBot, sidebar: Sidebar) -> None:
     assert queries == ["notes"]
 
 
-def test_what_was_found_is_shown_below_its_title(sidebar: Sidebar) -> None:
+def test_what_was_found_is_shown_below_its_title(sidebar):
     plain = sidebar.list.sizeHintForRow(1)
     found = ListedChat(
         GROUPS[0].chats[0].chat, (TextRange(0, 3),), "a kernel in a text", (TextRange(2, 8),), 9
@@ -128,36 +126,34 @@ def test_what_was_found_is_shown_below_its_title(sidebar: Sidebar) -> None:
     assert not sidebar.grab().isNull()
 
 
-def test_undo_is_offered_once(sidebar: Sidebar) -> None:
+def test_undo_is_offered_once(sidebar):
     undone: list[int] = []
-    sidebar.undo()
-    sidebar.offer_undo("Chat moved to the bin", lambda: undone.append(1))
-    sidebar.undo()
-    sidebar.undo()
+    sidebar.undo.undo()
+    sidebar.undo.offer("Chat moved to the bin", lambda: undone.append(1))
+    sidebar.undo.undo()
+    sidebar.undo.undo()
     assert undone == [1]
 
 
-def test_what_was_done_one_after_the_other_is_taken_back_from_the_last_to_the_first(
-    sidebar: Sidebar,
-) -> None:
+def test_what_was_done_one_after_the_other_is_taken_back_from_the_last_to_the_first(sidebar):
     undone: list[int] = []
     for number in range(3):
-        sidebar.offer_undo(f"Chat {number}", functools.partial(undone.append, number))
-    sidebar.undo()
+        sidebar.undo.offer(f"Chat {number}", functools.partial(undone.append, number))
+    sidebar.undo.undo()
     assert any(label.text() == "Chat 1" for label in sidebar.findChildren(QLabel))
     for _ in range(3):
-        sidebar.undo()
+        sidebar.undo.undo()
     assert undone == [2, 1, 0]
 
 
-def test_what_can_be_undone_is_said_in_whole(sidebar: Sidebar) -> None:
+def test_what_can_be_undone_is_said_in_whole(sidebar):
     words = "Removed the folder Letters to the editor"
-    sidebar.offer_undo(words, lambda: None)
+    sidebar.undo.offer(words, lambda: None)
     said = next(one for one in sidebar.findChildren(QLabel) if one.text() == words)
     assert said.wordWrap() and said.minimumWidth() < said.sizeHint().width()
 
 
-def test_nothing_to_list_is_said(sidebar: Sidebar) -> None:
+def test_nothing_to_list_is_said(sidebar):
     sidebar.show_groups(())
     assert "listed here" in sidebar.findChildren(type(sidebar._empty))[0].text()
     sidebar.show_groups((), is_bin=True)
