@@ -2,14 +2,22 @@
 
 from collections.abc import Mapping
 
-from mlx_engine.models.families.deepseek_v3 import BailingMoe, DeepseekV2, DeepseekV3, Glm4Moe
-from mlx_engine.models.families.exaone_moe import ExaoneMoe
+from mlx_engine.models.families.deepseek_v3 import BailingMoe, DeepseekV2, DeepseekV3, Glm4Moe, HyV3
+from mlx_engine.models.families.exaone import Exaone4, ExaoneMoe
 from mlx_engine.models.families.gemma3 import Gemma, Gemma3
 from mlx_engine.models.families.gpt_oss import GptOss
 from mlx_engine.models.families.llama import Glm4, Granite, Llama, Olmo2, Phi3
 from mlx_engine.models.families.mimo_v2 import MimoV2
 from mlx_engine.models.families.plain_experts import Ernie45Moe, MiniMaxM2
-from mlx_engine.models.families.qwen3 import Mimo, Qwen2, Qwen2Moe, Qwen3, Qwen3Moe, Qwen3VlMoe
+from mlx_engine.models.families.qwen3 import (
+    Mellum,
+    Mimo,
+    Qwen2,
+    Qwen2Moe,
+    Qwen3,
+    Qwen3Moe,
+    Qwen3VlMoe,
+)
 from mlx_engine.models.families.qwen3_5 import Qwen35
 from mlx_engine.models.families.step3p5 import Step3p5
 from mlx_engine.models.family import Family
@@ -39,12 +47,14 @@ FAMILIES: dict[str, type[SpecFamily]] = {
     "qwen3_vl": Qwen3,
     "qwen3_moe": Qwen3Moe,
     "qwen3_vl_moe": Qwen3VlMoe,
+    "mellum": Mellum,
     "gemma": Gemma,
     "gemma3": Gemma3,
     "gpt_oss": GptOss,
     "olmo2": Olmo2,
     "olmo3": Olmo2,
-    "exaone4": Olmo2,
+    "exaone4": Exaone4,
+    "exaone4_5": Exaone4,
     "exaone_moe": ExaoneMoe,
     "phi3": Phi3,
     "glm": Glm4,
@@ -53,6 +63,7 @@ FAMILIES: dict[str, type[SpecFamily]] = {
     "glm4_moe": Glm4Moe,
     "glm4v_moe": Glm4Moe,
     "dots1": Glm4Moe,
+    "hy_v3": HyV3,
     "glm4_moe_lite": DeepseekV3,
     "bailing_moe": BailingMoe,
     "deepseek_v2": DeepseekV2,

@@ -69,6 +69,16 @@ NEXTN_NAMES = HeadNames(
 )
 """Of heads as DeepSeek-V3 publishes them, and most after it."""
 
+FINAL_NORM_NAMES = HeadNames(
+    {"eh_proj": "join", "shared_head.norm": "norm", "final_layernorm": "norm"}, behind_trunk=True
+)
+"""Of heads of Ling and Hy3, whose GGUF files have them as DeepSeek's."""
+
+MTP_NAMES = HeadNames(
+    {"fc": "join", "pre_fc_norm_embedding": "enorm", "pre_fc_norm_hidden": "hnorm"}, numbered=False
+)
+"""Of a head as Qwen3-Next publishes it, and others after it."""
+
 
 @dataclass(frozen=True, slots=True)
 class TensorNames:

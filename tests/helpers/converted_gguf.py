@@ -62,6 +62,7 @@ ARCHITECTURES = {
     "smollm3": "smollm3",
     "seed_oss": "seed_oss",
     "exaone_moe": "exaone-moe",
+    "hy_v3": "hy_v3",
     "dots1": "dots1",
     "ernie4_5": "ernie4_5",
     "ernie4_5_moe": "ernie4_5-moe",
@@ -156,13 +157,18 @@ def convert(
     ]
     blocks = 1 + max(int(found[1]) for one in tensors if (found := _layer(one.name)))
     is_bailing = architecture == "bailingmoe2"  # published joined, which the map knows alone
-    names = gguf.get_tensor_name_map(_enum("glm4moe" if is_bailing else architecture), blocks)
+    is_alike = is_bailing or architecture == "hy_v3"  # which the package does not know
+    names = gguf.get_tensor_name_map(_enum("glm4moe" if is_alike else architecture), blocks)
     named = {_mapped(one.name, names): one.value for one in tensors}
     if joined or is_bailing:
         named = _joined(named)
     if is_bailing:
         last = ("nextn.shared_head_norm", "layer_output_norm")
         named = {name.replace(*last): value for name, value in named.items()}
+    if architecture == "hy_v3":
+        named = {
+            n.replace("layer_output_norm", "nextn.shared_head_norm"): v for n, v in named.items()
+        }
     named = {name: v for name, v in named.items() if _is_wanted(name, heads, first)}
     metadata = converted_metadata(architecture, config, blocks)
     metadata |= vocabulary_metadata(file.parent / f"{file.stem}-tokenizer")

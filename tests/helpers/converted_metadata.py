@@ -18,8 +18,12 @@ _SIZES = {
     "expert_used_count": ("num_experts_per_tok", "moe_top_k", "moe_k"),
     "expert_group_count": ("n_group",),
     "expert_group_used_count": ("topk_group",),
-    "expert_shared_count": ("n_shared_experts", "moe_num_shared_experts"),
-    "expert_weights_scale": ("routed_scaling_factor", "moe_router_scaling_factor"),
+    "expert_shared_count": ("n_shared_experts", "moe_num_shared_experts", "num_shared_experts"),
+    "expert_weights_scale": (
+        "routed_scaling_factor",
+        "moe_router_scaling_factor",
+        "router_scaling_factor",
+    ),
     "attention.layer_norm_rms_epsilon": ("rms_norm_eps", "layernorm_epsilon"),
     "attention.key_length": ("head_dim",),
     "attention.value_length": ("v_head_dim", "head_dim"),
@@ -240,6 +244,15 @@ def _exaone_moe(config: Config) -> dict[str, object]:
     return _dots1(config) | _mostly_windowed(config) | {"expert_gating_func": 2}
 
 
+def _hy_v3(config: Config) -> dict[str, object]:
+    return _inner(config) | {
+        "rope.dimension_count": config["head_dim"],
+        "expert_shared_feed_forward_length": config["moe_intermediate_size"],
+        "expert_gating_func": 2,
+        "expert_weights_norm": True,
+    }
+
+
 def _gpt_oss(config: Config) -> dict[str, object]:
     return {
         "attention.sliding_window": config["sliding_window"],
@@ -399,6 +412,7 @@ _OWN = {
     "nemotron_h_moe": _nemotron_h,
     "dots1": _dots1,
     "exaone-moe": _exaone_moe,
+    "hy_v3": _hy_v3,
     "bailingmoe2": _glm4_moe,
     "qwen3vlmoe": _inner,
     "qwen2moe": _inner,

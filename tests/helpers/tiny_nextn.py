@@ -1,6 +1,8 @@
 """Tiny random models with a NextN head as Hugging Face publishes them, and transformers' own."""
 
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +17,7 @@ from tiny_tokenizer import make_tiny_tokenizer
 from transformers.modeling_layers import MtpModel
 
 TYPES = ("glm4_moe", "glm4_moe_lite", "deepseek_v3")
-OTHERS = ("ernie4_5_moe", "exaone_moe")
+OTHERS = ("ernie4_5_moe", "exaone4", "exaone_moe", "hy_v3", "mellum")
 """Whose heads are named otherwise and have the trunk's embedding and output head."""
 LAYER = 3
 """The head's layer: the trunk has as many."""
@@ -27,7 +29,7 @@ class Published(NamedTuple):
     """A folder and transformers' float32 figures of `tokens` on it.
 
     logits [T, V]; draft_logits [T-1, V], row k for (x_k+1, h_k); chained [V], for a drafted token
-    after the last: (drafted, the head's last state).
+    after the last: (drafted, the head's last state). drafts: such draft_logits of other tokens.
     """
 
     folder: Path
@@ -36,6 +38,7 @@ class Published(NamedTuple):
     draft_logits: Floats
     drafted: int
     chained: Floats
+    drafts: Callable[[list[int]], Floats]
 
 
 def publish(
@@ -48,8 +51,9 @@ def publish(
     promise: dict[str, Any] = {"num_nextn_predict_layers": 1, "num_mtp_layers": 1}
     if model_type == "glm4_moe_lite":
         promise["mtp_mlp_layer_types"] = ["sparse"]
-    if model_type == "exaone_moe":
-        promise |= {"mtp_layer_types": ["sliding_attention"], "mtp_mlp_layer_types": ["dense"]}
+    if model_type in _KINDS:
+        layer, feed = _KINDS[model_type]
+        promise |= {"mtp_layer_types": [layer], "mtp_mlp_layer_types": [feed]}
     name = ARCHITECTURES[model_type][0]
     settings = getattr(hf, f"{name}Config")
     config = settings(**sizes_of(model_type) | promise | changes, attn_implementation="eager")
@@ -100,6 +104,18 @@ def stored_head(head: MtpModel, *, own: bool) -> dict[str, mx.array]:
     }
 
 
+_KINDS = {
+    "exaone4": ("full_attention", "dense"),
+    "exaone_moe": ("sliding_attention", "dense"),
+    "hy_v3": ("full_attention", "sparse"),
+    "mellum": ("sliding_attention", "sparse"),
+}
+_MTP_NAMES = {
+    "eh_proj": "mtp.fc",
+    "enorm": "mtp.pre_fc_norm_embedding",
+    "hnorm": "mtp.pre_fc_norm_hidden",
+    "shared_head.norm": "mtp.norm",
+}
 _OTHER_NAMES: dict[str, tuple[dict[str, str], str]] = {
     "ernie4_5_moe": (
         {
@@ -110,14 +126,10 @@ _OTHER_NAMES: dict[str, tuple[dict[str, str], str]] = {
         },
         "model.mtp_block.0.",
     ),
-    "exaone_moe": (
-        {
-            "eh_proj": "mtp.fc",
-            "enorm": "mtp.pre_fc_norm_embedding",
-            "hnorm": "mtp.pre_fc_norm_hidden",
-            "shared_head.norm": "mtp.norm",
-        },
-        "mtp.layers.0.",
+    **dict.fromkeys(("exaone4", "exaone_moe", "mellum"), (_MTP_NAMES, "mtp.layers.0.")),
+    "hy_v3": (
+        {"shared_head.norm": f"model.layers.{LAYER}.final_layernorm"},
+        f"model.layers.{LAYER}.",
     ),
 }
 """Of heads published otherwise: names beside their layer, none for what is the trunk's, and what
@@ -150,7 +162,15 @@ def _figures(folder: Path, model: Any, head: MtpModel, seed: int) -> Published:
         logits.numpy(),
         drafted,
         head.shared_head(chained)[0, -1].numpy(),
+        partial(_draft_logits, model, head),
     )
+
+
+@torch.no_grad()
+def _draft_logits(model: Any, head: MtpModel, tokens: list[int]) -> Floats:
+    read = torch.tensor([tokens])
+    hidden = model.model(read).last_hidden_state[:, :-1]
+    return head.shared_head(_states(head, read[:, 1:], hidden))[0].numpy()
 
 
 def _states(head: MtpModel, tokens: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:

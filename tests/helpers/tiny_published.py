@@ -264,6 +264,27 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, object]]] = {
             "rope_parameters": _PLAIN,
         },
     ),
+    "mellum": (
+        "Mellum",
+        {
+            **_EXPERTS,
+            "head_dim": 32,
+            "num_experts": 4,
+            "sliding_window": WINDOW,
+            "layer_types": _SLIDING,
+            "rope_parameters": _BY_KIND | {"full_attention": _YARN | {"truncate": True}},
+        },
+    ),
+    "hy_v3": (
+        "HYV3",
+        {
+            **_EXPERTS,
+            "head_dim": 32,
+            "num_experts": 4,
+            "num_shared_experts": 1,
+            "rope_parameters": _PLAIN,
+        },
+    ),
     "minimax_m2": (
         "MiniMaxM2",
         {

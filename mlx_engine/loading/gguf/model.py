@@ -122,6 +122,7 @@ ARCHITECTURES: dict[str, Callable[[GgufFile], Architecture]] = {
     "glm4moe": Glm4MoeGguf,
     "dots1": partial(Glm4MoeGguf, model_type="dots1"),
     "bailingmoe2": BailingMoe2Gguf,
+    "hy_v3": partial(Glm4MoeGguf, model_type="hy_v3"),
     "deepseek2": Deepseek2Gguf,
     "mimo2": Mimo2Gguf,
     "step35": Step35Gguf,

@@ -1,10 +1,10 @@
-"""DeepSeek-V2, V3, R1, V3.1, GLM-4.5 to 4.7, Ling: experts in groups, a NextN head.
+"""DeepSeek-V2, V3, R1, V3.1, GLM-4.5 to 4.7, Ling, Hy3: experts in groups, a NextN head.
 
 DeepSeek-V3 (arXiv 2412.19437) has latent attention: the first layers are dense, the head is the
 layer behind the last one, and embedding and output head are the trunk's, even where its files
 repeat them. GLM-4.7-Flash (`glm4_moe_lite`) is built alike; its head has an embedding and an output
-head of its own. GLM-4.5, 4.5-Air, 4.6 and 4.7 (`glm4_moe`) and Ling have the experts and the head
-behind plain attention. DeepSeek-V2 (arXiv 2405.04434) has no head, and weighs its experts by a
+head of its own. GLM-4.5, 4.5-Air, 4.6 and 4.7 (`glm4_moe`), Ling and Hy3 have the experts and the
+head behind plain attention. DeepSeek-V2 (arXiv 2405.04434) has no head, and weighs its experts by a
 softmax over all of them.
 """
 
@@ -19,7 +19,7 @@ from mlx_engine.models.rope import rope_of, score_magnitude
 from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.models.specs import Block, Heads, ModelSpec
 from mlx_engine.models.stored_forms import Recipes, expert_recipes, qkv_recipes
-from mlx_engine.models.tensor_names import NEXTN_NAMES, HeadNames
+from mlx_engine.models.tensor_names import FINAL_NORM_NAMES, NEXTN_NAMES
 from mlx_engine.values.errors import UnsupportedModel
 from mlx_engine.values.words import Words
 
@@ -95,7 +95,7 @@ class Glm4Moe(SpecFamily):
 
     def read(self, fields: ConfigFields) -> ModelSpec:
         """By the names of Hugging Face's config."""
-        is_dots = self.model_type == "dots1"
+        is_dots = self.model_type in ("dots1", "hy_v3")
         fields = fields.with_defaults(**_LEFT_OUT["dots1" if is_dots else "glm4_moe"])
         bias = fields.flag("attention_bias", default=False)
         attention = replace(
@@ -111,6 +111,37 @@ class Glm4Moe(SpecFamily):
             for block, window in zip(model.blocks, windows, strict=True)
         )
         return replace(model, blocks=tuple(blocks))
+
+
+class HyV3(Glm4Moe):
+    """`hy_v3` (Tencent Hy3): dots by other names, with a head.
+
+    As vLLM and llama.cpp run it: states after the final norm, and its own after its norm; embedding
+    and output head are the trunk's.
+    """
+
+    renames: ClassVar = {
+        "mlp.router.gate": "mlp.gate",
+        "mlp.expert_bias": "mlp.gate.e_score_correction_bias",
+        "mlp.e_score_correction_bias": "mlp.gate.e_score_correction_bias",
+        "mlp.shared_mlp": "mlp.shared_expert",
+        "mlp.shared_experts": "mlp.shared_expert",
+    }
+    head_names = FINAL_NORM_NAMES
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """By the names of Hugging Face's config."""
+        fields = fields.with_defaults(
+            head_dim=128, rope_theta=11158840.0, rms_norm_eps=1e-5, max_position_embeddings=131072
+        )
+        return super().read(
+            fields.with_defaults(
+                n_routed_experts=fields.count("num_experts", 192, most=2**16),
+                n_shared_experts=fields.count("num_shared_experts", 1, least=0),
+                routed_scaling_factor=fields.number("router_scaling_factor", 2.826),
+                norm_topk_prob=fields.flag("route_norm", default=True),
+            )
+        )
 
 
 class BailingMoe(SpecFamily):
@@ -131,7 +162,7 @@ class BailingMoe(SpecFamily):
         "mlp.gate.gate_proj": "mlp.gate",
         "mlp.shared_experts": "mlp.shared_expert",
     }
-    head_names = HeadNames({"eh_proj": "join", "final_layernorm": "norm"}, behind_trunk=True)
+    head_names = FINAL_NORM_NAMES
 
     def read(self, fields: ConfigFields) -> ModelSpec:
         """By the names of the published config."""

@@ -125,10 +125,10 @@ def _feed(fields: ConfigFields) -> FeedForward | Experts:
 
 
 class Olmo2(SpecFamily):
-    """`olmo2` (arXiv 2501.00656), `olmo3` and `exaone4`: norms behind mixer and feed-forward.
+    """`olmo2` (arXiv 2501.00656) and `olmo3`: norms behind mixer and feed-forward.
 
-    OLMo's q/k norms are over all heads. In the last two all but every fourth layer have a window;
-    those that see all are stretched alone in OLMo 3, and not rotated in EXAONE 4.
+    q/k norms are over all heads. In OLMo 3 all but every fourth layer have a window; those that see
+    all are stretched alone.
     """
 
     renames: ClassVar = {
@@ -138,24 +138,17 @@ class Olmo2(SpecFamily):
 
     def read(self, fields: ConfigFields) -> ModelSpec:
         """By the names of Hugging Face's config."""
-        is_exaone, is_olmo3 = self.model_type == "exaone4", self.model_type == "olmo3"
+        is_olmo3 = self.model_type == "olmo3"
         fields = fields.with_defaults(
             rms_norm_eps=1e-5, max_position_embeddings=2048, rope_theta=5e5 if is_olmo3 else 1e4
         )
         bias = fields.flag("attention_bias", default=False)
-        full = replace(
-            plain_attention(fields),
-            qkv_bias=bias,
-            out_bias=bias,
-            qk_norm="head" if is_exaone else "whole",
-        )
-        windows = most_windows(fields) if is_exaone or is_olmo3 else (None,) * fields.layers()
+        full = replace(plain_attention(fields), qkv_bias=bias, out_bias=bias, qk_norm="whole")
+        windows = most_windows(fields) if is_olmo3 else (None,) * fields.layers()
         slides = full
         if is_olmo3:
             base = fields.rope("full_attention").number("rope_theta", 5e5)
             slides = replace(full, rope=local_rope(fields, full.key_dim, base))
-        if is_exaone and fields.has("sliding_window"):
-            full = replace(full, rope=None)
         feed = FeedForward(fields.count("intermediate_size"))
         mixers = (replace(slides, window=window) if window else full for window in windows)
         return plain_model(fields, (Block(mixer, feed, norms="after") for mixer in mixers))

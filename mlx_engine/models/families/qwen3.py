@@ -1,19 +1,19 @@
-"""Qwen2 and Qwen3, with and without experts, MiMo-7B: biases or norms of queries and keys.
+"""Qwen2 and Qwen3, with and without experts, MiMo-7B, Mellum: biases or norms of queries and keys.
 
 Layers from `max_window_layers` on have a window, in Qwen3 MoE all, if `use_sliding_window` says so.
 Qwen3 technical report: arXiv 2505.09388.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.families.llama import plain_attention, plain_model
+from mlx_engine.models.families.llama import local_rope, plain_attention, plain_model
 from mlx_engine.models.layer_specs import Attention, Experts, FeedForward
 from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.models.specs import Block, Heads, ModelSpec
 from mlx_engine.models.stored_forms import Piece, Recipe, Recipes, Run
-from mlx_engine.models.tensor_names import HeadNames
+from mlx_engine.models.tensor_names import MTP_NAMES, HeadNames
 
 
 class Qwen2(SpecFamily):
@@ -92,6 +92,28 @@ class Qwen3Moe(SpecFamily):
         return plain_model(fields, blocks)
 
 
+class Mellum(SpecFamily):
+    """`mellum` (Mellum 2): each kind of layer has a rotation of its own, and so has the head.
+
+    As transformers runs it: states after the final norm, and its own after its norm.
+    """
+
+    head_names = MTP_NAMES
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """By the names of Hugging Face's config."""
+        fields = fields.with_defaults(head_dim=128, rope_theta=5e5, norm_topk_prob=True)
+        promised = fields.count("num_nextn_predict_layers", 0, least=0)
+        kinds = fields.words("mtp_layer_types") or ("sliding_attention",)
+        head = fields.with_values(
+            num_hidden_layers=1,
+            layer_types=list(kinds),
+            mlp_layer_types=list(fields.words("mtp_mlp_layer_types")),
+        )
+        heads = Heads(blocks=tuple(_of_kinds(head)), promised=promised)
+        return replace(plain_model(fields, _of_kinds(fields)), heads=heads)
+
+
 class Qwen3VlMoe(Qwen3Moe):
     """`qwen3_vl_moe`: stacks of experts are published turned, [E, H, 2 D] and [E, D, H]."""
 
@@ -139,10 +161,23 @@ def _normed(fields: ConfigFields) -> Attention:
     return replace(plain_attention(fields), qkv_bias=bias, out_bias=bias, qk_norm="head")
 
 
+def _of_kinds(fields: ConfigFields) -> Iterator[Block]:
+    """Of Mellum; where `layer_types` is silent, no layer has a window."""
+    full = _normed(fields)
+    slides = replace(full, rope=local_rope(fields, full.key_dim, 10000.0))
+    windows = fields.windows(fields.count("sliding_window", 1024), lambda _: False)
+    for layer, window in enumerate(windows):
+        mixer = replace(slides, window=window) if window else full
+        yield Block(mixer, _feed(fields, layer))
+
+
 def _feed(fields: ConfigFields, layer: int) -> FeedForward | Experts:
-    """Every decoder_sparse_step-th layer has experts, but those of mlp_only_layers."""
+    """Every decoder_sparse_step-th layer has experts, but those of mlp_only_layers, or those of
+    `mlp_layer_types` that are sparse.
+    """
     step = fields.count("decoder_sparse_step", 1)
-    if layer in fields.counts("mlp_only_layers") or (layer + 1) % step:
+    is_dense = fields.words("mlp_layer_types")[layer : layer + 1] == ("dense",)
+    if is_dense or layer in fields.counts("mlp_only_layers") or (layer + 1) % step:
         return FeedForward(fields.count("intermediate_size"))
     named = "num_experts" if fields.has("num_experts") else "num_local_experts"
     count = fields.count(named, 128, most=2**16)

@@ -18,7 +18,7 @@ from mlx_engine.models.rope import context_of, rope_of
 from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.models.specs import Block, Heads, ModelSpec
 from mlx_engine.models.stored_forms import Recipe, Recipes, expert_recipes, row_recipes
-from mlx_engine.models.tensor_names import HeadNames
+from mlx_engine.models.tensor_names import MTP_NAMES
 from mlx_engine.values.words import Words
 
 if TYPE_CHECKING:
@@ -31,14 +31,7 @@ _CONVOLUTION = ".linear_attn.conv1d.weight"
 class Qwen35(SpecFamily):
     """`qwen3_5`, `qwen3_5_moe` and `qwen3_next`, whose config does not tell of its heads."""
 
-    head_names = HeadNames(
-        {
-            "fc": "join",
-            "pre_fc_norm_embedding": "enorm",
-            "pre_fc_norm_hidden": "hnorm",
-        },
-        numbered=False,
-    )
+    head_names = MTP_NAMES
     norms = "either"
 
     def read(self, fields: ConfigFields) -> ModelSpec:

@@ -81,7 +81,6 @@ _CONTEXT = 4096
 _SAME = {
     "gpt_neox": {"rotary_emb_base": "rope_theta", "rotary_pct": "partial_rotary_factor"},
     "lfm2": {"block_dim": "hidden_size"},
-    "mellum": {"num_experts": "num_local_experts"},
 }
 """By type: keys that classes of mlx-lm look for -> those transformers 5 tells the same by."""
 

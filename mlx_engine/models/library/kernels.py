@@ -7,21 +7,36 @@ import mlx.core as mx
 from mlx.nn.layers.base import Module
 from mlx.nn.layers.linear import Linear
 from mlx.nn.layers.quantized import QuantizedLinear
-from mlx.utils import tree_flatten, tree_unflatten
 
 from metal_kernels.choice import Kernels
 from mlx_engine.models.few_rows import FewRows
+from mlx_engine.models.library.exchange import exchange
 from mlx_engine.models.matrix import Matrix, Packing
 
 
 def use_kernels(model: Module, kernels: Kernels) -> None:
     """Exchange every linear layer that there is a kernel for; its parameters stay."""
-    leaves = model.leaf_modules()  # type: ignore[no-untyped-call]
-    flat: dict[str, Module] = dict(tree_flatten(leaves, is_leaf=Module.is_module))
-    made = {path: _few_row_layer(leaf, kernels) for path, leaf in flat.items()}
-    there = [(path, layer) for path, layer in made.items() if layer is not None]
-    if there:
-        model.update_modules(tree_unflatten(there))
+
+    def linear(leaf: Module) -> Module | None:
+        assert isinstance(leaf, Linear)
+        weight: mx.array = leaf["weight"]
+        dense = Matrix(weight, None, None, 0, 8 * weight.dtype.size, "dense")
+        few_rows = _few_rows(leaf, dense, kernels)
+        return None if few_rows is None else FewRowLinear(leaf, few_rows)
+
+    def packed_linear(leaf: Module) -> Module | None:
+        assert isinstance(leaf, QuantizedLinear)
+        parts = (leaf["weight"], leaf["scales"], leaf.get("biases"))
+        packed = Matrix(*parts, leaf.group_size, leaf.bits, cast(Packing, leaf.mode))
+        few_rows = _few_rows(leaf, packed, kernels)
+        return None if few_rows is None else FewRowQuantizedLinear(leaf, few_rows)
+
+    layers = "mlx.nn.layers"
+    kinds = {
+        f"{layers}.linear.Linear": linear,
+        f"{layers}.quantized.QuantizedLinear": packed_linear,
+    }
+    exchange(model, kinds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,21 +93,6 @@ class FewRowQuantizedLinear(QuantizedLinear):
 def _take_parameters(layer: Module, stock: Module) -> None:
     for name in stock:
         layer[name] = stock[name]
-
-
-def _few_row_layer(leaf: Module, kernels: Kernels) -> Module | None:
-    """By exact type: what is derived from a kind may mean something else."""
-    if type(leaf) is Linear:
-        weight: mx.array = leaf["weight"]
-        dense = Matrix(weight, None, None, 0, 8 * weight.dtype.size, "dense")
-        few_rows = _few_rows(leaf, dense, kernels)
-        return None if few_rows is None else FewRowLinear(leaf, few_rows)
-    if type(leaf) is QuantizedLinear:
-        parts = (leaf["weight"], leaf["scales"], leaf.get("biases"))
-        packed = Matrix(*parts, leaf.group_size, leaf.bits, cast(Packing, leaf.mode))
-        few_rows = _few_rows(leaf, packed, kernels)
-        return None if few_rows is None else FewRowQuantizedLinear(leaf, few_rows)
-    return None
 
 
 def _few_rows(leaf: Module, matrix: Matrix, kernels: Kernels) -> FewRows | BiasedFewRows | None:

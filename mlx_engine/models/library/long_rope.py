@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 from mlx.nn.layers.base import Module
-from mlx.utils import tree_unflatten
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.layer_specs import Rope
+from mlx_engine.models.library.exchange import exchange
 from mlx_engine.models.rope import rope_of
 
 
@@ -54,20 +54,18 @@ def use_both_lists(model: Module, config: Mapping[str, object], origin: str) -> 
 
     config: of the text part. Phi-3.5-MoE tells what rotated elements are multiplied by for both.
     """
-    from mlx_lm.models.rope_utils import SuScaledRoPE
-
-    modules = model.named_modules()  # type: ignore[no-untyped-call]
-    stock = {path: module for path, module in modules if type(module) is SuScaledRoPE}
-    fields, made = ConfigFields(config, origin), []
+    fields = ConfigFields(config, origin)
     length: TextLength | None = None
-    for path, module in stock.items():
-        rope = rope_of(fields, module.dim)
+
+    def with_both(stock: Module) -> Module | None:
+        nonlocal length
+        rope = rope_of(fields, stock.dim)
         if rope.long_factors in (None, rope.factors):
             return None
         length = length or TextLength(rope.long_beyond)
         told = fields.rope("full_attention")
         short, long = (told.number(f"{one}_mscale", rope.magnitude) for one in ("short", "long"))
-        made.append((path, _LongRope(rope, length, (short, long))))
-    if made:
-        model.update_modules(tree_unflatten(made))
+        return _LongRope(rope, length, (short, long))
+
+    exchange(model, {"mlx_lm.models.rope_utils.SuScaledRoPE": with_both})
     return length

@@ -18,6 +18,7 @@ from mlx.utils import tree_flatten
 from mlx_engine.cache.by_length import CacheByLength
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.models.contract import Begin, Headless, Model, lazily
+from mlx_engine.models.library.as_trained import AS_TRAINED, with_all_factors
 from mlx_engine.models.library.caches import (
     MakeCaches,
     WholeBlockCache,
@@ -26,11 +27,9 @@ from mlx_engine.models.library.caches import (
     kept_caches,
     whole_caches,
 )
-from mlx_engine.models.library.experts import use_trained_weights
-from mlx_engine.models.library.falcon_h1 import with_all_factors
+from mlx_engine.models.library.exchange import exchange
 from mlx_engine.models.library.kernels import use_kernels
 from mlx_engine.models.library.long_rope import TextLength
-from mlx_engine.models.library.mamba2 import use_norm_by_group
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.values.errors import (
     BadModelFile,
@@ -83,10 +82,7 @@ def open_class(module: str, config: Mapping[str, object], table: WeightTable) ->
         arrays = with_all_factors(arrays, config)
     model = _build_module(module, config, Named(arrays, table.origin))
     table.hold(_parameters_of(model).values())
-    if module in ("jamba", "hunyuan"):
-        use_trained_weights(model)
-    if module == "mamba2":
-        use_norm_by_group(model)
+    exchange(model, AS_TRAINED)
     use_kernels(model, table.kernels)
     return model
 

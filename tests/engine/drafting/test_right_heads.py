@@ -19,14 +19,15 @@ PROMPT = [9, 10, 11]
 LENGTH = 12
 HEAD = {
     **dict.fromkeys(("qwen3_5", "qwen3_5_moe", "qwen3_next", "mimo_v2_flash"), "mtp."),
-    **dict.fromkeys(("ernie4_5_moe", "exaone_moe"), "mtp"),
-    **dict.fromkeys(("glm4_moe", "glm4_moe_lite", "deepseek_v3"), "layers.3."),
+    **dict.fromkeys(("ernie4_5_moe", "exaone4", "exaone_moe", "mellum"), "mtp"),
+    **dict.fromkeys(("glm4_moe", "glm4_moe_lite", "deepseek_v3", "hy_v3"), "layers.3."),
     "mimo": "mtp_layers.",
     "step3p5": ("layers.4.", "layers.5.", "layers.6."),
 }
 """What names of heads have in them."""
-IN_GGUF = [kind for kind in WRITERS if kind in ARCHITECTURES and kind != "ernie4_5_moe"]
-"""No converter keeps the heads of ERNIE 4.5."""
+DROPPED = ("ernie4_5_moe", "exaone4")
+"""No converter keeps the heads of these."""
+IN_GGUF = [kind for kind in WRITERS if kind in ARCHITECTURES and kind not in DROPPED]
 Q8_0 = Storage(lambda name: None if "gate_inp" in name or "attn_k_b" in name
                else gguf.GGMLQuantizationType.Q8_0)  # fmt: skip
 

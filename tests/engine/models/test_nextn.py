@@ -1,5 +1,6 @@
 """NextN heads against transformers: logits, drafts, and what flips of the definition do."""
 
+import json
 from dataclasses import replace
 from functools import cache
 
@@ -101,6 +102,29 @@ def test_ling_is_glm_by_other_names(tmp_path):
     assert mlx_engine.inspect(tiny.folder).mtp.code == "heads-dropped"
     theirs = np.array(open_in_mlx_lm(tiny.folder)[0](mx.array([tiny.tokens]))[0])
     assert relative(theirs, tiny.logits) < 1e-4
+
+
+def test_exaone_4_5_has_its_text_part_within(tmp_path):
+    """The kind of the head's layer stands behind those of the trunk's."""
+    tiny = publish("exaone4", tmp_path / "m", own=False)
+    config = json.loads((tiny.folder / "config.json").read_text())
+    text = config | {"model_type": "exaone4_5_text"}
+    text["layer_types"] += text.pop("mtp_layer_types")
+    whole = {"model_type": "exaone4_5", "num_nextn_predict_layers": 1, "text_config": text}
+    (tiny.folder / "config.json").write_text(json.dumps(whole))
+    edit_tensors(
+        tiny.folder,
+        lambda arrays: {n.replace("model.", "model.language_model."): a for n, a in arrays.items()},
+    )
+    engine = mlx_engine.load(tiny.folder)
+    assert (engine.description.mtp, engine.description.mtp_heads) == (None, 1)
+    for ours, theirs in zip(
+        drafts_of(engine.parts.model, tiny),
+        (tiny.logits, tiny.draft_logits, tiny.chained[None]),
+        strict=True,
+    ):
+        assert relative(ours, theirs) < 1e-4
+    engine.close()
 
 
 @pytest.mark.parametrize("flip", FLIPS)

@@ -16,7 +16,7 @@ from tiny_stacks import write_stack
 import mlx_engine
 
 STACKS = ("mimo_v2_flash", "step3p5")
-FAMILIES = (*tiny_nextn.TYPES, "exaone_moe", *STACKS)
+FAMILIES = (*tiny_nextn.TYPES, "exaone_moe", "hy_v3", *STACKS)
 TOKENS = [5, 9, 200, 31, 77, 8, 150, 2, 2, 64, 12, 4]
 Q8_0 = Storage(lambda name: None if "gate_inp" in name or "attn_k_b" in name
                else gguf.GGMLQuantizationType.Q8_0)  # fmt: skip

@@ -1,0 +1,85 @@
+"""EXAONE 4, 4.5 and K-EXAONE: norms of each head, windows but in every fourth layer, an MTP head.
+
+Layers that see all do not rotate where others have a window. EXAONE 4 has its norms behind mixer
+and feed-forward, K-EXAONE before them, and DeepSeek's experts. The head of 4.5 and K-EXAONE is
+dense and named as Qwen3.5's. As vLLM runs it: the trunk's states after its norm, the head's own
+after its norm.
+"""
+
+from dataclasses import replace
+from typing import ClassVar
+
+from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.families.deepseek_v3 import routed_experts
+from mlx_engine.models.families.llama import Olmo2, most_windows, plain_attention, plain_model
+from mlx_engine.models.layer_specs import Attention, FeedForward
+from mlx_engine.models.spec_family import SpecFamily
+from mlx_engine.models.specs import Block, Heads, ModelSpec
+from mlx_engine.models.tensor_names import MTP_NAMES
+from mlx_engine.values.words import Words
+
+
+class Exaone4(SpecFamily):
+    """`exaone4` and `exaone4_5`."""
+
+    renames = Olmo2.renames
+    head_names = MTP_NAMES
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """By the names of Hugging Face's config."""
+        fields = fields.with_defaults(rms_norm_eps=1e-5, max_position_embeddings=2048)
+        feed = FeedForward(fields.count("intermediate_size"))
+        *blocks, head = (Block(mixer, feed, norms="after") for mixer in _mixers(fields))
+        return replace(plain_model(fields, blocks), heads=_heads(fields, head))
+
+
+class ExaoneMoe(SpecFamily):
+    """`exaone_moe`."""
+
+    renames: ClassVar = {
+        "mlp.e_score_correction_bias": "mlp.gate.e_score_correction_bias",
+        "mlp.shared_experts": "mlp.shared_expert",
+    }
+    head_names = MTP_NAMES
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """By the names of Hugging Face's config."""
+        count = fields.count("num_experts", 64, most=2**16)
+        fields = fields.with_defaults(
+            rms_norm_eps=1e-5,
+            rope_theta=1e6,
+            routed_scaling_factor=2.5,
+            n_routed_experts=count,
+            n_shared_experts=fields.count("num_shared_experts", 1, least=0),
+        )
+        dense, experts = FeedForward(fields.count("intermediate_size")), routed_experts(fields)
+        feeds = [experts if sparse else dense for sparse in _sparse(fields)]
+        *blocks, head = map(Block, _mixers(fields), (*feeds, dense))
+        return replace(plain_model(fields, blocks), heads=_heads(fields, head))
+
+
+def _mixers(fields: ConfigFields) -> list[Attention]:
+    """Of the trunk's layers and of the head's, which is of the kind that `mtp_layer_types` says or
+    `layer_types` behind the trunk's, else of the first.
+    """
+    slides, windows = replace(plain_attention(fields), qk_norm="head"), most_windows(fields)
+    full = replace(slides, rope=None) if fields.has("sliding_window") else slides
+    listed = fields.words("layer_types")
+    told = (fields.words("mtp_layer_types") or listed[fields.layers() :] or listed)[:1]
+    windows += most_windows(fields.with_values(num_hidden_layers=1, layer_types=list(told)))
+    return [replace(slides, window=window) if window else full for window in windows]
+
+
+def _heads(fields: ConfigFields, head: Block) -> Heads:
+    return Heads(blocks=(head,), promised=fields.count("num_nextn_predict_layers", 0, least=0))
+
+
+def _sparse(fields: ConfigFields) -> tuple[bool, ...]:
+    """For each layer whether it has experts, told in one of three ways."""
+    layers = fields.layers()
+    kinds, flags = fields.words("mlp_layer_types"), fields.flags("is_moe_layer")
+    listed = tuple(kind == "sparse" for kind in kinds) or flags
+    if listed and len(listed) < layers:
+        raise fields.wrong("mlp_layer_types", list(kinds), Words("a kind for each layer"))
+    first = fields.count("first_k_dense_replace", 1, least=0)
+    return listed[:layers] or tuple(layer >= first for layer in range(layers))
