@@ -208,7 +208,7 @@ class EditedLines(Lines):
 
 
 def _keys() -> "KeyBindings":
-    from prompt_toolkit.application import get_app
+    from prompt_toolkit.application import get_app, run_in_terminal
     from prompt_toolkit.filters import Condition
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
@@ -222,6 +222,12 @@ def _keys() -> "KeyBindings":
     @keys.add("c-c", filter=is_typed)
     def _clear(event: KeyPressEvent) -> None:
         event.current_buffer.reset(append_to_history=True)  # Up brings it back
+
+    @keys.add("c-z")
+    def _rest(_: KeyPressEvent) -> None:
+        # prompt_toolkit's own way signals the process, where another thread may take it later:
+        # the line would be back on the screen before the shell's
+        run_in_terminal(lambda: signal.raise_signal(signal.SIGTSTP))
 
     return keys
 

@@ -106,6 +106,19 @@ def test_arrow_up_brings_the_last_line_back(keys: PipeInput, edited: EditedLines
     assert list(lines) == ["first!"]
 
 
+def test_control_z_is_no_part_of_a_message(
+    keys: PipeInput, edited: EditedLines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It rests the program, as everywhere in a terminal, and the line is there afterwards."""
+    rests: list[int] = []
+    monkeypatch.setattr(signal, "raise_signal", rests.append)
+    edited.begin()
+    keys.send_text("half\x1a")
+    until(lambda: rests == [signal.SIGTSTP])
+    keys.send_text(" and half\r")
+    assert next(iter(edited)) == "half and half"
+
+
 def test_control_c_clears_the_line_and_leaves_an_empty_one(
     keys: PipeInput, edited: EditedLines
 ) -> None:
