@@ -77,7 +77,7 @@ def _collection_between_tests(_no_collection_on_other_threads):
     widgets = sys.modules.get("PySide6.QtWidgets")
     if widgets is not None:
         for widget in widgets.QApplication.topLevelWidgets():
-            if widget.parent() is None:
+            if widget.parent() is None and not widget.property("stays"):
                 widget.deleteLater()
     if gc.get_count()[0] > MUCH:
         gc.collect()

@@ -5,14 +5,21 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from PySide6.QtCore import QEvent, Qt
-from PySide6.QtWidgets import QApplication, QPlainTextEdit
+from PySide6.QtWidgets import QApplication, QDialog, QLineEdit, QPlainTextEdit
 from pytestqt.qtbot import QtBot
-from scripted_engine import Answer
+from scripted_engine import Answer, ScriptedEngine
 from scripted_models import ScriptedModels, WorkerEngine, described
 
 from app.app import App
 from app.start.folders import Folders
+from app.values.app_settings import AppSettings
+from app.values.chat_settings import ChatSettings
+from app.window.main_window import USUAL
+from app.worker.model_in_use import ModelSource, Progress, Stop
+from app.worker.requests import LoadModel
 from mlx_engine.hub.client import Hub
+from mlx_engine.values.model_description import ModelDescription
+from mlx_engine.values.options import LoadOptions
 
 PATIENCE_MS = 60_000
 
@@ -26,6 +33,25 @@ def scripted(*answers: Answer) -> ScriptedModels:
     """A source whose built-in model says these answers."""
     model = described("pocket_model", 7_000_000)
     return ScriptedModels({"None": WorkerEngine(list(answers), model)})
+
+
+class Relay(ModelSource):
+    """Has models from the source of the test that runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.source = scripted()
+
+    def inspect(self, request: LoadModel, on_download: Progress, stop: Stop) -> ModelDescription:
+        return self.source.inspect(request, on_download, stop)
+
+    def load(
+        self, request: LoadModel, on_progress: Progress, on_download: Progress, stop: Stop
+    ) -> ScriptedEngine:
+        return self.source.load(request, on_progress, on_download, stop)
+
+    def forget_files(self, chat_id: str) -> None:
+        self.source.forget_files(chat_id)
 
 
 class Driven:
@@ -61,6 +87,49 @@ class Driven:
         assert answer is not None
         return answer.text
 
+    def begin_anew(self) -> None:
+        """As after a first start: of what other tests did nothing is left, open, typed or stored;
+        the model is loaded once more.
+        """
+        app, widgets, window = self.app, self.widgets, self.widgets.window
+        for dialog in window.findChildren(QDialog):
+            dialog.close()
+            dialog.deleteLater()
+        app.compare.stop()
+        app.models.cancel()
+        for chat_id in app.answers.chat_ids:
+            app.answers.stop(chat_id)
+        self.until(lambda: not (app.answers.chat_ids or app.compare.is_running))
+        self.until(lambda: app.models.loading is None)
+        app.settings.change(AppSettings())
+        for table in ("chat", "folder", "sqlite_sequence"):
+            app.store.database.write(f"DELETE FROM {table}")
+        app.chats.begin(ChatSettings())
+        app.composer._unsent.clear()
+        widgets.composer.show_message("")
+        widgets.transcript.reader.unsent.clear()
+        widgets.transcript.find_bar.field.clear()
+        widgets.transcript.close_find()
+        app.drops.leave()
+        widgets.card.closed.emit()
+        widgets.sidebar.undo.forget()
+        widgets.sidebar.clear_search()
+        app.listed.show_bin(False)
+        for field in widgets.library.findChildren(QLineEdit):
+            field.clear()
+        widgets.library.show_place("here")
+        widgets.session.fold_groups(AppSettings().folded_groups)
+        window.showNormal()
+        window.resize(*USUAL)
+        window.show_page("chat")
+        window.show_panel("session")
+        window.show_sidebar(True)
+        app.models.load_path(None, LoadOptions())
+        self.until(lambda: app.models.loading is None)
+        self.until(lambda: not widgets.transcript.reader.turns.is_busy)
+        widgets.notice._dismiss()
+        widgets.composer.setFocus()
+
     @property
     def shown(self) -> list[str]:
         """Texts of the messages on show."""
@@ -72,7 +141,7 @@ def running(
     qapp: QApplication,
     qtbot: QtBot,
     place: Path,
-    source: ScriptedModels,
+    source: ModelSource,
     hub: Hub | None = None,
 ) -> Iterator[Driven]:
     """A started app with its model loaded; closed at the end."""

@@ -31,9 +31,39 @@ def source():
     return scripted()
 
 
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """Where the app of this file has its files."""
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def started(qapp, request, home):
+    """An app for all tests of a file: to start one takes as long as all that most of them do."""
+    from pytestqt.qtbot import QtBot
+    from windows import Relay, running
+
+    with running(qapp, QtBot(request), home, Relay()) as one:
+        one.widgets.window.setProperty("stays", True)
+        yield one.app
+
+
 @pytest.fixture
-def driven(qapp, qtbot, tmp_path, source):
-    """The app, with its files in `home`."""
+def driven(started, qtbot, source):
+    """That app as after its first start, with models from `source`."""
+    from windows import Driven
+
+    assert started.worker.isRunning(), "a test that closes the app takes one that is alone"
+    started.worker._source.source = source
+    one = Driven(started, qtbot)
+    one.begin_anew()
+    yield one
+    one.until(lambda: not one.widgets.settings._turns.is_busy)  # its parts have no parent yet
+
+
+@pytest.fixture
+def alone(qapp, qtbot, tmp_path, source):
+    """An app of a test's own, for one that closes it; its files are in `home`."""
     from windows import running
 
     with running(qapp, qtbot, tmp_path / "home", source) as one:

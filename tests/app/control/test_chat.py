@@ -276,9 +276,9 @@ def test_what_is_rewritten_in_its_place_outlives_the_program(qapp, qtbot, tmp_pa
         assert bubble.editor.field.toPlainText() == "One, in other words"
 
 
-def test_nothing_typed_in_a_chat_outlives_it(driven, qtbot, tmp_path):
+def test_nothing_typed_in_a_chat_outlives_it(driven, qtbot, home):
     """In the bin it is kept; deleted for good, it is gone from the settings, too."""
-    kept = folders_in(tmp_path / "home").settings_file
+    kept = folders_in(home).settings_file
     for name in ("Stays", "Goes"):
         driven.app.begin_chat()
         driven.ask(name)
@@ -299,9 +299,9 @@ def test_nothing_typed_in_a_chat_outlives_it(driven, qtbot, tmp_path):
     assert "Stays half a sent" in kept.read_text() and "Stays otherwise" in kept.read_text()
 
 
-def test_what_is_typed_is_on_the_disk_soon(driven, qtbot, tmp_path):
+def test_what_is_typed_is_on_the_disk_soon(driven, qtbot, home):
     """A program that is killed loses no more of it than of an answer."""
-    kept = folders_in(tmp_path / "home").settings_file
+    kept = folders_in(home).settings_file
     driven.ask("One")
     qtbot.keyClicks(driven.widgets.composer.focusProxy(), "half a sent")
     driven.until(lambda: "half a sent" in kept.read_text())
@@ -339,25 +339,25 @@ def test_what_the_engine_refuses_is_said_in_the_chat(driven, source):
     assert driven.ask("Again") == "You said: Again"
 
 
-def test_how_an_answer_went_is_known_after_a_restart(driven, source, qapp, qtbot, tmp_path):
+def test_how_an_answer_went_is_known_after_a_restart(alone, source, qapp, qtbot, tmp_path):
     say_next(source, Answer("So.", thinking="Hm and hm", pause_s=0.02))
-    driven.ask("Think")
+    alone.ask("Think")
     say_next(source, Answer("Half an", error=PromptTooLong("The conversation is too long.")))
-    driven.ask("Go")
-    before = [view.message for view in driven.widgets.transcript.column.views]
+    alone.ask("Go")
+    before = [view.message for view in alone.widgets.transcript.column.views]
     assert (before[1].thinking_seconds or 0) > 0
-    driven.app.close()
+    alone.app.close()
     with running(qapp, qtbot, tmp_path / "home", scripted()) as again:
         after = [view.message for view in again.widgets.transcript.column.views]
         assert after[1].thinking_seconds == before[1].thinking_seconds
         assert (after[3].state, after[3].notice) == ("failed", "The conversation is too long.")
 
 
-def test_an_answer_cut_by_closing_the_window_says_so(driven, source, qapp, qtbot, tmp_path):
+def test_an_answer_cut_by_closing_the_window_says_so(alone, source, qapp, qtbot, tmp_path):
     say_next(source, SLOW)
-    driven.send("Go")
-    driven.until(lambda: len(written(driven)) > 20)
-    driven.app.close()
+    alone.send("Go")
+    alone.until(lambda: len(written(alone)) > 20)
+    alone.app.close()
     with running(qapp, qtbot, tmp_path / "home", scripted()) as again:
         message = again.widgets.transcript.column.views[-1].message
         assert message.notice.startswith("Headstart was closed while this was being written.")
@@ -531,30 +531,30 @@ def test_several_chats_answer_at_once(driven, source):
 
 
 def test_where_the_context_is_full_it_goes_on_without_the_oldest_turns(
-    driven, source, qapp, qtbot, tmp_path
+    alone, source, qapp, qtbot, tmp_path
 ):
     """They stay on show, above a line that says so, also after a restart; the engine reads the
     others only, also when an answer is made again.
     """
-    driven.ask("One, and more words than all that follow have together")
-    driven.ask("Two")
+    alone.ask("One, and more words than all that follow have together")
+    alone.ask("Two")
     say_next(source, Answer("Half an", reason="context-full"))
-    driven.ask("Three")
-    column = driven.widgets.transcript.column
+    alone.ask("Three")
+    column = alone.widgets.transcript.column
     assert [view.message.can_drop for view in column.views] == [False] * 5 + [True]
     buttons = column.views[-1].buttons
     assert buttons is not None and buttons.drop.isVisibleTo(column)
     say_next(source, Answer(" answer"))
     buttons.drop.click()
-    driven.until(lambda: driven.app.chats.running is None)
-    assert driven.shown[0].startswith("One, and")
-    assert driven.shown[-1] == "Half an answer"
+    alone.until(lambda: alone.app.chats.running is None)
+    assert alone.shown[0].startswith("One, and")
+    assert alone.shown[-1] == "Half an answer"
     read = [m.text for m in source.engines["None"].sessions[-1].turns]
     assert read[0] == "Two"
     assert [v.message.is_first_read for v in column.views] == [n == 2 for n in range(6)]
-    driven.ask("Four")
+    alone.ask("Four")
     assert source.engines["None"].sessions[-1].turns[0].text == "Two"
-    driven.app.close()
+    alone.app.close()
     with running(qapp, qtbot, tmp_path / "home", scripted()) as again:
         views = again.widgets.transcript.column.views
         assert [v.message.is_first_read for v in views] == [n == 2 for n in range(8)]

@@ -9,20 +9,24 @@ from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDragEnterEvent, QDragLeaveEvent, QDropEvent
 from PySide6.QtWidgets import QApplication
 from scripted_models import WorkerEngine, described
-from windows import Driven, running, scripted
+from windows import Driven, scripted
 
 BUTTON, KEYS = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
 ACTION = Qt.DropAction.CopyAction
 
 
 @pytest.fixture
-def driven(qapp, qtbot, tmp_path, model):
-    source = scripted()
-    source.engines[str(model)] = WorkerEngine(description=described("Small-4bit", 10**9))
-    with running(qapp, qtbot, tmp_path / "home", source) as one:
-        yield one
-        # Qt keeps a pointer to what was hovered over last, also when that is gone.
-        QApplication.sendEvent(one.widgets.window, QDragLeaveEvent())
+def source(model):
+    made = scripted()
+    made.engines[str(model)] = WorkerEngine(description=described("Small-4bit", 10**9))
+    return made
+
+
+@pytest.fixture(autouse=True)
+def _nothing_hovers_any_more(driven):
+    """Qt keeps a pointer to what was hovered over last, also when that is gone."""
+    yield
+    QApplication.sendEvent(driven.widgets.window, QDragLeaveEvent())
 
 
 def mime_of(*things: Path | str) -> QMimeData:

@@ -43,15 +43,15 @@ def offer(driven: Driven, path: Path) -> None:
     driven.until(driven.widgets.layer.isVisible)
 
 
-def test_closing_in_the_middle_of_a_load_is_quick(driven, source):
+def test_closing_in_the_middle_of_a_load_is_quick(alone, source):
     source.pause_s, source.slices = 0.02, 1000
-    offer(driven, POCKET)
-    driven.widgets.card.load_wanted.emit()
-    driven.until(lambda: "of 1.00 GB" in card_says(driven))
+    offer(alone, POCKET)
+    alone.widgets.card.load_wanted.emit()
+    alone.until(lambda: "of 1.00 GB" in card_says(alone))
     started = time.perf_counter()
-    driven.widgets.window.close()
+    alone.widgets.window.close()
     assert time.perf_counter() - started < 10
-    assert not driven.app.worker.isRunning()
+    assert not alone.app.worker.isRunning()
     assert str(POCKET) not in source.loaded
 
 
@@ -75,7 +75,7 @@ def test_the_card_of_one_model_is_left_alone_by_the_load_of_another(driven, sour
     assert "pocket_model" in card_says(driven)
 
 
-def test_a_bug_in_an_answer_has_details_to_copy_and_is_in_the_log(driven, source, tmp_path, qtbot):
+def test_a_bug_in_an_answer_has_details_to_copy_and_is_in_the_log(driven, source, home, qtbot):
     source.engines["None"].answers.append(Answer("Half", error=KeyError("lost")))
     driven.send("Why?")
     driven.until(lambda: "KeyError" in driven.widgets.notice.words())
@@ -85,7 +85,7 @@ def test_a_bug_in_an_answer_has_details_to_copy_and_is_in_the_log(driven, source
     box.copy_button.click()
     assert "scripted_engine.py" in QGuiApplication.clipboard().text()
     box.accept()
-    assert "KeyError: 'lost'" in (tmp_path / "home" / "logs" / "headstart.log").read_text()
+    assert "KeyError: 'lost'" in (home / "logs" / "headstart.log").read_text()
     assert driven.ask("And now?") == "You said: And now?"
 
 

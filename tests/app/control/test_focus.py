@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
 )
 from scripted_engine import Answer
 from seen import button
-from windows import Driven, running, scripted
+from windows import Driven
 
 from app.values.attached_text import AttachedText
 from app.window.actions import COMMANDS
@@ -29,12 +29,10 @@ from app.window.transcript.message_foot import MessageActions
 SLOW = Answer(" ".join(f"word{n}" for n in range(400)), pause_s=0.01)
 
 
-@pytest.fixture
-def driven(qapp, qtbot, tmp_path):
-    with running(qapp, qtbot, tmp_path, scripted()) as one:
-        one.widgets.window.activateWindow()
-        qtbot.waitUntil(one.widgets.window.isActiveWindow)
-        yield one
+@pytest.fixture(autouse=True)
+def _is_active(driven):
+    driven.widgets.window.activateWindow()
+    driven.until(driven.widgets.window.isActiveWindow)
 
 
 def box(driven: Driven) -> QPlainTextEdit:
@@ -234,21 +232,21 @@ def test_a_card_of_the_models_page_leads_back_there_until_its_model_is_loaded(dr
         assert QApplication.focusWidget() is (models if page == "library" else box(driven))
 
 
-def test_page_keys_scroll_the_chat_while_the_message_has_the_keys(qapp, qtbot, tmp_path):
-    with running(qapp, qtbot, tmp_path, scripted(Answer("A paragraph.\n\n" * 60))) as driven:
-        driven.ask("Hello")
-        driven.until_answered()
-        bar = driven.widgets.transcript.column.verticalScrollBar()
-        driven.until(lambda: 0 < bar.value() == bar.maximum())
-        QTest.keyClick(box(driven), Qt.Key.Key_PageUp)
-        assert 0 < bar.maximum() - bar.value() <= bar.pageStep()
-        QTest.keyClick(box(driven), Qt.Key.Key_PageDown)
-        assert bar.value() == bar.maximum()
-        box(driven).setPlainText("a line\n" * 40)
-        box(driven).moveCursor(QTextCursor.MoveOperation.End)
-        QTest.keyClick(box(driven), Qt.Key.Key_PageUp)
-        assert bar.value() == bar.maximum()
-        assert not box(driven).textCursor().atEnd(), "it has pages of its own"
+def test_page_keys_scroll_the_chat_while_the_message_has_the_keys(driven, source):
+    source.engines["None"].answers.extend([Answer("A paragraph.\n\n" * 60)])
+    driven.ask("Hello")
+    driven.until_answered()
+    bar = driven.widgets.transcript.column.verticalScrollBar()
+    driven.until(lambda: 0 < bar.value() == bar.maximum())
+    QTest.keyClick(box(driven), Qt.Key.Key_PageUp)
+    assert 0 < bar.maximum() - bar.value() <= bar.pageStep()
+    QTest.keyClick(box(driven), Qt.Key.Key_PageDown)
+    assert bar.value() == bar.maximum()
+    box(driven).setPlainText("a line\n" * 40)
+    box(driven).moveCursor(QTextCursor.MoveOperation.End)
+    QTest.keyClick(box(driven), Qt.Key.Key_PageUp)
+    assert bar.value() == bar.maximum()
+    assert not box(driven).textCursor().atEnd(), "it has pages of its own"
 
 
 MESSAGE = "Message"
@@ -288,7 +286,7 @@ def stand_at_a_button(driven: Driven) -> None:
 def make_ready(driven: Driven, name: str) -> None:
     """What a command needs to have something to do."""
     if name == "stop":
-        driven.app.worker._source.engines["None"].answers.append(SLOW)
+        driven.app.worker._source.source.engines["None"].answers.append(SLOW)
         driven.send("Go")
         driven.until(driven.widgets.actions["stop"].isEnabled)
     elif name == "undo-delete":
@@ -453,7 +451,7 @@ def test_a_click_anywhere_in_the_composer_is_for_the_message(driven):
 
 
 def test_a_double_click_on_send_does_not_stop_the_answer(driven, qtbot):
-    engine = driven.app.worker._source.engines["None"]
+    engine = driven.app.worker._source.source.engines["None"]
     engine.answers.append(SLOW)
     composer = driven.widgets.composer
     composer.show_message("Go")
@@ -475,7 +473,7 @@ def test_a_double_click_on_send_does_not_stop_the_answer(driven, qtbot):
 
 def test_escape_stops_an_answer_that_was_asked_for_by_an_edit(driven):
     driven.ask("Hello")
-    driven.app.worker._source.engines["None"].answers.append(SLOW)
+    driven.app.worker._source.source.engines["None"].answers.append(SLOW)
     send_again(driven)
     driven.until(lambda: driven.app.chats.running is not None)
     QTest.keyClick(QApplication.focusWidget(), Qt.Key.Key_Escape)
@@ -514,7 +512,7 @@ def test_what_happens_is_said_to_screen_readers(driven, monkeypatch):
 @pytest.mark.parametrize("page", ["settings", "library", "compare"])
 def test_escape_leaves_a_page_and_not_the_answer_behind_it(driven, page):
     """What is not on show goes on; a comparison, which is, is stopped by the first press."""
-    answers = driven.app.worker._source.engines["None"].answers
+    answers = driven.app.worker._source.source.engines["None"].answers
     answers[:] = [SLOW, SLOW, SLOW]
     driven.send("Talk")
     driven.until(lambda: len(driven.shown) == 2)

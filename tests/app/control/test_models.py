@@ -159,9 +159,8 @@ def test_texts_are_attached_and_sent_with_the_message(driven, tmp_path):
     )
     assert driven.app.chats.chat.title == "What does it print?"
     assert driven.widgets.composer.attachments() == ()
-    assert driven.widgets.transcript.findChildren(UserBubble)[0].prose.text() == (
-        "What does it print?"
-    )
+    bubble = driven.widgets.transcript.column.views[0].findChild(UserBubble)
+    assert bubble.prose.text() == "What does it print?"
 
 
 def test_an_attachment_longer_than_the_context_is_red_before_it_is_sent(driven, tmp_path):

@@ -30,30 +30,32 @@ from mlx_engine.values.options import DraftOptions
 WORDS = "one two three four five six seven eight nine ten eleven twelve"
 
 
-def test_settings_open_a_page_and_reach_new_chats(qapp, qtbot, tmp_path):
-    with running(qapp, qtbot, tmp_path, scripted(Answer(WORDS))) as driven:
-        app, widgets = driven.app, driven.widgets
-        driven.ask("Count.")
-        mine = app.chats.chat.settings
-        widgets.actions["settings"].trigger()
-        assert widgets.window.page == "settings"
-        wanted = ChatSettings(system="Be kind.", draft=DraftOptions(depth=2), thinking=False)
-        widgets.settings.new_chat.changed.emit(wanted)
-        wish = replace(app.settings.value, theme="dark", reduce_motion=True)
-        widgets.settings.appearance.changed.emit(wish)
-        assert app.settings.value.theme == "dark"
-        assert app.settings.value.reduce_motion
-        assert app.chats.chat.settings == mine, "a chat that exists keeps its own"
-        app.begin_chat()
-        assert widgets.window.page == "chat"
-        begun = app.chats.chat.settings
-        assert (begun.system, begun.draft.depth, begun.thinking) == ("Be kind.", 2, False)
-        assert begun.sampling == SamplingChoice(), "the model's own"
+def test_settings_open_a_page_and_reach_new_chats(driven, source):
+    source.engines["None"].answers.extend([Answer(WORDS)])
+    app, widgets = driven.app, driven.widgets
+    driven.ask("Count.")
+    mine = app.chats.chat.settings
+    widgets.actions["settings"].trigger()
+    assert widgets.window.page == "settings"
+    wanted = ChatSettings(system="Be kind.", draft=DraftOptions(depth=2), thinking=False)
+    widgets.settings.new_chat.changed.emit(wanted)
+    wish = replace(app.settings.value, theme="dark", reduce_motion=True)
+    widgets.settings.appearance.changed.emit(wish)
+    assert app.settings.value.theme == "dark"
+    assert app.settings.value.reduce_motion
+    assert app.chats.chat.settings == mine, "a chat that exists keeps its own"
+    app.begin_chat()
+    assert widgets.window.page == "chat"
+    begun = app.chats.chat.settings
+    assert (begun.system, begun.draft.depth, begun.thinking) == ("Be kind.", 2, False)
+    assert begun.sampling == SamplingChoice(), "the model's own"
 
 
 def test_the_settings_page_is_made_when_it_is_opened_a_section_a_turn(qapp, qtbot, tmp_path):
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
         app, page, view = driven.app, driven.widgets.settings_page, driven.widgets.settings
+        driven.widgets.window.activateWindow()
+        driven.until(driven.widgets.window.isActiveWindow)
         sections = [view.appearance, view.models, view.new_chat]
         assert view.findChildren(QWidget) == sections, "all of them empty"
         app.settings.change(replace(app.settings.value, text_width="wide"))
@@ -154,78 +156,77 @@ def test_the_memory_of_a_model_is_told_in_the_format_of_the_chat_on_show(qapp, q
         assert cache() == "81.9 MB"
 
 
-def test_what_settings_brought_is_measured_in_answers(qapp, qtbot, tmp_path):
-    models = scripted(Answer(WORDS * 4), Answer(WORDS * 4))
-    with running(qapp, qtbot, tmp_path, models) as driven:
-        panel = driven.widgets.session
-        driven.ask("Count.")
-        type_into(qtbot, panel, "Minimum probability", "0.25")
-        driven.ask("Count again.")
-        told = next(text for text in words_on(panel) if text.startswith("Measured here: off"))
-        assert ", 0.25 " in told
-        assert any("the model's own" in text for text in words_on(panel))
+def test_what_settings_brought_is_measured_in_answers(driven, source, qtbot):
+    source.engines["None"].answers.extend([Answer(WORDS * 4), Answer(WORDS * 4)])
+    panel = driven.widgets.session
+    driven.ask("Count.")
+    type_into(qtbot, panel, "Minimum probability", "0.25")
+    driven.ask("Count again.")
+    told = next(text for text in words_on(panel) if text.startswith("Measured here: off"))
+    assert ", 0.25 " in told
+    assert any("the model's own" in text for text in words_on(panel))
 
 
-def test_a_preset_follows_its_chat(qapp, qtbot, tmp_path):
-    with running(qapp, qtbot, tmp_path, scripted(Answer(WORDS))) as driven:
-        panel, chats = driven.widgets.session, driven.app.chats
-        driven.ask("Count.")
-        number = chats.chat.chat_id
-        assert number is not None
-        panel.presets.saved.emit("Mine")
-        assert chats.chat.settings.preset == "Mine"
-        panel.fields.changed.emit({"sampling": SamplingChoice(temperature=0.1)})
-        save = next(b for b in panel.findChildren(QPushButton) if "Save the changes" in b.text())
-        assert not save.isHidden()
-        driven.app.begin_chat()
-        assert save.isHidden(), "another chat knows nothing of it"
-        chats.open(number)
-        assert not save.isHidden()
-        save.click()
-        assert save.isHidden()
-        assert driven.app.settings.value.presets["Mine"].sampling.temperature == 0.1
+def test_a_preset_follows_its_chat(driven, source):
+    source.engines["None"].answers.extend([Answer(WORDS)])
+    panel, chats = driven.widgets.session, driven.app.chats
+    driven.ask("Count.")
+    number = chats.chat.chat_id
+    assert number is not None
+    panel.presets.saved.emit("Mine")
+    assert chats.chat.settings.preset == "Mine"
+    panel.fields.changed.emit({"sampling": SamplingChoice(temperature=0.1)})
+    save = next(b for b in panel.findChildren(QPushButton) if "Save the changes" in b.text())
+    assert not save.isHidden()
+    driven.app.begin_chat()
+    assert save.isHidden(), "another chat knows nothing of it"
+    chats.open(number)
+    assert not save.isHidden()
+    save.click()
+    assert save.isHidden()
+    assert driven.app.settings.value.presets["Mine"].sampling.temperature == 0.1
 
 
-def test_a_preset_is_renamed_in_all_chats_and_deleted_with_an_undo(qapp, qtbot, tmp_path):
-    with running(qapp, qtbot, tmp_path, scripted(Answer(WORDS), Answer(WORDS))) as driven:
-        panel, chats, left = driven.widgets.session, driven.app.chats, Qt.MouseButton.LeftButton
-        choice = find(panel, DropDown, "Preset")
+def test_a_preset_is_renamed_in_all_chats_and_deleted_with_an_undo(driven, source, qtbot):
+    source.engines["None"].answers.extend([Answer(WORDS), Answer(WORDS)])
+    panel, chats, left = driven.widgets.session, driven.app.chats, Qt.MouseButton.LeftButton
+    choice = find(panel, DropDown, "Preset")
 
-        def press(name: str) -> None:
-            qtbot.mouseClick(find(panel, QToolButton, name), left)
+    def press(name: str) -> None:
+        qtbot.mouseClick(find(panel, QToolButton, name), left)
 
-        def names() -> list[str]:
-            return [choice.itemText(place) for place in range(choice.count())]
+    def names() -> list[str]:
+        return [choice.itemText(place) for place in range(choice.count())]
 
-        driven.ask("Count.")
-        first = chats.chat.chat_id
-        assert first is not None
-        for name in ("Mine", "Yours"):
-            type_into(qtbot, panel, "Name of a new preset", name)
-        chats.change_settings(replace(chats.chat.settings, preset="Mine"))
-        driven.app.begin_chat()
-        driven.ask("Count again.")
-        chats.change_settings(replace(chats.chat.settings, preset="Mine"))
-        press("Rename this preset")
-        field = find(panel, QLineEdit, "Name of a new preset")
-        assert field.selectedText() == "Mine"
-        qtbot.keyClicks(field, "Yours")
-        save = button(panel, "Rename")
-        assert not save.isEnabled(), "another one has this name"
-        qtbot.keyClick(field, Qt.Key.Key_Return)
-        assert names() == ["Mine", "Yours"]
-        qtbot.keyClicks(field, " too")
-        qtbot.mouseClick(save, left)
-        assert names() == ["Yours too", "Yours"], "in its place"
-        assert (choice.currentText(), field.text()) == ("Yours too", "")
-        chats.open(first)
-        assert choice.currentText() == "Yours too", "another chat that began with it"
-        press("Delete this preset")
-        assert (names(), choice.currentText()) == (["Yours"], "")
-        assert not panel.presets.undo.isHidden()
-        qtbot.mouseClick(panel.presets.undo.findChildren(QPushButton)[0], left)
-        assert choice.currentText() == "Yours too", "it is this chat's again"
-        assert set(driven.app.settings.value.presets) == {"Yours", "Yours too"}
+    driven.ask("Count.")
+    first = chats.chat.chat_id
+    assert first is not None
+    for name in ("Mine", "Yours"):
+        type_into(qtbot, panel, "Name of a new preset", name)
+    chats.change_settings(replace(chats.chat.settings, preset="Mine"))
+    driven.app.begin_chat()
+    driven.ask("Count again.")
+    chats.change_settings(replace(chats.chat.settings, preset="Mine"))
+    press("Rename this preset")
+    field = find(panel, QLineEdit, "Name of a new preset")
+    assert field.selectedText() == "Mine"
+    qtbot.keyClicks(field, "Yours")
+    save = button(panel, "Rename")
+    assert not save.isEnabled(), "another one has this name"
+    qtbot.keyClick(field, Qt.Key.Key_Return)
+    assert names() == ["Mine", "Yours"]
+    qtbot.keyClicks(field, " too")
+    qtbot.mouseClick(save, left)
+    assert names() == ["Yours too", "Yours"], "in its place"
+    assert (choice.currentText(), field.text()) == ("Yours too", "")
+    chats.open(first)
+    assert choice.currentText() == "Yours too", "another chat that began with it"
+    press("Delete this preset")
+    assert (names(), choice.currentText()) == (["Yours"], "")
+    assert not panel.presets.undo.isHidden()
+    qtbot.mouseClick(panel.presets.undo.findChildren(QPushButton)[0], left)
+    assert choice.currentText() == "Yours too", "it is this chat's again"
+    assert set(driven.app.settings.value.presets) == {"Yours", "Yours too"}
 
 
 def test_figures_outlive_the_program(qapp, qtbot, tmp_path):

@@ -35,6 +35,12 @@ def gate():
 
 
 @pytest.fixture
+def driven(alone):
+    """More than one controller would have its cards."""
+    return alone
+
+
+@pytest.fixture
 def cards(driven, gate):
     def slowly(path: str | Path | None, machine: Machine, own: ModelSettings) -> ModelCard | str:
         gate.wait()
