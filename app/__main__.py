@@ -56,7 +56,7 @@ def _in_the_terminal(arguments: Sequence[str]) -> int:
     from mlx_engine.command_line.run import run
 
     folders = this_users_folders()
-    return run(arguments, real_outside(folders.logs, folders.kernels_file, folders.prompts))
+    return run(arguments, real_outside(folders.logs, folders.kernels_file))
 
 
 if __name__ == "__main__":

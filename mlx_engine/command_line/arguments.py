@@ -224,11 +224,6 @@ def _add_doctor(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model", nargs="?", metavar="MODEL", help="tell whether this one fits into memory here, too"
     )
-    parser.add_argument(
-        "--forget-prompts",
-        action="store_true",
-        help="first delete the files of what models have read of chats",
-    )
     add_json(parser)
 
 

@@ -12,7 +12,6 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from mlx_engine import PromptFolder
 from mlx_engine.command_line.conversation import stopped_by_interrupt
 from mlx_engine.command_line.figures import status_line
 from mlx_engine.command_line.options import (
@@ -237,8 +236,6 @@ STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 def doctor(arguments: Namespace, outside: Outside) -> int:
     """Print a line a finding, or with --json one object; 1 when a check failed."""
-    if arguments.forget_prompts and outside.prompt_files is not None:
-        PromptFolder(outside.prompt_files).forget_all()
     findings = []
     screen = make_screen(outside.stdout, outside.stderr, plain=False)
     for finding in outside.examine(arguments.model):

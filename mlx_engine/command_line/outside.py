@@ -34,8 +34,7 @@ class Outside:
     load, inspect: as `mlx_engine` has them. backend: says what MLX computes on ("Metal, Apple M4
     Max"); asked after a model is loaded. examine: all checks, and that of the memory of a model.
     gpu_bytes: what a GPU may hold, 0 without Metal.
-    log_folder: where a crash leaves its traceback, None for nowhere but the screen. prompt_files:
-    where the window keeps what was read of chats.
+    log_folder: where a crash leaves its traceback, None for nowhere but the screen.
     """
 
     stdin: TextIO
@@ -47,7 +46,6 @@ class Outside:
     examine: Callable[[str | None], Iterable[Finding]]
     backend: Callable[[], str]
     gpu_bytes: Callable[[], int]
-    prompt_files: Path | None = None
 
     @property
     def interactive(self) -> bool:
@@ -55,16 +53,11 @@ class Outside:
         return self.stdin.isatty() and self.stdout.isatty()
 
 
-def real_outside(
-    log_folder: Path | None = None,
-    kernel_verdict: Path | None = None,
-    prompt_files: Path | None = None,
-) -> Outside:
+def real_outside(log_folder: Path | None = None, kernel_verdict: Path | None = None) -> Outside:
     """The process's own streams and the real engine; loads no MLX yet.
 
     kernel_verdict: where it is remembered which Metal kernels are sound here, None for a file in
-    the user's caches. prompt_files: where the window keeps what was read of chats. What a
-    terminal's encoding cannot show is shown as a question mark.
+    the user's caches. What a terminal's encoding cannot show is shown as a question mark.
     """
     import mlx_engine
 
@@ -79,19 +72,16 @@ def real_outside(
         log_folder=log_folder,
         load=partial(mlx_engine.load, kernel_verdict=kernel_verdict),
         inspect=mlx_engine.inspect,
-        examine=partial(_examine, kernel_verdict, prompt_files),
+        examine=partial(_examine, kernel_verdict),
         backend=_backend,
         gpu_bytes=_gpu_bytes,
-        prompt_files=prompt_files,
     )
 
 
-def _examine(
-    verdict: Path | None, prompt_files: Path | None, model: str | None
-) -> Iterable[Finding]:
+def _examine(verdict: Path | None, model: str | None) -> Iterable[Finding]:
     from mlx_engine.doctor.examine import examine
 
-    return examine(verdict, prompt_files, model)
+    return examine(verdict, model)
 
 
 def _backend() -> str:

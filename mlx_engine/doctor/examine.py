@@ -16,7 +16,6 @@ from mlx_engine.doctor.machine import (
     check_memory,
     check_packages,
     check_plan,
-    check_prompt_files,
     check_python,
     this_machine,
 )
@@ -41,15 +40,11 @@ DEPTH = 2
 GREEDY = SamplingOptions(temperature=0)
 
 
-def examine(
-    kernel_verdict: Path | None = None,
-    prompt_files: Path | None = None,
-    model: str | None = None,
-) -> Iterator[Finding]:
-    """Findings as they are made. kernel_verdict: where to write which are sound and fast.
-    prompt_files: the folder of what was read of chats. model: whose memory is planned.
+def examine(kernel_verdict: Path | None = None, model: str | None = None) -> Iterator[Finding]:
+    """Findings as they are made. kernel_verdict: where to write which are sound and fast. model:
+    whose memory is planned.
     """
-    yield from run_checks(checks(kernel_verdict, prompt_files, model))
+    yield from run_checks(checks(kernel_verdict, model))
 
 
 def run_checks(checks: dict[str, Check]) -> Iterator[Finding]:
@@ -61,11 +56,8 @@ def run_checks(checks: dict[str, Check]) -> Iterator[Finding]:
             yield Finding(name, "fail", f"{type(error).__name__}: {error}")
 
 
-def checks(
-    kernel_verdict: Path | None, prompt_files: Path | None = None, model: str | None = None
-) -> dict[str, Check]:
+def checks(kernel_verdict: Path | None, model: str | None = None) -> dict[str, Check]:
     """By name, in order; the built-in model comes last and uses the kernels found to be sound."""
-    kept = [] if prompt_files is None else [prompt_files]
     asked = [] if model is None else [model]
     return {
         "python": lambda: [check_python()],
@@ -73,7 +65,6 @@ def checks(
         "backend": lambda: [check_backend(this_machine())],
         "memory": lambda: [check_memory(this_machine())],
         "plan": lambda: map(check_plan, asked),
-        "prompt files": lambda: map(check_prompt_files, kept),
         "kernels": lambda: check_kernels(launcher_here(), kernel_verdict),
         "rows": check_rows,
         "built-in": lambda: check_built_in_model(

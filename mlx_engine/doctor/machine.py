@@ -1,11 +1,10 @@
-"""What is here: Python and packages, what MLX computes on, memory, and what is kept of chats."""
+"""What is here: Python and packages, what MLX computes on, and memory."""
 
 import platform
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 import mlx.core as mx
 
@@ -15,7 +14,6 @@ from mlx_engine.doctor import Finding, State
 from mlx_engine.loading.describe import inspect_remote
 from mlx_engine.values.errors import EngineError
 from mlx_engine.values.memory_plan import Fit
-from mlx_engine.values.words import size_words
 
 OLDEST = (3, 11)
 NEWEST = (3, 13)
@@ -100,14 +98,3 @@ def check_plan(model: str) -> Finding:
         return Finding("plan", "fail", str(error))
     memory = told.memory_fit(usable_bytes(), gpu_bytes=gpu_bytes())
     return Finding("plan", PLANNED[memory.fit], f"{told.name}: {memory.words}")
-
-
-def check_prompt_files(folder: Path) -> Finding:
-    """How much is kept of what models have read of chats."""
-    try:
-        sizes = [path.stat().st_size for path in folder.glob("*.safetensors")]
-    except OSError as error:
-        return Finding("prompt files", "warn", f"{folder} cannot be read ({error.strerror})")
-    count = f"{len(sizes)} file{'' if len(sizes) == 1 else 's'}, {size_words(sum(sizes))}"
-    words = f"{count} of what was read of chats, in {folder} (--forget-prompts deletes them)"
-    return Finding("prompt files", "ok", words)

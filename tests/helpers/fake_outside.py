@@ -31,7 +31,6 @@ class FakeOutside:
     stdout: io.StringIO = field(default_factory=io.StringIO)
     stderr: io.StringIO = field(default_factory=io.StringIO)
     findings: Iterable[Finding] = ()
-    prompt_files: Path | None = None
     gpu_bytes: int = 0
     error: Exception | None = None
     asked: list[tuple[str | None, LoadOptions | None]] = field(default_factory=list)
@@ -59,7 +58,6 @@ class FakeOutside:
             examine=lambda _: self.findings,
             backend=lambda: "CPU",
             gpu_bytes=lambda: self.gpu_bytes,
-            prompt_files=self.prompt_files,
         )
         return run(arguments, world)
 

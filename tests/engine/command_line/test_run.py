@@ -258,21 +258,6 @@ def test_doctor(outside: FakeOutside) -> None:
     assert "\x1b" not in outside.out
 
 
-def test_doctor_deletes_what_files_keep_of_chats_where_that_is_asked_for(
-    outside: FakeOutside, tmp_path: Path
-) -> None:
-    outside.prompt_files = tmp_path / "prompts"
-    outside.prompt_files.mkdir()
-    names = [f"{'0' * 40}.chat", f"40-{'0' * 40}-{'0' * 16}-{'0' * 40}.rows.safetensors"]
-    kept = [outside.prompt_files / name for name in (*names, "notes.txt")]
-    for path in kept:
-        path.touch()
-    assert outside.run("doctor") == 0
-    assert all(path.exists() for path in kept)
-    assert outside.run("doctor", "--forget-prompts") == 0
-    assert list(outside.prompt_files.iterdir()) == kept[2:]
-
-
 def test_doctor_fails_with_1_and_prints_json(outside: FakeOutside) -> None:
     outside.findings = [*FINDINGS, Finding("built-in", "fail", "gone")]
     assert outside.run("doctor", "--json") == 1

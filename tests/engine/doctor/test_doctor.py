@@ -30,7 +30,6 @@ from mlx_engine.doctor.machine import (
     check_package,
     check_packages,
     check_plan,
-    check_prompt_files,
     check_python,
     this_machine,
 )
@@ -164,13 +163,3 @@ def test_the_memory_plan_of_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     finding = check_plan(folder)
     assert (finding.state, "does not fit" in finding.words) == ("fail", True)
     assert check_plan(str(tmp_path / "none")).state == "fail"
-
-
-def test_what_is_kept_of_chats(tmp_path: Path) -> None:
-    (tmp_path / "a.safetensors").write_bytes(b"x" * 3000)
-    (tmp_path / "b.part").write_bytes(b"x")
-    (finding,) = checks(None, tmp_path)["prompt files"]()
-    told = f"1 file, 3 kB of what was read of chats, in {tmp_path}"
-    assert finding.words == f"{told} (--forget-prompts deletes them)"
-    assert check_prompt_files(tmp_path / "none").words.startswith("0 files")
-    assert list(checks(None)["prompt files"]()) == []
