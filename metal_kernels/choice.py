@@ -78,13 +78,8 @@ class Kernel:
     is_exact: rows are exact only with it. fits: whether the kernel can do some work.
     """
 
-    is_exact: bool
-    fits: Callable[[Work], bool]
-
-
-def _any_work(work: Work) -> bool:
-    del work
-    return True
+    is_exact: bool = False
+    fits: Callable[[Work], bool] = lambda _: True
 
 
 def _whole_units(work: Work) -> bool:
@@ -96,30 +91,22 @@ def _attention_sizes(work: Work) -> bool:
     return form.shares(work.inputs, work.outputs) is not None
 
 
-def _state_sizes(work: Work) -> bool:
-    return work.inputs % 16 == 0
-
-
-def _vocabulary_sizes(work: Work) -> bool:
-    return work.outputs <= MOST_TOKENS
-
-
 KERNELS: Mapping[KernelName, Kernel] = MappingProxyType(
     {
         "products": Kernel(True, _whole_units),
         "attention": Kernel(True, _attention_sizes),
-        "delta": Kernel(True, _state_sizes),
-        "delta-inputs": Kernel(False, _any_work),
+        "delta": Kernel(True, lambda work: work.inputs % 16 == 0),
+        "delta-inputs": Kernel(),
         "gate-up": Kernel(False, _whole_units),
         "product-add": Kernel(False, _whole_units),
         "experts": Kernel(False, _whole_units),
-        "prompt-products": Kernel(False, _any_work),
-        "prompt-experts": Kernel(False, _any_work),
+        "prompt-products": Kernel(),
+        "prompt-experts": Kernel(),
         "mtp-input": Kernel(False, _whole_units),
         "pick": Kernel(False, _whole_units),
-        "filtered-pick": Kernel(False, _vocabulary_sizes),
-        "noise": Kernel(False, _any_work),
-        "norms": Kernel(False, _any_work),
+        "filtered-pick": Kernel(fits=lambda work: work.outputs <= MOST_TOKENS),
+        "noise": Kernel(),
+        "norms": Kernel(),
     }
 )
 

@@ -8,6 +8,7 @@ written out (stock_on_cpu.py).
 
 from collections.abc import Callable
 from math import prod, sqrt
+from operator import mul
 from typing import NamedTuple, cast
 
 import mlx.core as mx
@@ -75,7 +76,7 @@ class Stock:
             return lambda x: self.rms_norm(x, weight, eps).reshape(*x.shape[:2], -1)
         if weight.ndim == 1:
             return lambda x: self.rms_norm(x, weight, eps)
-        multiplied = self.elementwise(_multiplied)
+        multiplied = self.elementwise(mul)
         return lambda x: multiplied(
             self.rms_norm(x.reshape(*x.shape[:2], *weight.shape), None, eps), weight
         )
@@ -185,10 +186,6 @@ class Stock:
 
 _SORTED_AT_ONCE = 2048
 """Elements of a row."""
-
-
-def _multiplied(normed: mx.array, weight: mx.array) -> mx.array:
-    return normed * weight
 
 
 def attends_in_one_launch(queries: tuple[int, ...], keys: tuple[int, ...], value_size: int) -> bool:

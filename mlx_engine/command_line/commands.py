@@ -24,7 +24,6 @@ from mlx_engine.command_line.options import (
 )
 from mlx_engine.command_line.outside import DOWNLOADING, Outside, check_options, opened_model, shown
 from mlx_engine.command_line.screen import WARNING, Screen, harmless, make_screen
-from mlx_engine.doctor import Finding
 from mlx_engine.values.conversation import Generation, GenerationFinished
 from mlx_engine.values.errors import BadPrompt
 from mlx_engine.values.memory_plan import SHORT_CONTEXT
@@ -75,7 +74,8 @@ def generate(arguments: Namespace, outside: Outside) -> int:
                     **asdict(limits),
                 )
         if arguments.json:
-            report = generation_report(engine.description.name, made)
+            stats = asdict(made.stats) | {"acceptance": made.stats.acceptance}
+            report = asdict(made) | {"model": engine.description.name, "stats": stats}
             print(json.dumps(report), file=outside.stdout)
         else:
             print(made.text, file=outside.stdout)
@@ -85,17 +85,6 @@ def generate(arguments: Namespace, outside: Outside) -> int:
         if stopped.is_set():
             raise KeyboardInterrupt
     return 0
-
-
-def generation_report(model: str, made: Generation) -> dict[str, Any]:
-    """Keys: model, text, tokens, finish_reason, stats (GenerationStats and its acceptance)."""
-    return {
-        "model": model,
-        "text": made.text,
-        "tokens": list(made.tokens),
-        "finish_reason": made.finish_reason,
-        "stats": asdict(made.stats) | {"acceptance": made.stats.acceptance},
-    }
 
 
 def _read_prompt(outside: Outside) -> str:
@@ -247,16 +236,11 @@ def doctor(arguments: Namespace, outside: Outside) -> int:
                 harmless(finding.words),
             )
             screen.answers.print(line, soft_wrap=True)
-    report = findings_report(findings)
-    if arguments.json:
-        print(json.dumps(report), file=outside.stdout)
-    return 0 if report["ok"] else 1
-
-
-def findings_report(findings: list[Finding]) -> dict[str, object]:
-    """Keys: ok, and checks with name, state ("ok", "warn", "fail") and words."""
     is_ok = all(finding.state != "fail" for finding in findings)
-    return {"ok": is_ok, "checks": [asdict(finding) for finding in findings]}
+    if arguments.json:
+        report = {"ok": is_ok, "checks": [asdict(finding) for finding in findings]}
+        print(json.dumps(report), file=outside.stdout)
+    return 0 if is_ok else 1
 
 
 WIDEST = 160

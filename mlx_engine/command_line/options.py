@@ -71,13 +71,9 @@ def read_bias(pairs: Iterable[str]) -> dict[int, float]:
     return biases
 
 
-def _read_seed(text: str) -> int | None:
-    return None if text in ("none", "new") else int(text)
-
-
 _SAMPLING_KEYS: dict[str, Callable[[str], Any]] = {
     **NUMBER_FIELDS,
-    "seed": _read_seed,
+    "seed": lambda text: None if text in ("none", "new") else int(text),
     "logit_bias": lambda text: read_bias(pair for pair in text.split(",") if pair),
 }
 SAMPLING_WORDS = tuple(f"{name}=" for name in _SAMPLING_KEYS)

@@ -31,7 +31,8 @@ PASS_ROWS = 8
 SHAPES = ((1024, 512), (512, 1536))
 """Inputs and outputs of the tested matrices."""
 
-Product = Callable[[mx.array], mx.array]
+Product = Callable[[mx.array, mx.array], mx.array]
+"""Of rows [M, K] and weights [N, K]."""
 Check = Callable[[], Iterable[Finding]]
 
 PROMPT = "Hello"
@@ -155,53 +156,36 @@ def check_rows() -> Iterator[Finding]:
     activations of the type that models use here.
     """
     activations = mx.bfloat16 if mx.metal.is_available() else mx.float32
-    yield rows_finding("rows float32", [_dense(shape) for shape in SHAPES], mx.float32)
+    yield rows_finding("rows float32", lambda rows, weights: rows @ weights.T, mx.float32)
     for bits in (8, 4):
-        products = [_quantised(shape, bits, activations) for shape in SHAPES]
-        yield rows_finding(f"rows {bits}-bit", products, activations)
+        yield rows_finding(f"rows {bits}-bit", partial(_quantised, bits=bits), activations)
 
 
-def rows_finding(name: str, products: list[Product], dtype: mx.Dtype) -> Finding:
-    """Warn when a product's rows depend on their number; each product knows its own width."""
-    dependent = sorted(
-        {
-            rows
-            for product, (width, _) in zip(products, SHAPES, strict=True)
-            for rows in dependent_row_counts(product, width, dtype)
-        }
-    )
+def rows_finding(name: str, product: Product, dtype: mx.Dtype) -> Finding:
+    """Warn when a product's rows depend on their number."""
+    dependent = {count for shape in SHAPES for count in dependent_rows(product, shape, dtype)}
     if not dependent:
         return Finding(name, "ok", f"bit-equal in passes of 1 to {PASS_ROWS} rows")
-    counts = ", ".join(str(rows) for rows in dependent)
+    counts = ", ".join(map(str, sorted(dependent)))
     return Finding(name, "warn", f"a row changes in passes of {counts} rows, with stock kernels")
 
 
-def dependent_row_counts(product: Product, width: int, dtype: mx.Dtype) -> list[int]:
+def dependent_rows(product: Product, shape: tuple[int, int], dtype: mx.Dtype) -> list[int]:
     """Row counts up to 8 at which some row differs, in any bit, from that row alone."""
-    rows = mx.random.normal((PASS_ROWS, width), key=mx.random.key(7)).astype(dtype)
-    alone = mx.concatenate([product(rows[i : i + 1]) for i in range(PASS_ROWS)])
+    inputs, outputs = shape
+    rows = mx.random.normal((PASS_ROWS, inputs), key=mx.random.key(7)).astype(dtype)
+    weights = mx.random.normal((outputs, inputs), key=mx.random.key(11)).astype(dtype)
+    alone = mx.concatenate([product(rows[i : i + 1], weights) for i in range(PASS_ROWS)])
     return [
         count
         for count in range(2, PASS_ROWS + 1)
-        if not mx.array_equal(product(rows[:count]), alone[:count]).item()
+        if not mx.array_equal(product(rows[:count], weights), alone[:count]).item()
     ]
 
 
-def _weights(shape: tuple[int, int]) -> mx.array:
-    inputs, outputs = shape
-    return mx.random.normal((outputs, inputs), key=mx.random.key(11))
-
-
-def _dense(shape: tuple[int, int]) -> Product:
-    weights = _weights(shape)
-    return lambda rows: rows @ weights.T
-
-
-def _quantised(shape: tuple[int, int], bits: int, dtype: mx.Dtype) -> Product:
-    weights, scales, biases = mx.quantize(_weights(shape).astype(dtype), group_size=64, bits=bits)
-    return lambda rows: mx.quantized_matmul(
-        rows, weights, scales, biases, transpose=True, group_size=64, bits=bits
-    )
+def _quantised(rows: mx.array, weights: mx.array, *, bits: int) -> mx.array:
+    packed = mx.quantize(weights, group_size=64, bits=bits)
+    return mx.quantized_matmul(rows, *packed, transpose=True, group_size=64, bits=bits)
 
 
 def check_built_in_model(load: Callable[[], "mlx_engine.Engine"]) -> list[Finding]:

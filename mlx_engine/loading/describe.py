@@ -50,7 +50,7 @@ def describe(
     packed: packed weights stay so; else those of a small model are unpacked, as they are where
     neither Metal nor a kernel reads them.
     """
-    figures = headers.family.figures()
+    files, figures = headers.files, headers.family.figures()
     weights = weights_by_group(headers, wide=not metal)
     work, is_unpacked = figures.work, False
     if not packed and figures.unpacks:
@@ -72,8 +72,8 @@ def describe(
         *skipped_groups(headers.parts.skipped),
     )
     return ModelDescription(
-        name=_name(headers.files),
-        path=str(headers.files.root),
+        name=files.root.stem if files.kind == "gguf" else folder_name(files.root),
+        path=str(files.root),
         architecture=headers.architecture,
         parameters=sum(weight.parameters for weight in used),
         quantisation=storages(weight for weight in used if weight.is_matrix),
@@ -81,7 +81,7 @@ def describe(
         layers=figures.layers,
         hidden_size=figures.hidden_size,
         vocabulary=figures.vocabulary,
-        context_length=_context(figures, options),
+        context_length=min(filter(None, (figures.context_length, options.context_length))),
         mtp_heads=heads,
         mtp=headers.heads.why_not,
         heads_from=headers.heads.origin if heads and not headers.heads.inside else "",
@@ -133,16 +133,6 @@ def _count_heads(tensors: Iterable[str]) -> int:
     return len({name.split(".")[1] for name in tensors if name.startswith("layers.")})
 
 
-def _context(figures: Figures, options: LoadOptions) -> int:
-    wanted = options.context_length
-    return figures.context_length if wanted is None else min(wanted, figures.context_length)
-
-
-def _name(files: ModelFiles) -> str:
-    """That of its file or folder."""
-    return files.root.stem if files.kind == "gguf" else folder_name(files.root)
-
-
 def element_bytes(config: Mapping[str, object], *, metal: bool) -> int:
     """Bytes of one cached key or value: of the type activations have."""
     text = config.get("text_config", config)
@@ -179,19 +169,13 @@ def _inspected(
     files: ModelFiles, options: LoadOptions, heads: Path | None, *, text: bool
 ) -> ModelDescription:
     headers = read_headers(files, heads)
-    with_metal = describe(keep_blocks(headers, _every_kernel), options)
+    with_metal = describe(keep_blocks(headers, lambda _kind, _shape: True), options)
     if text:
         from mlx_engine.loading.text_parts import read_text_parts
 
         read_text_parts(headers).tokenizer.fitted(with_metal.vocabulary)
     without = describe(headers, options, metal=False, packed=False)
     return with_metal if with_metal == without else replace(with_metal, without_metal=without)
-
-
-def _every_kernel(kind: str, shape: tuple[int, ...]) -> bool:
-    """As where all are in use."""
-    del kind, shape
-    return True
 
 
 _GGUF_PREFIX = "general.sampling."

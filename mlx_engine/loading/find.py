@@ -43,6 +43,8 @@ from mlx_engine.values.options import require
 _LARGEST_JSON = 50_000_000
 _FILES = (GGUF, SAFETENSORS, *UNSAFE)
 _MOST_NAMED = 9
+_INFINITY = {"__float__": "Infinity"}
+"""What transformers 5 writes where JSON has no number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ def read_json_object(path: Path) -> dict[str, object]:
                 name=path.name,
             )
         text = path.read_bytes().decode("utf-8-sig")
-        value = json.loads(text, object_hook=_with_infinity)
+        value = json.loads(text, object_hook=lambda one: math.inf if one == _INFINITY else one)
     except FileNotFoundError as error:
         raise BadModelFile(
             "{path}: missing. A model folder needs it: get it from where the weights come from.",
@@ -186,11 +188,6 @@ def _complete(root: Path, names: list[str]) -> tuple[Path, ...]:
             for number in range(1, shard.total + 1):
                 _existing(root / shard.name(number), name)
     return tuple(root / name for name in names)
-
-
-def _with_infinity(found: dict[str, object]) -> object:
-    """What transformers 5 writes where JSON has no number: {"__float__": "Infinity"}."""
-    return math.inf if found == {"__float__": "Infinity"} else found
 
 
 def _existing(shard: Path, told_by: str) -> Path:

@@ -61,7 +61,8 @@ class RepackCache:
         try:
             path = self._place(parts, metal=metal)
             self._folder.mkdir(parents=True, exist_ok=True)
-            _require_room(self._folder, nbytes)
+            if (free := shutil.disk_usage(self._folder).free) < nbytes:
+                raise OSError(f"only {size_words(free)} are free")
             _write_whole(path, arrays)
         except (OSError, RuntimeError) as error:
             words = Words(
@@ -98,12 +99,6 @@ def _check(path: Path, infos: Mapping[str, TensorInfo], parts: Mapping[str, Gguf
     shapes = {name: info.shape for name, info in infos.items()}
     if shapes != {key: part.shape for key, part in parts.items()}:
         raise BadModelFile("{path}: holds other tensors.", path=path)
-
-
-def _require_room(folder: Path, nbytes: int) -> None:
-    free = shutil.disk_usage(folder).free
-    if free < nbytes:
-        raise OSError(f"only {size_words(free)} are free")
 
 
 def _write_whole(path: Path, arrays: dict[str, mx.array]) -> None:

@@ -207,7 +207,8 @@ def _loaded(
     stored = sum(part.nbytes for part in parts)
     in_file = stored if stored != nbytes else None
     if scales is None:
-        in_fp8, words = bytes_in_file(tensor), _dense_words(tensor)
+        in_fp8, kind = bytes_in_file(tensor), tensor.dtype
+        words = _WORDS.get(kind, f"{BYTES_OF[kind] * 8}-bit {kind}")
         if in_fp8 is not None:
             in_file, words = in_fp8, f"fp8 as {words}"
         return Weight(words, prod(tensor.shape), nbytes, _is_matrix(tensor), in_file)
@@ -226,10 +227,6 @@ def _is_matrix(tensor: TensorInfo) -> bool:
     """A matrix or a stack of them; a convolution by channels has an axis of length one."""
     shape = tensor.shape
     return len(shape) == 2 or (len(shape) == 3 and 1 not in shape[1:])
-
-
-def _dense_words(tensor: TensorInfo) -> str:
-    return _WORDS.get(tensor.dtype, f"{BYTES_OF[tensor.dtype] * 8}-bit {tensor.dtype}")
 
 
 def _packed_words(weight: TensorInfo, scales: TensorInfo, inputs: int, *, affine: bool) -> str:

@@ -166,7 +166,9 @@ class Sampler:
         self._vocabulary = vocabulary
         self._seed = seed
         self._bias = _bias_array(options.logit_bias, vocabulary)
-        self._history = TokenHistory(vocabulary) if _needs_history(options) else None
+        penalties = (options.presence_penalty, options.frequency_penalty)
+        are_counted = options.repetition_penalty != 1 or any(penalties)
+        self._history = TokenHistory(vocabulary) if are_counted else None
         self._sees_raw = self._history is None and self._bias is None
         self._settings = self._filters.settings(LOWEST if self._sees_raw else -mx.inf)
         self._draft_settings = self._filters.settings()
@@ -307,11 +309,6 @@ class Sampler:
             if presence or frequency:
                 logits = presence_and_frequency_penalty(logits, counts, presence, frequency)
         return logits if self._bias is None else logits + self._bias
-
-
-def _needs_history(options: SamplingOptions) -> bool:
-    penalties = (options.presence_penalty, options.frequency_penalty)
-    return options.repetition_penalty != 1 or any(penalties)
 
 
 def _bias_array(bias: Mapping[int, float], vocabulary: int) -> mx.array | None:

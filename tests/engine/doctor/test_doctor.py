@@ -12,12 +12,10 @@ from metal_kernels.choice import Measured
 from metal_kernels.trials import TRIALS
 from mlx_engine.doctor import Finding, machine
 from mlx_engine.doctor.examine import (
-    SHAPES,
     check_built_in_model,
     check_kernels,
     check_rows,
     checks,
-    dependent_row_counts,
     exact_rows_finding,
     rows_finding,
     run_checks,
@@ -75,11 +73,11 @@ def test_rows_of_this_machine() -> None:
 
 
 def test_rows_that_depend_on_their_neighbours_are_seen() -> None:
-    def neighbourly(rows: mx.array) -> mx.array:
+    def neighbourly(rows: mx.array, weights: mx.array) -> mx.array:
+        del weights
         return rows + (1e-6 if rows.shape[0] in (3, 8) else 0)
 
-    assert dependent_row_counts(neighbourly, 16, mx.float32) == [3, 8]
-    finding = rows_finding("rows", [neighbourly] * len(SHAPES), mx.float32)
+    finding = rows_finding("rows", neighbourly, mx.float32)
     assert finding.state == "warn"
     assert "passes of 3, 8 rows" in finding.words
 
