@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 import mlx.core as mx
+import numpy as np
 
 from metal_emulator import wrapper
 from metal_emulator.launch import Given, Wanted
@@ -63,21 +64,19 @@ def with_shapes(names: list[str], inputs: list[Input], source: str) -> list[Give
     """The inputs, and the shape, strides and rank of those whose source asks for them."""
     found: list[Given | Wanted] = []
     for name, value in zip(names, inputs, strict=True):
-        found += [
-            Given(parameter.name, _of_parameter(parameter.name.removeprefix(name), value))
-            for parameter in wrapper.input_parameters(name, value, source)
-        ]
+        found.append(Given(name, _data(value)))
+        if value.ndim > 0:
+            asked = wrapper.asked_of(name, source)
+            found += [Given(f"{name}_{what}", _told(what, value)) for what in asked]
     return found
 
 
-def _of_parameter(suffix: str, value: Input) -> mx.array:
-    if suffix == "_shape":
-        return mx.array(value.shape, dtype=mx.int32)
-    if suffix == "_strides":
-        return mx.array(_strides(value), dtype=mx.int64)
-    if suffix == "_ndim":
-        return mx.array(value.ndim, dtype=mx.int32)
-    return _data(value)
+def _told(what: str, value: Input) -> np.ndarray:
+    if what == "shape":
+        return np.array(value.shape, np.int32)
+    if what == "strides":
+        return np.array(_strides(value), np.int64)
+    return np.array(value.ndim, np.int32)
 
 
 def _data(value: Input) -> mx.array:

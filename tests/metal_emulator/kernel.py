@@ -26,7 +26,8 @@ MATH_MODES = ("safe", "relaxed", "fast")
 class EmulatedKernel:
     """A kernel that runs in the emulator when called as MLX's would be.
 
-    reports: one for each call that succeeded, in order. options: of every call.
+    reports: one for each call that succeeded, in order. options: of every call. codes: what was
+    compiled so far, by all that its text hangs on.
     """
 
     name: str
@@ -38,6 +39,7 @@ class EmulatedKernel:
     atomic_outputs: bool
     options: Options
     reports: list[Report] = field(default_factory=list)
+    codes: dict[tuple[object, ...], Code] = field(default_factory=dict)
 
     @property
     def last(self) -> Report:
@@ -61,21 +63,17 @@ class EmulatedKernel:
         arrays = self._arrays(inputs)
         wanted = self._wanted(output_shapes, output_dtypes, init_value)
         given = with_shapes(self.input_names, arrays, self.source)
-        text = self._text(arrays, output_dtypes, list(template or []))
+        types = list(template or [])
         if verbose:
-            print(text)
+            print(self._text(arrays, output_dtypes, types))
         if self.options.lint:
             need = self.registers(inputs, output_dtypes, template)
             check_threads(self.name, Dispatch(grid, threadgroup), need)
-        how = self.options
-        command = tuple(
-            toolchain.kernel_command(how.check, how.private, how.arithmetic, how.unrolled)
-        )
-        lines = toolchain.LINES if how.lines else ()
-        code = Code(
-            build.kernel_library(self.name, text, command),
-            lambda: build.kernel_library(self.name, text, (*command, *lines)),
-        )
+        told = [(array.dtype, array.ndim == 0, array.size < 8) for array in arrays]
+        key = (self.source, self.header, self.options, *told, *output_dtypes, *types)
+        code = self.codes.get(key)
+        if code is None:
+            code = self.codes[key] = self._code(self._text(arrays, output_dtypes, types))
         buffers, dispatch = [*given, *wanted], Dispatch(grid, threadgroup)
         done = launch(self.name, code, buffers, dispatch, self.options)
         self.reports.append(done.report)
@@ -93,7 +91,18 @@ class EmulatedKernel:
 
     def with_options(self, **changes: int | bool | float) -> "EmulatedKernel":
         """The same kernel run otherwise."""
-        return replace(self, options=replace(self.options, **changes), reports=[])
+        return replace(self, options=replace(self.options, **changes), reports=[], codes={})
+
+    def _code(self, text: str) -> Code:
+        how = self.options
+        command = tuple(
+            toolchain.kernel_command(how.check, how.private, how.arithmetic, how.unrolled)
+        )
+        lines = toolchain.LINES if how.lines else ()
+        return Code(
+            build.kernel_library(self.name, text, command),
+            lambda: build.kernel_library(self.name, text, (*command, *lines)),
+        )
 
     def _arrays(self, inputs: Sequence[mx.array | Strided | Scalar]) -> list[Input]:
         if len(inputs) != len(self.input_names):

@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ class Given:
     """A buffer the kernel reads."""
 
     name: str
-    data: mx.array
+    data: mx.array | np.ndarray
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +131,12 @@ def launch(
         for buffer, place in zip(buffers, placed, strict=True)
         if isinstance(buffer, Wanted)
     ]
-    traffic = {b.name: _traffic(p.contents) for b, p in zip(buffers, placed, strict=True)}
-    return Launched(outputs, _report(kernel, traffic, seconds))
+    counted = options.counts_traffic
+    traffic = {
+        buffer.name: _traffic(place.contents) if counted else Traffic(place.contents.size)
+        for buffer, place in zip(buffers, placed, strict=True)
+    }
+    return Launched(outputs, _report(kernel, traffic, seconds, arithmetic=options.arithmetic))
 
 
 @cache
@@ -149,6 +153,7 @@ def check_threads(kernel: str, dispatch: Dispatch, need: Registers) -> None:
         raise EmulatorError(kernel, "limit", f"{words} in memory; {most} fit before M3")
 
 
+@lru_cache(maxsize=1024)
 def _native_launch(kernel: str, dispatch: Dispatch, options: Options) -> native.Launch:
     if min(dispatch.grid) < 1 or min(dispatch.threadgroup) < 1:
         raise ValueError(f"{kernel}: grid and threadgroup must be positive, got {dispatch}")
@@ -183,10 +188,10 @@ def _placed(
 
 def _contents(buffers: list[Given | Wanted]) -> list[np.ndarray]:
     """Bytes of each, computed in one go: MLX takes longer to begin than for what is small."""
-    arrays = [known_to_numpy(one.data) for one in buffers if isinstance(one, Given)]
-    mx.eval(arrays)
-    given = iter(arrays)
-    return [_bytes(next(given) if isinstance(one, Given) else _before(one)) for one in buffers]
+    every = [one.data if isinstance(one, Given) else _before(one) for one in buffers]
+    every = [known_to_numpy(one) if isinstance(one, mx.array) else one for one in every]
+    mx.eval([one for one in every if isinstance(one, mx.array)])
+    return [_bytes(one) for one in every]
 
 
 def _before(buffer: Wanted) -> np.ndarray:
@@ -226,13 +231,15 @@ def _traffic(place: native.Buffer) -> Traffic:
     )
 
 
-def _report(kernel: str, traffic: dict[str, Traffic], seconds: float) -> Report:
+def _report(
+    kernel: str, traffic: dict[str, Traffic], seconds: float, *, arithmetic: bool
+) -> Report:
     counts = native.runtime().msl_last_counts().contents
-    arithmetic = {
+    done = {
         kind: {
             op: counts.arithmetic[row][column] for column, op in enumerate(native.ARITHMETIC_KINDS)
         }
-        for row, kind in enumerate(native.ARITHMETIC_TYPES)
+        for row, kind in enumerate(native.ARITHMETIC_TYPES if arithmetic else ())
     }
     return Report(
         kernel=kernel,
@@ -244,5 +251,5 @@ def _report(kernel: str, traffic: dict[str, Traffic], seconds: float) -> Report:
         group_loads=counts.group_loads,
         group_stores=counts.group_stores,
         seconds=seconds,
-        arithmetic={k: ops for k, ops in arithmetic.items() if any(ops.values())},
+        arithmetic={k: ops for k, ops in done.items() if any(ops.values())},
     )

@@ -33,6 +33,7 @@ class EmulatorLauncher:
         """options: those of Options."""
         self.reports: list[Report] = []
         self._options = Options(**options)
+        self._kernels: dict[Pipeline, EmulatedKernel] = {}
 
     @property
     def last(self) -> Report:
@@ -41,7 +42,10 @@ class EmulatorLauncher:
 
     def run(self, launch: Launch, inputs: Sequence[mx.array]) -> Sequence[mx.array]:
         """The outputs, evaluated. Raises EmulatorError."""
-        kernel = replace(kernel_of(launch.pipeline), options=self._options)
+        kernel = self._kernels.get(launch.pipeline)
+        if kernel is None:
+            kernel = replace(kernel_of(launch.pipeline), options=self._options)
+            self._kernels[launch.pipeline] = kernel
         outputs = kernel(
             inputs=inputs,
             grid=launch.grid,

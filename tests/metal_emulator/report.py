@@ -16,14 +16,14 @@ class Traffic:
     """
 
     size: int
-    loads: int
-    stores: int
-    bytes_loaded: int
-    bytes_stored: int
-    lines_loaded: int
-    lines_stored: int
-    lines: int
-    together: int
+    loads: int = 0
+    stores: int = 0
+    bytes_loaded: int = 0
+    bytes_stored: int = 0
+    lines_loaded: int = 0
+    lines_stored: int = 0
+    lines: int = 0
+    together: int = 0
 
     @property
     def size_in_lines(self) -> int:

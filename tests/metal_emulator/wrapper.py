@@ -1,6 +1,7 @@
 """MLX's rules for the function it writes around a kernel's source."""
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol
 
 import mlx.core as mx
@@ -88,16 +89,25 @@ class Parameter:
         return f"{'*' if self.reference else ''}({const}{self.space} {self.type}*)b[{slot}]"
 
 
+ASKED = {"shape": "int", "strides": "int64_t", "ndim": "int"}
+"""What a source may ask of an array, and the type it is told in."""
+
+
+@cache
+def asked_of(name: str, source: str) -> tuple[str, ...]:
+    """What it asks of this input."""
+    return tuple(what for what in ASKED if f"{name}_{what}" in source)
+
+
 def input_parameters(name: str, array: HasShape, source: str) -> list[Parameter]:
     """Of one input: itself, and its shape, strides and rank where the source names them."""
     space = "constant" if array.size < 8 else "device"
     found = [Parameter(name, space, TYPES[array.dtype], True, array.ndim == 0)]
     if array.ndim > 0:
-        for suffix, kind in (("shape", "int"), ("strides", "int64_t"), ("ndim", "int")):
-            if f"{name}_{suffix}" in source:
-                found.append(
-                    Parameter(f"{name}_{suffix}", "constant", kind, True, suffix == "ndim")
-                )
+        found += [
+            Parameter(f"{name}_{what}", "constant", ASKED[what], True, what == "ndim")
+            for what in asked_of(name, source)
+        ]
     return found
 
 
