@@ -31,7 +31,7 @@ sidebar made room for.
 """
 
 WITH_LETTERS = Qt.KeyboardModifier.ShiftModifier | Qt.KeyboardModifier.KeypadModifier
-SMALLEST, USUAL = (760, 520), (1180, 780)
+SMALLEST, USUAL = (760, 480), (1180, 780)
 
 
 class MainWindow(QMainWindow):

@@ -6,6 +6,7 @@ from PySide6.QtCore import QEvent, QMimeData, Qt, Signal
 from PySide6.QtGui import QFocusEvent, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QPlainTextEdit, QSizePolicy
 
+from app.window.controls.writing import follow_writing
 from app.window.language import tr
 
 MOST_LINES = 10
@@ -17,8 +18,6 @@ key, in a time that grows with the square of its length: 0.1 s here, 2 s at 100 
 PAGES = (Qt.Key.Key_PageUp, Qt.Key.Key_PageDown)
 SENDING = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
 PLAIN = (Qt.KeyboardModifier.NoModifier, Qt.KeyboardModifier.KeypadModifier)
-
-RIGHT_TO_LEFT = Qt.LayoutDirection.RightToLeft
 
 
 class MessageBox(QPlainTextEdit):
@@ -44,7 +43,7 @@ class MessageBox(QPlainTextEdit):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.document().setDocumentMargin(4)
         self.document().documentLayout().documentSizeChanged.connect(lambda _: self.fit())
-        self.textChanged.connect(self._align)
+        follow_writing(self)
         self.fit()
 
     def fit(self) -> None:
@@ -62,15 +61,6 @@ class MessageBox(QPlainTextEdit):
         )
         if grows:
             self.verticalScrollBar().setValue(0)
-
-    def _align(self) -> None:
-        """At the side where its first line is read from."""
-        option, sides = self.document().defaultTextOption(), Qt.AlignmentFlag
-        from_right = self.document().firstBlock().textDirection() == RIGHT_TO_LEFT
-        side = sides.AlignRight if from_right else sides.AlignLeft
-        if option.alignment() != side:
-            option.setAlignment(side)
-            self.document().setDefaultTextOption(option)
 
     def insert(self, text: str) -> None:
         """Where the cursor is, or to the attachments."""

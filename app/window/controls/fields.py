@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QGridLayout, QLineEdit, QPlainTextEdit, QSlider, Q
 
 from app.window.controls.labels import label, paragraph, restyle, say, tabular
 from app.window.controls.layouts import column
+from app.window.controls.writing import follow_writing
 from app.window.language import said, tr
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.words import Words
@@ -326,6 +327,7 @@ class Lines(QPlainTextEdit):
         self.viewport().setAcceptDrops(False)
         self.setProperty("role", "field")
         self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
+        follow_writing(self)
         self.fit()
 
     def fit(self) -> None:

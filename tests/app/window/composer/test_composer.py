@@ -12,6 +12,7 @@ from app.values.attached_text import AttachedText, Refused
 from app.window.composer.attachments import MOST, AttachmentChip
 from app.window.composer.composer import Composer
 from app.window.composer.message_box import LONGEST, MOST_LINES, MessageBox
+from app.window.controls.fields import Lines
 
 SHIFT = Qt.KeyboardModifier.ShiftModifier
 
@@ -250,8 +251,13 @@ def test_zoom_makes_it_higher(qtbot, composer, box):
     assert box.height() > small
 
 
-def test_words_begin_where_their_writing_begins(box):
+@pytest.mark.parametrize("make", [MessageBox, lambda: Lines(3)])
+def test_words_begin_where_their_writing_begins(qtbot, make):
     """Hebrew and Arabic at the right; the cursor's place tells of the text's."""
+    box = make()
+    qtbot.addWidget(box)
+    box.resize(400, 100)
+    box.show()
     middle = box.viewport().width() / 2
     for words, is_right in (("\u05e9\u05dc\u05d5\u05dd", True), ("Hello", False), ("\u0645", True)):
         box.setPlainText(words)

@@ -109,7 +109,7 @@ def test_the_sidebar_makes_room_for_a_panel_that_is_asked_for(window):
 @pytest.mark.parametrize("zoom", [0.5, 1.5, 3.0])
 def test_a_panel_can_be_seen_at_any_text_size(window, dressed, zoom):
     dressed("light", zoom)
-    window.resize(760, 520)
+    window.resize(760, 480)
     window.show_panel("session")
     assert is_shown(window, "session")
     assert is_shown(window, "chat")
@@ -118,7 +118,7 @@ def test_a_panel_can_be_seen_at_any_text_size(window, dressed, zoom):
 def test_a_sidebar_of_large_text_gives_way_until_it_is_asked_for(window):
     sidebar = next(w for w in window.findChildren(QLabel) if w.text() == "sidebar")
     sidebar.setFixedWidth(464)
-    window.resize(760, 520)
+    window.resize(760, 480)
     assert not window.has_sidebar
     assert is_shown(window, "chat")
     window.show_sidebar(True)
@@ -127,7 +127,7 @@ def test_a_sidebar_of_large_text_gives_way_until_it_is_asked_for(window):
     window.resize(1180, 780)
     assert not window.has_sidebar, "it was folded away by hand"
     window.show_sidebar(True)
-    window.resize(760, 520)
+    window.resize(760, 480)
     assert not window.has_sidebar
     window.resize(1180, 780)
     assert window.has_sidebar
