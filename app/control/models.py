@@ -135,8 +135,7 @@ class ModelController(QObject):
             self._request(CancelLoad())
         self._waiting.append(request)
         self._request(request)
-        if self._waits():
-            self.take(LoadProgress(request.path, 0, 0, waits=True))
+        self.take(LoadProgress(request.path, 0, 0, waits=self._waits()))
 
     def load_path(
         self, path: str | None, chat: LoadOptions | None = None, own: ModelSettings | None = None

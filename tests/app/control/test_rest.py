@@ -146,6 +146,17 @@ def test_the_last_model_is_not_loaded_at_the_start_where_that_is_switched_off(
         close(app)
 
 
+def test_a_question_is_taken_as_soon_as_the_window_is_there(qapp, qtbot, tmp_path, source):
+    """Before the engine's thread has said a word of the load, which takes seconds on a slow day."""
+    app = App(qapp, folders_in(tmp_path), source)
+    driven = Driven(app, qtbot)
+    try:
+        app.start()
+        assert driven.ask("Hello") == "One."
+    finally:
+        close(app)
+
+
 def test_a_comparison_loads_a_model_that_rests(driven):
     eject(driven)
     compare = driven.widgets.compare
