@@ -70,6 +70,8 @@ FAMILIES: dict[str, type[SpecFamily]] = {
     "deepseek_v3": DeepseekV3,
     "kimi_k2": DeepseekV3,
     "joyai_llm_flash": DeepseekV3,
+    "youtu": DeepseekV3,
+    "youtu_llm": DeepseekV3,
     "mimo": Mimo,
     "mimo_v2_flash": MimoV2,
     "mimo_v2": MimoV2,

@@ -32,6 +32,30 @@ HYBRIDS: dict[str, tuple[str, dict[str, object]]] = {
             },
         },
     ),
+    "llama4_text": (
+        "Llama4",
+        {
+            "num_hidden_layers": 4,
+            "head_dim": 16,
+            "intermediate_size_mlp": 80,
+            "attention_chunk_size": 64,
+            "moe_layers": [],
+            "rope_parameters": _PLAIN,
+        },
+    ),
+    "nanochat": ("NanoChat", {"rms_norm_eps": 1e-5, "rope_parameters": _PLAIN}),
+    "olmo_hybrid": (
+        "OlmoHybrid",
+        {
+            "num_hidden_layers": 4,
+            "linear_num_key_heads": 4,
+            "linear_num_value_heads": 4,
+            "linear_key_head_dim": 16,
+            "linear_value_head_dim": 16,
+            "rope_parameters": _PLAIN,
+        },
+    ),
+    "youtu": ("Youtu", {**LATENT, "tie_word_embeddings": False, "rope_parameters": _PLAIN}),
     "starcoder2": ("Starcoder2", {"rope_parameters": _PLAIN, "sliding_window": 4096}),
     "stablelm": ("StableLm", {"rope_parameters": _PLAIN | {"partial_rotary_factor": 0.25}}),
     "nemotron": (
@@ -144,7 +168,7 @@ HYBRIDS: dict[str, tuple[str, dict[str, object]]] = {
             "n_routed_experts": 4,
             "moe_shared_expert_intermediate_size": 32,
             "routed_scaling_factor": 2.0,
-            "time_step_min": 1e-9,
+            "time_step_min": 1e-9,  # transformers 5.23 clips at it, trained models do not (#48989)
         },
     ),
     "glm_moe_dsa": (

@@ -72,7 +72,10 @@ _CHOSEN = ("num_experts_per_tok", "moe_top_k")
 _RECUR = ("conv", "mamba", "recurrent", "linear_attention", "mlp", "moe")
 """Kinds of layers whose state, if they have one, does not grow with the text."""
 
-_WINDOW_UNKNOWN = ("gemma2", "starcoder2", "phimoe", "ministral3", "mistral3")
+_WINDOW_UNKNOWN = {
+    **dict.fromkeys(("gemma2", "starcoder2", "phimoe", "ministral3", "mistral3"), "sliding_window"),
+    "llama4_text": "attention_chunk_size",
+}
 """Types whose windows mlx-lm's classes do not know: right only as far as the window reaches."""
 
 _CONTEXT = 4096
@@ -113,6 +116,23 @@ _LAYERS = {
     "granitemoehybrid": {"linear_attention": "mamba", "full_attention": "attention"},
 }
 """By type: kinds of layers as transformers 5 calls them -> as classes of mlx-lm do."""
+
+_RENAMED = {
+    "llama4_text": {"lm_head.": "output."},
+    "nanochat": {
+        "model.embed_tokens.": "transformer.wte.",
+        "model.layers.": "transformer.h.",
+        ".self_attn.o_proj.": ".attn.c_proj.",
+        **{f".self_attn.{one}_proj.": f".attn.c_{one}." for one in "qkv"},
+        ".mlp.fc1.": ".mlp.c_fc.",
+        ".mlp.fc2.": ".mlp.c_proj.",
+    },
+    "olmo_hybrid": {
+        ".attention_layer_norm.": ".input_layernorm.",
+        ".feedforward_layer_norm.": ".post_attention_layernorm.",
+    },
+}
+"""By type: parts of names that transformers 5 writes otherwise than classes of mlx-lm have them."""
 
 _HEAD = re.compile(r"(language_model\.)?(model\.)?(language_model\.)?mtp(_layers|_block)?\.(.+)")
 _LAYER = re.compile(r"(language_model\.)?(model\.)?(language_model\.)?layers\.(\d{1,6})\..+")
@@ -158,8 +178,9 @@ class LibraryFamily(Family):
         kinds = (fields.words("layer_types") or blocks)[:layers]
         attend = sum(kind not in _RECUR for kind in kinds) if kinds else layers
         context = fields.count("max_position_embeddings", _CONTEXT, least=8)
-        if self.model_type in _WINDOW_UNKNOWN and fields.has("sliding_window"):
-            context = min(context, fields.count("sliding_window", least=8))
+        window = _WINDOW_UNKNOWN.get(self.model_type, "")
+        if fields.has(window):
+            context = min(context, fields.count(window, least=8))
         return Figures(
             layers=layers,
             hidden_size=fields.count("hidden_size"),
@@ -186,9 +207,15 @@ class LibraryFamily(Family):
         layers = self.figures().layers
         joined = {int(sign[1]) for sign in map(_SIGN.fullmatch, raw) if sign}
         heads = {name: tensor for name, tensor in raw.items() if _is_head(name, layers, joined)}
-        trunk = {n: tensor for n, tensor in raw.items() if n not in heads}
+        trunk = {self._name(n): tensor for n, tensor in raw.items() if n not in heads}
         is_granite = self.model_type.startswith("granite")
         return Parts(trunk, heads, skipped, _halves_joined(raw) if is_granite else {})
+
+    def _name(self, name: str) -> str:
+        """As the class has it."""
+        for theirs, its in _RENAMED.get(self.model_type, {}).items():
+            name = name.replace(theirs, its)
+        return name
 
     def group(self, trunk_name: str) -> str:
         """The tensor group of a trunk tensor."""

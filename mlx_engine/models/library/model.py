@@ -64,8 +64,14 @@ _AFFINE = frozenset((bits, size) for bits in (2, 3, 4, 5, 6, 8) for size in (32,
 _MICROSCALED = {(4, 32): "mxfp4", (8, 32): "mxfp8", (4, 16): "nvfp4"}
 _NAMES_IN_A_MESSAGE = 6
 _NOTHING_ELSE: dict[str, dict[str, object]] = {
+    "llama4_text": {"moe_layers": []},
+    "nanochat": {"final_logit_softcapping": 15.0, "attention_bias": False},
+    "olmo_hybrid": {"rope_scaling": None},
     "olmoe": {"clip_qkv": None},
+    "phi": {"tie_word_embeddings": False},
     "recurrent_gemma": {"partial_rotary_factor": 0.5},
+    "stablelm": {"tie_word_embeddings": False},
+    "starcoder2": {"use_bias": True},
 }
 """By module: keys that it does not look at, and what it does all the same."""
 

@@ -35,6 +35,11 @@ CASES = {
     "jamba": ("jamba", {}),
     "lfm2": ("lfm2", {}),
     "glm_moe_dsa": ("glm_moe_dsa", {}),
+    "llama4 without experts": ("llama4_text", {}),
+    "nanochat": ("nanochat", {}),
+    "nemotron_h": ("nemotron_h", {}),
+    "olmo hybrid": ("olmo_hybrid", {}),
+    "starcoder2": ("starcoder2", {}),
     "granite 4": ("granitemoehybrid", {}),
     "mamba 2 of two groups": ("mamba2", {}),
     "mamba 2 of one group": ("mamba2", {"n_groups": 1}),
@@ -53,7 +58,11 @@ def test_logits_equal_transformers(tmp_path, name):
 
 @pytest.mark.parametrize(
     ("kind", "key", "value"),
-    [("olmoe", "clip_qkv", 0.5), ("recurrent_gemma", "partial_rotary_factor", 0.25)],
+    [
+        ("olmoe", "clip_qkv", 0.5),
+        ("recurrent_gemma", "partial_rotary_factor", 0.25),
+        ("phi", "tie_word_embeddings", True),
+    ],
 )
 def test_what_a_class_does_not_look_at_is_refused_by_name(kind, key, value):
     """Neither is in a published model; the words would be others without a sign."""
@@ -63,9 +72,16 @@ def test_what_a_class_does_not_look_at_is_refused_by_name(kind, key, value):
         family.build(WeightTable({}, "here", for_cpu=True), None)
 
 
-@pytest.mark.parametrize("kind", ["phimoe", "ministral3"])
-def test_a_model_reaches_as_far_as_a_window_its_class_does_not_know(tmp_path, kind):
-    tiny = publish(kind, tmp_path / "m", changes={"sliding_window": WINDOW})
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [
+        ("phimoe", "sliding_window"),
+        ("ministral3", "sliding_window"),
+        ("llama4_text", "attention_chunk_size"),
+    ],
+)
+def test_a_model_reaches_as_far_as_a_window_its_class_does_not_know(tmp_path, kind, key):
+    tiny = publish(kind, tmp_path / "m", changes={key: WINDOW})
     start = tiny.tokens[: WINDOW - 1]
     assert relative(logits(tiny.folder, start), published_logits(tiny.folder, start)) < 1e-5
     with pytest.raises(PromptTooLong, match=f"the context holds {WINDOW}"):

@@ -323,6 +323,7 @@ CASES: dict[str, Case] = {
         "glm4_moe_lite", {"mlp_layer_types": ["dense", "sparse", "dense"]}
     ),
     "deepseek": Case("deepseek_v3"),
+    "youtu": Case("youtu"),
     "deepseek biased": Case("deepseek_v3", {"attention_bias": True}),
     "deepseek in halves": Case("deepseek_v3", {"rope_interleave": False}),
     "deepseek yarn": Case("deepseek_v3", {"rope_parameters": SHORT_YARN}),
