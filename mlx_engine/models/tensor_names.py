@@ -22,8 +22,8 @@ Renames = Mapping[str, str]
 
 _WRAPPERS = re.compile(r"(?:(?:language_|text_)?model\.|llm\.)*")
 _PICTURES = re.compile(
-    r"(model\.)?(visual|vision_\w+|multi_modal_projector|mm_projector|connector|embed_vision"
-    r"|mlp1|image_newline)(\.|$)"
+    r"(model\.)?(visual|vision_\w+|multi_modal_projector|mm_projector|vit_large_projector|connector"
+    r"|embed_vision|mlp1|image_newline)(\.|$)"
 )
 _SOUND = re.compile(r"(model\.)?(audio|audio_\w+|speech_\w+|embed_audio)\.")
 _BUFFER = "rotary_emb.inv_freq"

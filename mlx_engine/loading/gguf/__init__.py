@@ -13,7 +13,8 @@ under published names that are still unread (part.py). Families know nothing of 
 | architecture | model | heads |
 |---|---|---|
 | qwen35, qwen35moe, qwen3next | Qwen3.5, Qwen3.6, Qwen3-Next | inside, or a file of their own |
-| glm4moe, bailingmoe2 | GLM-4.5 to 4.7, Ling and Ring 2.0 | inside |
+| glm4moe, bailingmoe2, hy_v3 | GLM-4.5 to 4.7, Ling and Ring 2.0, Hy3 | inside |
+| exaone-moe | K-EXAONE | inside |
 | deepseek2 | DeepSeek-V2, V3, R1, Kimi K2, GLM-4.7-Flash | inside, but V2 |
 | mimo2, step35 | MiMo-V2, Step-3.5 | three, inside |
 | llama | Llama, Mistral, Mixtral | |

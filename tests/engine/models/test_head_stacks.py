@@ -1,5 +1,6 @@
 """MiMo-7B, MiMo-V2-Flash and Step-3.5-Flash: trunk and heads against plain PyTorch and mlx-lm."""
 
+import json
 from functools import cache
 
 import mlx.core as mx
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 import transformers
 from mlx_lm.utils import load_model
+from model_edits import edit_tensors
 from stack_reference import StackReference
 from tiny_stacks import (
     HEADS,
@@ -177,6 +179,17 @@ def test_step_with_its_rotation_listed_as_in_gguf(opened, drafted, tmp_path):
     assert max(listed["factors"]) > 1.5
     assert relative(logits, opened("step3p5").logits(TOKENS)) < 1e-5
     assert relative(drafts, drafted("step3p5")) < 1e-5
+
+
+def test_step_3_7_is_step_3_5_with_eyes(drafted, tmp_path):
+    eyes = {"vision_model.conv1.weight": mx.ones((4, 4)), "vit_large_projector.weight": mx.ones(4)}
+    folder = write_stack(tmp_path / "m", "step3p5")
+    text = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(
+        json.dumps({"model_type": "step3p7", "text_config": text, "vision_config": {}})
+    )
+    edit_tensors(folder, lambda arrays: arrays | eyes)
+    assert relative(found_in(folder)[1], drafted("step3p5")) < 1e-5
 
 
 def as_mlx_stores_it(values):
