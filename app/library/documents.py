@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from app.values.attached_text import AttachedText, Refused
+from app.values.typed_json import words_from_text, words_to_text
 from mlx_engine.values.words import Words, size_words
 
 Kind = Literal["PDF", "Word"]
@@ -74,7 +75,7 @@ def read_document(
             Words("{name} could not be read: paste the part that matters instead.", name=name)
         )
     if "text" not in said:
-        problem = Words(said["problem"], **said["of"])
+        problem = words_from_text(said["problem"])
         return Refused(Words("{name} {problem}", name=name, problem=problem))
     return AttachedText(name, said["text"])
 
@@ -100,34 +101,30 @@ NO_READERS = Words(
 NO_MEMORY = Words("needs too much memory to be read: paste the part that matters.")
 
 
-def _problem(words: Words) -> dict[str, object]:
-    return {"problem": words.template, "of": words.fields}
-
-
 def main() -> None:
-    """Write {"text": ...} or {"problem": ..., "of": ...}, as of Words, of the file in the
-    arguments.
-    """
+    """Write {"text": ...} or {"problem": ...}, Words as text, of the file in the arguments."""
     path, most = Path(sys.argv[2]), int(sys.argv[3])
     with suppress(ValueError, OSError):  # a Mac does not keep to it
         resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     with path.open("rb") as file:
         is_pdf = document_kind(path, file.read(4)) == "PDF"
-    said: dict[str, object]
     try:
         said = {"text": _joined(_pdf_pages(path) if is_pdf else _word_lines(path), most)}
-    except NotReadable as error:
-        said = _problem(error.words)
-    except ImportError:
-        said = _problem(NO_READERS)
-    except MemoryError:
-        said = _problem(NO_MEMORY)
     except Exception as error:  # damage shows in all kinds of them
-        kind = type(error).__name__
-        said = _problem(
-            Words("is damaged and cannot be read ({kind}: {error}).", kind=kind, error=str(error))
-        )
+        said = {"problem": words_to_text(_what_is_wrong(error))}
     sys.stdout.write(json.dumps(said))
+
+
+def _what_is_wrong(error: Exception) -> Words:
+    match error:
+        case NotReadable():
+            return error.words
+        case ImportError():
+            return NO_READERS
+        case MemoryError():
+            return NO_MEMORY
+    kind = type(error).__name__
+    return Words("is damaged and cannot be read ({kind}: {error}).", kind=kind, error=str(error))
 
 
 class NotReadable(Exception):

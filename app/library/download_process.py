@@ -57,10 +57,8 @@ def read_figures(line: bytes, before: DownloadFigures) -> DownloadFigures:
 class Teller:
     """Says figures of one download, a few times a second while it runs."""
 
-    def __init__(
-        self, say: Callable[[DownloadFigures], object], clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._say, self._clock = say, clock
+    def __init__(self, say: Callable[[DownloadFigures], object]) -> None:
+        self._say = say
         self._figures = DownloadFigures("", "", "looking")
         self._told_at, self._told_bytes = 0.0, 0
 
@@ -71,7 +69,7 @@ class Teller:
 
     def progress(self, done: int, total: int) -> None:
         """More has come."""
-        now = self._clock()
+        now = time.monotonic()
         passed = now - self._told_at
         if passed < INTERVAL_S and done < total:
             return

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -65,13 +66,8 @@ class SingleInstance(QObject):
         while self._server.hasPendingConnections():
             socket = self._server.nextPendingConnection()
             self._heard[socket] = b""
-            socket.readyRead.connect(self._hear)
-            socket.disconnected.connect(self._part)
-            self._read(socket)
-
-    def _hear(self) -> None:
-        socket = self.sender()
-        if isinstance(socket, QLocalSocket):
+            socket.readyRead.connect(partial(self._read, socket))
+            socket.disconnected.connect(partial(self._part, socket))
             self._read(socket)
 
     def _read(self, socket: QLocalSocket) -> None:
@@ -85,11 +81,9 @@ class SingleInstance(QObject):
             socket.flush()
             self.called.emit(paths_in(said))
 
-    def _part(self) -> None:
-        socket = self.sender()
-        if isinstance(socket, QLocalSocket):
-            self._heard.pop(socket, None)
-            socket.deleteLater()
+    def _part(self, socket: QLocalSocket) -> None:
+        self._heard.pop(socket, None)
+        socket.deleteLater()
 
 
 def paths_in(message: bytes) -> list[str]:

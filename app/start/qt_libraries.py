@@ -3,55 +3,41 @@
 import builtins
 import ctypes
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from types import MappingProxyType
 
 from app.start.folders import WindowSystem, has_display, window_systems
 
-NEEDED: Mapping[str, str] = MappingProxyType(
-    {
-        "libGL.so.1": "libgl1",
-        "libEGL.so.1": "libegl1",
-        "libX11.so.6": "libx11-6",
-        "libglib-2.0.so.0": "libglib2.0-0",
-        "libxkbcommon.so.0": "libxkbcommon0",
-        "libdbus-1.so.3": "libdbus-1-3",
-        "libfontconfig.so.1": "libfontconfig1",
-        "libfreetype.so.6": "libfreetype6",
-        "libzstd.so.1": "libzstd1",
-        "libbrotlidec.so.1": "libbrotli1",
-        "libgssapi_krb5.so.2": "libgssapi-krb5-2",
-    }
+NEEDED = (
+    *("libGL.so.1", "libEGL.so.1", "libX11.so.6", "libglib-2.0.so.0", "libxkbcommon.so.0"),
+    *("libdbus-1.so.3", "libfontconfig.so.1", "libfreetype.so.6", "libzstd.so.1"),
+    *("libbrotlidec.so.1", "libgssapi_krb5.so.2"),
 )
-"""Libraries that PySide6's wheel leaves to the system, and the packages of Debian they come in."""
+"""Libraries that PySide6's wheel leaves to the system."""
 
-NEEDED_BY: Mapping[WindowSystem, Mapping[str, str]] = MappingProxyType(
+NEEDED_BY: Mapping[WindowSystem, Sequence[str]] = MappingProxyType(
     {
-        "x11": {
-            "libX11-xcb.so.1": "libx11-xcb1",
-            "libxkbcommon-x11.so.0": "libxkbcommon-x11-0",
-            "libxcb-cursor.so.0": "libxcb-cursor0",
-            "libxcb-icccm.so.4": "libxcb-icccm4",
-            "libxcb-image.so.0": "libxcb-image0",
-            "libxcb-keysyms.so.1": "libxcb-keysyms1",
-            "libxcb-randr.so.0": "libxcb-randr0",
-            "libxcb-render.so.0": "libxcb-render0",
-            "libxcb-render-util.so.0": "libxcb-render-util0",
-            "libxcb-shape.so.0": "libxcb-shape0",
-            "libxcb-shm.so.0": "libxcb-shm0",
-            "libxcb-sync.so.1": "libxcb-sync1",
-            "libxcb-util.so.1": "libxcb-util1",
-            "libxcb-xfixes.so.0": "libxcb-xfixes0",
-            "libxcb-xkb.so.1": "libxcb-xkb1",
-        },
-        "wayland": {
-            "libwayland-client.so.0": "libwayland-client0",
-            "libwayland-cursor.so.0": "libwayland-cursor0",
-        },
+        "x11": (
+            *("libX11-xcb.so.1", "libxkbcommon-x11.so.0", "libxcb-cursor.so.0"),
+            *("libxcb-icccm.so.4", "libxcb-image.so.0", "libxcb-keysyms.so.1"),
+            *("libxcb-randr.so.0", "libxcb-render.so.0", "libxcb-render-util.so.0"),
+            *("libxcb-shape.so.0", "libxcb-shm.so.0", "libxcb-sync.so.1", "libxcb-util.so.1"),
+            *("libxcb-xfixes.so.0", "libxcb-xkb.so.1"),
+        ),
+        "wayland": ("libwayland-client.so.0", "libwayland-cursor.so.0"),
     }
 )
 """What Qt's plugin of a window system needs besides; without it Qt ends the whole process."""
+
+OTHER_NAMES = {"libglib-2.0.so.0": "libglib2.0-0", "libbrotlidec.so.1": "libbrotli1"}
+
+
+def package_of(library: str) -> str:
+    """The package of Debian that a library comes in, by the rule of its policy (section 8.1)."""
+    name, _, version = library.lower().replace("_", "-").partition(".so.")
+    return OTHER_NAMES.get(library, name + "-" * name[-1].isdigit() + version)
+
 
 Opens = Callable[[str], bool]
 
@@ -67,12 +53,9 @@ def opens(library: str) -> bool:
 
 def missing_packages(systems: tuple[WindowSystem, ...], opens: Opens = opens) -> tuple[str, ...]:
     """Packages to install for a window on Linux; one of several window systems is enough."""
-    missing = [package for library, package in NEEDED.items() if not opens(library)]
-    lacking = [
-        [package for library, package in NEEDED_BY[system].items() if not opens(library)]
-        for system in systems
-    ]
-    return (*missing, *min(lacking, key=len, default=[]))
+    lacking = [[one for one in NEEDED_BY[system] if not opens(one)] for system in systems]
+    missing = (*(one for one in NEEDED if not opens(one)), *min(lacking, key=len, default=[]))
+    return tuple(map(package_of, missing))
 
 
 CONNECTING: Mapping[WindowSystem, tuple[str, str, str]] = MappingProxyType(

@@ -126,7 +126,7 @@ class Beside(QObject):
             try:
                 seen = look()
             except Exception as error:
-                self._tell(number, _raiser(error))
+                self._tell(number, partial(_raise, error))
             else:
                 self._tell(number, lambda: use(seen))
 
@@ -161,11 +161,8 @@ class _Door:
             self._is_open = False
 
 
-def _raiser(error: Exception) -> Callable[[], object]:
-    def use() -> object:
-        raise error
-
-    return use
+def _raise(error: Exception) -> None:
+    raise error
 
 
 LOOK_MS = 500

@@ -1,16 +1,4 @@
-"""The tree of what the app tells its user instead of crashing.
-
-KnownError
-├── StoreError             chats cannot be read or written
-│   ├── StoreBusy          another program holds the file
-│   ├── StoreFull          no room left on the disk
-│   ├── StoreReadOnly      the file, its folder or its disk cannot be written to
-│   ├── StoreDamaged       the file is not a sound database
-│   ├── StoreTooNew        a newer Headstart wrote it and this one cannot follow
-│   ├── StoreForeign       a database of another program
-│   ├── NoSuchChat         a chat or message that is gone
-│   └── BadChatFile        a file that is no chat of ours, or broken
-└── SettingsNotSaved       the settings file cannot be written
+"""What the app tells its user instead of crashing.
 
 Every message names the file, says what is wrong, and what to do. Together with EngineError this is
 all a user may see; anything else is a bug of ours.

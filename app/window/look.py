@@ -6,7 +6,7 @@ that `style_sheet.dress` gives to a part of a window. Laid out texts are told by
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from functools import cache
 from typing import Literal
 
@@ -74,13 +74,7 @@ class TypeSizes:
 
     def zoomed(self, zoom: float) -> "TypeSizes":
         """The same at another text zoom."""
-
-        def size(pixels: int) -> int:
-            return max(8, round(pixels * zoom))
-
-        return TypeSizes(
-            size(self.interface), size(self.transcript), size(self.code), size(self.small)
-        )
+        return TypeSizes(*(max(8, round(pixels * zoom)) for pixels in astuple(self)))
 
 
 @dataclass(frozen=True, slots=True)

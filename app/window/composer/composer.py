@@ -63,7 +63,7 @@ class Composer(QFrame):
         )
         self._box.textChanged.connect(self._refresh)
         self._box.textChanged.connect(self.typed)
-        self._box.focused.connect(self._frame)
+        self._box.focused.connect(lambda has_keys: restyle(self, "focused", has_keys))
         self._row.changed.connect(self._tell_attachments)
         self._row.removed.connect(self._box.setFocus)
         self._row.given_up.connect(self.reading_given_up)
@@ -167,9 +167,6 @@ class Composer(QFrame):
             self._send.setToolTip(self._problem() or tr("Send (Return)"))
         can_send = self._has_message() and not self._problem()
         self._send.setEnabled(self._is_answering or can_send)
-
-    def _frame(self, is_focused: bool) -> None:
-        restyle(self, "focused", is_focused)
 
     # Qt
 

@@ -68,18 +68,6 @@ class Chart(QWidget):
         """The theme's colour of this name, while it is painted."""
         return self._worn.colour(name, opacity)
 
-    def draw_level(self, painter: QPainter, y: float, words: str, room: float) -> None:
-        """A figure of the axis, which has `room` pixels at the left."""
-        right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-        painter.setPen(self.colour("muted"))
-        place = QRectF(0, y - 8, room - 4, 16)
-        painter.drawText(place, right | Qt.TextFlag.TextDontClip, words)
-
-    def draw_dashes(self, painter: QPainter, start: QPointF, end: QPointF) -> None:
-        """What the values are compared with."""
-        painter.setPen(QPen(self.colour("muted"), 1, Qt.PenStyle.DashLine))
-        painter.drawLine(start, end)
-
     def draw_line(self, painter: QPainter, points: Sequence[QPointF]) -> None:
         """The values."""
         painter.setPen(QPen(self.colour("accent"), 1.25))

@@ -154,7 +154,8 @@ class CostCurve(Chart):
         self._draw_axis(painter)
         one = self._costs[0]
         last = min(float(len(self._costs)), self._highest() / one)  # at the top of the chart
-        self.draw_dashes(painter, self._point(1, one), self._point(last, last * one))
+        painter.setPen(QPen(self.colour("muted"), 1, Qt.PenStyle.DashLine))
+        painter.drawLine(self._point(1, one), self._point(last, last * one))
         points = [self._point(rows, cost) for rows, cost in enumerate(self._costs, 1)]
         self.draw_line(painter, points)
         for rows, point in enumerate(points, 1):
@@ -174,8 +175,11 @@ class CostCurve(Chart):
 
     def _draw_axis(self, painter: QPainter) -> None:
         centre, below = Qt.AlignmentFlag.AlignCenter, self.height() - AXIS + 4
+        right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+        painter.setPen(self.colour("muted"))
         for cost in (self._costs[0], self._costs[-1]):
-            self.draw_level(painter, self._point(1, cost).y(), number(cost, ".0f"), LEFT - DOT)
+            place = QRectF(0, self._point(1, cost).y() - 8, LEFT - DOT - 4, 16)
+            painter.drawText(place, right | Qt.TextFlag.TextDontClip, number(cost, ".0f"))
         for rows in range(1, len(self._costs) + 1):
             x = self._point(rows, 0).x()
             painter.drawText(QRectF(x - 12, below, 24, 16), centre, str(rows))

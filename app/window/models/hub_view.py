@@ -95,7 +95,7 @@ class HubList(TwoLineList):
         if self._heading:
             self.addItem(heading_item(self._heading))
         for find in self._finds:
-            self._add(find, _lines_of_find, kept)
+            self._add(find, lambda find: TwoLines(find.hub_id, find.detail, find.second), kept)
             if find.hub_id != self._open:
                 continue
             if self._offers is None:
@@ -128,10 +128,6 @@ class HubList(TwoLineList):
             self.want()
         else:
             super().keyPressEvent(event)
-
-
-def _lines_of_find(find: HubFind) -> TwoLines:
-    return TwoLines(find.hub_id, find.detail, find.second)
 
 
 def _lines_of_offer(offer: HubOffer) -> TwoLines:

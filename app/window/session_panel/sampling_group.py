@@ -172,7 +172,9 @@ class SamplingGroup(Group):
         self.advanced.add(self._seed, self._limit, self._stop)
         for name, field in self._numbers.items():
             field.show_recommended(None)
-            field.changed.connect(lambda value, name=name: self._try_number(name, value))
+            field.changed.connect(
+                lambda value, name=name, field=field: self._try_sampling(field, **{name: value})
+            )
         self._seed.changed.connect(lambda seed: self._try_sampling(self._seed.number, seed=seed))
         self._limit.changed.connect(self._try_limit)
         self._stop.changed.connect(self._take_stop)
@@ -198,9 +200,6 @@ class SamplingGroup(Group):
     def show_last_seed(self, seed: int | None) -> None:
         """The seed of the newest answer: locking takes it."""
         self._seed.show_last(seed)
-
-    def _try_number(self, name: str, value: object) -> None:
-        self._try_sampling(self._numbers[name], **{name: value})
 
     def _try_sampling(self, field: Field, **changes: object) -> None:
         sampling = field.tried(lambda: replace(self._sampling, **changes))  # type: ignore[arg-type]

@@ -90,21 +90,10 @@ PATTERNS = {
 typed, and ? one in brackets if there is one, raised.
 """
 
-ACCENTS = {
-    "hat": "\u0302",
-    "widehat": "\u0302",
-    "tilde": "\u0303",
-    "widetilde": "\u0303",
-    "bar": "\u0304",
-    "overline": "\u0305",
-    "underline": "\u0332",
-    "vec": "\u20d7",
-    "dot": "\u0307",
-    "ddot": "\u0308",
-    "check": "\u030c",
-    "acute": "\u0301",
-    "grave": "\u0300",
-}
+ACCENTS = _table_of(
+    "hat=\u0302 widehat=\u0302 tilde=\u0303 widetilde=\u0303 bar=\u0304 overline=\u0305 "
+    "underline=\u0332 vec=\u20d7 dot=\u0307 ddot=\u0308 check=\u030c acute=\u0301 grave=\u0300"
+)
 """Combining marks, put after the letter."""
 
 SCRIPT = dict(zip("BEFHILMR", "ℬℰℱℋℐℒℳℛ", strict=True))

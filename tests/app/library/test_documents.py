@@ -19,7 +19,7 @@ from app.library import documents
 from app.library.dropped import DroppedText, what_is
 from app.library.text_file import read_text_file
 from app.values.attached_text import AttachedText, Refused
-from mlx_engine.values.words import Words
+from app.values.typed_json import words_from_text
 
 
 def pdf(path: Path, *pages: str, password: str = "", **encryption: str) -> Path:
@@ -64,7 +64,7 @@ def in_process(path: Path, monkeypatch: pytest.MonkeyPatch, most: int = 10_000) 
     monkeypatch.setattr(documents.resource, "setrlimit", lambda *_: None)
     documents.main()
     told = json.loads(said.getvalue())
-    return said.getvalue() if "text" in told else f"problem: {Words(told['problem'], **told['of'])}"
+    return said.getvalue() if "text" in told else f"problem: {words_from_text(told['problem'])}"
 
 
 def test_a_pdf_is_attached_as_text(tmp_path):
