@@ -202,11 +202,15 @@ def _unread(name: str, ending: str) -> str | None:
     return None
 
 
+def _refused(place: Path, problem: str) -> Refused:
+    return Refused(Words("{name}: {problem}.", name=place.name, problem=problem))
+
+
 def _gguf(file: Path) -> Dropped:
     """The first shard stands for all of them."""
     problem = damage(file)
     if problem is not None:
-        return Refused(f"{file.name}: {problem}.")
+        return _refused(file, problem)
     if gguf_of_heads(file):
         return DroppedHeads(file)
     shard = shard_of(file.name)
@@ -216,7 +220,7 @@ def _gguf(file: Path) -> Dropped:
 def _safetensors(file: Path) -> Dropped:
     problem = damage(file)
     if problem is not None:
-        return Refused(f"{file.name}: {problem}.")
+        return _refused(file, problem)
     if holds_only_heads(file):
         return DroppedHeads(file)
     if (file.parent / "config.json").is_file():
@@ -254,7 +258,7 @@ def _folder(folder: Path) -> Dropped:
     if good:
         return DroppedModels(folder, len(good))
     if found:
-        return Refused(f"{found[0].path.name}: {found[0].problem}.")
+        return _refused(found[0].path, found[0].problem)
     return _folder_of_heads(folder)
 
 

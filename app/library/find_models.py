@@ -22,7 +22,7 @@ from mlx_engine.hub.weight_files import (
     is_heads_name,
     shard_of,
 )
-from mlx_engine.values.words import Words
+from mlx_engine.values.words import Words, joined
 
 
 def folder_model(folder: Path, names: Iterable[str], name: str, place: str) -> FoundModel | None:
@@ -95,7 +95,7 @@ def _first_damage(files: list[Path]) -> str | None:
                 "{name} cannot be opened ({strerror})", name=file.name, strerror=error.strerror
             )
         if problem is not None:
-            return f"{file.name}: {problem}"
+            return joined((file.name, problem), ": ")
     return None
 
 

@@ -488,6 +488,10 @@
         <translation>{name} enthält Gewichte in der Form von {program}: vom Modell eine .gguf-Datei oder einen Ordner mit .safetensors nehmen.</translation>
     </message>
     <message>
+        <source>{name}: {problem}.</source>
+        <translation>{name}: {problem}.</translation>
+    </message>
+    <message>
         <source>{name} lies here without its config.json: drop the whole model folder, or download the missing files beside it.</source>
         <translation>{name} liegt hier ohne die zugehörige config.json: den ganzen Modellordner hierher ziehen oder die fehlenden Dateien dazu herunterladen.</translation>
     </message>
@@ -4602,6 +4606,26 @@
     <message>
         <source>{path}: holds other tensors.</source>
         <translation>{path}: enthält andere Tensoren.</translation>
+    </message>
+    <message>
+        <source>the file is empty: download it again</source>
+        <translation>die Datei ist leer: sie noch einmal herunterladen</translation>
+    </message>
+    <message>
+        <source>this is a pointer of Git LFS, not the weights: run git lfs pull, or download it</source>
+        <translation>das ist ein Verweis von Git LFS, nicht die Gewichte: git lfs pull ausführen oder sie herunterladen</translation>
+    </message>
+    <message>
+        <source>the file does not start as a GGUF does: download it again</source>
+        <translation>die Datei beginnt nicht wie ein GGUF: sie noch einmal herunterladen</translation>
+    </message>
+    <message>
+        <source>the file ends in its header: download it again</source>
+        <translation>die Datei endet mitten im Kopf: sie noch einmal herunterladen</translation>
+    </message>
+    <message>
+        <source>the file does not start as a safetensors file does: download it again</source>
+        <translation>die Datei beginnt nicht wie eine safetensors-Datei: sie noch einmal herunterladen</translation>
     </message>
 </context>
 </TS>

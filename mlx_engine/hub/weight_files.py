@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from mlx_engine.values.words import Words
+
 SAFETENSORS = ".safetensors"
 INDEX = ".safetensors.index.json"
 GGUF = ".gguf"
@@ -137,11 +139,13 @@ def damage(path: Path) -> str | None:
     with path.open("rb") as file:
         start = file.read(24)
     if not start:
-        return "the file is empty: download it again"
+        return Words("the file is empty: download it again")
     if start.startswith(_LFS_POINTER):
-        return "this is a pointer of Git LFS, not the weights: run git lfs pull, or download it"
+        return Words(
+            "this is a pointer of Git LFS, not the weights: run git lfs pull, or download it"
+        )
     if path.suffix.lower() == GGUF and not start.startswith(b"GGUF"):
-        return "the file does not start as a GGUF does: download it again"
+        return Words("the file does not start as a GGUF does: download it again")
     if path.suffix.lower() == SAFETENSORS:
         return _header_damage(start, path.stat().st_size)
     return None
@@ -197,8 +201,8 @@ def indexed(index: bytes) -> Mapping[str, object]:
 
 def _header_damage(start: bytes, size: int) -> str | None:
     if len(start) < 8:
-        return "the file ends in its header: download it again"
+        return Words("the file ends in its header: download it again")
     (length,) = struct.unpack("<Q", start[:8])
     if length > min(size - 8, _LARGEST_HEADER):
-        return "the file does not start as a safetensors file does: download it again"
+        return Words("the file does not start as a safetensors file does: download it again")
     return None

@@ -49,6 +49,9 @@ class Photographer:
     def __init__(self, app: App, scheme: Scheme, out: Path) -> None:
         self.app, self.widgets = app, app.widgets
         self._scheme, self._out = scheme, out
+        self._held: list[Reply] | None = None
+        app.worker.replied.disconnect(app.route)
+        app.worker.replied.connect(self._route)
         settings = app.settings
         settings.change(replace(settings.value, theme=scheme, show_drafted=True, new_chat=SETTINGS))
         self.widgets.window.resize(*SIZE)
@@ -74,15 +77,19 @@ class Photographer:
 
     def take_held(self, name: str) -> None:
         """A picture in the middle of an answer, which waits for it."""
-        held: list[Reply] = []
-        self.app.worker.replied.disconnect(self.app.route)
-        self.app.worker.replied.connect(held.append)
+        self._held = []
         rest(0.2)
         self.take(name)
-        self.app.worker.replied.disconnect(held.append)
-        self.app.worker.replied.connect(self.app.route)
+        held, self._held = self._held, None
         for reply in held:
             self.app.route(reply)
+
+    def _route(self, reply: Reply) -> None:
+        """Taken to the app, or held: what is on its way at a `disconnect` would be lost."""
+        if self._held is None:
+            self.app.route(reply)
+        else:
+            self._held.append(reply)
 
     def take(self, name: str) -> None:
         """Keep a picture, in 256 colours to be small."""

@@ -26,9 +26,11 @@ import mlx_engine
 from app.app import App
 from app.control.library import QUESTIONS
 from app.control.settings import save_settings
+from app.library.dropped import what_is
 from app.library.machine import Machine, chosen_for
 from app.start.asset_files import asset_path
 from app.values.app_settings import AppSettings, Language
+from app.values.attached_text import Refused
 from app.values.chats import ListedChat
 from app.values.models import DownloadFigures
 from app.window.controls.group import Group
@@ -191,6 +193,26 @@ def test_an_error_is_said_in_the_language_of_the_window(speaking, tmp_path):
     german = "beschädigt bei Byte 16, die Datei ist abgeschnitten. Die Datei noch einmal "
     assert said(english) == f"{file}: {german}herunterladen."
     assert said(str(pickle.loads(pickle.dumps(caught.value)))) == said(english), "from a process"
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("a.gguf", b""),
+        ("a.gguf", b"noise" * 9),
+        ("a.gguf", b"version https://git-lfs.github.com/spec/v1"),
+        ("a.safetensors", b"abc"),
+        ("a.safetensors", b"\xff" * 24),
+    ],
+)
+def test_what_is_wrong_with_a_dropped_file_is_said_in_it_too(speaking, tmp_path, name, data):
+    speaking("de")
+    (tmp_path / name).write_bytes(data)
+    for dropped in (tmp_path / name, tmp_path):
+        refused = what_is(str(dropped))
+        assert isinstance(refused, Refused)
+        assert said(refused.words) != str(refused.words)
+        assert not {"the", "download"} & set(said(refused.words).split())
 
 
 def test_kernels_and_storage_are_said_in_it_too(speaking, qtbot):
