@@ -99,13 +99,13 @@ class MainWindow(QMainWindow):
         return next(n for n, w in self._page_widgets.items() if w is self._pages.currentWidget())
 
     def show_page(self, page: Page) -> None:
-        """Show this in the middle; what is on the right belongs to the chat.
+        """Show this in the middle; what is on the right belongs to the chat, and comes with it.
 
         No page is there while the sides fold: it would be laid out for two widths.
         """
         self._pages.setHidden(page != self.page)
         self._pages.setCurrentWidget(self._page_widgets[page])
-        self._fold()
+        self._fold(fades=False)
         self._pages.show()
         self._page_widgets[page].setFocus()
 

@@ -61,6 +61,10 @@ def test_panels_fade_in_only_if_wanted(qapp, qtbot, moves):
         assert (widgets.sidebar.graphicsEffect() is not None) is moves
         qtbot.waitUntil(lambda: widgets.sidebar.graphicsEffect() is None, timeout=100 * FADE_MS)
         right = widgets.window.findChild(RightSide)
+        for page in ("library", "chat"):
+            widgets.window.show_page(page)
+            assert right.isVisible() is (page == "chat")
+            assert right.graphicsEffect() is None, "it comes with its page"
         for width in (600, 1180):
             widgets.window.resize(width, 780)
             assert right.isVisible() is (width > 600)
