@@ -210,13 +210,7 @@ class MessageColumn(PinnedScroll):
         else:
             self._end_filling()
             return
-        self._drop_made()
         self._reader.turns.do(self._make_next)
-
-    def _drop_made(self) -> None:
-        """Messages that were made go as fast as others are, however quickly chats change."""
-        if self._dropped and self._dropped[-1].is_built:
-            self._dropped.pop().deleteLater()
 
     def _next_in_view(self) -> MessageView | None:
         """The first that is not made of those that will be in view."""
@@ -330,8 +324,13 @@ class MessageColumn(PinnedScroll):
         view.build(self._width())
 
     def make_some(self, view: MessageView) -> None:
-        """A part of that: `is_built` tells whether it was the last."""
+        """A part of that: `is_built` tells whether it was the last.
+
+        What is not on show any more goes as fast, however quickly chats change.
+        """
         view.build_some(self._width())
+        if self._dropped:
+            self._dropped.pop().deleteLater()
 
     def _add(self, messages: Iterable[ShownMessage]) -> list[MessageView]:
         added = self._inserted(len(self._views), messages)
@@ -348,7 +347,7 @@ class MessageColumn(PinnedScroll):
     def _drop_from(self, index: int) -> None:
         for view in self._views[index:]:
             self._column.takeAt(index)  # removeWidget would take ten times as long
-            view.hide()
+            view.give_up()
         self._dropped = sorted(self._dropped + self._views[index:], key=lambda view: view.is_built)
         del self._views[index:]
         self._nearby.start()

@@ -164,6 +164,11 @@ class MessageView(QWidget):
         self.show()
         yield
 
+    def give_up(self) -> None:
+        """It is not wanted any more; what is not seen of it yet goes at once."""
+        self.hide()
+        self._steps = None
+
     def append(self, pieces: Sequence[TextPiece]) -> None:
         """Grow a live answer, which may still have to be made."""
         if self.answer is not None:
@@ -313,9 +318,10 @@ def searched_text(message: ShownMessage) -> tuple[str, ...]:
     """A text for each of its text widgets, from the top; its thinking will be closed."""
     if message.role == "user":
         return (beginning_of(said_with(message.text).text),)
-    definitions, stream = link_definitions(message.text), StreamingMarkdown()
+    stream = StreamingMarkdown()
     stream.append(message.text)
     stream.finish()
+    definitions = link_definitions(stream.segments)
     return tuple(
         segment.code
         if segment.kind == "code"

@@ -131,6 +131,23 @@ def test_chats_that_are_looked_through_quickly_do_not_pile_up(view):
     assert len(view.findChildren(ProseSegment)) < 40
 
 
+def test_chats_that_are_left_before_they_are_made_do_not_pile_up(view):
+    """Not even until garbage is collected."""
+    widgets = list[int]()
+    gc.disable()
+    try:
+        for chat in range(30):
+            view.show_messages([ShownMessage(chat, "assistant", PARAGRAPH)])
+            for _ in range(2):
+                view.column.make_some(view.column.views[0])
+            assert not view.column.views[0].is_built
+            QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+            widgets.append(len(QApplication.allWidgets()))
+    finally:
+        gc.enable()
+    assert widgets[-1] <= widgets[3]
+
+
 def test_at_the_end_it_follows(view):
     begin(view)
     for _ in range(12):
@@ -403,7 +420,7 @@ def test_marked_text_that_is_gone_is_not_kept(view, qtbot):
     marked = [ref(of(view, n).texts()[0]) for n in range(5)]
     view.replace_from(0, [replace(one, id=one.id + 50) for one in many])
     qtbot.waitUntil(is_gone)
-    assert view.find_bar.count.text() == "1 of 5"
+    qtbot.waitUntil(lambda: view.find_bar.count.text() == "1 of 5")
 
 
 def test_another_branch(view):
