@@ -43,7 +43,7 @@ def storable(value: T) -> T | str:
 
 def index_text(text: str) -> str:
     """What the index is given; changing this needs a migration that fills the index again."""
-    return re.sub(_ALONE, r" \g<0> ", text)
+    return text if text.isascii() else re.sub(_ALONE, r" \g<0> ", text)
 
 
 def index_column(raw: bytes | None) -> str:
