@@ -57,7 +57,8 @@ class GrowingText:
     def settle(self, text: str) -> None:
         """This is the whole text after all; spans outside of it go."""
         self.text = text
-        self.spans = [span for span in self.spans if span.end <= len(text)]
+        while self.spans and self.spans[-1].end > len(text):
+            self.spans.pop()
 
 
 NOTHING = AnswerSoFar()

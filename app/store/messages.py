@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from app.store.chats import chat_gone, copy_message, title_from
 from app.store.database import Database
-from app.store.rows import message_from_row, spans_to_json, stats_from_text, stats_to_json, text_of
+from app.store.rows import WrittenSpans, message_from_row, stats_from_text, stats_to_json, text_of
 from app.values.chats import AnswerSoFar, DraftedSpan, StoredMessage, Turn
 from app.values.errors import NoSuchChat
 from app.values.typed_json import words_to_text
@@ -40,6 +40,7 @@ class Messages:
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._database = database
         self._clock = clock
+        self._written = WrittenSpans()
 
     def path(self, chat_id: int) -> tuple[Turn, ...]:
         """The selected branch from its first message to its leaf."""
@@ -136,7 +137,7 @@ class Messages:
                 thinking_seconds = ? WHERE id = ?""",
             so_far.text,
             so_far.thinking,
-            spans_to_json(so_far.spans),
+            self._written.json(so_far.spans),
             so_far.thinking_seconds,
             message_id,
         )

@@ -16,9 +16,9 @@ from typing import Any
 
 from app.store.chats import clean_title, title_from
 from app.store.rows import (
+    WrittenSpans,
     sound_message,
     spans_from,
-    spans_to_json,
     stats_from,
     stats_to_json,
     text_of,
@@ -80,7 +80,7 @@ def insert_chat(store: SessionStore, chat: NewChat) -> int:
                     message.created_at or now,
                     message.text,
                     message.thinking,
-                    spans_to_json(message.spans),
+                    WrittenSpans().json(message.spans),
                     stats_to_json(message.stats),
                     message.thinking_seconds,
                     message.problem,

@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, cycle, islice
 
 from mlx_engine.values.conversation import (
     Event,
@@ -188,16 +189,17 @@ class ScriptedSession:
 
     def _rounds(self, answer: Answer) -> Iterator[tuple[list[TextPiece], RoundStats]]:
         """The words of an answer in rounds: `accepted` drafted words, then one of the model's."""
-        words = [TextPiece(word, "thinking") for word in _words(answer.thinking)]
-        words += [TextPiece(word) for word in _words(answer.text)]
+        thought = (TextPiece(word, "thinking") for word in _words(answer.thinking))
+        words = chain(thought, map(TextPiece, _words(answer.text)))
         depth = AUTOMATIC_DEPTH if self.draft.depth == "auto" else self.draft.depth
         why = answer.why or self.why_not_drafting
         if why is not None:
             depth = 0
-        position, turn = 0, 0
-        while position < len(words):
-            wish = answer.accepted[turn % len(answer.accepted)]
-            row = words[position : position + min(wish, depth) + 1]
+        position = 0
+        for wish in cycle(answer.accepted):
+            row = list(islice(words, min(wish, depth) + 1))
+            if not row:
+                return
             accepted = len(row) - 1
             pieces = [replace(w, depth=d) for d, w in enumerate(row[:accepted], 1)] + row[accepted:]
             yield (
@@ -214,7 +216,7 @@ class ScriptedSession:
                     why=why,
                 ),
             )
-            position, turn = position + len(row), turn + 1
+            position += len(row)
 
 
 @dataclass(slots=True)

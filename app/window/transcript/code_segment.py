@@ -56,6 +56,10 @@ class CodeText(QPlainTextEdit, LaidOut):
         self.document().setDocumentMargin(0)
         self.setViewportMargins(PADDING, 0, PADDING, 0)
         self.horizontalScrollBar().rangeChanged.connect(lambda *_: self._set_height())
+        # all lines are in view: else Qt would look at each of them for each piece to find that out
+        self.setCenterOnScroll(True)
+        down = self.verticalScrollBar()
+        down.rangeChanged.connect(lambda *_: down.setMaximum(0))
         self._dress()
 
     def show_code(

@@ -114,14 +114,11 @@ def _boxes_in(placed_block: PlacedBlock, tints: Iterable[Tint]) -> list[TintBox]
 
 def _without_spaces(text: str, start: int, end: int) -> tuple[int, int]:
     """The range without spaces at its ends; a text with wide letters keeps them: see in_utf16."""
-    end = min(end, units(text))
     if not text.isascii():
-        return start, end
-    while start < end and text[start].isspace():
-        start += 1
-    while end > start and text[end - 1].isspace():
-        end -= 1
-    return start, end
+        return start, min(end, units(text))
+    words = text[start:end]
+    start += len(words) - len(words.lstrip())
+    return start, start + len(words.strip())
 
 
 def paint_tints(painter: QPainter, found: Sequence[TintBox], area: QRectF) -> None:

@@ -118,7 +118,7 @@ class SegmentColumn(QWidget):
     def _close(self) -> int:
         """The index of the first segment that changed."""
         first = self._stream.finish()
-        self._definitions = link_definitions(self._stream.text)
+        self._definitions = link_definitions(self._stream.segments)
         return first
 
     def texts(self) -> list[TextWidget]:
@@ -223,6 +223,7 @@ class SegmentColumn(QWidget):
         self._width = self.contentsRect().width()
 
 
-def link_definitions(source: str) -> str:
-    """The lines of a text that say where its reference links go."""
-    return "\n".join(DEFINITION.findall(source))
+def link_definitions(segments: Iterable[Segment]) -> str:
+    """The lines of a text that say where its reference links go; those of code do not."""
+    prose = (segment.source for segment in segments if segment.kind == "prose")
+    return "\n".join(line for source in prose for line in DEFINITION.findall(source))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import QMimeData, QPoint, Qt, QUrl
-from PySide6.QtGui import QGuiApplication, QImage, QTextDocument
+from PySide6.QtGui import QGuiApplication, QImage, QTextCursor, QTextDocument
 from PySide6.QtWidgets import QPushButton, QScrollArea
 from seen import words_on
 from shown_transcript import (
@@ -245,6 +245,20 @@ class Spans(list[DraftedSpan]):
         return super().__iter__()
 
 
+def test_code_stays_where_it_is_whatever_is_selected(view, qtbot):
+    show(view, ShownMessage(1, "assistant", "```\n" + "line\n" * 30 + "```"))
+    [code] = of(view, 1).texts()
+    code.moveCursor(QTextCursor.MoveOperation.Start)
+    qtbot.mousePress(code.viewport(), Qt.MouseButton.LeftButton, pos=QPoint(5, 5))
+    below = QPoint(20, code.viewport().height() + 40)
+    qtbot.mouseMove(code.viewport(), below)
+    qtbot.wait(120)  # Qt scrolls every 100 ms
+    qtbot.mouseRelease(code.viewport(), Qt.MouseButton.LeftButton, pos=below)
+    code.moveCursor(QTextCursor.MoveOperation.End)
+    code.verticalScrollBar().setValue(9)
+    assert code.firstVisibleBlock().blockNumber() == 0 and not code.verticalScrollBar().maximum()
+
+
 def test_of_long_code_only_what_is_drafted_in_view_is_looked_at(qtbot):
     line = "value = drafted(2)\n"
     source = f"```python\n{line * 5000}"
@@ -379,12 +393,12 @@ def test_links_are_handed_on(view, qtbot):
 
 
 def test_links_defined_in_another_segment(view):
-    source = "See [the notes][1].\n\n```\nx\n```\n\n[1]: https://x.org\n"
+    source = "See [the notes][1] of [x].\n\n```\n[x]: y\n```\n\n[1]: https://x.org\n"
     begin(view)
     stream(view, source)
     assert "[1]" in shown_text(view, 1)
     view.finish(ShownMessage(1, "assistant", source))
-    assert shown_text(view, 1).startswith("See the notes.")
+    assert shown_text(view, 1).startswith("See the notes of [x]."), "code defines nothing"
 
 
 def test_the_buttons_of_an_answer_need_no_wide_window(view):
