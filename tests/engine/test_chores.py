@@ -35,7 +35,7 @@ GREEDY = SamplingOptions(temperature=0)
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Dense and packed matrices, attention and recurrence, an MTP head; heads of 32."""
     path = tmp_path_factory.mktemp("tiny") / "model"
-    return write_tiny_qwen3_5(path, layout="mlx", bits=4, layers=4)
+    return write_tiny_qwen3_5(path, layout="mlx", bits=4, layers=2)
 
 
 @pytest.fixture

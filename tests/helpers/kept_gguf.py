@@ -12,6 +12,13 @@ from tiny_gguf import Floats, write_model
 from tiny_qwen3_5 import tiny_config
 
 HIDDEN = 256
+OF_EXPERTS = {
+    "hidden_size": HIDDEN,
+    "moe_intermediate_size": HIDDEN,
+    "num_hidden_layers": 2,
+    "full_attention_interval": 2,
+}
+"""Of a model with experts in such rows, a layer of each kind."""
 
 _STEPS = {
     Types.Q6_K: {208: 4e-5},
@@ -47,7 +54,7 @@ def write_kept_gguf(
     """blocks: as blocks, else their values in float32; bad_scale: one of them is not a number;
     kind: of all matrices, if not one of each.
     """
-    config = tiny_config(hidden=HIDDEN)
+    config = tiny_config(hidden=HIDDEN, layers=2)
     text = config["text_config"]
     assert isinstance(text, dict)
     text |= {"intermediate_size": HIDDEN, "linear_value_head_dim": HIDDEN // 4}

@@ -146,7 +146,7 @@ def write_model(
     """
     kind = config.get("model_type")
     text = config.get("text_config", config)
-    architecture = ARCHITECTURES[kind]
+    architecture, layers = ARCHITECTURES[kind], text["num_hidden_layers"]
 
     def named(values: Mapping[str, Floats], first: int) -> dict[str, Floats]:
         if kind == "qwen3_next":
@@ -159,14 +159,15 @@ def write_model(
 
     values, tensors = values or tiny_values(config, seed), dict[str, Floats]()
     if heads != "none":
-        tensors |= named(values.head, 4)
-        tensors["blk.4.nextn.shared_head_norm.weight"] = tensors.pop("output_norm.weight")
+        tensors |= named(values.head, layers)
+        norm = f"blk.{layers}.nextn.shared_head_norm.weight"
+        tensors[norm] = tensors.pop("output_norm.weight")
     if heads == "only":
         tensors["token_embd.weight"] = values.trunk["embed_tokens.weight"]
     else:
         tensors |= named(values.trunk, 0)
     tensors.pop(without, None)
-    metadata = converted_metadata(architecture, text, 4 + claimed_heads)
+    metadata = converted_metadata(architecture, text, layers + claimed_heads)
     metadata |= vocabulary_metadata(path.parent / f"{path.stem}-tokenizer") | dict(changes or {})
     path.write_bytes(gguf_bytes(metadata, [stored(*one) for one in tensors.items()]))
     return path

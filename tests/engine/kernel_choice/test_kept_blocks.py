@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from converted_gguf import Storage, convert
 from gguf import GGMLQuantizationType as Types
-from kept_gguf import HIDDEN, blocks_of, write_kept_gguf
+from kept_gguf import HIDDEN, OF_EXPERTS, blocks_of, write_kept_gguf
 from kernel_models import every_kernel
 from metal_emulator import EmulatorLauncher
 from tiny_gguf import write_tiny_gguf_experts
@@ -174,13 +174,12 @@ def test_stacks_of_experts_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Types, off: dict[str, str]
 ) -> None:
     """Few rows and many by kernels; stock MLX is never handed the values of a whole stack."""
-    sizes = {"hidden_size": HIDDEN, "moe_intermediate_size": HIDDEN}
     made = {
         form: write_tiny_gguf_experts(
             tmp_path / f"{form}.gguf",
             "qwen3_5_moe",
             quantised=kind,
-            sizes=sizes,
+            sizes=OF_EXPERTS,
             unpacked=form == "as packed",
         )
         for form in ("packed", "as packed")
