@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 
-from PySide6.QtCore import QEvent, Signal
+from PySide6.QtCore import QCoreApplication, QEvent, Signal
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QLabel, QWidget
 
@@ -332,6 +332,8 @@ class SettingsView(QWidget):
             for _ in section.make():
                 area.show()
                 section.show()
+                # at once: asked for from part to part, it takes turns in which all is squeezed
+                QCoreApplication.sendPostedEvents(None, QEvent.Type.LayoutRequest)
                 yield
         self.made.emit()
 

@@ -3,7 +3,7 @@
 import pytest
 from panel_driving import FULL
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QLabel, QPlainTextEdit, QPushButton, QToolButton
+from PySide6.QtWidgets import QApplication, QLabel, QPlainTextEdit, QPushButton, QToolButton
 from seen import find, words_on
 
 from app.values.app_settings import AppSettings
@@ -100,3 +100,16 @@ def test_all_that_is_kept_of_chats_can_be_deleted(view):
 def test_a_slider_can_be_moved_where_nothing_is_recommended(view):
     sliders = view.findChildren(Slider)
     assert sliders and all(slider.isEnabled() for slider in sliders)
+
+
+def test_no_part_is_squeezed_while_the_next_ones_are_made(qtbot):
+    view = SettingsView()
+    qtbot.addWidget(view)
+    view.resize(560, 300)
+    view.show()
+    made: list[bool] = []
+    view.made.connect(lambda: made.append(True))
+    while not made:
+        QApplication.processEvents()
+        for part in (view.appearance, view.models):
+            assert part.isHidden() or part.height() >= part.minimumSizeHint().height()
