@@ -275,6 +275,7 @@ class NewChatSection(Section):
         for part in (first, fields.draft, fields.sampling, last):
             parts.addWidget(part)
             wear(part, CONTROLS)  # in its place: one that is moved is polished twice
+            part.show()  # by itself it would be there a turn later, and squeeze the others
             yield
 
     def show_settings(self, settings: ChatSettings) -> None:
