@@ -72,12 +72,15 @@ def pytest_runtest_teardown() -> None:
 
 @pytest.fixture(autouse=True)
 def _collection_between_tests(_no_collection_on_other_threads):
-    """And widgets that have no parent are gone: each is dressed whenever another one is."""
+    """And widgets that have no parent are gone: each is dressed whenever another one is. Not beside
+    a window that stays, which may be making parts of itself.
+    """
     yield
     widgets = sys.modules.get("PySide6.QtWidgets")
     if widgets is not None:
-        for widget in widgets.QApplication.topLevelWidgets():
-            if widget.parent() is None and not widget.property("stays"):
+        alone = [one for one in widgets.QApplication.topLevelWidgets() if one.parent() is None]
+        if not any(one.property("stays") for one in alone):
+            for widget in alone:
                 widget.deleteLater()
     if gc.get_count()[0] > MUCH:
         gc.collect()
