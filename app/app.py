@@ -78,98 +78,71 @@ class App(QObject):
         self.awake = Awake(this_systems_power())
         machine = this_machine()
         self.mistakes = Mistakes(folders.logs, self)
-        self.settings = KeptSettings(folders.settings_file, self)
-        speak(application, self.settings.value.language)
-        self.store = open_some_store(folders.chats_file)
-        self.look = LookController(application, self.settings, self)
+        self.settings = settings = KeptSettings(folders.settings_file, self)
+        speak(application, settings.value.language)
+        self.store = store = open_some_store(folders.chats_file)
+        self.look = LookController(application, settings, self)
         self.widgets = widgets = Widgets()
-        models = source or ModelSource(
-            folders.kernels_file,
-            folders.prompts,
-            lambda: self.settings.value.prompt_files_gb * 10**9,
+        source = source or ModelSource(
+            folders.kernels_file, folders.prompts, lambda: settings.value.prompt_files_gb * 10**9
         )
-        self.worker = EngineWorker(machine.usable_bytes, models, self, machine.gpu_bytes)
+        self.worker = EngineWorker(machine.usable_bytes, source, self, machine.gpu_bytes)
         request = self.worker.request
-        self.answers = Answers(self.store, request, parent=self)
-        self.models = ModelController(
+        self.answers = answers = Answers(store, request, parent=self)
+        self.models = models = ModelController(
             request,
-            lambda path: settings_of(self.settings.value, path),
+            lambda path: settings_of(settings.value, path),
             self,
-            lambda: bool(self.answers.chat_ids),
+            lambda: bool(answers.chat_ids),
         )
-        self.compare = CompareController(
-            widgets.compare, self.models, request, lambda: self.chats.chat, self
+        self.compare = compare = CompareController(
+            widgets.compare, models, request, lambda: self.chats.chat, self
         )
-        opened, page = OpenChat(self.store, self.settings.value.new_chat), widgets.transcript
-        self.chats = ChatController(opened, self.answers, self.models, page, request, self)
-        self.listed = ChatListController(self.store, widgets.sidebar, parent=self)
+        opened, page = OpenChat(store, settings.value.new_chat), widgets.transcript
+        self.chats = chats = ChatController(opened, answers, models, page, request, self)
+        self.listed = listed = ChatListController(store, widgets.sidebar, parent=self)
         self.rest = RestController(
-            self.models,
-            self.answers,
-            self.compare,
-            self.settings,
-            widgets.head,
-            widgets.notice,
-            self,
+            models, answers, compare, settings, widgets.head, widgets.notice, self
         )
-        HeadController(widgets.head, widgets.start, self.models, self)
+        HeadController(widgets.head, widgets.start, models, self)
         self.troubles = TroubleController(
-            widgets.notice, widgets.window, self.mistakes, self.chats, self
+            widgets.notice, widgets.window, self.mistakes, chats, self
         )
-        self.figures = LiveFigures(widgets.strip, widgets.drafting, self.store.messages, self)
+        self.figures = LiveFigures(widgets.strip, widgets.drafting, store.messages, self)
         self.session = SessionController(
-            widgets.session, self.chats, self.models, self.figures, self.settings, machine, self
+            widgets.session, chats, models, self.figures, settings, machine, self
         )
         SettingsController(
-            widgets.settings, self.settings, self.look, PromptFolder(folders.prompts), self
+            widgets.settings, settings, self.look, PromptFolder(folders.prompts), self
         )
         NotificationController(
-            widgets.system, self.answers, self.settings, self._title_of, self._come_back, self
+            widgets.system, answers, settings, self._title_of, self._come_back, self
         )
-        ChatModelController(widgets.transcript.offer, self.chats, self.models, self)
-        self.composer = ComposerController(
-            widgets.composer,
-            self.chats,
-            self.answers,
-            self.models,
-            widgets.transcript.edit_last_prompt,
-            self,
+        ChatModelController(page.offer, chats, models, self)
+        self.composer = composer = ComposerController(
+            widgets.composer, chats, answers, models, page.edit_last_prompt, self
         )
-        self.keeper = ChatKeeper(
-            self.composer,
-            self.chats,
-            widgets.transcript.reader,
-            self.settings,
-            self.store,
-            self.listed,
-            self,
-        )
-        self.cards = CardController(
-            widgets.card, widgets.layer, self.models, self.settings, machine, read_card, self
+        self.keeper = ChatKeeper(composer, chats, page.reader, settings, store, listed, self)
+        self.cards = cards = CardController(
+            widgets.card, widgets.layer, models, settings, machine, read_card, self
         )
         self.library = LibraryController(
-            widgets, self.cards, hub or Hub(folders.hub_models), self.settings, machine, self
+            widgets, cards, hub or Hub(folders.hub_models), settings, machine, self
         )
-        self.drops = DropController(
-            widgets, self.models, self.cards, self.library, self.composer, self
-        )
-        self.files = FileController(
-            widgets,
-            self.store,
-            self.drops,
-            self.mistakes.log_file,
-            lambda: self.settings.value.new_chat,
-            self,
+        self.drops = DropController(widgets, models, cards, self.library, composer, self)
+        log = self.mistakes.log_file
+        self.files = files = FileController(
+            widgets, store, self.drops, log, lambda: settings.value.new_chat, self
         )
         self.commands = CommandController(
             widgets,
-            self.chats,
-            self.compare,
-            self.models,
-            self.listed,
+            chats,
+            compare,
+            models,
+            listed,
             self.look,
-            self.files,
-            self.settings,
+            files,
+            settings,
             self.begin_chat,
             self,
         )
@@ -177,9 +150,9 @@ class App(QObject):
         self._connect_models()
         self._connect_chats()
         self._connect_look()
-        for one in (self.listed, self.settings, self.files, self.answers):
+        for one in (listed, settings, files, answers):
             one.failed.connect(self.troubles.tell)
-        self.troubles.tell_of_the_start((*self.store.notices, *self.settings.notes))
+        self.troubles.tell_of_the_start((*store.notices, *settings.notes))
         widgets.window.closing.connect(self.close)
 
     # from the first window to the last save

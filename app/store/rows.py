@@ -59,12 +59,8 @@ def sound_message(
     are what they became.
     """
     said = content.get
-    text, role, state, reason = (
-        text_of(said("text")),
-        said("role"),
-        said("state"),
-        said("finish_reason"),
-    )
+    text, role = text_of(said("text")), said("role")
+    state, reason = said("state"), said("finish_reason")
     return StoredMessage(
         id=message_id,
         chat_id=chat_id,

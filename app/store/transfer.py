@@ -11,6 +11,7 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,12 @@ class NewChat:
     notes: tuple[str, ...] = ()
 
 
+SAME = "role, state, finish_reason, model, text, thinking, thinking_seconds, problem, edited"
+AS_IT_IS = attrgetter(*SAME.split(", "))
+INSERT = f"""INSERT INTO message (chat, parent, created_at, spans, stats, {SAME})
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+
+
 def insert_chat(store: SessionStore, chat: NewChat) -> int:
     """Add it; its id. Raises StoreError, then nothing was added."""
     database = store.database
@@ -66,27 +73,10 @@ def insert_chat(store: SessionStore, chat: NewChat) -> int:
         now = store.chats.get(chat_id).created_at
         ids: list[int] = []
         for message in chat.messages:
-            ids.append(
-                database.insert(
-                    """INSERT INTO message (chat, parent, role, state, finish_reason, model,
-                        created_at, text, thinking, spans, stats, thinking_seconds, problem, edited)
-                        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
-                    chat_id,
-                    None if message.parent is None else ids[message.parent],
-                    message.role,
-                    message.state,
-                    message.finish_reason,
-                    message.model,
-                    message.created_at or now,
-                    message.text,
-                    message.thinking,
-                    WrittenSpans().json(message.spans),
-                    stats_to_json(message.stats),
-                    message.thinking_seconds,
-                    message.problem,
-                    message.edited,
-                )
-            )
+            parent = None if message.parent is None else ids[message.parent]
+            figures = WrittenSpans().json(message.spans), stats_to_json(message.stats)
+            made = chat_id, parent, message.created_at or now, *figures
+            ids.append(database.insert(INSERT, *made, *AS_IT_IS(message)))
         if chat.leaf >= 0:
             database.write("UPDATE chat SET leaf = ? WHERE id = ?", ids[chat.leaf], chat_id)
         if chat.folder:

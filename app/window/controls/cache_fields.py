@@ -31,15 +31,9 @@ class CacheFields(QWidget):
         self._bits = Segments(tr("Bits of keys and values"))
         self._head_bits = Segments(tr("Bits of the heads' keys and values"))
         self._note = paragraph("", "muted")
-        column(
-            label(tr("Keys and values"), "muted"),
-            self._bits,
-            label(tr("Those of heads"), "muted"),
-            self._head_bits,
-            self._note,
-            of=self,
-            spacing=4,
-        )
+        trunk = label(tr("Keys and values"), "muted"), self._bits
+        heads = label(tr("Those of heads"), "muted"), self._head_bits
+        column(*trunk, *heads, self._note, of=self, spacing=4)
         self._bits.chosen.connect(lambda value: self._take(bits=_read(value)))
         self._head_bits.chosen.connect(lambda value: self._take(head_bits=_read(value)))
         self.show_choice(self.choice)

@@ -48,24 +48,10 @@ class FirstRunView(QWidget):
         self._get.clicked.connect(self.library_wanted)
         sign, title = Sign("drop_model", "accent", PICTURE), label("Headstart", "heading")
         self._page = page = QWidget()
-        lines = column(
-            title,
-            8,
-            self._drop_target(sign),
-            8,
-            self._questions_heading,
-            self._questions,
-            8,
-            self._recent_heading,
-            self._recent,
-            8,
-            self._advice_heading,
-            self._advice,
-            self._get,
-            of=page,
-            margins=(24, 24, 24, 24),
-            spacing=8,
-        )
+        first = (title, 8, self._drop_target(sign), 8, self._questions_heading, self._questions)
+        recent = (8, self._recent_heading, self._recent)
+        advice = (8, self._advice_heading, self._advice, self._get)
+        lines = column(*first, *recent, *advice, of=page, margins=(24, 24, 24, 24), spacing=8)
         lines.setAlignment(title, Qt.AlignmentFlag.AlignHCenter)
         body = QWidget()
         column(STRETCH, centred(page), STRETCH, of=body)

@@ -165,14 +165,9 @@ class HubView(QWidget):
         self.list = HubList()
         self.setFocusProxy(self._words)
         goes_down(self._words, self.list)
-        column(
-            row(Wide(self._words, 3), self._format, spacing=8),
-            self._state,
-            Wide(self.list),
-            row(Wide(self._what), self._get, spacing=8),
-            of=self,
-            spacing=8,
-        )
+        top = row(Wide(self._words, 3), self._format, spacing=8)
+        foot = row(Wide(self._what), self._get, spacing=8)
+        column(top, self._state, Wide(self.list), foot, of=self, spacing=8)
         self._words.returnPressed.connect(self._ask)
         self._words.textChanged.connect(lambda text: None if text else self._ask())
         self._format.chosen.connect(lambda _: self._ask())

@@ -100,25 +100,12 @@ class LibraryView(QWidget):
         self._problem = paragraph("", "problem")
         self.hub, self.downloads = HubView(), DownloadList()
         here = QWidget()
-        column(
-            row(Wide(self._filter), self._open),
-            Wide(self.list),
-            Wide(self._empty),
-            self.folders,
-            self._problem,
-            of=here,
-            spacing=8,
-        )
+        top, lists = row(Wide(self._filter), self._open), (Wide(self.list), Wide(self._empty))
+        column(top, *lists, self.folders, self._problem, of=here, spacing=8)
         self._pages = {"here": here, "hub": self.hub}
         self._stack = stacked(here, self.hub)
-        column(
-            row(self._places, STRETCH),
-            Wide(self._stack),
-            self.downloads,
-            of=self,
-            margins=(24, 0, 24, 16),
-            spacing=8,
-        )
+        parts = row(self._places, STRETCH), Wide(self._stack), self.downloads
+        column(*parts, of=self, margins=(24, 0, 24, 16), spacing=8)
         self._places.chosen.connect(self._go_to)
         self._filter.textChanged.connect(lambda _: self._refresh())
         self._open.clicked.connect(self.open_wanted)

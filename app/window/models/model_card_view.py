@@ -52,17 +52,10 @@ class LoadFields(Group):
         self._numerics.show_options(NUMERICS)
         self._cache = CacheFields(Words("Usual"))
         self._keep = Tick(tr("Keep it in memory when it is idle"))
-        self.add(
-            self._context,
-            column(
-                label(tr("Drafting heads"), "muted"),
-                row(Wide(self._heads), self._own_heads, self._choose, spacing=8),
-                spacing=4,
-            ),
-            named(tr("Numerics"), self._numerics),
-            self._cache,
-            self._keep,
-        )
+        which = row(Wide(self._heads), self._own_heads, self._choose, spacing=8)
+        heads = column(label(tr("Drafting heads"), "muted"), which, spacing=4)
+        numerics = named(tr("Numerics"), self._numerics)
+        self.add(self._context, heads, numerics, self._cache, self._keep)
         self._context.changed.connect(self._take_context)
         self._choose.clicked.connect(self._choose_heads)
         self._own_heads.clicked.connect(lambda: self._take_load(heads=None))

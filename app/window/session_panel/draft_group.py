@@ -156,26 +156,17 @@ class DraftGroup(Group):
         self._numerics = Segments(tr("Numerics"))
         self._numerics_note = paragraph("", "muted")
         self._models = named(tr("Draft model"), self._model)
-        self._outputs = named(
-            tr("Output head for drafts"),
-            self._output,
-            self._vocabulary,
-            paragraph(WHAT_OUTPUT_DOES, "muted"),
-            self._output_note,
-        )
+        outputs = self._output, self._vocabulary, paragraph(WHAT_OUTPUT_DOES, "muted")
+        self._outputs = named(tr("Output head for drafts"), *outputs, self._output_note)
         shown = named(tr("In effect"), self._effect)
         self.add(shown, named(tr("Depth"), self._depth), self.advanced)
         shown.setVisible(of_chat)
-        self.advanced.add(
-            named(tr("Source"), self._source, self._why, self._others),
-            self._models,
-            self._probability,
-            paragraph(WHAT_PROBABILITY_DOES, "muted"),
-            self._probability_note,
-            self._outputs,
-            named(tr("Rule"), self._rule),
-            named(tr("Numerics"), self._numerics, self._numerics_note),
-        )
+        source = named(tr("Source"), self._source, self._why, self._others)
+        what = paragraph(WHAT_PROBABILITY_DOES, "muted")
+        self.advanced.add(source, self._models, self._probability, what, self._probability_note)
+        numerics = self._numerics, self._numerics_note
+        rule = named(tr("Rule"), self._rule)
+        self.advanced.add(self._outputs, rule, named(tr("Numerics"), *numerics))
         self.show_speeds(SpeedBySetting(), SpeedBySetting())
         self._source.chosen.connect(lambda value: self._take(source=value))
         self._depth.chosen.connect(lambda value: self._take(depth=_depth(value)))

@@ -58,13 +58,8 @@ class PresetsGroup(Group):
         self._update = QPushButton()
         self._defaults = QPushButton(tr("Make these the defaults"))
         self._defaults.setToolTip(tr("New chats begin with the settings of this one"))
-        self.add(
-            row(Wide(self._choice), self._rename, self._delete),
-            self.undo,
-            self._update,
-            row(Wide(self._name), self._save),
-            self._defaults,
-        )
+        which, name = row(Wide(self._choice), self._rename, self._delete), Wide(self._name)
+        self.add(which, self.undo, self._update, row(name, self._save), self._defaults)
         self._choice.chosen.connect(self._choose)
         self._rename.toggled.connect(self._show_name)
         self._delete.clicked.connect(lambda: self.deleted.emit(self._choice.currentData()))
