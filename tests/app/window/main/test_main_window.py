@@ -244,7 +244,7 @@ BROUGHT_ALONG = {
 
 
 @pytest.mark.parametrize(("name", "keys"), BROUGHT_ALONG.items())
-def test_shortcuts_users_bring_along(name, keys):
+def test_shortcuts_users_bring_along(qapp, name, keys):
     owner = QObject()
     actions = Actions(owner)
     assert keys in [key.toString() for key in actions[name].shortcuts()]
