@@ -80,11 +80,14 @@ class Linear:
             return self.adding.product_onto_bias(self.bias, x)
         return self._product(x) + self.bias
 
+    def is_for(self, x: mx.array) -> bool:
+        """Whether the kernel for few rows takes x [..., K]."""
+        return self.few_rows is not None and self.few_rows.takes(x)
+
     def onto(self, residual: mx.array, x: mx.array) -> mx.array:
         """residual [1, T, N] + the product."""
         columns, is_alike = self.columns, residual.dtype == x.dtype
-        is_stock = self.few_rows is None or not self.few_rows.takes(x)
-        if columns is None or self.bias is not None or not (is_stock and is_alike):
+        if columns is None or self.bias is not None or self.is_for(x) or not is_alike:
             return residual + self(x)
         return mx.addmm(residual, x, columns)
 

@@ -102,15 +102,6 @@ class GgufMetadata:
             raise self._wrong(whole, value, Words("yes or no"))
         return value
 
-    def flags(self, key: str) -> list[bool] | None:
-        """A list of yes and no, None when it is not there."""
-        value = self._table.get(f"{self.architecture}.{key}")
-        if value is None:
-            return None
-        if not isinstance(value, np.ndarray):
-            raise self._wrong(key, value, Words("a list of yes and no"))
-        return [bool(one) for one in value]
-
     def option(self, key: str) -> str | None:
         """A text of this architecture."""
         return self.text(f"{self.architecture}.{key}")

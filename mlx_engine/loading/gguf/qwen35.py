@@ -81,9 +81,10 @@ class Qwen35Gguf(MtpGguf):
         self._value_head, self._key_head = inner // value_heads, key_head
 
     def _own(self) -> dict[str, object]:
-        count, found = self._metadata.count, self._metadata.flags("attention.recurrent_layers")
-        own: dict[str, object] = {
-            "full_attention_interval": count("full_attention_interval", 4),
+        count = self._metadata.count
+        recurs = [self._block_has(block, "ssm_a") for block in range(self._main_blocks)]
+        return {
+            "layer_types": ["linear_attention" if one else "full_attention" for one in recurs],
             "linear_conv_kernel_dim": count("ssm.conv_kernel"),
             "linear_key_head_dim": self._key_head,
             "linear_value_head_dim": self._value_head,
@@ -93,12 +94,6 @@ class Qwen35Gguf(MtpGguf):
             "partial_rotary_factor": self._rotated() / self._head,
             "mtp_num_hidden_layers": count("nextn_predict_layers", 0),
         }
-        if found is not None:
-            own["layer_types"] = [
-                "linear_attention" if flag else "full_attention"
-                for flag in found[: self._main_blocks]
-            ]
-        return own
 
     def _in_block(self, block: int, rest: str) -> tuple[Placement, ...]:
         if rest == "attn_qkv.weight":

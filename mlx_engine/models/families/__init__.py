@@ -17,15 +17,16 @@ variant of a config, in the table of tests/engine/models/test_plain_families.py.
 | GLM-4.5, 4.6, 4.7, Air | glm4_moe | 1, looped | transformers |
 | GLM-4.7-Flash | glm4_moe_lite | 1, looped | transformers |
 | DeepSeek-V3, R1, V3.1 | deepseek_v3 | 1, looped | transformers, mlx-lm |
-| DeepSeek-V2 | deepseek_v2 | none | transformers |
+| DeepSeek-V2, Youtu | deepseek_v2, youtu | none | transformers |
 | MiMo-7B | mimo | 1, looped | plain PyTorch, mlx-lm |
 | MiMo-V2-Flash, V2.5, Pro | mimo_v2_flash, mimo_v2 | 3, in turns | transformers, plain PyTorch |
-| Step-3.5-Flash | step3p5 | 3, in turns | plain PyTorch, mlx-lm |
+| Step-3.5-Flash, 3.7 | step3p5 | 3, in turns | plain PyTorch, mlx-lm |
 | Llama, Mistral, Ministral, Mixtral | their names | none | transformers |
 | Qwen2, Qwen3, Qwen3 MoE, Qwen3-VL | their names | none | transformers |
 | Gemma 1, 3, gpt-oss, Phi-3, GLM-4 (`glm`, `glm4`), OLMo 2 | their names | none | transformers |
 | Granite 3, MiniCPM 1, 2, 4 | granite, minicpm | none | transformers, as Granite |
-| ERNIE 4.5 with experts, K-EXAONE | ernie4_5_moe, exaone_moe | 1, looped | transformers |
+| Hy3, EXAONE 4.5, K-EXAONE | hy_v3, exaone4_5, exaone_moe | 1, looped | transformers |
+| ERNIE 4.5 with experts, Mellum 2 | ernie4_5_moe, mellum | 1, looped | transformers |
 | MiniMax-M2 | minimax_m2 | none published | transformers |
 
 "Compared" means logits and draft logits of tiny random checkpoints in the published layout, in

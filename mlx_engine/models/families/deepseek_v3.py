@@ -131,11 +131,12 @@ class HyV3(Glm4Moe):
 
     def read(self, fields: ConfigFields) -> ModelSpec:
         """By the names of Hugging Face's config."""
-        fields = fields.with_defaults(
-            head_dim=128, rope_theta=11158840.0, rms_norm_eps=1e-5, max_position_embeddings=131072
-        )
         return super().read(
             fields.with_defaults(
+                head_dim=128,
+                rope_theta=11158840.0,
+                rms_norm_eps=1e-5,
+                max_position_embeddings=131072,
                 n_routed_experts=fields.count("num_experts", 192, most=2**16),
                 n_shared_experts=fields.count("num_shared_experts", 1, least=0),
                 routed_scaling_factor=fields.number("router_scaling_factor", 2.826),
