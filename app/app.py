@@ -81,7 +81,7 @@ class App(QObject):
         self.settings = settings = KeptSettings(folders.settings_file, self)
         speak(application, settings.value.language)
         self.store = store = open_some_store(folders.chats_file)
-        self.look = LookController(application, settings, self)
+        self.look = look = LookController(application, settings, self)
         self.widgets = widgets = Widgets()
         source = source or ModelSource(
             folders.kernels_file, folders.prompts, lambda: settings.value.prompt_files_gb * 10**9
@@ -112,9 +112,7 @@ class App(QObject):
         self.session = SessionController(
             widgets.session, chats, models, self.figures, settings, machine, self
         )
-        SettingsController(
-            widgets.settings, settings, self.look, PromptFolder(folders.prompts), self
-        )
+        SettingsController(widgets.settings, settings, look, PromptFolder(folders.prompts), self)
         NotificationController(
             widgets.system, answers, settings, self._title_of, self._come_back, self
         )
@@ -135,16 +133,7 @@ class App(QObject):
             widgets, store, self.drops, log, lambda: settings.value.new_chat, self
         )
         self.commands = CommandController(
-            widgets,
-            chats,
-            compare,
-            models,
-            listed,
-            self.look,
-            files,
-            settings,
-            self.begin_chat,
-            self,
+            widgets, chats, compare, models, listed, look, files, settings, self.begin_chat, self
         )
         self._end_catching = self.mistakes.catch_all()
         self._connect_models()

@@ -15,13 +15,8 @@ from app.control.settings import KeptSettings, LookController
 from app.window.main_window import Panel
 from app.window.widgets import Widgets
 
-EDITING = {
-    "undo": "undo",
-    "redo": "redo",
-    "cut": "cut",
-    "copy": "copy",
-    "paste": "paste",
-    "select-all": "selectAll",
+EDITING = {"select-all": "selectAll"} | {
+    name: name for name in ("undo", "redo", "cut", "copy", "paste")
 }
 """Commands for the text that has the keys -> slots that all of Qt's text widgets have."""
 LEAVE_A_CARD = {

@@ -82,7 +82,7 @@ class CompareController(QObject):
         settings = self._chat().settings
         own = settings.sampling.seed
         seed = random.getrandbits(63) if own is None else own
-        sampling = replace(settings.sampling, seed=seed)
+        settings = replace(settings, sampling=replace(settings.sampling, seed=seed))
         self._view.begin(seed)
         self._complete = 0
         drafts: dict[Side, DraftOptions] = {
@@ -91,13 +91,7 @@ class CompareController(QObject):
         }
         said = (Message("user", prompt),)
         self._waiting = [
-            Ask(
-                CHAT_IDS[side],
-                side,
-                said,
-                replace(settings, sampling=sampling, draft=draft),
-                alone=True,
-            )
+            Ask(CHAT_IDS[side], side, said, replace(settings, draft=draft), alone=True)
             for side, draft in drafts.items()
         ]
         self._ask_next()

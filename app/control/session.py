@@ -186,15 +186,8 @@ class SessionController(QObject):
         if preset is not None:
             kept = self._chats.chat.settings
             load = replace(kept.load, numerics=preset.load.numerics)
-            self._chats.change_settings(
-                replace(
-                    preset,
-                    model_path=kept.model_path,
-                    load=load,
-                    preset=name,
-                    read_from=kept.read_from,
-                )
-            )
+            own = replace(preset, model_path=kept.model_path, read_from=kept.read_from)
+            self._chats.change_settings(replace(own, load=load, preset=name))
 
     def _save_preset(self, name: str) -> None:
         preset = as_preset(self._chats.chat.settings)
