@@ -144,15 +144,17 @@ class FileController(QObject):
         self.import_from(*map(Path, paths))
 
     def import_from(self, *paths: Path) -> None:
-        """Add the chat in each of these files, which are read beside the window."""
+        """Add the chat in each of these files, which are read beside the window, one a turn of the
+        event loop.
+        """
         defaults = self._defaults()
 
         def read_all() -> list[NewChat | StoreError]:
             return [_read(path, defaults) for path in paths]
 
-        self._disk.run_each(read_all, self._add)
+        self._disk.run_each(read_all, lambda chats: self._turns.do_steps(self._add_each(chats)))
 
-    def _add(self, chats: Iterable[NewChat | StoreError]) -> None:
+    def _add_each(self, chats: Iterable[NewChat | StoreError]) -> Iterator[None]:
         self._notice.withdraw(self._refused)
         for chat in chats:
             if self._is_closed:
@@ -161,6 +163,7 @@ class FileController(QObject):
                 self._refuse(chat)
             else:
                 self._insert(chat)
+            yield
 
     def _insert(self, chat: NewChat) -> None:
         try:

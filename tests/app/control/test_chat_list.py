@@ -4,7 +4,7 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QPoint, Qt, QTimer
 from PySide6.QtGui import QDrag
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QLineEdit, QToolButton
@@ -136,8 +136,15 @@ def test_a_chat_on_a_slow_disk_does_not_hold_up_the_window(driven, tmp_path, mon
     monkeypatch.setattr(files, "read_chat", slowly)
     driven.app.files.import_from(file, file)
     assert driven.ask("Still here?") and driven.app.chats.chat.chat_id == first
+    happened = list[str]()
+    driven.app.files.imported.connect(lambda _: happened.append("added"))
+    driven.app.files.imported.connect(
+        lambda _: QTimer.singleShot(0, lambda: happened.append("what else is to do"))
+    )
     gate.set()
-    driven.until(lambda: listed(driven).count("Far away") == 3)
+    driven.until(lambda: len(happened) == 4)
+    assert listed(driven).count("Far away") == 3
+    assert happened == ["added", "what else is to do"] * 2
 
 
 def test_a_chat_that_goes_on_moves_to_the_top(driven, source):
