@@ -202,9 +202,9 @@ class ChatListModel(QAbstractListModel):
         return value
 
     def setData(self, index: Index, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:
-        """Report a rename; the list is shown anew by who carries it out."""
+        """Report a rename; the list is shown anew by who carries it out. No name is none."""
         row, typed = self.row_at(index), str(value)
-        if role != Qt.ItemDataRole.EditRole or typed.strip() == row.typed:
+        if role != Qt.ItemDataRole.EditRole or typed.strip() in ("", row.typed):
             return False
         if row.listed is not None:
             self.renamed.emit(row.listed.chat.id, typed)

@@ -88,6 +88,19 @@ def test_escape_leaves_the_name_alone(qtbot, sidebar):
     assert renamed == []
 
 
+@pytest.mark.parametrize("blank", ["", "  "])
+def test_a_name_that_is_emptied_stays_as_it_was(qtbot, sidebar, blank):
+    renamed: list[str] = []
+    sidebar.list.renamed.connect(lambda _, title: renamed.append(title))
+    sidebar.list.rename(2)
+    editor = sidebar.list.viewport().findChild(QLineEdit)
+    assert editor is not None
+    editor.setText(blank)
+    qtbot.keyClick(editor, Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: sidebar.list.viewport().findChild(QLineEdit) is None)
+    assert renamed == []
+
+
 def test_the_menu_offers_what_can_be_done(sidebar):
     menu = sidebar.list.menu_for((GROUPS[0].chats[0],))
     words = [action.text() for action in menu.actions() if not action.isSeparator()]
