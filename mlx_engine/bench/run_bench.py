@@ -295,7 +295,8 @@ class _Bench:
         left = ""
         if self._done:
             seconds = (perf_counter() - self._begun) * (self._planned / self._done - 1)
-            left = f", about {duration_words(seconds)} left"
+            left = f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+            left = f", about {left} left"
         self._done += 1
         self._say(f"{what} ({self._done} of {self._planned}){left}")
 
@@ -311,8 +312,3 @@ class _Bench:
                 why_not = cannot(MLX_LM, error)
         self._declined.append(why_not)
         return rows
-
-
-def duration_words(seconds: float) -> str:
-    """ "40 s", "3 min"."""
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

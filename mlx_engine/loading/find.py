@@ -275,7 +275,7 @@ class FromHub:
             files = None if here is None else _at(here)
             if files is not None and files.config.is_file():
                 return files
-        return _at(self._fetched(hub, model, heads=False))
+        return _at(fetch(hub, model, self.on_progress, self.stop))
 
     @contextmanager
     def headers(self, name: str) -> Iterator[ModelFiles]:
@@ -287,7 +287,8 @@ class FromHub:
     def heads(self, name: str) -> Path:
         """A file, or a folder, with MTP heads in it. Raises DownloadFailed."""
         model, hub = self._named(name), self.hub or Hub.of_this_user()
-        return cached(hub, model, heads=True) or self._fetched(hub, model, heads=True)
+        here = cached(hub, model, heads=True)
+        return here or fetch(hub, model, self.on_progress, self.stop, heads=True)
 
     def _named(self, name: str) -> HubModel:
         is_file = name.count("/") == 1 and ":" not in name and name.lower().endswith(_FILES)
@@ -301,9 +302,6 @@ class FromHub:
             "such as Qwen/Qwen3.5-0.8B or org/model-GGUF:Q4_K_M.",
             name=name,
         )
-
-    def _fetched(self, hub: Hub, model: HubModel, *, heads: bool) -> Path:
-        return fetch(hub, model, self.on_progress, self.stop, heads=heads)
 
 
 def locate_model(path: str | Path | None, built_in: Path, hub: FromHub | None = None) -> ModelFiles:

@@ -41,6 +41,11 @@ class Weight(NamedTuple):
     by_columns: int | None = None
     group_sums: int = 0
 
+    @property
+    def in_file(self) -> int:
+        """What it takes there."""
+        return self.nbytes if self.file_nbytes is None else self.file_nbytes
+
 
 def weights_by_group(headers: ModelHeaders, *, wide: bool) -> dict[str, list[Weight]]:
     """Weights of the trunk by role; usable heads, else those in the shards."""
@@ -80,29 +85,20 @@ def _columns_nbytes(shape: Shape, scales: int) -> int:
 
 
 def _unpacked(weight: Weight) -> Weight:
-    stored = weight.nbytes if weight.file_nbytes is None else weight.file_nbytes
-    nbytes = weight.by_columns or 4 * weight.parameters
+    nbytes, stored = weight.by_columns or 4 * weight.parameters, weight.in_file
     return weight._replace(nbytes=nbytes, file_nbytes=None if stored == nbytes else stored)
 
 
 def group_of(name: str, weights: list[Weight]) -> TensorGroup:
     """Their sums, and how they are stored."""
+    is_as_stored = all(weight.file_nbytes is None for weight in weights)
     return TensorGroup(
         name=name,
         tensors=len(weights),
         storage=storages(weights),
         parameters=sum(weight.parameters for weight in weights),
         nbytes=sum(weight.nbytes for weight in weights),
-        file_nbytes=_file_bytes(weights),
-    )
-
-
-def _file_bytes(weights: list[Weight]) -> int | None:
-    """None where all is loaded as it lies in the file."""
-    if all(weight.file_nbytes is None for weight in weights):
-        return None
-    return sum(
-        weight.nbytes if weight.file_nbytes is None else weight.file_nbytes for weight in weights
+        file_nbytes=None if is_as_stored else sum(weight.in_file for weight in weights),
     )
 
 
