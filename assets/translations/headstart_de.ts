@@ -4060,10 +4060,6 @@
         <translation>Ja oder Nein</translation>
     </message>
     <message>
-        <source>a list of yes and no</source>
-        <translation>eine Liste aus Ja und Nein</translation>
-    </message>
-    <message>
         <source>{path}: {key} is {value}, where {wanted} is needed. Get the file again.</source>
         <translation>{path}: {key} ist {value}; nötig ist {wanted}. Die Datei noch einmal holen.</translation>
     </message>
