@@ -112,7 +112,7 @@ and what follows closes the kinds of them that a lexer only sees when they are c
 OPEN = ("string", "comment")
 LONGEST = 1000
 """Characters; longer lines have no colours before the code is complete."""
-SLICE_S = 0.004
+SLICE_S = 0.003
 """Colouring gives way to everything else after so long."""
 SOON_MS = 100
 """Code that grows is read so long after it did: not anew for each piece of a line."""
