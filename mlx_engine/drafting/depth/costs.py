@@ -131,6 +131,11 @@ class _Milliseconds(NamedTuple):
     of_rounds: float
     of_passes: float
 
+    @property
+    def scale(self) -> float:
+        """Of rounds over those of the same passes."""
+        return self.of_rounds / self.of_passes if self.of_passes else 1.0
+
 
 class RoundCosts:
     """Milliseconds of a round by depth.
@@ -219,8 +224,9 @@ class RoundCosts:
         if unread and not self._read.rows:
             return milliseconds
         expected = self._mean[depth] if self._rounds[depth] else self.at(depth)
-        reading = self.reading(unread) * self.at(0)
-        return min(milliseconds, SPIKE * max(expected + reading, self._latest[depth]))
+        if unread:
+            expected += self.reading(unread) * self.at(0)
+        return min(milliseconds, SPIKE * max(expected, self._latest[depth]))
 
     def add(self, depth: int, milliseconds: float) -> None:
         """A round of this depth took so long."""
@@ -281,10 +287,11 @@ class RoundCosts:
     def _expect(self) -> list[float]:
         """[depth] -> milliseconds."""
         found: list[float] = []
-        anchor, speed = 0, self._speed()
+        seen = self._in_mean()
+        anchor, speed = 0, self._speed(seen)
         for depth, passes in enumerate(self._passes):
             if depth == 0:
-                expected = self._scale() * passes
+                expected = seen.scale * passes
             else:
                 expected = found[anchor] + speed * max(0.0, passes - self._passes[anchor])
             rounds = self._rounds[depth]
@@ -292,21 +299,15 @@ class RoundCosts:
             anchor = depth if rounds else anchor
         return found
 
-    def _scale(self) -> float:
-        """Milliseconds of rounds over those of the same passes."""
-        seen, passes = self._in_mean()
-        return seen / passes if passes else 1.0
-
-    def _speed(self) -> float:
+    def _speed(self, seen: _Milliseconds) -> float:
         """What a round takes longer for each millisecond that its pass takes longer: a line through
         rounds of several depths. Before there are such it is 1, or less where rounds took less.
         """
-        expected, width = min(1.0, self._scale()), TRUST * self._passes[0] ** 2
-        mean, middle = self._in_mean()
+        expected, width = min(1.0, seen.scale), TRUST * self._passes[0] ** 2
         both, across = expected * width, width
         for rounds, took, passes in zip(self._rounds, self._mean, self._passes, strict=False):
-            both += rounds * (took - mean) * (passes - middle)
-            across += rounds * (passes - middle) ** 2
+            both += rounds * (took - seen.of_rounds) * (passes - seen.of_passes)
+            across += rounds * (passes - seen.of_passes) ** 2
         return max(0.0, both / across)
 
     def _in_mean(self) -> _Milliseconds:
