@@ -93,13 +93,14 @@ class HeadMemory:
         """All but so many of the rows that wait; with none of them also what comes next."""
         if room and self.unread <= room:
             return
-        kept: list[Rows] = []
-        while room > 0:
-            newest = self.waiting.pop()
-            kept.insert(0, newest.last(room))
-            room -= newest.tokens.shape[0]
+        first, over = 0, self.unread - room
+        while over and (count := self.waiting[first].tokens.shape[0]) <= over:
+            first, over = first + 1, over - count
+        newest = self.waiting[first:]
+        if over:
+            newest[0] = newest[0].last(newest[0].tokens.shape[0] - over)
         self.gap = self.caches.length
-        self.wait_only(kept)
+        self.wait_only(newest)
 
     def read(self, drafted: Sequence[Rows] = ()) -> Steps[mx.array]:
         """One pass over waiting rows, which are kept, and drafted ones; states of all [1, T, H].
