@@ -40,5 +40,7 @@ def test_a_session_has_its_own(tmp_path: Path) -> None:
             plain.template_arguments = arguments  # type: ignore[assignment]
         with pytest.raises(BadOption, match="template_arguments"):
             engine.session(template_arguments=arguments)  # type: ignore[arg-type]
+    with pytest.raises(BadOption, match="enable_thinking='off' is not possible: use True, False"):
+        engine.session(thinking="off")  # type: ignore[arg-type]
     assert engine.session(thinking=False).template_arguments == {"enable_thinking": False}
     engine.close()
