@@ -18,7 +18,6 @@ from mlx_engine.text.tokenizer import CONFIG, Tokenizer, named_special_tokens, r
 from mlx_engine.values.conversation import Message
 from mlx_engine.values.errors import BadChatTemplate, BadOption, BadPrompt, why_not_read
 from mlx_engine.values.options import TemplateValue, require
-from mlx_engine.values.words import Words
 
 LONGEST_SOURCE = 128 * 1024
 NO_ARGUMENTS: Mapping[str, TemplateValue] = MappingProxyType({})
@@ -99,7 +98,7 @@ class ChatTemplate:
                     arguments=", ".join(self.arguments) or "no arguments",
                 )
             if name == "enable_thinking":
-                require(name, value, Words("True, False or None"), (True, False, None).__contains__)
+                require(name, value, "True, False or None", (True, False, None).__contains__)
             if not isinstance(value, TemplateValue):
                 raise BadOption(
                     "template_arguments: {name}={value} is not possible: use a text,"
