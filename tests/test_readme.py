@@ -1,9 +1,12 @@
-"""The README's map is the packages' own words, and its test command is the one CI runs."""
+"""The README's map is the packages' own words, and its commands are ones that there are."""
 
 import re
+import shlex
 from pathlib import Path
 
 from rooms import room_map
+
+from mlx_engine.command_line.arguments import parse
 
 ROOT = Path(__file__).parents[1]
 HINT = "paste what `python tests/helpers/rooms.py` prints between two fences of README.md"
@@ -37,3 +40,11 @@ def test_ci_installs_as_the_readme_does() -> None:
     script = (ROOT / ".ci" / "run").read_text()
     assert "install -q -e '.[test]'" in script
     assert 'pytest" -n 2' in script
+
+
+def test_its_commands_are_ones() -> None:
+    text = (ROOT / "README.md").read_text()
+    lines = re.findall(r"^headstart (.+?)(?:  .*)?$", text, re.MULTILINE)
+    assert len(lines) > 10
+    for line in lines:
+        parse(shlex.split(line))
