@@ -73,11 +73,10 @@ def test_rows_of_this_machine() -> None:
 
 
 def test_rows_that_depend_on_their_neighbours_are_seen() -> None:
-    def neighbourly(rows: mx.array, weights: mx.array) -> mx.array:
-        del weights
+    def neighbourly(rows: mx.array) -> mx.array:
         return rows + (1e-6 if rows.shape[0] in (3, 8) else 0)
 
-    finding = rows_finding("rows", neighbourly, mx.float32)
+    finding = rows_finding("rows", lambda _: neighbourly, mx.float32)
     assert finding.state == "warn"
     assert "passes of 3, 8 rows" in finding.words
 
