@@ -269,7 +269,7 @@ class Rounds:
         asked = self._asked()
         self._share()
         plan = self._drafting.plan(self._sequence, asked.draft, self._last)
-        return _Plan(plan, plan.next(), asked)
+        return _Plan(plan, plan.choice, asked)
 
     def _share(self) -> None:
         """Tell drafting what room there is for its drafts."""

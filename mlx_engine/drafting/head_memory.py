@@ -84,11 +84,6 @@ class HeadMemory:
         self.waiting.append(rows)
         self.unread += rows.tokens.shape[0]
 
-    def forget_old(self, room: int) -> None:
-        """Leave out all but the newest rows; they are cut rarely, to make no work of each."""
-        if self.unread >= 2 * room:
-            self.leave_out(room)
-
     def leave_out(self, room: int) -> None:
         """All but so many of the rows that wait; with none of them also what comes next."""
         if room and self.unread <= room:

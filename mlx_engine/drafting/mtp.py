@@ -120,14 +120,13 @@ class MtpDraft(MemoryDraft):
         self.length += count
         if self._newest is None or self._before:
             # the very first token has no state before it; or the last draft has read its row
-            if count > 1:
-                self._wait(Rows(tokens[1:], hidden[:, :-1]))
+            rows = Rows(tokens[1:], hidden[:, :-1]) if count > 1 else None
         elif count == 1:
-            self._wait(Rows(tokens, self._newest))
+            rows = Rows(tokens, self._newest)
         else:
-            self._wait(Rows(tokens, mx.concatenate([self._newest, hidden[:, :-1]], axis=1)))
+            rows = Rows(tokens, mx.concatenate([self._newest, hidden[:, :-1]], axis=1))
         self._newest = hidden if count == 1 else _last_row(hidden)
-        self._read_or_forget(drafted=bool(self._before))
+        self._wait(rows, drafted=bool(self._before))
         self._before = []
 
     def pass_over(self, tokens: mx.array, hidden: mx.array) -> None:
@@ -148,19 +147,19 @@ class MtpDraft(MemoryDraft):
         hidden = self._unsettled.rows.hidden
         super().settle(rows)
         self._newest = _last_row(hidden[:, :rows])
-        self._read_or_forget(drafted=True)
+        self._wait(None, drafted=True)
 
-    def _wait(self, rows: Rows) -> None:
-        for memory in self._memories:
-            memory.wait(rows)
-
-    def _read_or_forget(self, *, drafted: bool) -> None:
-        """Let no rows wait for ever; drafted: these are of a round whose draft may not have come to
-        the later heads.
+    def _wait(self, rows: Rows | None, *, drafted: bool) -> None:
+        """Rows wait, but none for ever: old ones are cut rarely, to make no work of each. drafted:
+        they are of a round whose draft may not have come to the later heads.
         """
+        room = ROWS_OF_A_REST if self.rests else ROWS_OF_A_PROMPT
         for memory in self._memories:
+            if rows is not None:
+                memory.wait(rows)
             if self.rests or not drafted:
-                memory.forget_old(ROWS_OF_A_REST if self.rests else ROWS_OF_A_PROMPT)
+                if memory.unread >= 2 * room:
+                    memory.leave_out(room)
             elif memory.unread >= FLUSH_ROWS:
                 memory.flush()
 
@@ -175,7 +174,8 @@ class MtpDraft(MemoryDraft):
             return empty_draft()
         self._before = [memory.place() for memory in self._memories]
         if self._unsettled is None:
-            self._wait(Rows(wanted.last, self._newest))
+            for memory in self._memories:
+                memory.wait(Rows(wanted.last, self._newest))
         self._drafted = []
         first = self._memories[0]
         states = yield from first.read()

@@ -197,15 +197,16 @@ class Drafting:
         return not RoundPlan(source.offers(newest), self._learned, options.depth, None).copies
 
     def plan(self, sequence: Followed, options: DraftOptions, newest: int) -> RoundPlan:
-        """Who drafts, and how deep; asked before every round. newest: the last token that is known.
-        Where it `knows_ahead` that may be the one before a token that is on its way; what became of
+        """Who drafts, and how deep; before every round. newest: the last token that is known. Where
+        it `knows_ahead` that may be the one before a token that is on its way; what became of
         a round is then learned one round late.
 
         The last plan once more where nothing can have changed, so that a round without a draft
         costs next to nothing here.
         """
-        if self._plan is None or options is not self._asked or not self._plan.stays:
+        if self._plan is None or options is not self._asked or not self._plan.stays():
             self._plan = self._new_plan(sequence, options, newest)
+            self._plan.next()
             self._asked = options
         plan = self._plan
         if sequence.source.reads_words:

@@ -65,7 +65,8 @@ class CyclingDepth:
     def __init__(self, depths: Sequence[int]) -> None:
         self._depths = itertools.cycle(depths)
 
-    def next(self) -> Choice:
+    @property
+    def choice(self) -> Choice:
         return Choice(next(self._depths), None)
 
     def learn(self, drafted: int, accepted: int, milliseconds: float, others: Others) -> None:

@@ -57,8 +57,8 @@ LATE = 2
 LONG_REST = 8
 """Plain rounds of which each is looked at by the clock."""
 
-SAMPLED_EVERY = 4
-"""The same of those after them, of which one is."""
+SAMPLED_EVERY = 8
+"""The same of those after them, of which one is, and counts for all."""
 
 MEASURING = Reason(
     "measuring-plain",
@@ -229,18 +229,19 @@ class AdaptiveDepth:
         """The depth that pays most by what is known now; 0 when none does."""
         return _best(self.gains(chance, limit))
 
-    @property
-    def is_resting(self) -> bool:
-        """Whether the next choice is known: nothing is drafted, whatever is on offer by chance."""
-        return self._parked is not None and self._rest > 0
+    def rests_on(self) -> bool:
+        """Whether the last choice holds for one more round: nothing is drafted."""
+        if self._parked is None or self._rest == 0:
+            return False
+        self._rest -= 1
+        return True
 
     def next(self, chance: float | None = None, limit: int = DEEPEST) -> Choice:
         """The best depth now, or a round to learn from; a known chance needs no probing.
 
         It may be asked again before it has learned what became of its last choice.
         """
-        if self._parked is not None and self._rest > 0 and chance is None:
-            self._rest -= 1
+        if self._parked is not None and chance is None and self.rests_on():
             return self._parked
         gains = self.gains(chance, limit)
         possible = [gain if self._may(depth) else 0.0 for depth, gain in enumerate(gains)]
@@ -263,19 +264,12 @@ class AdaptiveDepth:
         """A round was run, in a pass with those of others; a parked chat rests after a draft of
         which nothing was accepted, and for as long as the purse cannot pay for another.
         """
-        if self._others or others.rounds:
-            milliseconds = self.costs.if_all_alike(drafted, milliseconds, others)
         self._beside = others if others.rounds else None
         if drafted == 0:
-            self._see_plain(milliseconds)
-            self._purse.ran(1, 1)
-            is_first = self._rested == ENOUGH_PLAIN and not self.costs.drafts_run
-            is_due = is_first or self._rested % PROBE_EVERY == 0
-            if not self._can_pay and is_due and self._pays_at_best():
-                # plain rounds are slower than their passes, or have become so
-                self._rest = 0 if is_first else PROBE_EVERY
-                self._settle()
+            self._learn_plain(milliseconds, others)
             return
+        if self._others or others.rounds:
+            milliseconds = self.costs.if_all_alike(drafted, milliseconds, others)
         depth = min(drafted, self.costs.deepest)
         unread, self._rested, self._unread = min(self._unread, ROWS_OF_A_REST), 0, 0
         self._was_draft = True
@@ -293,16 +287,31 @@ class AdaptiveDepth:
         self._rest = 0 if accepted or (was_late and is_new) else PROBE_EVERY
         self._settle()
 
+    def _learn_plain(self, milliseconds: float, others: Others) -> None:
+        rounds = self._see_plain(milliseconds, others)
+        if not rounds:
+            return
+        self._purse.ran(rounds, rounds)
+        is_first = self._rested == ENOUGH_PLAIN and not self.costs.drafts_run
+        is_due = is_first or self._rested % PROBE_EVERY == 0
+        if not self._can_pay and is_due and self._pays_at_best():
+            # plain rounds are slower than their passes, or have become so
+            self._rest = 0 if is_first else PROBE_EVERY
+            self._settle()
+
     def pass_over(self, milliseconds: float, others: Others) -> None:
         """A plain round was run with drafting off: nothing is saved by it."""
-        self._see_plain(self.costs.if_all_alike(0, milliseconds, others))
+        self._see_plain(milliseconds, others)
 
-    def _see_plain(self, milliseconds: float) -> None:
+    def _see_plain(self, milliseconds: float, others: Others) -> int:
+        """How many rounds this one counts for: none where it is not looked at."""
         self._was_draft = False
         self._rested += 1
         self._unread += 1
-        if self._rested <= LONG_REST or self._rested % SAMPLED_EVERY == 0:
-            self.costs.add(0, milliseconds)
+        if self._rested > LONG_REST and self._rested % SAMPLED_EVERY:
+            return 0
+        self.costs.add(0, self.costs.if_all_alike(0, milliseconds, others))
+        return 1 if self._rested <= LONG_REST else SAMPLED_EVERY
 
     def learn_seam(self, took_ms: float) -> None:
         """A plain round before or after a draft, where plain rounds alone are begun ahead: of two

@@ -127,7 +127,7 @@ class Learned:
 class RoundPlan:
     """Chooses the depth of one round, or of many with the same offers, and learns from it.
 
-    depth: the user's, "auto" for what pays most. nothing: why there is no offer.
+    depth: the user's, "auto" for what pays most. nothing: why there is no offer. choice: the last.
     """
 
     def __init__(
@@ -142,13 +142,12 @@ class RoundPlan:
         self._depth = depth
         self._nothing = nothing
         self._by: DraftedBy | None = None
+        self._adaptive: AdaptiveDepth | None = None
+        self.choice = Choice(0, nothing)
 
-    @property
     def stays(self) -> bool:
-        """Whether the same offers would get no draft in the next round either."""
-        if self._depth != "auto" or self._by is None:
-            return self._depth == 0
-        return self._learned.of(self._by).is_resting
+        """Whether the last choice holds for one more round: the same offers get no draft."""
+        return self._depth == 0 if self._adaptive is None else self._adaptive.rests_on()
 
     @property
     def copies(self) -> bool:
@@ -166,14 +165,17 @@ class RoundPlan:
 
     def next(self) -> Choice:
         """A depth, of what is preferred."""
-        if not self._offers:
-            return Choice(0, self._nothing)
+        if self._offers:
+            self.choice = self._of_preferred()
+        return self.choice
+
+    def _of_preferred(self) -> Choice:
         offer = self._preferred()
         self._by = offer.by
-        adaptive = self._learned.of(offer.by)
         if self._depth == "auto":
+            self._adaptive = self._learned.of(offer.by)
             limit = min(offer.limit, self._learned.room.deepest)
-            choice = adaptive.next(offer.chance, limit) if limit else Choice(0, BESIDE)
+            choice = self._adaptive.next(offer.chance, limit) if limit else Choice(0, BESIDE)
             return Choice(choice.depth, choice.why, by=offer.by)
         depth = min(self._depth, offer.limit)
         why = _too_deep(offer.limit) if depth < self._depth else None

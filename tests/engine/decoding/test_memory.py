@@ -52,10 +52,11 @@ class Weighed(CyclingDepth):
         self.sequence = sequence
         self.held, self.beyond = [], []
 
-    def next(self):
+    @property
+    def choice(self):
         self.held.append(mx.get_active_memory())
         self.beyond.append(self.held[-1] - self.sequence.nbytes)
-        return super().next()
+        return super().choice
 
 
 @pytest.mark.parametrize(("kind", "with_penalties"), [("head", True), ("dialled", False)])

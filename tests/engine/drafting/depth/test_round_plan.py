@@ -3,7 +3,7 @@
 import pytest
 
 from mlx_engine.drafting.contract import Offer
-from mlx_engine.drafting.depth.adaptive import MEASURING
+from mlx_engine.drafting.depth.adaptive import LOSS, MEASURING, SAMPLED_EVERY
 from mlx_engine.drafting.depth.choice import Learned, RoundPlan
 from mlx_engine.drafting.depth.costs import Others, PassCosts
 from mlx_engine.values.errors import Reason
@@ -65,8 +65,9 @@ def test_where_drafting_is_off_nothing_is_saved_for_drafts(learned):
     assert taught._purse.left == before
     assert taught._unread == 501, "in a pass with others, too"
     assert taught.costs.at(0) == pytest.approx(10, rel=0.1)
-    plan((MTP,), learned).learn(0, 0, 10.0)
-    assert taught._purse.left > before
+    for _ in range(SAMPLED_EVERY):
+        plan((MTP,), learned).learn(0, 0, 10.0)
+    assert taught._purse.left == pytest.approx(before + SAMPLED_EVERY * LOSS)
 
 
 def test_what_one_source_shows_is_not_held_against_another(learned):
@@ -167,16 +168,18 @@ def test_drafts_made_otherwise_are_found_out_about_but_not_other_depths(field):
 def test_a_plan_stays_while_no_draft_is_near(learned):
     drafts, pinned, off = plan((MTP,), learned), plan((MTP,), learned, 2), plan((), learned, 0)
     assert [one.next().depth > 0 for one in (drafts, pinned, off)] == [True, True, False]
-    assert [one.stays for one in (drafts, pinned, off)] == [False, False, True]
+    assert [one.stays() for one in (drafts, pinned, off)] == [False, False, True]
     dear_drafts(learned)
     parked = plan((MTP,), learned)
     rounds = 0
-    while parked.next().depth == 0 and parked.stays:
+    parked.next()
+    while parked.stays():
         rounds += 1
+    assert parked.choice.depth == 0
     assert rounds > 1000
     copies = plan((copy(0.5),), Learned(lambda: STEEP))
     assert copies.next().depth == 0
-    assert not copies.stays, "the next words may be repeated with more confidence"
+    assert not copies.stays(), "the next words may be repeated with more confidence"
 
 
 def test_a_small_model_costs_its_share():
