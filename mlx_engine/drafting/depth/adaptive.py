@@ -264,10 +264,10 @@ class AdaptiveDepth:
         """A round was run, in a pass with those of others; a parked chat rests after a draft of
         which nothing was accepted, and for as long as the purse cannot pay for another.
         """
-        self._beside = others if others.rounds else None
         if drafted == 0:
-            self._learn_plain(milliseconds, others)
+            self.learn_plain(milliseconds, others)
             return
+        self._beside = others if others.rounds else None
         if self._others or others.rounds:
             milliseconds = self.costs.if_all_alike(drafted, milliseconds, others)
         depth = min(drafted, self.costs.deepest)
@@ -287,10 +287,13 @@ class AdaptiveDepth:
         self._rest = 0 if accepted or (was_late and is_new) else PROBE_EVERY
         self._settle()
 
-    def _learn_plain(self, milliseconds: float, others: Others) -> None:
-        rounds = self._see_plain(milliseconds, others)
-        if not rounds:
-            return
+    def learn_plain(self, milliseconds: float, others: Others) -> None:
+        """The same of one without a draft: what it saves may pay for one."""
+        self._beside = others if others.rounds else None
+        if rounds := self.pass_over(milliseconds, others):
+            self._save(rounds)
+
+    def _save(self, rounds: int) -> None:
         self._purse.ran(rounds, rounds)
         is_first = self._rested == ENOUGH_PLAIN and not self.costs.drafts_run
         is_due = is_first or self._rested % PROBE_EVERY == 0
@@ -299,12 +302,10 @@ class AdaptiveDepth:
             self._rest = 0 if is_first else PROBE_EVERY
             self._settle()
 
-    def pass_over(self, milliseconds: float, others: Others) -> None:
-        """A plain round was run with drafting off: nothing is saved by it."""
-        self._see_plain(milliseconds, others)
-
-    def _see_plain(self, milliseconds: float, others: Others) -> int:
-        """How many rounds this one counts for: none where it is not looked at."""
+    def pass_over(self, milliseconds: float, others: Others) -> int:
+        """A plain round was run; where drafting is off, nothing is saved by it. How many rounds it
+        counts for: none where it is not looked at.
+        """
         self._was_draft = False
         self._rested += 1
         self._unread += 1

@@ -102,7 +102,7 @@ class Learned:
     def learn_plain(self, milliseconds: float, others: Others = NOBODY) -> None:
         """A plain round costs the same whoever might have drafted."""
         for depth in self._depths.values():
-            depth.learn(0, 0, milliseconds, others)
+            depth.learn_plain(milliseconds, others)
 
     def pass_over(self, milliseconds: float, others: Others) -> None:
         """The same of one with drafting off."""
