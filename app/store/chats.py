@@ -5,6 +5,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain, count
 
 from app.store.database import Database
 from app.store.rows import seconds_of, text_of
@@ -176,11 +177,11 @@ class Chats:
         """With these of its messages, parents first, and in the same folder."""
         database, now = self._database, self._clock()
         with database.transaction():
-            title = clean_title(self.get(chat_id).title)[: MAX_TITLE - len(how) - 3]
+            title = self._title_of_copy(clean_title(self.get(chat_id).title), how)
             copy = database.insert(
                 """INSERT INTO chat (title, created_at, updated_at, settings, folder)
                     SELECT ?, ?, ?, settings, folder FROM chat WHERE id = ?""",
-                f"{title} ({how})",
+                title,
                 now,
                 now,
                 chat_id,
@@ -194,6 +195,16 @@ class Chats:
                 first = new_ids.get(settings.read_from)
                 self.set_settings(copy, replace(settings, read_from=first))
             return copy
+
+    def _title_of_copy(self, title: str, how: str) -> str:
+        """The first that no chat has; a copy of a copy is one more of the first chat."""
+        first = re.sub(rf" \({re.escape(how)}( \d+)?\)$", "", title)
+        sql = "SELECT 1 FROM chat WHERE title = ?"
+        for words in chain([how], (f"{how} {n}" for n in count(2))):
+            wanted = f"{first[: MAX_TITLE - len(words) - 3]} ({words})"
+            if self._database.row(sql, wanted) is None:
+                break
+        return wanted
 
     def _row(self, columns: str, chat_id: int) -> sqlite3.Row:
         row = self._database.row(f"SELECT {columns} FROM chat WHERE id = ?", chat_id)

@@ -3716,6 +3716,10 @@
         <translation>{name}: Es gibt keine solche Datei und keinen solchen Ordner. Einen Modellordner, eine Datei darin oder einen Namen auf dem Hub angeben, wie Qwen/Qwen3.5-0.8B oder org/model-GGUF:Q4_K_M.</translation>
     </message>
     <message>
+        <source>No model is named: give a path, or an id of the hub.</source>
+        <translation>Kein Modell genannt: Gib einen Pfad oder einen Namen auf dem Hub an.</translation>
+    </message>
+    <message>
         <source>{path}: cannot be opened ({error}).</source>
         <translation>{path}: lässt sich nicht öffnen ({error}).</translation>
     </message>

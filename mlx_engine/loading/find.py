@@ -345,6 +345,8 @@ def _here(path: str | Path) -> Path | None:
     """A path at which there is something. Raises BadOption for what is no path."""
     kind = str | Path
     require("path", path, "a path, or an id of the hub", lambda given: isinstance(given, kind))
+    if path == "":  # to Python the current folder
+        raise ModelNotFound("No model is named: give a path, or an id of the hub.")
     try:
         place = Path(path).expanduser()
         return place if place.exists() else None

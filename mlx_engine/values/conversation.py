@@ -26,6 +26,7 @@ class Message:
 
 def sound_messages(given: Sequence[Message]) -> Sequence[Message]:
     """The same; BadOption for what is none, such as a message as a dict."""
+    require("messages", given, "a list of Message(role, text)", lambda it: isinstance(it, Sequence))
     for message in given:
         require("message", message, "Message(role, text)", lambda one: isinstance(one, Message))
     return given

@@ -51,8 +51,13 @@ def require(
 
 
 def _whole(least: int, *, or_none: bool = False) -> Callable[[Any], bool]:
-    """Whether something is a whole number of at least so much."""
-    return lambda value: (or_none and value is None) or index(value) >= least
+    """Whether something is a whole number, and no truth value, of at least so much."""
+
+    def fits(value: Any) -> bool:
+        is_number = not isinstance(value, bool)
+        return (or_none and value is None) or (is_number and index(value) >= least)
+
+    return fits
 
 
 def _one_of(names: object) -> Callable[[Any], bool]:

@@ -236,6 +236,8 @@ def built_in():
     [
         (lambda _: mlx_engine.load(5), "path=5 is not possible: use a path, or an id"),
         (lambda _: mlx_engine.inspect(b"model"), "path=b'model' is not possible"),
+        (lambda e: e.generate("a", True), "max_tokens=True is not possible: use 1 or more"),
+        (lambda e: e.session().load_messages(None), "messages=None is not possible: use a list"),
         (lambda e: e.session(system=5), "system=5 is not possible: use str | None"),
         (lambda e: setattr(e.session(), "system", ["a"]), "system=.'a'. is not possible"),
         (lambda e: e.generate("a", 1, should_stop=True), "should_stop=True .*: use a function"),

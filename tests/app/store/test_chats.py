@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from chat_stores import talk, texts
 
-from app.store.chats import DAYS_IN_BIN
+from app.store.chats import DAYS_IN_BIN, MAX_TITLE
 from app.store.session_store import SessionStore, open_store
 from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.values.chats import AnswerSoFar
@@ -126,6 +126,22 @@ def test_a_copy_has_all_branches_and_is_its_own(store):
     store.messages.select(last.siblings[0])
     assert texts(store, copy) == ["hello", "one"]
     assert store.messages.path(copy)[1].message.stats is not None
+
+
+def test_copies_are_numbered_and_a_copy_of_a_copy_is_one_of_the_first(store):
+    chat = talk(store, "hello", "one")
+    first = store.chats.duplicate(chat)
+    others = [store.chats.duplicate(chat), store.chats.duplicate(first)]
+    others += [store.chats.duplicate(others[-1]), store.chats.duplicate(chat, "Kopie")]
+    titles = [store.chats.get(its).title for its in (first, *others)]
+    numbered = ["hello (copy)", "hello (copy 2)", "hello (copy 3)", "hello (copy 4)"]
+    assert titles == [*numbered, "hello (Kopie)"]
+    store.chats.rename(chat, "x" * MAX_TITLE)
+    long = [store.chats.get(store.chats.duplicate(chat)).title for _ in range(2)]
+    assert [(len(its), its.lstrip("x")) for its in long] == [
+        (MAX_TITLE, " (copy)"),
+        (MAX_TITLE, " (copy 2)"),
+    ]
 
 
 def test_a_copy_and_a_branch_read_from_where_the_chat_did(store):

@@ -173,6 +173,12 @@ def test_no_such_place(tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatc
         locate_model(path, tmp_path, no_download)
 
 
+def test_no_name_is_not_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(fill(tmp_path / "model", "config.json", "model.safetensors"))
+    with pytest.raises(ModelNotFound, match="No model is named"):
+        locate_model("", tmp_path, no_download)
+
+
 def test_empty_folder(tmp_path: Path) -> None:
     with pytest.raises(ModelNotFound, match=r"config\.json and \.safetensors"):
         locate_model(tmp_path, tmp_path, no_download)
