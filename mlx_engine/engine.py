@@ -2,10 +2,10 @@
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 from weakref import WeakSet
 
 import mlx.core as mx
@@ -79,10 +79,8 @@ def open_engine(
     return Engine(loaded, options, small, verdict)
 
 
-class Engine(AbstractContextManager["Engine", None]):
-    """Belongs to the thread that made it, as MLX streams do; only `Session.stop` may be called from
-    another. Closed where its block ends.
-    """
+class Engine:
+    """Belongs to the thread that made it; only `Session.stop` may be called from another."""
 
     def __init__(
         self,
@@ -363,6 +361,10 @@ class Engine(AbstractContextManager["Engine", None]):
         self._check()
         self._parts.prompts.forget()
         mx.clear_cache()
+
+    def __enter__(self) -> Self:
+        """Closed where its block ends."""
+        return self
 
     def __exit__(self, *raised: object) -> None:
         self.close()
