@@ -199,12 +199,10 @@ class Chats:
     def _title_of_copy(self, title: str, how: str) -> str:
         """The first that no chat has; a copy of a copy is one more of the first chat."""
         first = re.sub(rf" \({re.escape(how)}( \d+)?\)$", "", title)
+        numbered = chain([how], (f"{how} {n}" for n in count(2)))
+        titles = (f"{first[: MAX_TITLE - len(words) - 3]} ({words})" for words in numbered)
         sql = "SELECT 1 FROM chat WHERE title = ?"
-        for words in chain([how], (f"{how} {n}" for n in count(2))):
-            wanted = f"{first[: MAX_TITLE - len(words) - 3]} ({words})"
-            if self._database.row(sql, wanted) is None:
-                break
-        return wanted
+        return next(title for title in titles if self._database.row(sql, title) is None)
 
     def _row(self, columns: str, chat_id: int) -> sqlite3.Row:
         row = self._database.row(f"SELECT {columns} FROM chat WHERE id = ?", chat_id)

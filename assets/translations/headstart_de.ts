@@ -3717,7 +3717,7 @@
     </message>
     <message>
         <source>No model is named: give a path, or an id of the hub.</source>
-        <translation>Kein Modell genannt: Gib einen Pfad oder einen Namen auf dem Hub an.</translation>
+        <translation>Kein Modell genannt: einen Pfad oder einen Namen auf dem Hub angeben.</translation>
     </message>
     <message>
         <source>{path}: cannot be opened ({error}).</source>

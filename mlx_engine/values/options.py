@@ -50,14 +50,16 @@ def require(
         )
 
 
+def _number(value: Any) -> int:
+    """A whole number; TypeError for anything else, a truth value too."""
+    if isinstance(value, bool):
+        raise TypeError
+    return index(value)
+
+
 def _whole(least: int, *, or_none: bool = False) -> Callable[[Any], bool]:
-    """Whether something is a whole number, and no truth value, of at least so much."""
-
-    def fits(value: Any) -> bool:
-        is_number = not isinstance(value, bool)
-        return (or_none and value is None) or (is_number and index(value) >= least)
-
-    return fits
+    """Whether something is a whole number of at least so much."""
+    return lambda value: (or_none and value is None) or _number(value) >= least
 
 
 def _one_of(names: object) -> Callable[[Any], bool]:
@@ -190,7 +192,7 @@ class SamplingOptions:
             require("logit_bias", token, allowed, _whole(0), {token: bias})
             require("logit_bias", bias, allowed, lambda by: abs(by) <= 1000, {token: bias})
         seed, seeds = self.seed, Words("0 to 2**64-1, or None")
-        require("seed", seed, seeds, lambda seed: seed is None or 0 <= index(seed) < 2**64)
+        require("seed", seed, seeds, lambda seed: seed is None or 0 <= _number(seed) < 2**64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +223,7 @@ class DraftOptions:
             "depth",
             self.depth,
             f'"auto" or 0 to {MAX_DEPTH}',
-            lambda depth: depth == "auto" or 0 <= index(depth) <= MAX_DEPTH,
+            lambda depth: depth == "auto" or 0 <= _number(depth) <= MAX_DEPTH,
         )
         allowed = Words("0 or more, below 1")
         require("min_probability", self.min_probability, allowed, lambda p: 0 <= p < 1)
@@ -245,7 +247,7 @@ class CacheOptions:
     def __post_init__(self) -> None:
         for name in ("bits", "head_bits"):
             bits = getattr(self, name)
-            require(name, bits, "16, 8 or 4", lambda bits: index(bits) in get_args(CacheBits))
+            require(name, bits, "16, 8 or 4", lambda bits: _number(bits) in get_args(CacheBits))
 
     @property
     def words(self) -> str:

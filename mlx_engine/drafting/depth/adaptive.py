@@ -230,7 +230,7 @@ class AdaptiveDepth:
         return _best(self.gains(chance, limit))
 
     def rests_on(self) -> bool:
-        """Whether the last choice holds for one more round: nothing is drafted."""
+        """Take one more round of a rest, without a draft; whether there was one left."""
         if self._parked is None or self._rest == 0:
             return False
         self._rest -= 1
@@ -290,10 +290,9 @@ class AdaptiveDepth:
     def learn_plain(self, milliseconds: float, others: Others) -> None:
         """The same of one without a draft: what it saves may pay for one."""
         self._beside = others if others.rounds else None
-        if rounds := self.pass_over(milliseconds, others):
-            self._save(rounds)
-
-    def _save(self, rounds: int) -> None:
+        rounds = self.pass_over(milliseconds, others)
+        if not rounds:
+            return
         self._purse.ran(rounds, rounds)
         is_first = self._rested == ENOUGH_PLAIN and not self.costs.drafts_run
         is_due = is_first or self._rested % PROBE_EVERY == 0

@@ -146,7 +146,7 @@ class RoundPlan:
         self.choice = Choice(0, nothing)
 
     def stays(self) -> bool:
-        """Whether the last choice holds for one more round: the same offers get no draft."""
+        """Go on for one more round with the last choice; whether it holds: no draft is near."""
         return self._depth == 0 if self._adaptive is None else self._adaptive.rests_on()
 
     @property
