@@ -177,11 +177,16 @@ class Stock:
 
         Compiled for a GPU, once for all layers; a CPU takes seconds to compile one.
         """
-        if not mx.metal.is_available():
+        if not computes_on_gpu():
             return formula
         if formula not in self._compiled:
             self._compiled[formula] = cast(Elementwise, mx.compile(formula, shapeless=True))
         return self._compiled[formula]
+
+
+def computes_on_gpu() -> bool:
+    """Whether MLX's default device is a GPU (Metal or CUDA), which computes beside the host."""
+    return bool(mx.default_device().type == mx.DeviceType.gpu)
 
 
 _SORTED_AT_ONCE = 2048

@@ -14,7 +14,7 @@ import mlx.core as mx
 import numpy as np
 
 from metal_kernels.gated_delta_block import Rows
-from metal_kernels.stock import Attending, ByRows, Rotate, Stock, Turning
+from metal_kernels.stock import Attending, ByRows, Rotate, Stock, Turning, computes_on_gpu
 
 
 class StockOnCpu(Stock):
@@ -184,5 +184,5 @@ def _rotation_by_table(turning: Turning) -> Callable[[mx.array, int], mx.array]:
     return rotate
 
 
-MLX = Stock() if mx.default_device() == mx.gpu else StockOnCpu()
+MLX = Stock() if computes_on_gpu() else StockOnCpu()
 """Used wherever nobody asks for another."""

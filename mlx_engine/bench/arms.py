@@ -7,8 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import mlx.core as mx
-
+from metal_kernels.stock import computes_on_gpu
 from mlx_engine.bench.peers import PEER_ERRORS, LlamaServer, MlxLm, llama_server
 from mlx_engine.bench.report import LLAMA, MLX_LM, OFF, PEERS, Plan, arm_words, draft_of
 from mlx_engine.bench.subject import Run, asked, play
@@ -73,7 +72,7 @@ def peer_arms(
     path = Path(engine.description.path)
     openings: list[tuple[str, Callable[[], MlxLm | LlamaServer]]] = []
     if MLX_LM in plan.arms:
-        as_float32 = not mx.metal.is_available()  # the types we compute in
+        as_float32 = not computes_on_gpu()  # the types we compute in
         openings.append((MLX_LM, partial(MlxLm, path, plan.sampling, as_float32=as_float32)))
     if LLAMA in plan.arms and plan.llama_server is not None:
         for drafts in (False, True) if engine.parts.model.heads else (False,):

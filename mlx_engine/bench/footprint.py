@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
+from metal_kernels.stock import computes_on_gpu
 from mlx_engine.bench.lazy_graph import primitives
 from mlx_engine.bench.peers import Graph, MlxLm
 from mlx_engine.bench.report import MemoryReport, MemorySample, OpsRow, Plan
@@ -104,7 +105,7 @@ def count_own_ops(engine: Engine) -> tuple[OpsRow, ...]:
 def count_peer_ops(engine: Engine) -> OpsRow:
     """A decoding step of mlx-lm, in the types we compute in."""
     path = Path(engine.description.path)
-    peer = MlxLm(path, GREEDY, as_float32=not mx.metal.is_available())
+    peer = MlxLm(path, GREEDY, as_float32=not computes_on_gpu())
     prompt = long_prompt(engine, CONTEXT)
     return _row(peer.name, 0, lambda: peer.graph(prompt))
 

@@ -9,6 +9,7 @@ import mlx.core as mx
 import mlx_engine
 from metal_kernels.choice import KERNELS, MOST_ROWS, Measured
 from metal_kernels.kernel import Launcher
+from metal_kernels.stock import computes_on_gpu
 from metal_kernels.trials import TRIALS, Trial
 from mlx_engine.doctor import Finding, State
 from mlx_engine.doctor.machine import (
@@ -157,7 +158,7 @@ def check_rows() -> Iterator[Finding]:
     on and off takes more than the stock kernels. One finding for each way of storing weights, with
     activations of the type that models use here.
     """
-    activations = mx.bfloat16 if mx.metal.is_available() else mx.float32
+    activations = mx.bfloat16 if computes_on_gpu() else mx.float32
     yield rows_finding("rows float32", lambda weights: lambda rows: rows @ weights.T, mx.float32)
     for bits in (8, 4):
         yield rows_finding(f"rows {bits}-bit", partial(_quantised, bits=bits), activations)

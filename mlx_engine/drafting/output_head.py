@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 
 import mlx.core as mx
 
+from metal_kernels.stock import computes_on_gpu
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 from mlx_engine.models.contract import Model, MtpHead
 from mlx_engine.models.layers import Linear
@@ -237,7 +238,7 @@ def _rows_of(matrix: Matrix, ids: mx.array) -> Linear:
     rows = rows_of(matrix, ids)
     if rows.mode in BLOCK_FORMS and rows.inputs % GROUP == 0:
         return _requantised(rows, 8)
-    if rows.mode == "dense" and not mx.metal.is_available():
+    if rows.mode == "dense" and not computes_on_gpu():
         rows = rows._replace(weight=mx.contiguous(rows.weight.T).T)
     mx.eval([part for part in (rows.weight, rows.scales, rows.biases) if part is not None])
     return Linear(rows)

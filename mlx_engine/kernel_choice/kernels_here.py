@@ -8,6 +8,7 @@ import mlx.core as mx
 
 from metal_kernels.choice import KERNELS, NO_KERNELS, KernelName, Kernels, Work
 from metal_kernels.kernel import Launcher, MetalLauncher
+from metal_kernels.stock import computes_on_gpu
 from metal_kernels.trials import TRIALS, Trial, trial_of
 from mlx_engine.kernel_choice.try_kernels import FEWER, Tried, check, faster
 from mlx_engine.kernel_choice.verdict import Verdict, circumstances, typed, wrong_here
@@ -33,7 +34,7 @@ def kernels_here(
     kernels = Kernels(
         launcher, numerics != "fast", verdict.off(), verdict.measured, trusted=NONE_YET
     )
-    dtype = mx.bfloat16 if mx.metal.is_available() else mx.float32
+    dtype = mx.bfloat16 if computes_on_gpu() else mx.float32
 
     def try_now(name: KernelName, work: Work) -> None:
         TrialsOfModel(kernels, verdict, dtype).run(trial_of(name, work))
@@ -157,7 +158,7 @@ def try_all(
     launcher: Launcher, verdict: Verdict, trials: Iterable[Trial] = TRIALS, *, timed: bool
 ) -> Iterator[Tried]:
     """Every kernel anew, whatever the verdict says by now."""
-    dtype = mx.bfloat16 if mx.metal.is_available() else mx.float32
+    dtype = mx.bfloat16 if computes_on_gpu() else mx.float32
     found: dict[KernelName, list[Tried]] = {}
     verdict.tried.clear()
     for trial in trials:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import mlx.core as mx
 
+from metal_kernels.stock import computes_on_gpu
 from mlx_engine.loading.arrays import cast_floats, evaluate_arrays
 from mlx_engine.loading.find import FromHub, ModelFiles, locate_model, read_json_object
 from mlx_engine.loading.fp8 import join_fp8
@@ -65,7 +66,7 @@ def read_drafter(files: ModelFiles) -> DrafterFiles | None:
 
 def build_drafter(files: DrafterFiles, target: Model) -> Drafter:
     """The drafter, its arrays lazy; raises BadModelFile, UnsupportedModel for what does not fit."""
-    metal = mx.metal.is_available()
+    metal = computes_on_gpu()
     stored = load_tensors(files.tensors, metal=metal)
     arrays = cast_floats({plain_name(name): array for name, array in stored.items()}, metal=metal)
     for name in _BUFFERS:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from metal_kernels.choice import NO_KERNELS, Kernels, Work
+from metal_kernels.stock import computes_on_gpu
 from mlx_engine.loading.arrays import Progress, Stop, cast_floats, evaluate_arrays
 from mlx_engine.loading.describe import describe
 from mlx_engine.loading.find import FromHub, ModelFiles, locate_heads, locate_model
@@ -85,7 +86,7 @@ def load_model(
     """
     files = source if isinstance(source, ModelFiles) else locate_model(source, built_in, hub)
     headers = _as_kernels_read(read_headers(files, locate_heads(options.heads, hub)), kernels)
-    metal = mx.metal.is_available()
+    metal = computes_on_gpu()
     no_kernels = not metal and kernels.launcher is None
     description = describe(headers, options, metal=metal, packed=not no_kernels)
     if usable:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from metal_kernels.choice import NO_KERNELS, Kernels
+from metal_kernels.stock import computes_on_gpu
 from metal_kernels.weight_formats.gguf_blocks import BlockName, blocks_in
 from mlx_engine.models.layer_specs import Shape, shapes_below
 from mlx_engine.models.matrix import (
@@ -76,7 +77,7 @@ class WeightTable:
 
     origin: the file or folder they come from, for messages. for_cpu: matrices are handed out dense
     and laid out for MLX's CPU backend. kernels: those that layers on it may use. metal: what is no
-    float in the file is computed in 16 bits, `has_halves`; None where there is Metal. Taking a name
+    float in the file is computed in 16 bits, `has_halves`; None where a GPU computes. Taking a name
     a second time is a bug of the caller and raises KeyError.
     """
 
@@ -94,7 +95,7 @@ class WeightTable:
         self._taken: set[str] = set()
         self.origin = origin
         self._for_cpu = for_cpu
-        self.has_halves = mx.metal.is_available() if metal is None else metal
+        self.has_halves = computes_on_gpu() if metal is None else metal
         self._handed_out: list[mx.array] = []
 
     def __contains__(self, name: str) -> bool:

@@ -18,6 +18,7 @@ import numpy as np
 from metal_kernels.choice import Served
 from metal_kernels.noise import gumbel_noise as kernel_noise
 from metal_kernels.noise import reference as noise_of_keys
+from metal_kernels.stock import computes_on_gpu
 
 NoiseOfKeys = Callable[[mx.array, int], mx.array]
 """Keys uint32 [R, 2] and V -> Gumbel noise float32 [R, V]."""
@@ -35,7 +36,7 @@ def row_keys(seed: int, positions: Sequence[int]) -> mx.array:
 
 # One fused operation instead of some thirty. The CPU gains nothing from it and would need a C++
 # compiler at run time.
-plain_noise: NoiseOfKeys = mx.compile(noise_of_keys) if mx.metal.is_available() else noise_of_keys
+plain_noise: NoiseOfKeys = mx.compile(noise_of_keys) if computes_on_gpu() else noise_of_keys
 
 
 def noise_by(served: Served | None) -> NoiseOfKeys:
