@@ -25,6 +25,8 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
 from statistics import median
 from time import perf_counter
 from unittest.mock import patch
@@ -348,17 +350,18 @@ def times(bench: Bench) -> Iterator[dict[str, object]]:
             chunk=512,
             looks_ahead=looks_ahead,
         )
-        told: list[tuple[int, float]] = []
         try:
             with watched(watcher) as passes:
-                for event in answer.events():
-                    if isinstance(event, RoundFinished):
-                        told.append((event.stats.drafted, event.stats.total_ms))
+                told = [
+                    (event.stats.drafted, event.stats.total_ms)
+                    for event in answer.events()
+                    if isinstance(event, RoundFinished)
+                ]
                 mx.synchronize()
         finally:
             watcher.close()
         ends = [watcher.ends[number] for number in range(len(passes))]
-        true_ms = [1000 * (end - before) for before, end in zip(ends, ends[1:], strict=False)]
+        true_ms = [1000 * (end - before) for before, end in pairwise(ends)]
         row: dict[str, object] = {"lookahead": looks_ahead}
         for depth in (0, 4):
             rows = [n for n, (drafted, _) in enumerate(told) if drafted == depth and n > 4]
@@ -465,9 +468,10 @@ def peer(bench: Bench) -> Iterator[dict[str, object]]:
         run = Run(bench.answer(OFF, 1.0, bench.tokens))
         run.go_on(bench.tokens)
         ours_rates.append(run.rate)
-        began, count = 0.0, 0
-        for count, _ in enumerate(generate_step(prompt, theirs, max_tokens=bench.tokens)):
-            began = began or perf_counter()
+        steps = generate_step(prompt, theirs, max_tokens=bench.tokens)
+        next(steps)
+        began = perf_counter()
+        count = sum(1 for _ in steps)
         mx.synchronize()
         peer_rates.append(count / (perf_counter() - began))
     yield {
@@ -558,8 +562,7 @@ def main() -> None:
         del bench
         mx.clear_cache()
     if asked.json:
-        with open(asked.json, "w", encoding="utf-8") as file:
-            json.dump(figures, file, indent=1)
+        Path(asked.json).write_text(json.dumps(figures, indent=1), encoding="utf-8")
 
 
 if __name__ == "__main__":
