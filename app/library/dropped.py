@@ -24,6 +24,7 @@ from mlx_engine.hub.weight_files import (
     shard_of,
 )
 from mlx_engine.values.saved_chat import FORMAT
+from mlx_engine.values.untrusted import open_regular
 from mlx_engine.values.words import Words
 
 _MODEL_FILES = ("config.json", "model.safetensors.index.json", "tokenizer.json")
@@ -247,7 +248,9 @@ def _brief() -> Callable[[], bool]:
 
 
 def _folder(folder: Path) -> Dropped:
-    sound = [file for file in folder.glob("*" + SAFETENSORS) if damage(file) is None]
+    sound = [
+        file for file in folder.glob("*" + SAFETENSORS) if file.is_file() and damage(file) is None
+    ]
     if sound and all(map(holds_only_heads, sound)):
         return DroppedHeads(folder)
     deepest = 0 if folder == Path.home() else NEAR
@@ -293,7 +296,7 @@ def _text(file: Path) -> Dropped:
     """A chat, a text by the rule for attachments, or a document, which is read when it is attached;
     a GGUF may have lost its ending.
     """
-    with file.open("rb") as opened:
+    with open_regular(file) as opened:
         beginning = opened.read(200)
     if beginning.startswith(b"GGUF"):
         return DroppedModel(file)

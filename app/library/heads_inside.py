@@ -9,6 +9,7 @@ from typing import BinaryIO, Literal
 import mlx_engine
 from mlx_engine.hub.weight_files import INDEX, is_gguf_head, is_heads_name, may_be_heads
 from mlx_engine.values.errors import EngineError, HeadsOnly
+from mlx_engine.values.untrusted import open_regular
 
 LOOK, LOOKS = 2**20, 64
 """Bytes of a file that are read at once, and how often: what comes before the data of a GGUF's
@@ -46,7 +47,7 @@ def _look_into(file: Path, size: int, changed_ns: int) -> Kind:
     """
     del size, changed_ns
     is_model = has_heads = False
-    with file.open("rb") as opened:
+    with open_regular(file) as opened:
         if opened.read(4) != b"GGUF":
             return "unknown"
         for piece in _pieces(opened, LOOKS * LOOK):
@@ -100,7 +101,7 @@ def folder_has_heads(folder: Path, known: set[str], weights: list[Path]) -> bool
 
 def _header_bytes(file: Path) -> int:
     """Of a sound safetensors file, with the length before it. Raises OSError."""
-    with file.open("rb") as opened:
+    with open_regular(file) as opened:
         return 8 + int.from_bytes(opened.read(8), "little")
 
 
@@ -114,7 +115,7 @@ def _names_heads(file: Path, most: int) -> bool:
 def _names_heads_now(file: Path, size: int, changed_ns: int, most: int) -> bool:
     """Remembered until the file is another."""
     del size, changed_ns
-    with file.open("rb") as opened:
+    with open_regular(file) as opened:
         return any(
             OF_HEADS.search(piece)
             for piece in _pieces(opened, most)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from app.library.documents import document_kind, read_document
 from app.values.attached_text import AttachedText, Refused
+from mlx_engine.values.untrusted import open_regular
 from mlx_engine.values.words import Words, size_words
 
 LARGEST = 2_000_000
@@ -38,7 +39,7 @@ _CONTROLS_ALLOWED = "\t\n\r\f\x1b"
 
 def is_document(path: Path) -> bool:
     """Whether its text must be read out of a PDF or Word file, which takes long; raises OSError."""
-    with path.open("rb") as opened:
+    with open_regular(path) as opened:
         return document_kind(path, opened.read(4)) is not None
 
 
@@ -57,7 +58,7 @@ def read_text_file(
             return Refused(Words("{name} is not a file that can be read.", name=name))
         if is_document(path):
             return read_document(path, LARGEST, is_wanted)
-        with path.open("rb") as opened:
+        with open_regular(path) as opened:
             content = opened.read(LARGEST + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None

@@ -3612,20 +3612,40 @@
         <translation>draft_model={place!r} kann für dieses Modell nicht entwerfen, weil seine Tokens andere sind: {difference}. Ein kleines Modell derselben Familie nehmen.</translation>
     </message>
     <message>
-        <source>{path}: larger than {largest_json} bytes; this is no {name}.</source>
-        <translation>{path}: größer als {largest_json} Byte; das ist keine {name}.</translation>
-    </message>
-    <message>
         <source>{path}: missing. A model folder needs it: get it from where the weights come from.</source>
         <translation>{path}: fehlt. Ein Modellordner braucht diese Datei: von dort holen, wo die Gewichte herkommen.</translation>
     </message>
     <message>
-        <source>{path}: not JSON. Get it again from where the weights come from.</source>
-        <translation>{path}: kein JSON. Noch einmal von dort holen, wo die Gewichte herkommen.</translation>
+        <source>{path}: has {size} bytes, and no {name} has more than {most}. Get it again from where the model comes from.</source>
+        <translation>{path}: hat {size} Bytes, und keine {name} hat mehr als {most}. Noch einmal von dort holen, woher das Modell kommt.</translation>
+    </message>
+    <message>
+        <source>{path}: not text in UTF-8 (at byte {start}). Get it again.</source>
+        <translation>{path}: kein Text in UTF-8 (bei Byte {start}). Noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>{path}: {why}. Get it again from where the model comes from.</source>
+        <translation>{path}: {why}. Noch einmal von dort holen, woher das Modell kommt.</translation>
     </message>
     <message>
         <source>{path}: not a JSON object. Get it again.</source>
         <translation>{path}: kein JSON-Objekt. Noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>more than {most} values of JSON</source>
+        <translation>mehr als {most} Werte von JSON</translation>
+    </message>
+    <message>
+        <source>a text in it is half of a character (surrogate)</source>
+        <translation>ein Text darin ist ein halbes Zeichen (Surrogat)</translation>
+    </message>
+    <message>
+        <source>not JSON</source>
+        <translation>kein JSON</translation>
+    </message>
+    <message>
+        <source>lists and objects inside each other, more than {most} deep</source>
+        <translation>Listen und Objekte ineinander, mehr als {most} tief</translation>
     </message>
     <message>
         <source>{path}: this format can run code on your machine when it is opened, so it is not. Take the .safetensors files of the model.</source>
@@ -3876,8 +3896,8 @@
         <translation>{path}: {name} ist auch in {file_name}. Zwei Versionen eines Modells liegen in einem Ordner: nur eine davon behalten.</translation>
     </message>
     <message>
-        <source>its header is not JSON</source>
-        <translation>der Kopf der Datei ist kein JSON</translation>
+        <source>its header: {why}</source>
+        <translation>sein Kopf: {why}</translation>
     </message>
     <message>
         <source>its header is not a JSON object</source>
@@ -3932,14 +3952,6 @@
         <translation>{path} ist kein lesbarer Tokenizer ({error}): die Datei noch einmal herunterladen.</translation>
     </message>
     <message>
-        <source>{path} is not readable JSON ({error}): download the file again.</source>
-        <translation>{path} ist kein lesbares JSON ({error}): die Datei noch einmal herunterladen.</translation>
-    </message>
-    <message>
-        <source>{path} should hold a JSON object: download the file again.</source>
-        <translation>{path} sollte ein JSON-Objekt enthalten: die Datei noch einmal herunterladen.</translation>
-    </message>
-    <message>
         <source>{path}: eos_token_id {value} is not a token id or a list of them: correct it.</source>
         <translation>{path}: eos_token_id {value} ist keine Token-Nummer und keine Liste davon: berichtigen.</translation>
     </message>
@@ -3954,6 +3966,10 @@
     <message>
         <source>{path}: a link to what is not there, or just deleted. Get it again.</source>
         <translation>{path}: ein Verweis auf etwas, das nicht da ist, oder gerade gelöscht. Erneut holen.</translation>
+    </message>
+    <message>
+        <source>{path}: a folder, a pipe or a device where a file belongs. Get it again.</source>
+        <translation>{path}: ein Ordner, eine Pipe oder ein Gerät, wo eine Datei hingehört. Noch einmal holen.</translation>
     </message>
     <message>
         <source>{path}: may not be read. Allow reading it and its folder.</source>
@@ -4312,10 +4328,6 @@
         <translation>logit_bias={{{bias}: ...}} nennt kein Token: Nummern unter {vocabulary} verwenden.</translation>
     </message>
     <message>
-        <source>{path} cannot be read ({error}): get it again.</source>
-        <translation>{path} ist nicht lesbar ({error}): noch einmal holen.</translation>
-    </message>
-    <message>
         <source>template_arguments: {name} cannot be set. This model&apos;s template asks for {arguments}.</source>
         <translation>template_arguments: {name} lässt sich nicht setzen. Die Vorlage dieses Modells fragt nach {arguments}.</translation>
     </message>
@@ -4394,10 +4406,6 @@
     <message>
         <source>{origin}: its merges do not go with its vocabulary ({error}). Get the file again.</source>
         <translation>{origin}: Die Zusammenführungen passen nicht zum Vokabular ({error}). Die Datei noch einmal holen.</translation>
-    </message>
-    <message>
-        <source>{path} has more than {largest} bytes: this is no tokenizer.</source>
-        <translation>{path} hat mehr als {largest} Byte: Das ist kein Tokenizer.</translation>
     </message>
     <message>
         <source>{path} is not in SentencePiece&apos;s format: get tokenizer.json from where the model came from, or take another version of it.</source>

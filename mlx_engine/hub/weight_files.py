@@ -1,12 +1,20 @@
 """What files and folders are by name and first bytes: weights, shards, heads, damaged downloads."""
 
-import json
 import re
 import struct
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from mlx_engine.values.errors import BadModelFile
+from mlx_engine.values.untrusted import (
+    HEADER_BYTES,
+    REFERENCE_BYTES,
+    BadJsonError,
+    open_regular,
+    parse_json,
+    read_text,
+)
 from mlx_engine.values.words import Words
 
 SAFETENSORS = ".safetensors"
@@ -43,7 +51,6 @@ _LAYOUTS = frozenset(("hf", "mlx", "gguf", "safetensors", "model"))
 """What folders of a model are called by the form it has in them."""
 
 _LFS_POINTER = b"version https://git-lfs"
-_LARGEST_HEADER = 100_000_000
 
 
 class Shard(NamedTuple):
@@ -125,8 +132,8 @@ def hub_snapshot(repository: Path) -> Path | None:
     """The folder of files of a repository in the hub's cache, None when there is none."""
     snapshots = repository / "snapshots"
     try:
-        main = (repository / "refs" / "main").read_text().strip()
-    except (OSError, UnicodeDecodeError):
+        main = read_text(repository / "refs" / "main", REFERENCE_BYTES).strip()
+    except BadModelFile:
         main = ""
     if main and "/" not in main and (snapshots / main).is_dir():
         return snapshots / main
@@ -136,7 +143,7 @@ def hub_snapshot(repository: Path) -> Path | None:
 
 def damage(path: Path) -> str | None:
     """What is plainly wrong with a weight file, None when it looks right. Raises OSError."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         start = file.read(24)
     if not start:
         return Words("the file is empty: download it again")
@@ -153,14 +160,14 @@ def damage(path: Path) -> str | None:
 
 def tensor_names(path: Path) -> tuple[str, ...]:
     """Names in a safetensors file; empty when its header cannot be read. Raises OSError."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         start = file.read(8)
         if _header_damage(start, path.stat().st_size) is not None:
             return ()
         (length,) = struct.unpack("<Q", start)
         try:
-            header = json.loads(file.read(length))
-        except (ValueError, RecursionError):
+            header = parse_json(file.read(length))
+        except BadJsonError:
             return ()
     return tuple(n for n in header if n != "__metadata__") if isinstance(header, dict) else ()
 
@@ -192,8 +199,8 @@ def head_shards(index: bytes) -> set[str]:
 def indexed(index: bytes) -> Mapping[str, object]:
     """Tensor name -> file of an index of shards; nothing for what is no such index."""
     try:
-        told = json.loads(index)
-    except (ValueError, RecursionError):
+        told = parse_json(index)
+    except BadJsonError:
         return {}
     table = told.get("weight_map") if isinstance(told, dict) else None
     return table if isinstance(table, dict) else {}
@@ -203,6 +210,6 @@ def _header_damage(start: bytes, size: int) -> str | None:
     if len(start) < 8:
         return Words("the file ends in its header: download it again")
     (length,) = struct.unpack("<Q", start[:8])
-    if length > min(size - 8, _LARGEST_HEADER):
+    if length > min(size - 8, HEADER_BYTES):
         return Words("the file does not start as a safetensors file does: download it again")
     return None

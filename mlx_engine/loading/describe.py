@@ -201,7 +201,7 @@ def _recommended(headers: ModelHeaders) -> Recommendation:
     if headers.gguf is not None:
         return recommendation_from_gguf(headers.gguf.metadata, root)
     path = root / "generation_config.json"
-    return _read_advice(lambda: read_json_object(path) if path.is_file() else {}, path.name)
+    return _read_advice(lambda: read_json_object(path) if path.exists() else {}, path.name)
 
 
 def recommendation_from_gguf(metadata: Mapping[str, object], path: Path) -> Recommendation:

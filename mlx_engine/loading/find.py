@@ -1,7 +1,7 @@
 """Where a model is: a path, a folder of files, one GGUF or a hub id -> its files."""
 
-import json
 import math
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -39,8 +39,8 @@ from mlx_engine.values.errors import (
     why_not_read,
 )
 from mlx_engine.values.options import require
+from mlx_engine.values.untrusted import CONFIG_BYTES, read_json
 
-_LARGEST_JSON = 50_000_000
 _FILES = (GGUF, SAFETENSORS, *UNSAFE)
 _MOST_NAMED = 9
 _INFINITY = {"__float__": "Infinity"}
@@ -93,30 +93,14 @@ def gguf_file(file: Path) -> ModelFiles:
 
 def read_json_object(path: Path) -> dict[str, object]:
     """The object in config.json or its like; BadModelFile when it is missing or not one."""
-    try:
-        if path.stat().st_size > _LARGEST_JSON:
-            raise BadModelFile(
-                "{path}: larger than {largest_json} bytes; this is no {name}.",
-                path=path,
-                largest_json=_LARGEST_JSON,
-                name=path.name,
-            )
-        text = path.read_bytes().decode("utf-8-sig")
-        value = json.loads(text, object_hook=lambda one: math.inf if one == _INFINITY else one)
-    except FileNotFoundError as error:
+    if not os.path.lexists(path):
         raise BadModelFile(
             "{path}: missing. A model folder needs it: get it from where the weights come from.",
             path=path,
-        ) from error
-    except OSError as error:
-        raise BadModelFile(why_not_read(path, error)) from error
-    except (ValueError, RecursionError) as error:
-        raise BadModelFile(
-            "{path}: not JSON. Get it again from where the weights come from.", path=path
-        ) from error
-    if not isinstance(value, dict):
-        raise BadModelFile("{path}: not a JSON object. Get it again.", path=path)
-    return value
+        )
+    return read_json(
+        path, CONFIG_BYTES, object_hook=lambda one: math.inf if one == _INFINITY else one
+    )
 
 
 def safetensors_in(folder: Path) -> tuple[Path, ...]:
@@ -273,7 +257,7 @@ class FromHub:
         with suppress(BadModelFile, UnsafeModelFile):
             here = cached(hub, model)
             files = None if here is None else _at(here)
-            if files is not None and files.config.is_file():
+            if files is not None and files.config.exists():
                 return files
         return _at(fetch(hub, model, self.on_progress, self.stop))
 

@@ -53,7 +53,7 @@ def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
     """Read config and headers, find the heads; heads: where the user wants them from."""
     if files.kind == "gguf":
         return _read_gguf_headers(files, heads)
-    if not files.config.is_file() and are_heads(merge_headers(files.shards)):
+    if not files.config.exists() and are_heads(merge_headers(files.shards)):
         raise heads_only(files.root)
     config = read_json_object(files.config)
     stored = merge_headers(files.shards)

@@ -11,18 +11,19 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
+from os import fstat
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeGuard
 
 from mlx_engine.loading.no_model import stand_in
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel, why_not_read
+from mlx_engine.values.untrusted import HEADER_BYTES, BadJsonError, open_regular, parse_json
 from mlx_engine.values.words import Words
 
 if TYPE_CHECKING:
     import mlx.core as mx
 
 _LENGTH_BYTES = 8
-_LARGEST_HEADER = 100_000_000  # the limit of the format's own library
 _MOST_DIMENSIONS = 8
 _LONGEST_NAME = 300
 _SAMPLES = 256
@@ -71,19 +72,19 @@ class _Span(NamedTuple):
     name: str
 
 
-class _RepeatedKeyError(ValueError):
+class _RepeatedKeyError(Exception):
     """A JSON object with one key twice."""
 
 
 def read_header(path: Path) -> tuple[TensorInfo, ...]:
     """Every tensor of the file; BadModelFile when the header cannot be true of the file."""
     try:
-        with path.open("rb") as file:
-            size = path.stat().st_size
+        with open_regular(path) as file:
+            size = fstat(file.fileno()).st_size
             if size < _LENGTH_BYTES:
                 refuse(path, Words("it is only {size} bytes long", size=size))
             length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
-            if length == 0 or length > min(_LARGEST_HEADER, size - _LENGTH_BYTES):
+            if length == 0 or length > min(HEADER_BYTES, size - _LENGTH_BYTES):
                 file.seek(0)
                 if (other := stand_in(file.read(4 * _LENGTH_BYTES))) is not None:
                     refuse(path, Words("it is {other}", other=other))
@@ -146,11 +147,11 @@ def are_alike(one: TensorInfo, other: TensorInfo | None) -> bool:
 
 def _parse(path: Path, text: bytes) -> dict[str, object]:
     try:
-        entries = json.loads(text.decode("utf-8"), object_pairs_hook=_without_repeats)
+        entries = parse_json(text, pairs_hook=_without_repeats)
     except _RepeatedKeyError as error:
         refuse(path, str(error))
-    except (ValueError, RecursionError):
-        refuse(path, Words("its header is not JSON"))
+    except BadJsonError as error:
+        refuse(path, Words("its header: {why}", why=error.args[0]))
     if not isinstance(entries, dict):
         refuse(path, Words("its header is not a JSON object"))
     return entries

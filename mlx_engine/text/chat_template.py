@@ -16,8 +16,9 @@ from mlx_engine.text.streaming_text import THINKING_MARKERS
 from mlx_engine.text.template_sandbox import TemplateSandbox
 from mlx_engine.text.tokenizer import CONFIG, Tokenizer, named_special_tokens, read_object
 from mlx_engine.values.conversation import Message
-from mlx_engine.values.errors import BadChatTemplate, BadOption, BadPrompt, why_not_read
+from mlx_engine.values.errors import BadChatTemplate, BadOption, BadPrompt
 from mlx_engine.values.options import TemplateValue, require
+from mlx_engine.values.untrusted import TEMPLATE_BYTES, read_text
 
 LONGEST_SOURCE = 128 * 1024
 NO_ARGUMENTS: Mapping[str, TemplateValue] = MappingProxyType({})
@@ -58,15 +59,8 @@ class ChatTemplate:
         """
         tokens = named_special_tokens(folder)
         path = folder / "chat_template.jinja"
-        if path.is_file():
-            try:
-                return cls(path.read_text(encoding="utf-8-sig"), tokens, str(path))
-            except OSError as error:
-                raise BadChatTemplate(why_not_read(path, error)) from error
-            except UnicodeDecodeError as error:
-                raise BadChatTemplate(
-                    "{path} cannot be read ({error}): get it again.", path=path, error=str(error)
-                ) from error
+        if path.exists():
+            return cls(read_text(path, TEMPLATE_BYTES, BadChatTemplate), tokens, str(path))
         for path in (folder / "chat_template.json", folder / CONFIG):
             source = _default_source(read_object(path).get("chat_template"), path)
             if source is not None:

@@ -14,9 +14,9 @@ from tokenizers import AddedToken, normalizers
 from mlx_engine.text.gguf_tokenizer import GgufVocabulary, open_with, piece_core
 from mlx_engine.text.tokenizer import CONFIG, CoreFile, Tokenizer, named_special_tokens, read_object
 from mlx_engine.values.errors import BadTokenizer, UnsupportedModel
+from mlx_engine.values.untrusted import TOKENIZER_BYTES, read_bytes
 
 NAME = "tokenizer.model"
-_LARGEST = 50_000_000
 _BPE = 2
 _FIRST_BYTE = b"\x0a"
 """Of the format: the first field, with a length. Files in tiktoken's format are plain text."""
@@ -25,7 +25,7 @@ _FIRST_BYTE = b"\x0a"
 def read_tokenizer(folder: Path) -> Tokenizer:
     """From tokenizer.json, else from tokenizer.model. Raises BadTokenizer, UnsupportedModel."""
     path = folder / NAME
-    if (folder / "tokenizer.json").is_file() or not path.is_file():
+    if (folder / "tokenizer.json").exists() or not path.exists():
         return Tokenizer.from_folder(folder)
     model = _model(path)
     vocabulary = _vocabulary(model, path)
@@ -46,13 +46,7 @@ def _model(path: Path) -> Any:
     from google.protobuf.message import DecodeError
     from sentencepiece import sentencepiece_model_pb2
 
-    if path.stat().st_size > _LARGEST:
-        raise BadTokenizer(
-            "{path} has more than {largest} bytes: this is no tokenizer.",
-            path=path,
-            largest=_LARGEST,
-        )
-    data = path.read_bytes()
+    data = read_bytes(path, TOKENIZER_BYTES, BadTokenizer)
     if not data.startswith(_FIRST_BYTE):
         raise UnsupportedModel(
             "{path} is not in SentencePiece's format: get tokenizer.json from where the model came"

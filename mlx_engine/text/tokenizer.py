@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import tokenizers
 
-from mlx_engine.values.errors import BadPrompt, BadTokenizer, why_not_read
+from mlx_engine.values.errors import BadPrompt, BadTokenizer
+from mlx_engine.values.untrusted import TOKENIZER_BYTES, read_json, read_text
 
 CONFIG = "tokenizer_config.json"
 _ANCHOR = "\n"
@@ -185,7 +186,7 @@ def check_unicode(text: str) -> None:
 
 
 def _read_core(path: Path) -> tokenizers.Tokenizer:
-    if not path.is_file():
+    if not path.exists():
         raise BadTokenizer(
             "{path} is missing: get tokenizer.json from where the model came from.", path=path
         )
@@ -195,7 +196,7 @@ def _read_core(path: Path) -> tokenizers.Tokenizer:
             "{path} is not a tokenizer: it has no model. Download the file again.", path=path
         )
     try:
-        return tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8-sig"))
+        return tokenizers.Tokenizer.from_str(read_text(path, TOKENIZER_BYTES, BadTokenizer))
     except Exception as error:
         raise BadTokenizer(
             "{path} is not a tokenizer that can be read ({error}): download the file again.",
@@ -206,21 +207,7 @@ def _read_core(path: Path) -> tokenizers.Tokenizer:
 
 def read_object(path: Path) -> dict[str, object]:
     """The JSON object in `path`, empty without such a file; BadTokenizer when it is damaged."""
-    if not path.is_file():
-        return {}
-    try:
-        value = json.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise BadTokenizer(why_not_read(path, error)) from error
-    except (ValueError, RecursionError) as error:
-        raise BadTokenizer(
-            "{path} is not readable JSON ({error}): download the file again.",
-            path=path,
-            error=str(error),
-        ) from error
-    if not isinstance(value, dict):
-        raise BadTokenizer("{path} should hold a JSON object: download the file again.", path=path)
-    return value
+    return read_json(path, TOKENIZER_BYTES, BadTokenizer) if path.exists() else {}
 
 
 def named_special_tokens(folder: Path) -> dict[str, str]:

@@ -23,6 +23,7 @@ an EngineError is a bug of ours.
 """
 
 from dataclasses import dataclass
+from errno import EISDIR, ENXIO
 from pathlib import Path
 
 from mlx_engine.values.words import ErrorInWords, Words
@@ -61,6 +62,10 @@ def why_not_read(path: Path, error: OSError) -> str:
     if isinstance(error, FileNotFoundError):
         return Words(
             "{path}: a link to what is not there, or just deleted. Get it again.", path=path
+        )
+    if error.errno in (EISDIR, ENXIO):
+        return Words(
+            "{path}: a folder, a pipe or a device where a file belongs. Get it again.", path=path
         )
     if isinstance(error, PermissionError):
         return Words("{path}: may not be read. Allow reading it and its folder.", path=path)

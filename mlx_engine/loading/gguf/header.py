@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from mlx_engine.loading.no_model import stand_in
 from mlx_engine.loading.safetensors import refuse, shown
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel, why_not_read
+from mlx_engine.values.untrusted import open_regular
 from mlx_engine.values.words import Words
 
 MAGIC = b"GGUF"
@@ -114,7 +115,7 @@ class GgufHeader:
 def map_file(path: Path) -> mmap:
     """The whole file as memory to be read. Raises BadModelFile, also for an empty one."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return mmap(file.fileno(), 0, access=ACCESS_READ)
     except OSError as error:
         raise BadModelFile(why_not_read(path, error)) from error

@@ -61,7 +61,7 @@ def test_what_mlx_writes_is_read(file: Path) -> None:
         (safetensors(b"\xff\xfe{}"), "not JSON"),
         (safetensors(b"[" * 100_000), "not JSON"),
         (safetensors(b'{"a":' * 50_000), "not JSON"),
-        (safetensors(b"9" * 10_000), "not JSON"),
+        (safetensors(b"9" * 10_000), "not a JSON object"),
         (safetensors(b'{"a": 1, "a": 2}'), "'a' twice"),
         (safetensors({"__metadata__": {"x": 1}}), "__metadata__"),
         (safetensors({"a": 1}), "a has no place"),
@@ -76,7 +76,7 @@ def test_what_mlx_writes_is_read(file: Path) -> None:
         (safetensors({"a": entry(shape=(2**62, 2**62, 2**62))}, DATA), "bytes but has 24"),
         (safetensors({"a": entry("X7")}, DATA), "unknown type 'X7'"),
         (safetensors({"a": entry(), "b": entry(offsets=(12, 36))}, DATA), "b and a overlap"),
-        (safetensors({"\ud800": entry()}, DATA), r"tensor named '\\ud800'"),
+        (safetensors({"\ud800": entry()}, DATA), "half of a character"),
         (safetensors({"n" * 301: entry()}, DATA), "tensor named 'nnn"),
     ],
 )
@@ -163,5 +163,5 @@ def test_files_that_cannot_be_read(file: Path) -> None:
     with pytest.raises(BadModelFile, match="a link to what is not there"):
         read_header(file)
     file.mkdir()
-    with pytest.raises(BadModelFile, match="cannot be read"):
+    with pytest.raises(BadModelFile, match="a folder, a pipe or a device"):
         read_header(file)

@@ -203,9 +203,10 @@ def test_what_is_forgotten_can_be_read_again(tmp_path: Path) -> None:
 def test_a_file_that_may_not_be_read_is_not_to_be_downloaded_again(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "open", refuse)
+    file.touch()
+    monkeypatch.setattr("builtins.open", refuse)
     with pytest.raises(BadModelFile, match="Allow reading it"):
         map_file(file)
