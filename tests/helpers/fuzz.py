@@ -24,8 +24,8 @@ WHOLE = (0, 1, -1, 2, 3, 7, 255, 2**31 - 1, 2**31, 2**32, 2**63, 2**64 - 1, -(2*
 FLOATS = (0.0, -0.5, 1.5, 1e-30, 1e308, float("inf"), float("nan"))
 LISTS = ([], [[]], [None], [0], [-1], [1.5], ["a"], [2**63], [1] * 3000)
 ODD = (None, True, False, {}, {"a": 1}, {"": {}}, *TEXTS, *WHOLE, *FLOATS, *LISTS)
-JSON_CHANGES = "replace replace replace remove rename swap list object triple".split()
-BYTE_CHANGES = "flip bytes bytes number number drop repeat cut".split()
+JSON_CHANGES = ("replace", "remove", "rename", "swap", "list", "object", "triple")
+BYTE_CHANGES = ("flip", "bytes", "number", "drop", "repeat", "cut")
 
 Errors = type[Exception] | tuple[type[Exception], ...]
 Check = Callable[[Random], object]
