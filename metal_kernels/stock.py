@@ -50,11 +50,15 @@ class Turning(NamedTuple):
 
 
 class Attending(NamedTuple):
-    """scale: of scores. sinks: logits [heads] that take a share of the softmax and give nothing."""
+    """scale: of scores. sinks: logits [heads] that take a share of the softmax and give nothing.
+
+    cap: scores s become cap * tanh(s / cap); 0 for none.
+    """
 
     scale: float
     mask: mx.array | str | None
     sinks: mx.array | None = None
+    cap: float = 0.0
 
 
 class Stock:
@@ -79,6 +83,21 @@ class Stock:
         multiplied = self.elementwise(mul)
         return lambda x: multiplied(
             self.rms_norm(x.reshape(*x.shape[:2], *weight.shape), None, eps), weight
+        )
+
+    def layer_norm(
+        self, x: mx.array, weight: mx.array | None, bias: mx.array | None, eps: float
+    ) -> mx.array:
+        """[..., H] -> the same, of the widest type."""
+        return mx.fast.layer_norm(x, weight, bias, eps)
+
+    def centred_norm(self, weight: mx.array, bias: mx.array | None, eps: float) -> ByRows:
+        """Layer norm (arXiv 1607.06450) by a weight [N], or [R, N] as of `norm` without a bias."""
+        if weight.ndim == 1:
+            return lambda x: self.layer_norm(x, weight, bias, eps)
+        multiplied = self.elementwise(mul)
+        return lambda x: multiplied(
+            self.layer_norm(x.reshape(*x.shape[:2], *weight.shape), None, None, eps), weight
         )
 
     def units(self, x: mx.array, heads: int, eps: float, times: int = 1) -> mx.array:
@@ -119,10 +138,30 @@ class Stock:
         self, queries: mx.array, keys: mx.array, values: mx.array, how: Attending
     ) -> mx.array:
         """[1, heads, T, size] and [1, kv heads, L, size] -> [1, heads, T, size of values]."""
-        scale, mask, sinks = how
+        scale, mask, sinks, cap = how
+        if cap:
+            return self._capped(queries, keys, values, how)
         return mx.fast.scaled_dot_product_attention(
             queries, keys, values, scale=scale, mask=mask, sinks=sinks
         )
+
+    def _capped(
+        self, queries: mx.array, keys: mx.array, values: mx.array, how: Attending
+    ) -> mx.array:
+        """Written out, for no kernel of MLX caps scores (Gemma 2, arXiv 2408.00118)."""
+        _, heads, rows, size = queries.shape
+        _, kept, length, _ = keys.shape
+        shared = (queries * how.scale).reshape(1, kept, heads // kept, rows, size)
+        scores = shared @ keys[:, :, None].swapaxes(-1, -2)
+        scores = how.cap * mx.tanh(scores.astype(mx.float32) / how.cap)
+        mask = how.mask
+        if isinstance(mask, str):  # "causal"
+            places = self.numbers((length,))
+            mask = places <= places[length - rows :, None]
+        if mask is not None:
+            scores = mx.where(mask, scores, -mx.inf)
+        weights = mx.softmax(scores, axis=-1).astype(values.dtype)
+        return (weights @ values[:, :, None]).reshape(1, heads, rows, -1)
 
     def delta_rule(self, rows: Rows, state: mx.array) -> tuple[mx.array, mx.array]:
         """Outputs [1, T, value heads, Dv] and the state after them."""

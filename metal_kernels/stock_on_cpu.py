@@ -92,7 +92,7 @@ class StockOnCpu(Stock):
     ) -> mx.array:
         """Of one row that sees all: queries that share a key are the rows of one product."""
         shape = queries.shape
-        if shape[2] > 1 or how.mask is not None or how.sinks is not None:
+        if shape[2] > 1 or how.mask is not None or how.sinks is not None or how.cap:
             return super().attention(queries, keys, values, how)
         shared = queries.reshape(1, keys.shape[1], -1, shape[-1])
         scaled = shared * constant(shared.shape, how.scale).astype(shared.dtype)

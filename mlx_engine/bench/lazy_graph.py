@@ -143,6 +143,15 @@ class StandIn(Stock):
         wide = mx.result_type(x, weight)
         return self._like("rms_norm", x.astype(wide), weight.astype(wide))
 
+    def layer_norm(
+        self, x: mx.array, weight: mx.array | None, bias: mx.array | None, eps: float
+    ) -> mx.array:
+        """The same."""
+        del eps
+        given = [array for array in (weight, bias) if array is not None]
+        wide = mx.result_type(x, *given) if given else x.dtype
+        return self._like("layer_norm", *(array.astype(wide) for array in (x, *given)))
+
     def rope(
         self, x: mx.array, turning: Turning, position: Position, periods: mx.array | None
     ) -> mx.array:
@@ -155,7 +164,7 @@ class StandIn(Stock):
         self, queries: mx.array, keys: mx.array, values: mx.array, how: Attending
     ) -> mx.array:
         """One launch where Metal has a kernel it judges fast, else written out as there."""
-        if not attends_in_one_launch(queries.shape, keys.shape, values.shape[-1]):
+        if how.cap or not attends_in_one_launch(queries.shape, keys.shape, values.shape[-1]):
             return super().attention(queries, keys, values, how)
         extra = [array for array in how if isinstance(array, mx.array)]
         made = Array((*queries.shape[:-1], values.shape[-1]), queries.dtype)

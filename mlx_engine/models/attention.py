@@ -11,9 +11,9 @@ from metal_kernels.choice import Kernels, Served, Work
 from metal_kernels.few_query_attention import few_query_attention
 from metal_kernels.key_blocks import Place, Span, span_of
 from metal_kernels.key_value_formats import cache_form, form_name
-from metal_kernels.stock import Attending, Stock, attends_in_one_launch, tiles
+from metal_kernels.stock import Attending, Position, Stock, attends_in_one_launch, tiles
 from metal_kernels.stock_on_cpu import MLX
-from mlx_engine.cache.attention import AttentionCache, KeysValues, Mask
+from mlx_engine.cache.attention import AttentionCache, KeysValues, Mask, positions
 from mlx_engine.cache.contract import LayerCache, Pending
 from mlx_engine.cache.joint import JointCache, each
 from mlx_engine.cache.window import WindowCache
@@ -70,11 +70,14 @@ class Attend(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StockAttention:
-    """`mx.fast.scaled_dot_product_attention`; sinks: logits [heads] that give nothing."""
+    """`mx.fast.scaled_dot_product_attention`; sinks: logits [heads] that give nothing. cap: of
+    scores, 0 for none.
+    """
 
     scale: float
     sinks: mx.array | None = None
     stock: Stock = MLX
+    cap: float = 0.0
 
     def __call__(
         self, queries: mx.array, new: KeysValues, cache: KeyValueCache, masks: Masks
@@ -83,7 +86,8 @@ class StockAttention:
         mask = masks.of(cache, queries.shape[2])
         seen = cache.write(*new)
         _, heads, rows, _ = queries.shape
-        if attends_in_one_launch(queries.shape, seen.keys.shape, seen.values.shape[-1]):
+        sizes = queries.shape, seen.keys.shape, seen.values.shape[-1]
+        if not self.cap and attends_in_one_launch(*sizes):
             return self._of_rows(slice(0, rows), queries, seen, mask)
         a_row = heads * seen.keys.shape[2] * queries.dtype.size
         parts = [self._of_rows(part, queries, seen, mask) for part in tiles(rows, a_row)]
@@ -97,7 +101,8 @@ class StockAttention:
             queries = queries[:, :, part]
             seen = KeysValues(seen.keys[:, :, :end], seen.values[:, :, :end])
             mask = mask[part, :end] if isinstance(mask, mx.array) else mask
-        return self.stock.attention(queries, *seen, Attending(self.scale, mask, self.sinks))
+        how = Attending(self.scale, mask, self.sinks, self.cap)
+        return self.stock.attention(queries, *seen, how)
 
 
 class ServedCaches:
@@ -159,7 +164,9 @@ def attend_of(
     """
     scale = spec.key_dim**-0.5 if spec.scale is None else spec.scale
     rounded = None if sinks is None else sinks.astype(dtype)
-    stock = StockAttention(scale, rounded, kernels.stock)
+    stock = StockAttention(scale, rounded, kernels.stock, spec.cap)
+    if spec.cap:
+        return stock
     few = FewQueryAttention(spec, kernels, stock, sinks)
     return stock if few.served.of(16) is None else few
 
@@ -188,6 +195,8 @@ class Attention:
         if spec.qk_norm == "head":
             turns = {"q_norm": spec.heads, "k_norm": spec.kv_heads}
             self._norm = Norm.read_rows(part, turns, eps)
+        if spec.qk_norm == "heads":
+            self._norm = Norm.read_heads(part, ("q_norm", "k_norm"), eps)
         if is_whole:
             self._query_norm = Norm.read(part, "q_norm", eps)
             self._key_norm = Norm.read(part, "k_norm", eps)
@@ -238,8 +247,17 @@ class Attention:
         if self._rotate is not None:
             turned = self._rotate(turned, cache.start(), is_long=masks.is_long)
         queries, keys = mx.split(turned, [self._spec.heads], axis=1)
+        if self._spec.growth is not None:
+            queries = _grown(queries, cache.start(), self._spec.growth)
         new = KeysValues(keys, values)
         return self._attend(queries, new, cache, masks).transpose(0, 2, 1, 3)
+
+
+def _grown(queries: mx.array, start: Position, growth: layer_specs.QueryGrowth) -> mx.array:
+    """[1, heads, T, size] whose first row stands at `start`; float32 factors."""
+    periods = positions(start, range(queries.shape[2])) // growth.period
+    factors = 1 + growth.weight * mx.log(1 + periods.astype(mx.float32))
+    return queries * factors[:, None].astype(queries.dtype)
 
 
 def _gates_first(spec: layer_specs.Attention) -> list[int]:

@@ -49,7 +49,9 @@ class DecoderBlock:
 
     def __init__(self, block: specs.Block, part: Part, model: specs.ModelSpec) -> None:
         feed = part.below(block.feed.prefix)
-        norms = {name: Norm.read(part, name, model.eps) for name in block.norm_names}
+        is_layer_norm = model.norm == "layer"
+        norms = {n: Norm.read(part, n, model.eps, centred=is_layer_norm) for n in block.norm_names}
+        self._is_parallel = block.norms in ("parallel", "shared")
         self._scale = block.residual_scale
         self._norm = norms.get("input_layernorm")
         self._second_norm = norms.get("post_attention_layernorm")
@@ -69,13 +71,17 @@ class DecoderBlock:
 
     def __call__(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
         """[1, T, H] -> [1, T, H]."""
+        entered = x
         read = x if self._norm is None else self._norm(x)
         mixed = self._mixer.mixed(read, cache, masks)
         if self._out_norm is None and self._scale == 1.0:
             x = self._mixer.out(x, mixed)
         else:
             x = self._joined(x, self._mixer.out.linear(mixed), self._out_norm)
-        read = x if self._second_norm is None else self._second_norm(x)
+        if not self._is_parallel:
+            read = entered = x
+        if self._second_norm is not None:
+            read = self._second_norm(entered)
         if self._second_out_norm is None and self._scale == 1.0:
             return self._feed.onto(x, read)
         return self._joined(x, self._feed(read), self._second_out_norm)

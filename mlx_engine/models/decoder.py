@@ -45,7 +45,7 @@ class Decoder:
         matrix = part.matrix("embed_tokens")
         self._spec, self.packed_cache = spec, spec.packed_cache
         self.vocabulary, self.hidden_size = spec.vocabulary, spec.hidden
-        self._norm = Norm.read(part, "norm", spec.eps)
+        self._norm = Norm.read(part, "norm", spec.eps, centred=spec.norm == "layer")
         self._blocks, self._kinds = _read_blocks(spec, part)
         dtype = min((block.dtype for block in self._blocks), key=lambda one: one.size)
         stock = trunk.kernels.stock
@@ -54,7 +54,7 @@ class Decoder:
         output = part.matrix("lm_head") if "lm_head.weight" in part else matrix
         bias = part.vector("lm_head.bias", output.dtype) if spec.logit_bias else None
         self._output = Linear.of(output, trunk.kernels, bias)
-        is_plain = bias is None and spec.logit_scale == 1.0
+        is_plain = bias is None and spec.logit_scale == 1.0 and not spec.logit_cap
         self._residual_out = spec.heads is not None and spec.heads.trunk_state == "residual"
         picks = is_plain and not self._residual_out  # else states are not what the output takes
         self.output_rows = FewRows.of(output, trunk.kernels, "pick") if picks else None
@@ -138,8 +138,9 @@ class Decoder:
         """Hidden [1, T, H] -> float32 logits [1, T, V]."""
         normed = self._norm(hidden) if self._residual_out else hidden
         logits = self._output(normed).astype(mx.float32)
-        scale = self._spec.logit_scale
-        return logits if scale == 1.0 else logits * scale
+        scale, cap = self._spec.logit_scale, self._spec.logit_cap
+        scaled = logits if scale == 1.0 else logits * scale
+        return cap * mx.tanh(scaled / cap) if cap else scaled
 
 
 class _Blocks(NamedTuple):

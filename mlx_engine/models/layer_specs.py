@@ -13,7 +13,7 @@ from mlx_engine.values.errors import Reason
 
 Shape = tuple[int, ...]
 Shapes = dict[str, Shape]
-Activation = Literal["silu", "gelu_tanh", "oai"]
+Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "relu2", "oai"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +35,25 @@ class Rope:
 
 
 @dataclass(frozen=True, slots=True)
+class QueryGrowth:
+    """Queries at position p are multiplied by 1 + weight * log(1 + p // period) (Llama 4)."""
+
+    weight: float
+    period: int
+
+
+@dataclass(frozen=True, slots=True)
 class Attention:
     """Grouped-query attention (arXiv 2305.13245) with every option that families use.
 
-    scale: of scores; None for key_dim^-0.5. value_scale: of values. rope: None for none. window:
-    tokens a row sees, its own included; None for all. qk_norm: of queries and keys, head by head or
-    over all heads at once. gate: sigmoid that the result is multiplied by: for each element (rows
-    of q_proj, behind each head's query) or for each head (g_proj). sinks: a logit for each head
-    that takes a share of the softmax and gives nothing (arXiv 2309.17453). qkv_blocks: where files
-    join the projections of all three, in how many blocks, each with a share of the heads.
+    scale: of scores; None for key_dim^-0.5. cap: scores s become cap * tanh(s / cap); 0 for none.
+    value_scale: of values. rope: None for none. window: tokens a row sees, its own included; None
+    for all. qk_norm: of queries and keys, head by head or over all heads at once; "heads": a layer
+    norm of each head, without bias. growth: of queries by position. gate: sigmoid that the result
+    is multiplied by: for each element (rows of q_proj, behind each head's query) or for each head
+    (g_proj). sinks: a logit for each head that takes a share of the softmax and gives nothing
+    (arXiv 2309.17453). qkv_blocks: where files join the projections of all three, in how many
+    blocks, each with a share of the heads.
     """
 
     heads: int
@@ -53,11 +63,13 @@ class Attention:
     rope: Rope | None
     qkv_bias: bool = False
     out_bias: bool = False
-    qk_norm: Literal["none", "head", "whole"] = "none"
+    qk_norm: Literal["none", "head", "heads", "whole"] = "none"
     gate: Literal["none", "element", "head"] = "none"
     sinks: bool = False
     window: int | None = None
     scale: float | None = None
+    cap: float = 0.0
+    growth: QueryGrowth | None = None
     value_scale: float = 1.0
     qkv_blocks: int = 1
 
@@ -80,6 +92,9 @@ class Attention:
             made["o_proj.bias"] = (hidden,)
         if self.qk_norm == "head":
             made |= {"q_norm.weight": (self.key_dim,), "k_norm.weight": (self.key_dim,)}
+        if self.qk_norm == "heads":
+            counts = {"q": self.heads, "k": self.kv_heads}
+            made |= {f"{part}_norm.weight": (n, self.key_dim) for part, n in counts.items()}
         if self.qk_norm == "whole":
             made |= {"q_norm.weight": (queries,), "k_norm.weight": (rows["k"],)}
         if self.gate == "head":
@@ -216,7 +231,7 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class FeedForward:
-    """down(f(gate(x), up(x))) (arXiv 2002.05202).
+    """down(f(gate(x), up(x))) (arXiv 2002.05202); down(act(up(x))) where it is not gated.
 
     f is act(gate) * up, clipped where there is a limit L > 0: min(silu(gate), L) * clip(up, -L, L);
     "oai" (gpt-oss) is (up + 1) * g * sigmoid(1.702 g) with g = min(gate, L) and up clipped.
@@ -226,12 +241,14 @@ class FeedForward:
     activation: Activation = "silu"
     limit: float = 0.0
     bias: bool = False
+    gated: bool = True
 
     prefix = "mlp"
 
     def tensors(self, hidden: int) -> Shapes:
         """Names and shapes."""
-        rows = {"gate": self.inner, "up": self.inner, "down": hidden}
+        rows = {"gate": self.inner} if self.gated else {}
+        rows |= {"up": self.inner, "down": hidden}
         inputs = {"gate": hidden, "up": hidden, "down": self.inner}
         made: Shapes = {
             f"{part}_proj.weight": (count, inputs[part]) for part, count in rows.items()

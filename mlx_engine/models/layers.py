@@ -231,7 +231,8 @@ class Embedding:
 
 @dataclass(frozen=True, slots=True)
 class Norm:
-    """RMS norm (arXiv 1910.07467) over the last axis; the weight as used, 1 + w in float32.
+    """RMS norm (arXiv 1910.07467) or layer norm over the last axis; the weight as used, 1 + w in
+    float32.
 
     A weight [R, N] is for the rows [1, T, R, N] in turn. run: by stock MLX. wide: the kernel for
     rows of 16 bits where the weight is float32, for any number of them.
@@ -243,9 +244,19 @@ class Norm:
     wide: Served | None = None
 
     @staticmethod
-    def read(part: Part, name: str, eps: float) -> "Norm":
-        """`name`.weight of a part."""
-        return Norm.of(part.vector(f"{name}.weight"), part, eps)
+    def read(part: Part, name: str, eps: float, *, centred: bool = False) -> "Norm":
+        """`name`.weight of a part; centred: layer norm, with a bias where there is one."""
+        weight, bias = part.vector(f"{name}.weight"), f"{name}.bias"
+        if not centred:
+            return Norm.of(weight, part, eps)
+        its = part.vector(bias) if bias in part else None
+        return Norm(weight, eps, part.kernels.stock.centred_norm(weight, its, eps))
+
+    @staticmethod
+    def read_heads(part: Part, names: Sequence[str], eps: float) -> "Norm":
+        """Layer norms of rows that take turns, a weight for each."""
+        weight = mx.concatenate([part.vector(f"{name}.weight") for name in names])
+        return Norm(weight, eps, part.kernels.stock.centred_norm(weight, None, eps))
 
     @staticmethod
     def read_rows(part: Part, names: Mapping[str, int], eps: float) -> "Norm":
@@ -296,8 +307,8 @@ class Rotation:
         return (self._rotate_late if is_long else self._rotate)(x, position)
 
 
-Gate = Callable[[mx.array, mx.array], mx.array]
-"""What is made of the products of gate and up."""
+Gate = Callable[..., mx.array]
+"""What is made of the products of gate and up, or of up alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,10 +326,11 @@ class GatedFeedForward:
     @staticmethod
     def read(part: Part, spec: FeedForward) -> "GatedFeedForward":
         """{gate,up,down}_proj of a part."""
-        gate_up = Projections.read(part, ("gate_proj", "up_proj"))
+        names = ("gate_proj", "up_proj") if spec.gated else ("up_proj",)
+        gate_up = Projections.read(part, names)
         first, *more = gate_up.linears
         is_plain = spec.activation == "silu" and not spec.limit and not spec.bias
-        takes = is_plain and not more
+        takes = is_plain and spec.gated and not more
         few_rows = FewRows.of(first.matrix, part.kernels, "gate-up") if takes else None
         join = gate_of(spec, part.kernels.stock)
         return GatedFeedForward(gate_up, few_rows, join, ResidualLinear.read(part, "down_proj"))
@@ -339,14 +351,16 @@ class GatedFeedForward:
 
 def gate_of(spec: FeedForward, stock: Stock) -> Gate:
     """The description's f(gate, up)."""
-    return stock.elementwise(_gate(spec.activation, spec.limit))
+    gated = spec.gated or spec.activation == "oai"
+    formula = _gate(spec.activation, spec.limit) if gated else _ACTIVATIONS[spec.activation]
+    return stock.elementwise(formula)
 
 
 @cache
 def _gate(activation: Activation, limit: float) -> Gate:
     if activation == "oai":
         return lambda gate, up: _oai(gate, up, limit)
-    activate = silu if activation == "silu" else gelu_tanh
+    activate = _ACTIVATIONS[activation]
     if not limit:
         return lambda gate, up: activate(gate) * up
     return lambda gate, up: mx.minimum(activate(gate), limit) * mx.clip(up, -limit, limit)
@@ -361,6 +375,27 @@ def gelu_tanh(x: mx.array) -> mx.array:
     """GELU by its usual approximation (arXiv 1606.08415)."""
     inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)
     return 0.5 * x * (1 + mx.tanh(inner))
+
+
+def _gelu(x: mx.array) -> mx.array:
+    return 0.5 * x * (1 + mx.erf(x * math.sqrt(0.5)))
+
+
+def _relu(x: mx.array) -> mx.array:
+    return mx.maximum(x, 0)
+
+
+def _relu2(x: mx.array) -> mx.array:
+    return mx.square(_relu(x))
+
+
+_ACTIVATIONS: dict[Activation, Callable[[mx.array], mx.array]] = {
+    "silu": silu,
+    "gelu": _gelu,
+    "gelu_tanh": gelu_tanh,
+    "relu": _relu,
+    "relu2": _relu2,
+}
 
 
 def _oai(gate: mx.array, up: mx.array, limit: float) -> mx.array:

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 
 from mlx_engine.models.families.deepseek_v3 import BailingMoe, DeepseekV2, DeepseekV3, Glm4Moe, HyV3
 from mlx_engine.models.families.exaone import Exaone4, ExaoneMoe
-from mlx_engine.models.families.gemma3 import Gemma, Gemma3
+from mlx_engine.models.families.gemma3 import Gemma, Gemma2, Gemma3
 from mlx_engine.models.families.gpt_oss import GptOss
+from mlx_engine.models.families.layer_normed import Cohere
 from mlx_engine.models.families.llama import Glm4, Granite, Llama, Olmo2, Phi3
 from mlx_engine.models.families.mimo_v2 import MimoV2
-from mlx_engine.models.families.plain_experts import Ernie45Moe, MiniMaxM2
+from mlx_engine.models.families.plain_experts import Ernie45Moe, MiniMaxM2, Olmoe
 from mlx_engine.models.families.qwen3 import (
     Mellum,
     Mimo,
@@ -27,7 +28,7 @@ from mlx_engine.values.errors import UnsupportedModel
 
 _TYPES: dict[type[SpecFamily], str] = {
     Qwen35: "qwen3_5 qwen3_5_moe qwen3_next",
-    Llama: "llama iquestcoder xverse mistral ministral mixtral seed_oss smollm3",
+    Llama: "llama iquestcoder xverse mistral ministral ministral3 mixtral seed_oss smollm3",
     Granite: "granite minicpm",
     Qwen2: "qwen2 qwen2_vl qwen2_5_vl",
     Qwen2Moe: "qwen2_moe",
@@ -36,14 +37,16 @@ _TYPES: dict[type[SpecFamily], str] = {
     Qwen3VlMoe: "qwen3_vl_moe",
     Mellum: "mellum",
     Gemma: "gemma",
+    Gemma2: "gemma2",
     Gemma3: "gemma3",
+    Cohere: "cohere cohere2",
     GptOss: "gpt_oss",
     Olmo2: "olmo2 olmo3",
     Exaone4: "exaone4 exaone4_5",
     ExaoneMoe: "exaone_moe",
     Phi3: "phi3",
     Glm4: "glm glm4 glm4v",
-    Glm4Moe: "glm4_moe glm4v_moe dots1",
+    Glm4Moe: "glm4_moe glm4v_moe dots1 solar_open",
     HyV3: "hy_v3",
     DeepseekV3: "glm4_moe_lite deepseek_v3 kimi_k2 joyai_llm_flash youtu youtu_llm",
     BailingMoe: "bailing_moe",
@@ -53,6 +56,7 @@ _TYPES: dict[type[SpecFamily], str] = {
     Step3p5: "step3p5",
     Ernie45Moe: "ernie4_5 ernie4_5_moe",
     MiniMaxM2: "minimax_m2 minimax",
+    Olmoe: "olmoe",
 }
 
 FAMILIES = {kind: family for family, kinds in _TYPES.items() for kind in kinds.split()}

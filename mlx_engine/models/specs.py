@@ -22,20 +22,24 @@ State = Literal["normed", "residual"]
 class Block:
     """A mixer of positions and a feed-forward, each added to the residual.
 
-    norms: before each, after each (before it joins the residual), or both. residual_scale: what
+    norms: before each, after each (before it joins the residual), or both; "parallel": before each,
+    and both read the block's input; "shared": so too, by one norm for both. residual_scale: what
     each is multiplied by before it joins.
     """
 
     mixer: Attention | Latent | Delta
     feed: FeedForward | Experts
-    norms: Literal["before", "after", "both"] = "before"
+    norms: Literal["before", "after", "both", "parallel", "shared"] = "before"
     residual_scale: float = 1.0
 
-    def tensors(self, hidden: int, *, in_halves: bool = False) -> Shapes:
+    def tensors(
+        self, hidden: int, *, in_halves: bool = False, has_norm_bias: bool = False
+    ) -> Shapes:
         """Names and shapes; in_halves: as for Latent."""
         mixer = self.mixer.tensors(hidden, in_halves=in_halves)
         made = {f"{self.mixer.prefix}.{name}": shape for name, shape in mixer.items()}
-        made |= {f"{norm}.weight": (hidden,) for norm in self.norm_names}
+        parts = _norm_parts(has_bias=has_norm_bias)
+        made |= {f"{norm}.{part}": (hidden,) for norm in self.norm_names for part in parts}
         feed = self.feed.tensors(hidden)
         return made | {f"{self.feed.prefix}.{name}": shape for name, shape in feed.items()}
 
@@ -44,7 +48,13 @@ class Block:
         """Before the mixer, before the feed-forward; after the mixer, after the feed-forward."""
         before = ("input_layernorm", "post_attention_layernorm")
         after = ("mixer_out_norm", "feed_out_norm")
-        return {"before": before, "after": after, "both": before + after}[self.norms]
+        return {
+            "before": before,
+            "parallel": before,
+            "shared": before[:1],
+            "after": after,
+            "both": before + after,
+        }[self.norms]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +85,12 @@ class Heads:
 class ModelSpec:
     """A whole model: an embedding, blocks, a norm and an output head, and perhaps MTP heads.
 
-    context: tokens it was made for. tied: the output head is the embedding; None where the config
-    does not say, then it is where the files have no other. embed_scale: what embeddings are
-    multiplied by; logit_scale: what logits are; logit_bias: whether the output head has a bias.
+    context: tokens it was made for. norm: of blocks and behind them, RMS norm or layer norm; that
+    may have a bias. tied: the output head is the embedding; None where the config does not say,
+    then it is where the files have no other. embed_scale: what embeddings are multiplied by;
+    logit_scale: what logits are; logit_cap: logits l become cap * tanh(l / cap), 0 for none;
+    logit_bias: whether the output head has a bias. positions: a learned vector for each of so many
+    positions is added to the embedding; 0 for none.
     """
 
     hidden: int
@@ -85,22 +98,29 @@ class ModelSpec:
     context: int
     eps: float
     blocks: tuple[Block, ...]
+    norm: Literal["rms", "layer"] = "rms"
+    norm_bias: bool = False
     tied: bool | None = None
     embed_scale: float = 1.0
     logit_scale: float = 1.0
+    logit_cap: float = 0.0
     logit_bias: bool = False
+    positions: int = 0
     heads: Heads | None = None
 
     def tensors(self, present: Collection[str] = ()) -> Shapes:
         """The trunk's by canonical name; present: the names there are, for what has two forms."""
         hidden, vocabulary = self.hidden, self.vocabulary
-        made: Shapes = {"embed_tokens.weight": (vocabulary, hidden), "norm.weight": (hidden,)}
+        made: Shapes = {"embed_tokens.weight": (vocabulary, hidden)}
+        made |= {f"norm.{part}": (hidden,) for part in _norm_parts(has_bias=self.norm_bias)}
+        if self.positions:
+            made["embed_positions.weight"] = (self.positions, hidden)
         if self.tied is False or (self.tied is None and "lm_head.weight" in present):
             made["lm_head.weight"] = (vocabulary, hidden)
         if self.logit_bias:
             made["lm_head.bias"] = (vocabulary,)
         for number, block in enumerate(self.blocks):
-            made |= _within(f"layers.{number}.", block, hidden, present)
+            made |= self._within(f"layers.{number}.", block, present)
         return made
 
     def head_tensors(self, present: Collection[str] = ()) -> Shapes:
@@ -116,7 +136,7 @@ class ModelSpec:
             made[f"{name}join.weight"] = (hidden, 2 * hidden)
             norms = ("enorm", "hnorm", *(["norm"] if self.heads.norm == "own" else []))
             made |= {f"{name}{norm}.weight": (hidden,) for norm in norms}
-            made |= _within(name, block, hidden, present)
+            made |= self._within(name, block, present)
             if self.heads.embedding == "either" and f"{name}embed_tokens.weight" in present:
                 made[f"{name}embed_tokens.weight"] = matrix
             has_output = f"{name}output.weight" in present
@@ -130,6 +150,11 @@ class ModelSpec:
         if heads is not None:
             heads = replace(heads, blocks=tuple(_seeing(self.context, heads.blocks)))
         return replace(self, blocks=tuple(_seeing(self.context, self.blocks)), heads=heads)
+
+    def _within(self, prefix: str, block: Block, present: Collection[str]) -> Shapes:
+        in_halves = f"{prefix}self_attn.embed_q.weight" in present
+        shapes = block.tensors(self.hidden, in_halves=in_halves, has_norm_bias=self.norm_bias)
+        return {f"{prefix}{name}": shape for name, shape in shapes.items()}
 
     @property
     def cache(self) -> CacheSize:
@@ -171,10 +196,8 @@ class ModelSpec:
         return 1.0 if experts is None else experts.per_token / experts.count
 
 
-def _within(prefix: str, block: Block, hidden: int, present: Collection[str]) -> Shapes:
-    in_halves = f"{prefix}self_attn.embed_q.weight" in present
-    shapes = block.tensors(hidden, in_halves=in_halves)
-    return {f"{prefix}{name}": shape for name, shape in shapes.items()}
+def _norm_parts(*, has_bias: bool) -> tuple[str, ...]:
+    return ("weight", "bias") if has_bias else ("weight",)
 
 
 def _seeing(context: int, blocks: Iterable[Block]) -> Iterator[Block]:

@@ -108,7 +108,7 @@ class Gemma3Gguf(GemmaGguf):
 
 
 class Gemma2Gguf(GemmaGguf):
-    """Norms stored as used, capped scores and logits; right as far as windows reach."""
+    """Norms stored as used, capped scores and logits, every other layer with a window."""
 
     model_type = "gemma2"
     runs = ("attn_logit_softcapping", "final_logit_softcapping")

@@ -21,9 +21,10 @@ variant of a config, in the table of tests/engine/models/test_plain_families.py.
 | MiMo-7B | mimo | 1, looped | plain PyTorch, mlx-lm |
 | MiMo-V2-Flash, V2.5, Pro | mimo_v2_flash, mimo_v2 | 3, in turns | transformers, plain PyTorch |
 | Step-3.5-Flash, 3.7 | step3p5 | 3, in turns | plain PyTorch, mlx-lm |
-| Llama, Mistral, Ministral, Mixtral | their names | none | transformers |
+| Llama, Mistral, Ministral, Ministral 3, Mixtral | their names | none | transformers |
 | Qwen2, Qwen3, Qwen3 MoE, Qwen3-VL | their names | none | transformers |
-| Gemma 1, 3, gpt-oss, Phi-3, GLM-4 (`glm`, `glm4`), OLMo 2 | their names | none | transformers |
+| Gemma 1 to 3, gpt-oss, Phi-3, GLM-4 (`glm`, `glm4`), OLMo 2 | their names | none | transformers |
+| Command R, R7B, A, OLMoE, Solar Open | cohere, cohere2, olmoe, solar_open | none | transformers |
 | Granite 3, MiniCPM 1, 2, 4 | granite, minicpm | none | transformers, as Granite |
 | Hy3, EXAONE 4.5, K-EXAONE | hy_v3, exaone4_5, exaone_moe | 1, looped | transformers |
 | ERNIE 4.5 with experts, Mellum 2 | ernie4_5_moe, mellum | 1, looped | transformers |

@@ -1,4 +1,4 @@
-"""DeepSeek-V2, V3, R1, V3.1, GLM-4.5 to 4.7, Ling, Hy3: experts in groups, a NextN head.
+"""DeepSeek, GLM-4.5 to 4.7, Ling, Hy3, Solar Open: experts in groups, a NextN head.
 
 DeepSeek-V3 (arXiv 2412.19437) has latent attention: the first layers are dense, the head is the
 layer behind the last one, and embedding and output head are the trunk's, even where its files
@@ -36,6 +36,14 @@ _LEFT_OUT: dict[str, dict[str, object]] = {
     },
     "glm4_moe": {"rms_norm_eps": 1e-5, "first_k_dense_replace": 1, "n_shared_experts": 1},
     "dots1": {"norm_topk_prob": False, "max_position_embeddings": 2048},
+    "solar_open": {
+        "head_dim": 128,
+        "rms_norm_eps": 1e-5,
+        "rope_theta": 1e6,
+        "max_position_embeddings": 131072,
+        "n_shared_experts": 1,
+        "num_experts_per_tok": 8,
+    },
 }
 """What transformers takes where a config is silent."""
 
@@ -87,7 +95,8 @@ class DeepseekV3(SpecFamily):
 
 class Glm4Moe(SpecFamily):
     """`glm4_moe`: grouped-query attention, half-rotated; the head is layer 46 in Air, else 92, and
-    files carry copies of the trunk's embedding and output head. `dots1` rotates whole heads.
+    files carry copies of the trunk's embedding and output head. `dots1` and `solar_open` rotate
+    whole heads.
     """
 
     renames: ClassVar = {"mlp.shared_experts": "mlp.shared_expert"}
@@ -96,10 +105,12 @@ class Glm4Moe(SpecFamily):
     def read(self, fields: ConfigFields) -> ModelSpec:
         """By the names of Hugging Face's config."""
         is_dots = self.model_type in ("dots1", "hy_v3")
-        fields = fields.with_defaults(**_LEFT_OUT["dots1" if is_dots else "glm4_moe"])
+        is_whole = is_dots or self.model_type == "solar_open"
+        kind = self.model_type if is_whole else "glm4_moe"
+        fields = fields.with_defaults(**_LEFT_OUT.get(kind, _LEFT_OUT["dots1"]))
         bias = fields.flag("attention_bias", default=False)
         attention = replace(
-            plain_attention(fields, share=1.0 if is_dots else 0.5),
+            plain_attention(fields, share=1.0 if is_whole else 0.5),
             qkv_bias=bias,
             out_bias=bias and is_dots,
             qk_norm="head" if fields.flag("use_qk_norm", default=is_dots) else "none",

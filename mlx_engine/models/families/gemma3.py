@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.llama import local_rope, plain_attention, plain_model
-from mlx_engine.models.layer_specs import FeedForward
+from mlx_engine.models.layer_specs import Attention, FeedForward
 from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.models.specs import Block, ModelSpec
 from mlx_engine.values.errors import UnsupportedModel
@@ -30,7 +30,12 @@ _LEFT_OUT = {
 }
 """What published configs do not say where it is so."""
 
-_CAPS = ("attn_logit_softcapping", "final_logit_softcapping")
+_LEFT_OUT_OF_2 = _LEFT_OUT | {
+    "vocab_size": 256000,
+    "max_position_embeddings": 8192,
+    "rope_theta": 1e4,
+    "sliding_window_pattern": 2,
+}
 
 
 class Gemma3(SpecFamily):
@@ -45,38 +50,59 @@ class Gemma3(SpecFamily):
 
     def read(self, fields: ConfigFields) -> ModelSpec:
         """By the names of Hugging Face's config."""
+        cap = _cap(fields, "final_logit_softcapping", 0.0)
         fields = fields.with_defaults(**_LEFT_OUT)
-        if fields.flag("use_bidirectional_attention", default=False) or any(map(fields.has, _CAPS)):
+        if fields.has("attn_logit_softcapping"):
             raise UnsupportedModel(
-                "{origin}: the config asks for attention in both directions or for capped "
-                "logits, which this version does not run. Take another Gemma 3.",
+                "{origin}: the config asks for capped scores (attn_logit_softcapping), which are "
+                "not known of Gemma 3. Take another one.",
                 origin=fields.origin,
             )
-        bias = fields.flag("attention_bias", default=False)
-        attention = replace(
-            plain_attention(fields),
-            qk_norm="head",
-            qkv_bias=bias,
-            out_bias=bias,
-            scale=fields.number("query_pre_attn_scalar", 256.0) ** -0.5,
-        )
+        full = replace(_attention(fields), qk_norm="head")
         base = fields.number("rope_local_base_freq", 10000.0)
-        local = local_rope(fields, attention.key_dim, base)
-        feed = FeedForward(fields.count("intermediate_size"), "gelu_tanh")
-        windows = fields.windows(
-            fields.count("sliding_window"),
-            lambda layer: (layer + 1) % fields.count("sliding_window_pattern", 6) != 0,
+        local = local_rope(fields, full.key_dim, base)
+        return _model(fields, full, replace(full, rope=local), cap)
+
+
+class Gemma2(Gemma3):
+    """`gemma2` (arXiv 2408.00118): scores and logits are capped, every other layer has a window."""
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """By the names of Hugging Face's config, where null caps are none."""
+        caps = (("attn_logit_softcapping", 50.0), ("final_logit_softcapping", 30.0))
+        scores, logits = (_cap(fields, name, usual) for name, usual in caps)
+        fields = fields.with_defaults(**_LEFT_OUT_OF_2)
+        mixer = replace(_attention(fields), cap=scores)
+        return _model(fields, mixer, mixer, logits)
+
+
+def _cap(fields: ConfigFields, name: str, usual: float) -> float:
+    """0 for none; usual: where the config does not have the key."""
+    return fields.number_from_0(name) if name in fields else usual
+
+
+def _attention(fields: ConfigFields) -> Attention:
+    if fields.flag("use_bidirectional_attention", default=False):
+        raise UnsupportedModel(
+            "{origin}: the config asks for attention in both directions, which this version does "
+            "not run. Take another Gemma.",
+            origin=fields.origin,
         )
-        blocks = (
-            Block(
-                attention if window is None else replace(attention, window=window, rope=local),
-                feed,
-                norms="both",
-            )
-            for window in windows
-        )
-        model = plain_model(fields, blocks)
-        return replace(model, embed_scale=math.sqrt(model.hidden))
+    bias = fields.flag("attention_bias", default=False)
+    scale = fields.number("query_pre_attn_scalar", 256.0) ** -0.5
+    return replace(plain_attention(fields), qkv_bias=bias, out_bias=bias, scale=scale)
+
+
+def _model(fields: ConfigFields, full: Attention, slides: Attention, cap: float) -> ModelSpec:
+    """full, slides: of layers without and with a window. cap: of logits."""
+    feed = FeedForward(fields.count("intermediate_size"), "gelu_tanh")
+    windows = fields.windows(
+        fields.count("sliding_window"),
+        lambda layer: (layer + 1) % fields.count("sliding_window_pattern", 6) != 0,
+    )
+    mixers = (full if window is None else replace(slides, window=window) for window in windows)
+    model = plain_model(fields, (Block(mixer, feed, norms="both") for mixer in mixers))
+    return replace(model, embed_scale=math.sqrt(model.hidden), logit_cap=cap)
 
 
 class Gemma(SpecFamily):

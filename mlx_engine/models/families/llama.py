@@ -9,18 +9,24 @@ from functools import partial
 from typing import ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.layer_specs import Attention, Experts, FeedForward, Rope
+from mlx_engine.models.layer_specs import Attention, Experts, FeedForward, QueryGrowth, Rope
 from mlx_engine.models.rope import context_of, rope_of
 from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.models.specs import Block, ModelSpec
 from mlx_engine.models.stored_forms import Recipes, qkv_recipes, row_recipes
 
-_WINDOWED = ("mistral", "ministral", "mixtral")
+_WINDOWED = ("mistral", "ministral", "ministral3", "mixtral")
 """Types whose config may ask for a window; others have such a key and do not mean it."""
 
 
 _LEFT_OUT: dict[str, dict[str, object]] = {
     "mixtral": {"rope_theta": 1e6, "rms_norm_eps": 1e-5},
+    "ministral3": {
+        "head_dim": 128,
+        "rms_norm_eps": 1e-5,
+        "max_position_embeddings": 262144,
+        "sliding_window": None,
+    },
     "seed_oss": {
         "attention_bias": True,
         "attention_out_bias": False,
@@ -37,23 +43,46 @@ _LEFT_OUT: dict[str, dict[str, object]] = {
 """What transformers takes where a config is silent."""
 
 
+_YARN = {
+    "rope_type": "yarn",
+    "factor": 16.0,
+    "original_max_position_embeddings": 16384,
+    "mscale": 1.0,
+    "mscale_all_dim": 1.0,
+    "llama_4_scaling_beta": 0.1,
+}
+"""Of Ministral 3, where its config does not say."""
+
+
 class Llama(SpecFamily):
-    """`llama`, `mistral`, `ministral`, `mixtral`, `seed_oss` and `smollm3`."""
+    """`llama`, `mistral`, `ministral`, `ministral3`, `mixtral`, `seed_oss` and `smollm3`."""
 
     renames: ClassVar = {"block_sparse_moe": "mlp"}
 
     def read(self, fields: ConfigFields) -> ModelSpec:
         """By the names of Hugging Face's config."""
         fields = fields.with_defaults(**_LEFT_OUT.get(self.model_type, {}))
+        if self.model_type == "ministral3" and not fields.has("rope_parameters"):
+            fields = fields.with_defaults(rope_theta=1e6, rope_scaling=_YARN)
         bias = fields.flag("attention_bias", default=False)
         out_bias = fields.flag("attention_out_bias", default=bias)
-        attention = replace(plain_attention(fields), qkv_bias=bias, out_bias=out_bias)
+        attention = replace(
+            plain_attention(fields), qkv_bias=bias, out_bias=out_bias, growth=self._growth(fields)
+        )
         feed = _feed(fields)
         blocks = [
             Block(replace(attention, window=window, rope=attention.rope if turns else None), feed)
             for window, turns in zip(fields.windows(_window(fields)), _rotated(fields), strict=True)
         ]
         return plain_model(fields, blocks)
+
+    def _growth(self, fields: ConfigFields) -> QueryGrowth | None:
+        """Of queries, in Ministral 3."""
+        rope = fields.rope("full_attention")
+        if self.model_type != "ministral3" or not rope.number_from_0("llama_4_scaling_beta"):
+            return None
+        trained = rope.count("original_max_position_embeddings", 16384)
+        return QueryGrowth(rope.number("llama_4_scaling_beta", 0.1), trained)
 
 
 class Granite(Llama):

@@ -1,4 +1,4 @@
-"""ERNIE 4.5 and MiniMax-M2: the plain layer and experts whose choice is corrected.
+"""ERNIE 4.5, MiniMax-M2 and OLMoE: the plain layer and experts.
 
 ERNIE's head is a dense layer whose states go through the norm that ends the trunk. So FastDeploy,
 of its makers, runs it; so drafts were accepted best in a trial of eight ways on published weights
@@ -122,5 +122,30 @@ class MiniMaxM2(SpecFamily):
             feed=FeedForward(fields.count("intermediate_size")),
             score="sigmoid",
             choice_bias=True,
+        )
+        return plain_model(fields, [Block(attention, experts)] * fields.layers())
+
+
+class Olmoe(SpecFamily):
+    """`olmoe` (arXiv 2409.02060): q/k norms over all heads, a softmax router."""
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """By the names of Hugging Face's config."""
+        if fields.has("clip_qkv"):
+            raise UnsupportedModel(
+                "{origin}: clips queries, keys and values (clip_qkv), which this version does not. "
+                "Take another model.",
+                origin=fields.origin,
+            )
+        fields = fields.with_defaults(rms_norm_eps=1e-5)
+        bias = fields.flag("attention_bias", default=False)
+        attention = replace(plain_attention(fields), qkv_bias=bias, out_bias=bias, qk_norm="whole")
+        named = "num_experts" if fields.has("num_experts") else "num_local_experts"
+        count = fields.count(named, 64, most=2**16)
+        experts = Experts(
+            count=count,
+            per_token=fields.count("num_experts_per_tok", 8, most=count),
+            feed=FeedForward(fields.count("intermediate_size")),
+            normalise=fields.flag("norm_topk_prob", default=False),
         )
         return plain_model(fields, [Block(attention, experts)] * fields.layers())

@@ -73,7 +73,7 @@ _RECUR = ("conv", "mamba", "recurrent", "linear_attention", "mlp", "moe")
 """Kinds of layers whose state, if they have one, does not grow with the text."""
 
 _WINDOW_UNKNOWN = {
-    **dict.fromkeys(("gemma2", "starcoder2", "phimoe", "ministral3", "mistral3"), "sliding_window"),
+    **dict.fromkeys(("starcoder2", "phimoe"), "sliding_window"),
     "llama4_text": "attention_chunk_size",
 }
 """Types whose windows mlx-lm's classes do not know: right only as far as the window reaches."""
@@ -105,7 +105,6 @@ _LEFT_OUT: dict[str, dict[str, object]] = {
         "mla_scale_q_lora": True,
         "mla_scale_kv_lora": True,
     },
-    "solar_open": {"first_k_dense_replace": 0, "partial_rotary_factor": 1.0},
 }
 """By type: what transformers 5 leaves out because it knows nothing else."""
 

@@ -67,7 +67,6 @@ _NOTHING_ELSE: dict[str, dict[str, object]] = {
     "llama4_text": {"moe_layers": []},
     "nanochat": {"final_logit_softcapping": 15.0, "attention_bias": False},
     "olmo_hybrid": {"rope_scaling": None},
-    "olmoe": {"clip_qkv": None},
     "phi": {"tie_word_embeddings": False},
     "recurrent_gemma": {"partial_rotary_factor": 0.5},
     "stablelm": {"tie_word_embeddings": False},

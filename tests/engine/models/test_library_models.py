@@ -18,7 +18,6 @@ from mlx_engine.models.registry import family_for
 from mlx_engine.models.weights import WeightTable
 
 CASES = {
-    "cohere": ("cohere", {}),
     "falcon_h1": ("falcon_h1", {}),
     "gemma4 without a cap": ("gemma4_text", {"final_logit_softcapping": None}),
     "hunyuan moe": (
@@ -43,7 +42,6 @@ CASES = {
     "granite 4": ("granitemoehybrid", {}),
     "mamba 2 of two groups": ("mamba2", {}),
     "mamba 2 of one group": ("mamba2", {"n_groups": 1}),
-    "solar_open": ("solar_open", {}),
     "jamba, all experts": ("jamba", {"num_experts_per_tok": 4}),
     "jamba without experts": ("jamba", {"num_experts": 1, "num_experts_per_tok": 1}),
 }
@@ -59,7 +57,6 @@ def test_logits_equal_transformers(tmp_path, name):
 @pytest.mark.parametrize(
     ("kind", "key", "value"),
     [
-        ("olmoe", "clip_qkv", 0.5),
         ("recurrent_gemma", "partial_rotary_factor", 0.25),
         ("phi", "tie_word_embeddings", True),
     ],
@@ -76,7 +73,6 @@ def test_what_a_class_does_not_look_at_is_refused_by_name(kind, key, value):
     ("kind", "key"),
     [
         ("phimoe", "sliding_window"),
-        ("ministral3", "sliding_window"),
         ("llama4_text", "attention_chunk_size"),
     ],
 )

@@ -331,6 +331,71 @@ CASES: dict[str, Case] = {
     "deepseek yarn, scores alone": Case(
         "deepseek_v3", {"rope_parameters": SHORT_YARN | {"mscale_all_dim": 0.7}}
     ),
+    "solar_open": Case("solar_open", {}, {"first_k_dense_replace": 0}),
+    "solar_open, as published": Case(
+        "solar_open",
+        {"rope_parameters": YARN},
+        older(YARN, partial_rotary_factor=1.0, first_k_dense_replace=0, use_qk_norm=False),
+    ),
+    "solar_open, biases": Case("solar_open", {"attention_bias": True, "norm_topk_prob": False}),
+    "olmoe": Case("olmoe"),
+    "olmoe, yarn": Case(
+        "olmoe",
+        {"rope_parameters": YARN | {"attention_factor": 1.3}, "norm_topk_prob": True},
+        older(YARN, num_local_experts=4, num_experts=None)
+        | {"rope_scaling": YARN | {"attention_factor": 1.3}},
+    ),
+    "ministral3": Case("ministral3"),
+    "ministral3, window": Case("ministral3", {"sliding_window": WINDOW}),
+    "ministral3, keys absent": Case(
+        "ministral3",
+        {"rope_parameters": None, "head_dim": 128, "max_position_embeddings": 262144},
+        {"rope_parameters": None, "rms_norm_eps": None},
+    ),
+    "gemma2": Case("gemma2", {"sliding_window": WINDOW}),
+    "gemma2, no caps": Case(
+        "gemma2", dict.fromkeys(("attn_logit_softcapping", "final_logit_softcapping"))
+    ),
+    "gemma2, keys absent": Case(
+        "gemma2",
+        {
+            "attn_logit_softcapping": 50.0,
+            "final_logit_softcapping": 30.0,
+            "head_dim": 256,
+            "query_pre_attn_scalar": 256,
+            "rms_norm_eps": 1e-6,
+        },
+        ABSENT
+        | dict.fromkeys(
+            (
+                "attn_logit_softcapping",
+                "final_logit_softcapping",
+                "head_dim",
+                "query_pre_attn_scalar",
+                "layer_types",
+                "rope_parameters",
+            )
+        ),
+    ),
+    "gemma2, not tied": Case(
+        "gemma2", {"tie_word_embeddings": False, "attention_bias": True, "rope_parameters": LINEAR}
+    ),
+    "gemma3_text, capped": Case("gemma3_text", {"final_logit_softcapping": 3.0}),
+    "cohere": Case("cohere"),
+    "cohere, normed": Case("cohere", {"use_qk_norm": True, "attention_bias": True}),
+    "cohere, keys absent": Case(
+        "cohere",
+        {"logit_scale": 0.0625, "rope_parameters": None},
+        ABSENT | dict.fromkeys(("logit_scale", "rope_parameters", "layer_norm_eps")),
+    ),
+    "cohere2": Case("cohere2"),
+    "cohere2, layer_types": Case(
+        "cohere2", {"head_dim": 24, "layer_types": [FULL, SLIDING, SLIDING, FULL]}
+    ),
+    "cohere2, not tied": Case(
+        "cohere2",
+        {"rope_parameters": YARN, "attention_bias": True, "tie_word_embeddings": False},
+    ),
     "mimo_v2": Case("mimo_v2_flash"),
     "mimo_v2 unscaled": Case("mimo_v2_flash", {"attention_value_scale": None}),
 }
@@ -348,6 +413,10 @@ CONVERTED = (
     "gpt_oss, truncated",
     "phi3",
     "glm4",
+    "cohere, normed",
+    "gemma2",
+    "olmoe",
+    "solar_open",
 )
 """Of which mlx-lm's own classes get the numbers right, the window aside."""
 DRAFTED = (
@@ -361,6 +430,9 @@ DRAFTED = (
     "phi3",
     "phi3, outgrown",
     "glm4",
+    "gemma2",
+    "cohere2",
+    "ministral3, window",
 )
 PROMPT = [5, 1, 30, 17, 2, 9, 9, 21, 4]
 WAYS = {
