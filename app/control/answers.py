@@ -55,7 +55,9 @@ class GrowingText:
         self.spans.append(DraftedSpan(start, len(self.text), piece.depth, piece.source))
 
     def settle(self, text: str) -> None:
-        """This is the whole text after all; spans outside of it go."""
+        """This is the whole text after all; spans outside of it go, all of another text's."""
+        if not self.text.startswith(text):
+            self.spans.clear()
         self.text = text
         while self.spans and self.spans[-1].end > len(text):
             self.spans.pop()

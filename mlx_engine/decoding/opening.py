@@ -147,14 +147,14 @@ class Opening(NamedTuple):
     """The beginning of an answer.
 
     prompt: at least one token. stable: how many of them the next turn's prompt is sure to begin
-    with. thinking_open: the prompt ends inside a think block. answered: this answer's first tokens,
-    when it is continued. said: its beginning where only the text is known (it is then part of the
-    prompt). shared: tokens that other conversations may well begin with, too.
+    with. thinking_open: as `opens_thinking` says of the prompt. answered: this answer's first
+    tokens, when it is continued. said: its beginning where only the text is known (it is then part
+    of the prompt). shared: tokens that other conversations may well begin with, too.
     """
 
     prompt: tuple[int, ...]
     stable: int
-    thinking_open: bool = False
+    thinking_open: bool | None = None
     answered: tuple[int, ...] = ()
     said: Message = NOTHING_SAID
     shared: int = 0

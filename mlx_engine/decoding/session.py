@@ -279,10 +279,13 @@ class Session:
         self._check_fits(len(opening.tokens))
         if self._sequence.cache != self._settings.cache:
             self._read_nothing()
+        said = opening.said
         text = StreamingText(
             self._parts.tokenizer,
             (*self._settings.generation.stop, *self._parts.stop),
             thinking_open=opening.thinking_open,
+            template=self._parts.template.source,
+            goes_on_from=opening.prompt[-1] if said.text or said.thinking else None,
         )
         sequence, drafting = self._sequence, self._drafting
         answer = open_answer(
@@ -292,7 +295,6 @@ class Session:
         self._unread = self._unread if self._unread < len(messages) else 0
         self._tally, self._tokens = answer.tally, answer.tokens
         self._is_busy = True
-        said = opening.said
         try:
             for event in answer.events():
                 yield event

@@ -12,7 +12,7 @@ from jinja2 import Template
 from jinja2.exceptions import TemplateError
 from jinja2.meta import find_undeclared_variables
 
-from mlx_engine.text.streaming_text import THINKING_MARKERS
+from mlx_engine.text.channels import opens_thinking
 from mlx_engine.text.template_sandbox import TemplateSandbox
 from mlx_engine.text.tokenizer import CONFIG, Tokenizer, named_special_tokens, read_object
 from mlx_engine.values.conversation import Message
@@ -233,11 +233,6 @@ def fallback_template(opening: str = "") -> ChatTemplate:
     return ChatTemplate(PLAIN_SOURCE, {"opening": opening}, "the built-in plain chat format")
 
 
-def opens_thinking(prompt: str) -> bool:
-    """Whether a rendered generation prompt ends just inside a think block, as Qwen3.5's does."""
-    return prompt.rstrip().endswith(tuple(token + text for token, text, _ in THINKING_MARKERS))
-
-
 def unused_character(texts: Sequence[str]) -> str:
     """A private-use character that is in none of the texts."""
     used = set[str]().union(*texts)
@@ -288,11 +283,11 @@ def _refuse(message: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ChatPrompt:
-    """A rendered conversation; thinking_open: the answer to it begins inside a think block."""
+    """A rendered conversation; thinking_open: as `opens_thinking` says of its end."""
 
     text: str
     tokens: tuple[int, ...]
-    thinking_open: bool
+    thinking_open: bool | None
 
 
 def tokenize_chat(
@@ -327,6 +322,5 @@ def tokenize_chat(
     parts = rendered.split(cut)
     text = "".join(parts)
     goes_on_thinking = continue_last and bool(messages[-1].thinking) and not messages[-1].text
-    return ChatPrompt(
-        text, tuple(tokenizer.encode_parts(parts)), goes_on_thinking or opens_thinking(parts[-1])
-    )
+    thinking_open = True if goes_on_thinking else opens_thinking(parts[-1])
+    return ChatPrompt(text, tuple(tokenizer.encode_parts(parts)), thinking_open)

@@ -2,29 +2,64 @@
 
 import codecs
 from collections.abc import Iterable
+from typing import Literal, NamedTuple
 
+from mlx_engine.text.channels import (
+    CONTENT_TYPE,
+    HEADER_TOKENS,
+    THINKING,
+    Header,
+    Markers,
+    matcher_of,
+)
 from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.conversation import Channel, TextPiece
 
-THINKING_MARKERS = (
-    ("<think>", "", "</think>"),
-    ("<longcat_think>", "", "</longcat_think>"),
-    ("<|think:start|>", "", "<|think:end|>"),
-    ("<|channel>", "thought", "<channel|>"),
-)
-"""Token and text that open thinking, and the token that closes it; the first, unless a vocabulary
-has the tokens of another.
-
-mlx-lm has such a list too, inside a function of a module that imports transformers.
-"""
-
-CHANNELS = ("<|start|>", "<|channel|>", "<|message|>")
-"""Tokens of gpt-oss's messages, `<|start|>role<|channel|>name<|message|>text<|end|>`: an answer is
-the text of channel "final", that of every other is thinking
-(https://github.com/openai/harmony, docs/format.md).
-"""
 BETWEEN = "\n\n"
-"""Between two messages of one channel."""
+"""Between two thoughts, and two parts of an answer."""
+_QUOTES = "`'\""
+_BEHIND_WHICH_TEXT_SPEAKS_OF_MARKERS = "`'\"“‘«([{<=/,;:|"
+_ENDS_OF_SENTENCES = ".!?…。！？"
+
+
+class _Place(NamedTuple):
+    """Where in a Markdown text the next character stands.
+
+    start: up to three visible characters of the line; ticks: its backticks; before: its last
+    visible character; last: the last of all.
+    """
+
+    in_fence: bool = False
+    start: str = ""
+    ticks: int = 0
+    before: str = ""
+    last: str = "\n"
+
+    def after(self, text: str) -> "_Place":
+        """Behind this text as well."""
+        in_fence, start, ticks, before, last = self
+        for character in text:
+            if character == "\n":
+                in_fence ^= start == "~~~" or (start == "```" and ticks < 6)
+                start, ticks, before = "", 0, ""
+            elif not character.isspace():
+                start = start if len(start) == 3 else start + character
+                ticks += character == "`"
+                before = character
+            last = character
+        return _Place(in_fence, start, ticks, before, last)
+
+    @property
+    def is_in_code(self) -> bool:
+        """Within a fence, or an odd number of backticks after the beginning of a line."""
+        return self.in_fence or self.ticks % 2 == 1 or self.start == "~~~"
+
+    @property
+    def may_open(self) -> bool:
+        """Whether a marker that stands here opens thoughts, and is none that a text speaks of."""
+        if self.is_in_code or self.before in _BEHIND_WHICH_TEXT_SPEAKS_OF_MARKERS:
+            return not self.before and not self.in_fence
+        return self.last == self.before or self.before in _ENDS_OF_SENTENCES
 
 
 class StreamingText:
@@ -32,11 +67,21 @@ class StreamingText:
 
     stop: strings that end the text, in the answer and in the thinking alike; the one that is
     complete first wins (of two that end together, the longer), and neither it nor anything after it
-    is emitted. thinking_open: the prompt ended inside a think block. split_thinking: a marker of
-    thinking at the beginning of an answer and the one that closes it switch the channel and are not
-    shown, nor is white space right after them; it does not matter whether they come as tokens of
-    their own or are spelled out. Anywhere else they are text. Special tokens are never shown. In a
-    vocabulary with CHANNELS these tokens do the same instead, as often as they come.
+    is emitted. thinking_open: as `opens_thinking` says of the prompt. split_thinking: markers of
+    channels.py switch the channel and are not shown, nor is white space right after them. template:
+    the source of the chat template. goes_on_from: the last token of a prompt that ends inside the
+    answer. Special tokens are never shown.
+
+    A marker counts, as a token of its own or spelled out, where it can be one:
+    - an opening one of any family at the beginning of an answer, and once more at the beginning of
+      the thought; later one of this model's at the beginning of a line, behind the end of a
+      sentence, or behind a word without a blank, but not in code;
+    - a closing one of the family that opened, unless it stands between two backticks. Without an
+      opening one, this model's closing one says that all text before it was a thought, unless that
+      speaks of markers, ends in code or a quotation mark, or comes behind a thought: `thinking` has
+      it from then on;
+    - what marks the answer, behind thoughts.
+    A special token counts anywhere. In a vocabulary with HEADER_TOKENS these switch instead.
 
     What is emitted does not depend on how tokens are grouped in time. Without markers and stop
     strings the pieces joined are `tokenizer.decode(all)`, except that SentencePiece byte tokens are
@@ -47,23 +92,35 @@ class StreamingText:
         self,
         tokenizer: Tokenizer,
         stop: tuple[str, ...] = (),
-        thinking_open: bool = False,
+        thinking_open: bool | None = None,
         split_thinking: bool = True,
+        template: str = "",
+        goes_on_from: int | None = None,
     ) -> None:
         self._tokenizer = tokenizer
         self._stop = stop
-        self._has_channels = split_thinking and all(map(tokenizer.has_token, CHANNELS))
+        self._has_headers = split_thinking and all(map(tokenizer.has_token, HEADER_TOKENS))
         self._header: str | None = None
-        self._markers = (
-            _markers_of(tokenizer) if split_thinking and not self._has_channels else None
-        )
+        rows = THINKING if split_thinking and not self._has_headers else ()
+        known = tuple(row for row in rows if row.is_of(tokenizer, template))
+        self._own = known or rows[:1]
+        self._any = tuple(row for row in rows if row in known or not row.is_words)
+        self._opened = known or self._any
+        self._closed: tuple[Markers, ...] = ()
+        texts = [text for row in self._any for text in (row.opening, row.closing, *row.answer)]
+        self._matcher = matcher_of((*stop, *texts))
+        self._state = 0
+        self._held: list[str] = []
+        self._undecided: _Marker | None = None
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
-        self._before: int | None = None
-        self._held = ""
+        self._before = goes_on_from
         self._channel: Channel = "thinking" if thinking_open and split_thinking else "answer"
-        self._after_marker = thinking_open and split_thinking
+        self._after_marker = self._channel == "thinking" and goes_on_from is None
+        self._is_blank = goes_on_from is None
         self._shown: dict[Channel, list[str]] = {"answer": [], "thinking": []}
-        self._answer_blank = True
+        self._place = _Place()
+        self._may_be_thought = thinking_open is None and goes_on_from is None
+        self._is_answer_marked = False
         self.hit_stop = False
 
     @property
@@ -82,104 +139,188 @@ class StreamingText:
             return []
         if token in self._tokenizer.special_ids:
             text = self._tokenizer.token_text(token)
-            if self._has_channels and text in CHANNELS:
-                return self._go_through_header(text)
-            if not self._may_switch(text):
-                return []
+            if self._has_headers and (text in HEADER_TOKENS or self._header is not None):
+                return _joined(self._go_through_header(text))
+            return _joined(self._read(text, depth, is_token=True) if self._is_awaited(text) else [])
         data = self._tokenizer.token_bytes.of_token(token, self._before)
         self._before = token
-        characters = self._utf8.decode(data)
-        if self._header is not None:
-            self._header += characters
-            return []
-        return self._read(characters, depth, last=False)
+        return _joined(self._take(self._utf8.decode(data), depth))
 
     def finish(self) -> list[TextPiece]:
         """What was held back; an incomplete character becomes U+FFFD."""
         if self.hit_stop:
             return []
-        return self._read(self._utf8.decode(b"", final=True), 0, last=True)
+        return _joined([*self._end_message(), *self._end_header(), *self._release(0, 0)])
+
+    # messages of gpt-oss
+
+    def _take(self, characters: str, depth: int) -> list[TextPiece]:
+        """Text of the message, or of the header that is being written."""
+        for place, character in enumerate(characters):
+            if self._header is None:
+                return self._read(characters[place:], depth)
+            self._header += character
+            if Header.of(self._header).is_text:
+                return self._end_header(depth) + self._take(characters[place + 1 :], depth)
+        return []
 
     def _go_through_header(self, token: str) -> list[TextPiece]:
         """From the end of one message to the text of the next."""
-        if token != CHANNELS[-1]:
-            self._header = ""
-            return self._read(self._utf8.decode(b"", final=True), 0, last=True)
-        is_answer = self._header in (None, "", "final", "assistant")
-        self._header, self._after_marker = None, True
-        self._channel = "answer" if is_answer else "thinking"
-        if not self._shown[self._channel]:
+        start, channel, message = HEADER_TOKENS
+        if token == CONTENT_TYPE:
+            self._header = f"{self._header or ''}{token}"
             return []
-        self._shown[self._channel].append(BETWEEN)
-        return [TextPiece(BETWEEN, self._channel)]
+        pieces = self._end_message()
+        if token == message:
+            self._begin_message(Header.of(self._header or ""))
+        elif token == channel and self._header is not None:  # it held a role
+            self._header = ""
+        else:
+            pieces += self._end_header()
+            self._header = "" if token in (start, channel) else None
+        return pieces
 
-    def _read(self, characters: str, depth: int, last: bool) -> list[TextPiece]:
+    def _end_message(self) -> list[TextPiece]:
+        pieces = self._take(self._utf8.decode(b"", final=True), 0)
+        if self._undecided:
+            pieces += self._obey(self._undecided, 0)
+        return pieces + self._release(0, 0) if not self.hit_stop else pieces
+
+    def _end_header(self, depth: int = 0) -> list[TextPiece]:
+        """The message began without `<|message|>`, where a header was being written."""
+        if self._header is None:
+            return []
+        header = Header.of(self._header)
+        self._begin_message(header)
+        return self._read(header.rest, depth)
+
+    def _begin_message(self, header: Header) -> None:
+        self._header = None
+        self._switch(header.channel)
+
+    # markers and stop strings
+
+    def _read(self, characters: str, depth: int, *, is_token: bool = False) -> list[TextPiece]:
         pieces: list[TextPiece] = []
         for character in characters:
-            self._held += character
-            stops = [len(stop) for stop in self._stop if self._held.endswith(stop)]
-            if stops:
-                pieces += self._release(max(stops), depth)
+            if self._undecided and character != self._place.last:
+                pieces += self._obey(self._undecided, depth)
+            self._undecided = None
+            self._state = self._matcher.step(self._state, character)
+            self._held.append("" if is_token else character)
+            found = self._matcher.found(self._state)
+            stop = next((text for text in found if text in self._stop), "")
+            if stop:
                 self.hit_stop = True
-                return _joined(pieces)
-            marker = self._wanted_marker()
-            if marker and self._held.endswith(marker):
-                pieces += self._release(len(marker), depth)
-                self._switch()
+                return pieces + self._release(len(stop), depth)
+            marker = self._marker(found[0]) if found else None
+            if marker is None:
+                pieces += self._release(self._matcher.held(self._state), depth)
+            elif marker.is_undecided:
+                pieces += self._release(len(marker.text), depth)
+                self._undecided = marker
             else:
-                keep = max(
-                    _open_length(self._held, p) for p in ("", *self._stop, *(self._markers or ()))
-                )
-                pieces += self._release(keep, depth)
-        if last:
-            pieces += self._release(0, depth)
-        return _joined(pieces)
+                pieces += self._obey(marker, depth)
+        return pieces
+
+    def _is_awaited(self, special: str) -> bool:
+        """Whether a special token is a marker, or part of one that may be being written."""
+        state = self._state
+        for character in special:
+            state = self._matcher.step(state, character)
+        return self._matcher.held(state) >= len(special)
+
+    def _marker(self, text: str) -> "_Marker | None":
+        """What `text` at the end of what is held does, None where it is text."""
+        before = "".join(self._held[: -len(text)])
+        is_first = self._is_blank and not before.strip()
+        is_token = "" in self._held[-len(text) :]
+        place = self._place.after(before)
+        if self._channel == "answer":
+            return self._marker_in_answer(text, place, is_first, is_token)
+        if closes := [row for row in self._opened if row.closing == text]:
+            is_quoted = place.last == "`" and place.is_in_code and not is_token
+            return _Marker(text, "closes", tuple(closes), is_undecided=is_quoted)
+        is_doubled = is_first and any(row.opening == text for row in self._opened)
+        return _Marker(text, "goes") if is_doubled else None
+
+    def _marker_in_answer(
+        self, text: str, place: _Place, is_first: bool, is_token: bool
+    ) -> "_Marker | None":
+        if opens := tuple(row for row in self._any if row.opening == text):
+            is_own = bool(set(opens) & {*self._own, *self._closed})
+            if is_first or (is_own and (is_token or place.may_open)):
+                return _Marker(text, "opens", opens)
+            self._may_be_thought = False
+            return None
+        if closes := tuple(row for row in self._any if row.closing == text):
+            if is_first:
+                return _Marker(text, "goes")
+            is_own = bool(set(closes) & set(self._own)) and self._may_be_thought
+            is_quoted = not is_token and (place.is_in_code or place.last in _QUOTES)
+            return _Marker(text, "closes", closes) if is_own and not is_quoted else None
+        is_own = any(text in row.answer for row in self._closed)
+        is_here = is_first or (self._is_answer_marked and not place.is_in_code)
+        self._is_answer_marked |= is_token or (is_own and is_here)
+        return _Marker(text, "goes") if is_token or (is_own and is_here) else None
+
+    def _obey(self, marker: "_Marker", depth: int) -> list[TextPiece]:
+        pieces = self._release(len(marker.text), depth)
+        self._held.clear()
+        self._state = 0
+        self._undecided = None
+        match marker.does:
+            case "opens":
+                self._opened = marker.rows
+                self._switch("thinking")
+            case "closes":
+                if self._channel == "answer":
+                    self._shown = {"answer": [], "thinking": self._shown["answer"]}
+                self._closed = marker.rows
+                self._switch("answer")
+            case "goes":
+                self._after_marker = True
+        return pieces
+
+    def _switch(self, channel: Channel) -> None:
+        if not self.text.strip():
+            self._shown["answer"].clear()
+        self._may_be_thought = False
+        self._channel, self._place = channel, _Place()
+        self._after_marker = self._is_blank = True
 
     def _release(self, keep: int, depth: int) -> list[TextPiece]:
         """Emits all that is held but the last `keep` characters."""
         end = len(self._held) - keep
-        text, self._held = self._held[:end], self._held[end:]
+        if end <= 0:
+            return []
+        text = "".join(self._held[:end])
+        del self._held[:end]
         if self._after_marker:
             text = text.lstrip()
             self._after_marker = not text
+            if text and self._shown[self._channel]:
+                text = self._gap() + text
         if not text:
             return []
         self._shown[self._channel].append(text)
-        if self._channel == "answer" and not text.isspace():
-            self._answer_blank = False
+        self._is_blank = self._is_blank and text.isspace()
+        self._place = self._place.after(text)
         return [TextPiece(text, self._channel, depth)]
 
-    def _may_switch(self, token: str) -> bool:
-        """Whether a special token is the next marker, or what it begins with."""
-        marker = self._wanted_marker()
-        return bool(marker) and marker.startswith(token)
-
-    def _wanted_marker(self) -> str:
-        """What would switch the channel now, if anything: thinking opens before all answer."""
-        if self._markers is None:
-            return ""
-        opening, closing = self._markers
-        if self._channel == "thinking":
-            return closing
-        is_first = self._answer_blank and not self._held.removesuffix(opening).strip()
-        return opening if is_first else ""
-
-    def _switch(self) -> None:
-        self._held = ""
-        self._channel = "answer" if self._channel == "thinking" else "thinking"
-        self._after_marker = True
+    def _gap(self) -> str:
+        """What is missing of BETWEEN."""
+        tail = "".join(self._shown[self._channel][-2:])
+        return BETWEEN[len(tail[-2:]) - len(tail[-2:].rstrip("\n")) :]
 
 
-def _markers_of(tokenizer: Tokenizer) -> tuple[str, str]:
-    known = (row for row in THINKING_MARKERS if all(map(tokenizer.has_token, (row[0], row[2]))))
-    token, text, closing = next(known, THINKING_MARKERS[0])
-    return token + text, closing
+class _Marker(NamedTuple):
+    """A marker that counts; is_undecided: unless a backtick follows."""
 
-
-def _open_length(text: str, pattern: str) -> int:
-    """How many of the last characters of `text` may be the beginning of `pattern`."""
-    lengths = range(min(len(pattern) - 1, len(text)), 0, -1)
-    return next((length for length in lengths if text.endswith(pattern[:length])), 0)
+    text: str
+    does: Literal["opens", "closes", "goes"]
+    rows: tuple[Markers, ...] = ()
+    is_undecided: bool = False
 
 
 def _joined(pieces: Iterable[TextPiece]) -> list[TextPiece]:

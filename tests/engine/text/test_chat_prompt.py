@@ -88,7 +88,7 @@ def test_where_the_answer_begins(tokenizer: Tokenizer) -> None:
         (Message("assistant", "b"), False),
     ):
         prompt = tokenize_chat(qwen, tokenizer, [*ask, last], continue_last=True)
-        assert prompt.thinking_open == is_open
+        assert bool(prompt.thinking_open) == is_open
         assert prompt.text.endswith(last.text or last.thinking)
 
 

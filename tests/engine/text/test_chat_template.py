@@ -9,7 +9,8 @@ import transformers
 from chat_templates import CHATML, LLAMA, MISTRAL, QWEN, TOOLBOX
 from tiny_tokenizer import make_tiny_tokenizer
 
-from mlx_engine.text.chat_template import ChatTemplate, fallback_template, opens_thinking
+from mlx_engine.text.channels import opens_thinking
+from mlx_engine.text.chat_template import ChatTemplate, fallback_template
 from mlx_engine.values.conversation import Message
 from mlx_engine.values.errors import BadChatTemplate, BadOption, BadPrompt
 from mlx_engine.values.options import TemplateValue

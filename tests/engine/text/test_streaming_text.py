@@ -1,6 +1,8 @@
 """Streamed text against decoding everything at once, for any text, grouping and stop strings."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tokenizers
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from tiny_tokenizer import make_tiny_tokenizer
 from tokenizers import decoders, models, pre_tokenizers
 
+from mlx_engine.text.channels import THINKING, Header, Markers, Matcher, opens_thinking
 from mlx_engine.text.streaming_text import StreamingText
 from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.conversation import TextPiece
@@ -139,8 +142,88 @@ def test_thinking_is_marked_as_the_vocabulary_has_it(
     assert shown(pieces, "answer") == "dog</think>" == stream.text
 
 
-HARMONY = ["<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|return|>"]
+def marked_tokenizer(folder: Path, *markers: str, special: bool) -> Tokenizer:
+    """The tiny tokenizer with `markers` instead of `<think>` and `</think>`."""
+    path = make_tiny_tokenizer(folder) / "tokenizer.json"
+    described = json.loads(path.read_text())
+    for token, marker in zip(described["added_tokens"][-2:], markers, strict=True):
+        token |= {"content": marker, "special": special}
+    path.write_text(json.dumps(described))
+    return Tokenizer.from_folder(folder)
+
+
+def split(tokenizer: Tokenizer, text: str, **how: Any) -> tuple[str, str]:
+    stream = StreamingText(tokenizer, **how)
+    run(stream, tokenizer.encode(text))
+    return stream.thinking, stream.text
+
+
+@pytest.mark.parametrize("row", THINKING, ids=lambda row: row.opening)
+def test_thinking_of_every_family(tmp_path: Path, tokenizer: Tokenizer, row: Markers) -> None:
+    """As special tokens, as ordinary ones, and spelled; by the model and by the template."""
+    texts = [row.opening, row.closing]
+    made = [marked_tokenizer(tmp_path / str(i), *texts, special=i == 1) for i in (0, 1)]
+    begins, ends = (row.answer[0], row.answer[1]) if len(row.answer) > 1 else ("", "")
+    for known, template in ((made[0], ""), (made[1], ""), (tokenizer, "".join(texts))):
+        for opened in (None, True):
+            written = f"{'' if opened else row.opening}\nplan it{row.closing}\n{begins}The answer"
+            found = split(known, written + ends, thinking_open=opened, template=template)
+            assert found == ("plan it", "The answer")
+    assert opens_thinking(f"<|im_start|>assistant\n{row.opening}\n") is True
+    assert opens_thinking(f"{row.opening}\n\n{row.closing}\n\n") is False
+
+
+def test_words_that_any_model_may_write_are_no_markers(tokenizer: Tokenizer) -> None:
+    for row in THINKING:
+        if row.is_words:
+            text = f"{row.opening} a fox. {row.closing}"
+            assert split(tokenizer, text) == ("", text)
+
+
+@pytest.mark.parametrize(
+    ("written", "thinking", "answer"),
+    [
+        ("a</think>b", "a", "b"),
+        ("</think>\n\nb", "", "b"),
+        ("<think><think>a</think>b", "a", "b"),
+        ("<think>\n<think>\na</think>\n</think>\nb", "a", "b"),
+        ("<think>a</think>b<think>c</think>d", "a\n\nc", "b\n\nd"),
+        ("<think>a\n</think>b.\n\n<think>c</think>\n\nd", "a\n\nc", "b.\n\nd"),
+        ("<think>a</think>b. <think>c", "a\n\nc", "b. "),
+        ("<think>a</think>b</think>c", "a", "b</think>c"),
+        ("<think>a</think><answer>b</answer>", "a", "b"),
+        ("<answer>b</answer>", "", "<answer>b</answer>"),
+        (" \n<think>a</think>b", "a", "b"),
+        ("<think>a</think>", "a", ""),
+        # markers that the text speaks of
+        ("<think>a</think>write <think> and </think>.", "a", "write <think> and </think>."),
+        ("Use `<think>` and `</think>`.", "", "Use `<think>` and `</think>`."),
+        ("One:\n```\n<think>\n</think>\n```\n.", "", "One:\n```\n<think>\n</think>\n```\n."),
+        ('It is "</think>".', "", 'It is "</think>".'),
+        ("<think>no `</think>` here</think>b", "no `</think>` here", "b"),
+        ("<think>call `a`</think>`b` it is", "call `a`", "`b` it is"),
+        ("<think>a `</think>", "a `", ""),
+    ],
+)
+def test_where_markers_count(
+    tokenizer: Tokenizer, written: str, thinking: str, answer: str
+) -> None:
+    letters = [i for character in written for i in one_by_one(tokenizer, character)]
+    for ids in (tokenizer.encode(written), letters):
+        stream = StreamingText(tokenizer)
+        run(stream, ids)
+        assert (stream.thinking, stream.text) == (thinking, answer)
+
+
+def test_a_closing_marker_behind_a_closed_block_is_text(tokenizer: Tokenizer) -> None:
+    assert split(tokenizer, "a</think>b", thinking_open=False) == ("", "a</think>b")
+    assert split(tokenizer, " a</think>b", goes_on_from=1) == ("", " a</think>b")
+    assert split(tokenizer, " a</think>b", goes_on_from=1, thinking_open=True) == (" a", "b")
+
+
+HARMONY = ["<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|return|>", "<|constrain|>"]
 WORDS = ["assistant", "analysis", "final", "commentary", "Let", " me", " Hi", "!", "<think>", "é"]
+WORDS += [" json", "json", " ", "\n", " to=functions.f"]
 
 
 ANALYSIS = ["<|channel|>", "analysis", "<|message|>"]
@@ -161,6 +244,20 @@ NEXT = ["<|end|>", "<|start|>", "assistant"]
         ([*ANALYSIS, "Let", *NEXT, "<|message|>", " Hi"], "Let", "Hi"),
         (["Let", "!", "<|return|>"], "", "Let!"),
         ([*ANALYSIS[:2]], "", ""),
+        ([*FINAL[:2], " json", "<|message|>", "Let"], "", "Let"),
+        ([*FINAL[:2], " ", "<|constrain|>", "json", "<|message|>", "Let"], "", "Let"),
+        ([*FINAL[:2], "<|constrain|>", "json", "<|message|>", "Let"], "", "Let"),
+        ([*FINAL[:2], " ", "<|message|>", "Let", "!"], "", "Let!"),
+        ([*FINAL[:2], " Hi", " me", "!"], "", "Hi me!"),
+        ([*FINAL[:2], "\n", "Let", " me"], "", "Let me"),
+        ([*FINAL[:2], " Hi", *NEXT, *FINAL, "!"], "", "Hi\n\n!"),
+        ([*FINAL[:2], " Hi", "<|end|>", "é"], "", "Hié"),
+        ([*ANALYSIS[:2], " Hi", " me", *NEXT, *FINAL, "!"], "Hi me", "!"),
+        (
+            [*ANALYSIS[:2], " to=functions.f", "<|constrain|>", "json", "<|message|>", "Let"],
+            "Let",
+            "",
+        ),
         ([*FINAL, "Let", *NEXT, *FINAL, "!"], "", "Let\n\n!"),
     ],
 )
@@ -177,6 +274,21 @@ def test_channels_of_gpt_oss(said: list[str], thinking: str, answer: str) -> Non
     raw = StreamingText(tokenizer, split_thinking=False)
     run(raw, [words.index(word) for word in said])
     assert raw.text == "".join(word for word in said if word not in HARMONY)
+
+
+def test_a_header_without_an_end_is_text_soon() -> None:
+    assert Header.of("final " + "x" * 500).is_text
+    assert Header.of("x" * 500) == ("", "x" * 500)
+
+
+def test_texts_are_found_in_what_repeats_itself() -> None:
+    long = "ab" * 500 + "c"
+    matcher, state = Matcher((long, "bab" * 300, "bc", "c")), 0
+    for character in "ab" * 2000:
+        state = matcher.step(state, character)
+        assert not matcher.found(state)
+    assert matcher.held(state) == 1000
+    assert matcher.found(matcher.step(state, "c")) == (long, "bc", "c")
 
 
 def test_prompt_that_ends_in_an_open_block(tokenizer: Tokenizer) -> None:
