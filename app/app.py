@@ -141,6 +141,7 @@ class App(QObject):
         self._connect_look()
         for one in (listed, settings, files, answers):
             one.failed.connect(self.troubles.tell)
+        answers.saved.connect(widgets.notice.withdraw)
         self.troubles.tell_of_the_start((*store.notices, *settings.notes))
         widgets.window.closing.connect(self.close)
 
@@ -185,13 +186,15 @@ class App(QObject):
         if self._is_closed:
             return
         self._is_closed = True
-        self.answers.keep_all()
+        window_state = self.widgets.window.state()
+        self.widgets.window.hide()
+        lost = self.answers.keep_all()
         self.awake.hold(False, "")
         self.keeper.close()
-        window_state = self.widgets.window.state()
-        self.settings.change(replace(self.keeper.settings(), window_state=window_state))
+        kept = self.keeper.settings()
+        rewritten = {**kept.rewritten, **lost}
+        self.settings.change(replace(kept, window_state=window_state, rewritten=rewritten))
         self.settings.close()
-        self.widgets.window.hide()
         self.library.close()
         self.files.close()
         self.worker.shutdown(LEAVE_S)

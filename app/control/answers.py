@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -11,7 +12,7 @@ from app.start.threads import Turns
 from app.store.session_store import SessionStore
 from app.values.chat_settings import ChatSettings
 from app.values.chats import AnswerSoFar, DraftedSpan, StoredMessage
-from app.values.errors import StoreError
+from app.values.errors import NoSuchChat, StoreDamaged, StoreError
 from app.worker.replies import AnswerEvents, AnswerFailed, AnswerWithdrawn, Problem
 from app.worker.requests import Ask, Request, StopAnswer
 from mlx_engine.values.conversation import (
@@ -187,25 +188,31 @@ def worth_telling(stats: GenerationStats | None) -> GenerationStats | None:
 
 
 TICK_MS = 500
+PATIENCE_S = 10.0
+"""For so long the end of the program waits for a file that cannot be written."""
+RETRY_S = 0.1
 CLOSED = Words("Headstart was closed while this was being written.")
 WITHDRAWN = Words("Stopped before it was begun.")
 
 
 class Answers(QObject):
     """Stores every answer before it is begun, and every half second while it grows. Saving it and
-    ending it have turns of their own: long ones take milliseconds.
+    ending it have turns of their own: long ones take milliseconds. One that has ended and cannot
+    be saved is tried again every half second.
 
     Signals:
         grown: a RunningAnswer and the Growth that was added.
         ended: a RunningAnswer and the Problem that ended it, None when all went well.
         changed: another set of chats is being answered.
         failed: a StoreError in words, once an answer.
+        saved: those words, when what could not be saved is saved after all.
     """
 
     grown = Signal(object, object)
     ended = Signal(object, object)
     changed = Signal()
     failed = Signal(object)
+    saved = Signal(object)
 
     def __init__(
         self,
@@ -220,7 +227,7 @@ class Answers(QObject):
         self._clock = clock
         self._running: dict[int, RunningAnswer] = {}
         self._unsaved: set[int] = set()
-        self._told: set[int] = set()
+        self._told: dict[int, str] = {}
         self._turns = Turns(self)
         self._timer = QTimer(self, interval=TICK_MS)
         self._timer.timeout.connect(self._save_what_grew)
@@ -235,33 +242,46 @@ class Answers(QObject):
         found = (a for a in self._running.values() if a.chat_id == chat_id)
         return next(found, None)
 
-    def ask(
-        self, question: StoredMessage, past: tuple[Message, ...], settings: ChatSettings, model: str
-    ) -> RunningAnswer:
-        """Answer `question`, the last of `past`. Raises StoreError before anything is asked."""
+    def add(self, question: StoredMessage, model: str) -> RunningAnswer:
+        """Store an empty answer to `question`, to `begin` with. Raises StoreError."""
         answer_id = self._store.messages.begin_answer(question.chat_id, question.id, model)
-        return self._begin(RunningAnswer(question.chat_id, answer_id), past, settings)
+        return RunningAnswer(question.chat_id, answer_id)
 
-    def go_on(
-        self, cut: StoredMessage, past: tuple[Message, ...], settings: ChatSettings
-    ) -> RunningAnswer:
+    def begin(
+        self, answer: RunningAnswer, past: tuple[Message, ...], settings: ChatSettings
+    ) -> None:
+        """Have the engine answer the last of `past`."""
+        self._running[answer.message_id] = answer
+        self._timer.start()
+        self.changed.emit()
+        self._request(Ask(str(answer.chat_id), str(answer.message_id), past, settings))
+
+    def go_on(self, cut: StoredMessage, past: tuple[Message, ...], settings: ChatSettings) -> None:
         """Continue the answer `cut`, the last of `past`, in place. Raises StoreError."""
         self._store.messages.save_partial(cut.id, cut.so_far)
-        return self._begin(RunningAnswer(cut.chat_id, cut.id, cut.so_far), past, settings)
+        self.begin(RunningAnswer(cut.chat_id, cut.id, cut.so_far), past, settings)
 
     def stop(self, chat_id: int) -> None:
         """End a chat's answer after its round; what there is stays."""
         if chat_id in self.chat_ids:
             self._request(StopAnswer(str(chat_id)))
 
-    def keep_all(self) -> None:
-        """The program ends: keep what there is of every answer."""
+    def keep_all(self) -> dict[int, str]:
+        """The program ends: keep what there is of every answer, however often that is tried; texts
+        of those that could not be saved, by their number.
+        """
         for answer in list(self._running.values()):
             if answer.finished is None:
                 self._interrupt(answer, None, CLOSED)
             else:
                 self._keep(answer)
                 self._end(answer, None)
+        end = time.monotonic() + PATIENCE_S
+        while self._store.messages.unwritten and time.monotonic() < end:
+            time.sleep(RETRY_S)
+            self._write_again()
+        self._timer.stop()
+        return {of: ended.so_far.text for of, ended in self._store.messages.unwritten.items()}
 
     def take(self, reply: AnswerEvents | AnswerFailed | AnswerWithdrawn) -> None:
         """What the engine's thread says about an answer; about an unknown one nothing is done."""
@@ -275,15 +295,6 @@ class Answers(QObject):
                 self._interrupt(answer, reply.problem, reply.problem.words)
             case AnswerWithdrawn():
                 self._interrupt(answer, None, WITHDRAWN)
-
-    def _begin(
-        self, answer: RunningAnswer, past: tuple[Message, ...], settings: ChatSettings
-    ) -> RunningAnswer:
-        self._running[answer.message_id] = answer
-        self._timer.start()
-        self.changed.emit()
-        self._request(Ask(str(answer.chat_id), str(answer.message_id), past, settings))
-        return answer
 
     def _grow(self, answer: RunningAnswer, reply: AnswerEvents) -> None:
         growth = answer.take(reply.events, self._clock())
@@ -322,20 +333,39 @@ class Answers(QObject):
     def _end(self, answer: RunningAnswer, problem: Problem | None) -> None:
         del self._running[answer.message_id]
         self._unsaved.discard(answer.message_id)
-        self._told.discard(answer.message_id)
-        if not self._running:
-            self._timer.stop()
+        self._stop_if_idle()
         self.ended.emit(answer, problem)
         self.changed.emit()
+
+    def _stop_if_idle(self) -> None:
+        if not self._running and not self._store.messages.unwritten:
+            self._timer.stop()
 
     def _save_what_grew(self) -> None:
         """What cannot be saved now is tried again the next time."""
         messages = self._store.messages
+        self._write_again()
         for answer in [self._running[message_id] for message_id in self._unsaved]:
             if answer.finished is None and self._saving(
                 answer, partial(messages.save_partial, answer.message_id, answer.so_far)
             ):
                 self._unsaved.remove(answer.message_id)
+
+    def _write_again(self) -> None:
+        """Answers that have ended; that they could not be written is said already."""
+        unwritten = self._store.messages.unwritten
+        waiting = list(unwritten)
+        with suppress(StoreError):
+            self._store.messages.write_again()
+        for message_id in waiting:
+            if message_id not in unwritten:
+                self._tell_saved(message_id)
+        self._stop_if_idle()
+
+    def _tell_saved(self, message_id: int) -> None:
+        words = self._told.pop(message_id, None)
+        if words is not None:
+            self.saved.emit(words)
 
     def _saving(self, answer: RunningAnswer, save: Callable[[], object]) -> bool:
         """False where it cannot be saved, which is said once; the answer goes on."""
@@ -343,7 +373,10 @@ class Answers(QObject):
             save()
         except StoreError as error:
             if answer.message_id not in self._told:
-                self._told.add(answer.message_id)
-                self.failed.emit(str(error))
+                is_lost = isinstance(error, NoSuchChat | StoreDamaged)
+                waits = Words("{error} The answer stays here until it is saved.", error=str(error))
+                self._told[answer.message_id] = words = str(error) if is_lost else waits
+                self.failed.emit(words)
             return False
+        self._tell_saved(answer.message_id)
         return True

@@ -164,7 +164,7 @@ class ChatController(QObject):
         if self.running is not None or not self._has_model():
             return False
         before = len(self.chat.turns)
-        if not self._try(lambda: self._ask(self.chat.add_question(text))):
+        if not self._try(lambda: self._ask(lambda: self.chat.add_question(text))):
             return False
         for message in self._shown()[before:]:
             self._transcript.add_message(message)
@@ -177,7 +177,7 @@ class ChatController(QObject):
         asked = last if message_id is None else self.chat.question_before(message_id)
         if asked is None or self.running is not None or not self._has_model():
             return
-        if self._try(lambda: self._ask(asked)):
+        if self._try(lambda: self._ask(lambda: asked)):
             self._show()
 
     def edit(self, message_id: int, text: str) -> None:
@@ -189,7 +189,9 @@ class ChatController(QObject):
             self.failed.emit(keep if is_answer else send, "")
         elif is_answer:
             self._rewrite(message_id, text)
-        elif self._has_model() and self._try(lambda: self._ask(self.chat.edit(message_id, text))):
+        elif self._has_model() and self._try(
+            lambda: self._ask(lambda: self.chat.edit(message_id, text))
+        ):
             self._transcript.reader.unsent.pop(message_id, None)
             self._show()
 
@@ -261,12 +263,15 @@ class ChatController(QObject):
 
     # how it is done
 
-    def _ask(self, question: StoredMessage) -> None:
+    def _ask(self, question_of: Callable[[], StoredMessage]) -> None:
+        """Store a question and its empty answer, both or neither; then have it answered."""
         chat = self.chat
         self._models.use_options(chat.settings.load)
         self._remember_model()
-        past = chat.past(question.id)
-        self._answers.ask(question, past, chat.settings, self._models.model_name)
+        with chat.all_or_nothing():
+            question = question_of()
+            answer = self._answers.add(question, self._models.model_name)
+        self._answers.begin(answer, chat.past(question.id), chat.settings)
         chat.reload()
         self.stored.emit(question.chat_id)
 

@@ -1,11 +1,14 @@
 """The chat that is open: its settings and the branch on show, kept in step with the store."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from app.store.session_store import SessionStore
 from app.values.attached_text import CHARACTERS_A_TOKEN
 from app.values.chat_settings import ChatSettings
 from app.values.chats import StoredMessage, Turn
+from app.values.errors import StoreError
 from app.window.language import tr
 from mlx_engine.values.conversation import Message
 
@@ -50,6 +53,20 @@ class OpenChat:
         self._store.chats.rename_preset(name, new)
         if self.settings.preset == name:
             self.settings = replace(self.settings, preset=new)
+
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """What the block stores, or nothing of it: then the chat is as it was."""
+        before = self.chat_id
+        try:
+            with self._store.database.transaction():
+                yield
+        except StoreError:
+            if before is None:
+                self.begin(self.settings)
+            else:
+                self.open(before)
+            raise
 
     def add_question(self, text: str) -> StoredMessage:
         """Store what the user says at the end of the branch on show."""

@@ -23,7 +23,7 @@ from mlx_engine.values.words import Words
 
 Access = Literal["rwc", "rw", "ro", "immutable"]
 IN_MEMORY = Path(":memory:")
-BUSY_TIMEOUT_MS = 500
+BUSY_TIMEOUT_MS = 100
 PAGES_BEFORE_CHECKPOINT = 4000
 
 _KNOWN: dict[int, tuple[type[StoreError], str]] = {
@@ -67,10 +67,10 @@ def known_errors(path: Path) -> Iterator[None]:
     except sqlite3.ProgrammingError:
         raise
     except sqlite3.DatabaseError as error:
-        known = _KNOWN.get(primary_code(error))
-        if known is None:
+        code = primary_code(error)
+        if code in (0, sqlite3.SQLITE_ERROR):
             raise
-        kind, words = known
+        kind, words = _KNOWN.get(code, _KNOWN[sqlite3.SQLITE_IOERR])
         raise kind(
             Words("{path} {words} ({error}).", path=path, words=words, error=str(error))
         ) from error
@@ -247,8 +247,13 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Everything written in the block, or nothing; raises StoreError."""
+        """Everything written in the block, or nothing; raises StoreError. One inside of another is
+        part of it.
+        """
         self._must_write()
+        if self._connection.in_transaction:
+            yield
+            return
         with self._errors():
             self._run("BEGIN IMMEDIATE")
             with committed(self._connection):

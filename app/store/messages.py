@@ -1,14 +1,16 @@
 """The tree of messages of every chat: branches, answers while they are written, the path shown."""
 
+import sqlite3
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from app.store.chats import chat_gone, copy_message, title_from
 from app.store.database import Database
 from app.store.rows import WrittenSpans, message_from_row, stats_from_text, stats_to_json, text_of
-from app.values.chats import AnswerSoFar, DraftedSpan, StoredMessage, Turn
-from app.values.errors import NoSuchChat
+from app.values.chats import AnswerSoFar, DraftedSpan, MessageState, StoredMessage, Turn
+from app.values.errors import NoSuchChat, StoreDamaged
 from app.values.typed_json import words_to_text
 from mlx_engine.values.conversation import FinishReason, GenerationFinished, Role
 from mlx_engine.values.stats import GenerationStats
@@ -34,13 +36,42 @@ class AnswerFigures(NamedTuple):
     stats: GenerationStats
 
 
+@dataclass(frozen=True, slots=True)
+class EndedAnswer:
+    """An answer as it stays; stats and problem as StoredMessage has them."""
+
+    so_far: AnswerSoFar
+    state: MessageState
+    reason: FinishReason | None
+    stats: GenerationStats | None = None
+    problem: str = ""
+
+    def of(self, message: StoredMessage) -> StoredMessage:
+        """The message that this is the end of."""
+        return replace(
+            message,
+            text=self.so_far.text,
+            thinking=self.so_far.thinking,
+            spans=tuple(self.so_far.spans),
+            thinking_seconds=self.so_far.thinking_seconds,
+            state=self.state,
+            finish_reason=self.reason,
+            stats=self.stats,
+            problem=self.problem,
+        )
+
+
 class Messages:
-    """Messages of one database. All methods raise StoreError; clock: seconds since 1970."""
+    """Messages of one database. All methods raise StoreError; clock: seconds since 1970.
+
+    unwritten: answers that have ended and could not be written, by their number.
+    """
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._database = database
         self._clock = clock
         self._written = WrittenSpans()
+        self.unwritten: dict[int, EndedAnswer] = {}
 
     def path(self, chat_id: int) -> tuple[Turn, ...]:
         """The selected branch from its first message to its leaf."""
@@ -50,20 +81,20 @@ class Messages:
         ):
             children.setdefault(row["parent"], []).append(row["id"])
         rows = self._database.rows(_PATH, chat_id)
-        messages = (message_from_row(row) for row in rows)
+        messages = (self._read(row) for row in rows)
         return tuple(_turn(message, children.get(message.parent, [])) for message in messages)
 
     def all_of(self, chat_id: int) -> tuple[StoredMessage, ...]:
         """Every message of every branch, oldest first."""
         rows = self._database.rows("SELECT * FROM message WHERE chat = ? ORDER BY id", chat_id)
-        return tuple(message_from_row(row) for row in rows)
+        return tuple(self._read(row) for row in rows)
 
     def get(self, message_id: int) -> StoredMessage:
         """One message; NoSuchChat when it is gone."""
         row = self._database.row("SELECT * FROM message WHERE id = ?", message_id)
         if row is None:
             raise _gone(message_id)
-        return message_from_row(row)
+        return self._read(row)
 
     def figures(self, chat_id: int) -> tuple[AnswerFigures, ...]:
         """The newest finished answers of every branch, oldest first, for charts of a chat."""
@@ -151,13 +182,12 @@ class Messages:
         spans: Sequence[DraftedSpan] = (),
         thinking_seconds: float | None = None,
     ) -> None:
-        """The answer as it stays, brought onto the disk."""
-        state = "stopped" if finished.reason == "stopped" else "done"
+        """The answer as it stays, brought onto the disk. Where that fails it is read as it should
+        be, and `write_again` tries once more.
+        """
+        state: MessageState = "stopped" if finished.reason == "stopped" else "done"
         whole = AnswerSoFar(finished.text, finished.thinking, spans, thinking_seconds)
-        with self._database.transaction():
-            self.save_partial(message_id, whole)
-            self._end(message_id, state, finished.reason, stats_to_json(finished.stats))
-        self._database.checkpoint()
+        self._end(message_id, EndedAnswer(whole, state, finished.reason, finished.stats))
 
     def interrupt_answer(
         self,
@@ -166,13 +196,15 @@ class Messages:
         problem: str = "",
         reason: FinishReason | None = None,
     ) -> None:
-        """Keep what there is of an answer that an error ended; problem: which, in words; reason:
-        what it amounts to, where something can be done about it.
+        """Keep what there is of an answer that an error ended, as `finish_answer` does; problem:
+        which, in words; reason: what it amounts to, where something can be done about it.
         """
-        with self._database.transaction():
-            self.save_partial(message_id, so_far)
-            self._end(message_id, "stopped", reason, None, problem)
-        self._database.checkpoint()
+        self._end(message_id, EndedAnswer(so_far, "stopped", reason, None, problem))
+
+    def write_again(self) -> None:
+        """Answers that could not be written when they ended, up to the first that still cannot."""
+        for message_id, ended in list(self.unwritten.items()):
+            self._end(message_id, ended)
 
     def interrupt_left_over(self) -> int:
         """Call at start: answers that a crash left partial are complete now; how many."""
@@ -211,27 +243,37 @@ class Messages:
             raise chat_gone(chat_id)
         return added
 
-    def _end(
-        self,
-        message_id: int,
-        state: str,
-        reason: FinishReason | None,
-        stats: str | None,
-        problem: str = "",
-    ) -> None:
-        self._database.write(
-            "UPDATE message SET state = ?, finish_reason = ?, stats = ?, problem = ? WHERE id = ?",
-            state,
-            reason,
-            stats,
-            words_to_text(problem),
-            message_id,
-        )
-        self._database.write(
-            "UPDATE chat SET updated_at = ? WHERE id = (SELECT chat FROM message WHERE id = ?)",
-            self._clock(),
-            message_id,
-        )
+    def _end(self, message_id: int, ended: EndedAnswer) -> None:
+        self.unwritten[message_id] = ended
+        try:
+            with self._database.transaction():
+                self.save_partial(message_id, ended.so_far)
+                self._database.write(
+                    """UPDATE message SET state = ?, finish_reason = ?, stats = ?, problem = ?
+                        WHERE id = ?""",
+                    ended.state,
+                    ended.reason,
+                    stats_to_json(ended.stats),
+                    words_to_text(ended.problem),
+                    message_id,
+                )
+                self._database.write(
+                    """UPDATE chat SET updated_at = ?
+                        WHERE id = (SELECT chat FROM message WHERE id = ?)""",
+                    self._clock(),
+                    message_id,
+                )
+        except (NoSuchChat, StoreDamaged):
+            del self.unwritten[message_id]
+            raise
+        del self.unwritten[message_id]
+        self._database.checkpoint()
+
+    def _read(self, row: sqlite3.Row) -> StoredMessage:
+        """A message as it is, or will be once it is written."""
+        message = message_from_row(row)
+        ended = self.unwritten.get(message.id)
+        return message if ended is None else ended.of(message)
 
 
 def _gone(message_id: int) -> NoSuchChat:

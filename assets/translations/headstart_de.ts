@@ -36,6 +36,10 @@
         <translation>Angehalten, bevor es begann.</translation>
     </message>
     <message>
+        <source>{error} The answer stays here until it is saved.</source>
+        <translation>{error} Die Antwort bleibt hier, bis sie gesichert ist.</translation>
+    </message>
+    <message>
         <source>The context is full. Edit an earlier message or start a new chat.</source>
         <translation>Der Kontext ist voll. Eine frühere Nachricht bearbeiten oder einen neuen Chat beginnen.</translation>
     </message>
@@ -4256,10 +4260,6 @@
         <translation>softmax oder sigmoid</translation>
     </message>
     <message>
-        <source>{origin}: the config asks for attention in both directions or for capped logits, which this version does not run. Take another Gemma 3.</source>
-        <translation>{origin}: Die Config verlangt Attention in beide Richtungen oder gedeckelte Logits, was diese Version nicht ausführt. Ein anderes Gemma 3 nehmen.</translation>
-    </message>
-    <message>
         <source>{origin}: mlx-lm has no class for model_type {model_type}.</source>
         <translation>{origin}: mlx-lm hat keine Klasse für model_type {model_type}.</translation>
     </message>
@@ -4600,6 +4600,10 @@
         <translation>{origin}: MiniMax-Text-01, M1 oder VL-01, deren Lightning Attention diese Version nicht ausführt. MiniMax-M2 oder ein anderes Modell nehmen.</translation>
     </message>
     <message>
+        <source>{origin}: clips queries, keys and values (clip_qkv), which this version does not. Take another model.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
         <source>{origin}: model_type {name} is not one this version runs. Take another model.</source>
         <translation>{origin}: model_type {name} führt diese Version nicht aus. Ein anderes Modell nehmen.</translation>
     </message>
@@ -4634,6 +4638,14 @@
     <message>
         <source>the file does not start as a safetensors file does: download it again</source>
         <translation>die Datei beginnt nicht wie eine safetensors-Datei: sie noch einmal herunterladen</translation>
+    </message>
+    <message>
+        <source>{origin}: the config asks for capped scores (attn_logit_softcapping), which are not known of Gemma 3. Take another one.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{origin}: the config asks for attention in both directions, which this version does not run. Take another Gemma.</source>
+        <translation type="unfinished"></translation>
     </message>
 </context>
 </TS>

@@ -2,17 +2,23 @@
 soon, but not with every word, and ends in turns of its own.
 """
 
+import sqlite3
+import threading
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.control import answers as all_answers
 from app.control.answers import Answers, RunningAnswer
-from app.store.session_store import open_passing_store
+from app.control.open_chat import OpenChat
+from app.store.messages import Messages
+from app.store.session_store import SessionStore, open_passing_store, open_store
 from app.values.chat_settings import ChatSettings
 from app.values.chats import AnswerSoFar, DraftedSpan
 from app.values.errors import StoreFull
-from app.worker.replies import AnswerEvents
+from app.worker.replies import AnswerEvents, AnswerFailed, Problem
 from mlx_engine.values.conversation import (
     Event,
     GenerationFinished,
@@ -116,7 +122,9 @@ def answers(qapp, store):
 def running(store, answers):
     chat = store.chats.create(ChatSettings())
     question = store.messages.add(chat, None, "user", "Tell me.")
-    return answers.ask(question, (), ChatSettings(), "Tiny")
+    answer = answers.add(question, "Tiny")
+    answers.begin(answer, (), ChatSettings())
+    return answer
 
 
 @pytest.fixture
@@ -187,3 +195,100 @@ def test_one_that_has_finished_is_whole_when_the_program_ends(
     assert (kept.state, kept.problem, kept.text) == ("done", "", "All of it.")
     qtbot.wait(50)
     assert ended == [(running, None)]
+
+
+def held(store: SessionStore) -> Callable[[], object]:
+    """By another program; call the result to have it let go."""
+    other = sqlite3.connect(store.database.path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    return other.close
+
+
+def full(store: SessionStore) -> Callable[[], object]:
+    pages = store.database.rows("PRAGMA page_count")[0][0]
+    store.database.rows(f"PRAGMA max_page_count = {pages}")
+    return lambda: store.database.rows("PRAGMA max_page_count = 1000000")
+
+
+def read_only(store: SessionStore) -> Callable[[], object]:
+    store.database.rows("PRAGMA query_only = 1")
+    return lambda: store.database.rows("PRAGMA query_only = 0")
+
+
+LONG = "All of it. " * 3000
+BUG = Problem("bug", "KeyError", "KeyError: 1.")
+
+
+@pytest.mark.parametrize("trouble", [held, full, read_only])
+@pytest.mark.parametrize("how", ["finished", "failed", "closed"])
+def test_an_answer_that_ends_while_nothing_can_be_written_is_saved_later(
+    qapp, qtbot, tmp_path, monkeypatch, trouble, how
+):
+    monkeypatch.setattr(all_answers, "TICK_MS", 50)
+    store = open_store(tmp_path / "chats.db")
+    answers = Answers(store, lambda request: None)
+    question = store.messages.add(store.chats.create(ChatSettings()), None, "user", "Tell me.")
+    answer = answers.add(question, "Tiny")
+    answers.begin(answer, (), ChatSettings())
+    ended, told, saved = list[object](), list[str](), list[str]()
+    answers.ended.connect(lambda _, problem: ended.append(problem))
+    answers.failed.connect(told.append)
+    answers.saved.connect(saved.append)
+    let_go = trouble(store)
+    say(answers, answer, TextPiece(LONG))
+    if how == "finished":
+        say(answers, answer, GenerationFinished("end", GenerationStats(), LONG))
+    elif how == "failed":
+        answers.take(AnswerFailed(str(answer.chat_id), str(answer.message_id), BUG))
+    if how == "closed":
+        monkeypatch.setattr(all_answers, "PATIENCE_S", 0.0)
+        assert answers.keep_all() == {answer.message_id: LONG}
+        assert len(ended) == 1
+    else:
+        qtbot.waitUntil(lambda: bool(ended))
+        qtbot.wait(200)
+        assert ended == [BUG if how == "failed" else None]
+        assert len(told) == 1 and told[0].endswith("The answer stays here until it is saved.")
+        seen = store.messages.path(answer.chat_id)
+        let_go()
+        qtbot.waitUntil(lambda: saved == told)
+        stored = Messages(store.database).path(answer.chat_id)
+        assert stored == seen, "as it was read before it could be written"
+        assert stored[1].message.text == LONG
+        assert stored[1].message.state == ("stopped" if how == "failed" else "done")
+    store.close()
+
+
+def test_the_end_of_the_program_waits_for_a_file_that_is_held(qapp, tmp_path):
+    store = open_store(tmp_path / "chats.db")
+    answers = Answers(store, lambda request: None)
+    question = store.messages.add(store.chats.create(ChatSettings()), None, "user", "Tell me.")
+    answer = answers.add(question, "Tiny")
+    answers.begin(answer, (), ChatSettings())
+    let_go = held(store)
+    say(answers, answer, TextPiece("Half"))
+    timer = threading.Timer(0.3, let_go)
+    timer.start()
+    assert answers.keep_all() == {}
+    kept = store.messages.get(answer.message_id)
+    assert (kept.text, kept.problem) == ("Half", all_answers.CLOSED)
+    store.close()
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_question_is_stored_with_its_answer_or_not_at_all(qapp, tmp_path, monkeypatch, is_new):
+    store = open_store(tmp_path / "chats.db")
+    chat = OpenChat(store, ChatSettings())
+    if not is_new:
+        chat.add_question("Before")
+    before = (chat.chat_id, chat.turns, chat.title)
+    answers = Answers(store, lambda request: None)
+    with pytest.raises(StoreFull), chat.all_or_nothing():
+        question = chat.add_question("What now?")
+        full(store)
+        chat.edit(question.id, LONG)
+        answers.add(question, "Tiny")
+    assert (chat.chat_id, chat.turns, chat.title) == before
+    assert len(store.database.rows("SELECT * FROM message")) == len(before[1])
+    assert len(store.database.rows("SELECT * FROM chat")) == (not is_new)
+    store.close()

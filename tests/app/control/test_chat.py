@@ -375,6 +375,27 @@ def test_an_answer_that_does_not_fit_on_the_disk_stays_on_show(driven, source):
     driven.until_answered()
     assert driven.shown[-1] == words
     assert "free some space" in driven.widgets.notice.words()
+    driven.app.chats.open(driven.app.chats.chat.chat_id)
+    assert driven.shown[-1] == words
+    database.rows("PRAGMA max_page_count = 1000000")
+    driven.until(lambda: not driven.widgets.notice.words())
+    assert driven.app.store.messages.unwritten == {}
+
+
+def test_an_answer_that_cannot_be_saved_to_the_end_is_offered_at_the_next_start(
+    alone, source, qapp, qtbot, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("app.control.answers.PATIENCE_S", 0.0)
+    words = LONG * 10
+    say_next(source, Answer(words))
+    alone.send("Go")
+    pages = alone.app.store.database.rows("PRAGMA page_count")[0][0]
+    alone.app.store.database.rows(f"PRAGMA max_page_count = {pages}")
+    alone.until_answered()
+    answer = alone.app.chats.chat.turns[-1].message.id
+    alone.app.close()
+    with running(qapp, qtbot, tmp_path / "home", scripted()) as again:
+        assert again.widgets.transcript.reader.unsent == {answer: words}
 
 
 def test_a_mistake_of_ours_is_told_with_details(driven, source):
