@@ -120,6 +120,8 @@ class Engine:
                 ),
             ),
             sampling=SamplerKernels.of(loaded.kernels, loaded.model.vocabulary),
+            suppressed=tokenizer.suppressed_ids,
+            first_suppressed=tokenizer.first_suppressed_ids,
             after_answer=self._after_answer,
             survives=self._upkeep.survives,
             together=Together(self._upkeep.most_rows),

@@ -9,7 +9,14 @@ import mlx.core as mx
 
 from mlx_engine.decoding.ahead import Found, Rounds
 from mlx_engine.decoding.device_memory import told_when_full
-from mlx_engine.decoding.opening import Conduct, ModelParts, Opening, Settings, prefill
+from mlx_engine.decoding.opening import (
+    NOTHING_SAID,
+    Conduct,
+    ModelParts,
+    Opening,
+    Settings,
+    prefill,
+)
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.decoding.tally import Limits, Tally
 from mlx_engine.drafting.sources import Drafting
@@ -231,9 +238,14 @@ class Answer:
 
     def _new_sampler(self) -> Sampler:
         """A sampler that knows the prompt and the answer so far."""
-        vocabulary = self.sequence.model.vocabulary
-        kernels = self._conduct.sampling
-        sampler = Sampler(self._settings.sampling, vocabulary, self.tally.seed, kernels)
+        sampler = Sampler(
+            self._settings.sampling,
+            self.sequence.model.vocabulary,
+            self.tally.seed,
+            self._conduct.sampling,
+            self._conduct.suppressed,
+            self._conduct.first_suppressed if self._opening.said is NOTHING_SAID else (),
+        )
         sampler.begin(self._opening.prompt)
         sampler.commit(mx.array(self.tokens, dtype=mx.int32))
         return sampler

@@ -1,6 +1,6 @@
 """What an answer begins with: a loaded model, a chat's settings, and the prompt it goes on from."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from types import UnionType
@@ -52,6 +52,7 @@ class Conduct:
     """How answers of an engine are made.
 
     chunk: prompt tokens read between two looks at the stop flag. sampling: what samplers pick by.
+    suppressed: tokens that are never picked; first_suppressed: not as the first of an answer.
     survives: asked about an error of the device, whether the engine works otherwise from now on, so
     that it is worth going on. together: answers of the engine at the same time, which may be driven
     in between. looks_ahead: what follows a round is begun before its outcome is known;
@@ -61,6 +62,8 @@ class Conduct:
 
     chunk: int
     sampling: SamplerKernels = PLAIN_OPS
+    suppressed: Collection[int] = ()
+    first_suppressed: Collection[int] = ()
     survives: Callable[[Exception], bool] = nothing_survives
     together: Together = field(default_factory=Together)
     looks_ahead: bool = True

@@ -5,7 +5,7 @@ never look at each other.
 """
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -157,19 +157,26 @@ class Sampler:
         vocabulary: int,
         seed: int,
         kernels: SamplerKernels = PLAIN_OPS,
+        suppressed: Collection[int] = (),
+        first_suppressed: Collection[int] = (),
     ) -> None:
-        """seed: the effective one, 0 to 2**64-1. Raises BadOption for a bias outside V."""
+        """seed: the effective one, 0 to 2**64-1. suppressed: tokens that are never picked;
+        first_suppressed: not right behind the prompt. Raises BadOption for a bias outside V.
+        """
         self._noise = kernels.noise
         self._filtered = kernels.filtered
         self._options = options
         self._filters = Filters(options.temperature, options.top_k, options.top_p, options.min_p)
         self._vocabulary = vocabulary
         self._seed = seed
-        self._bias = _bias_array(options.logit_bias, vocabulary)
+        self._bias = _bias_array(options.logit_bias, suppressed, vocabulary)
+        self._first_bias = _bias_array({}, first_suppressed, vocabulary)
+        self._first = -1
         penalties = (options.presence_penalty, options.frequency_penalty)
         are_counted = options.repetition_penalty != 1 or any(penalties)
         self._history = TokenHistory(vocabulary) if are_counted else None
-        self._sees_raw = self._history is None and self._bias is None
+        biases = self._bias is not None or self._first_bias is not None
+        self._sees_raw = self._history is None and not biases
         self._settings = self._filters.settings(LOWEST if self._sees_raw else -mx.inf)
         self._draft_settings = self._filters.settings()
         self._drawn: _Drawn | None = None
@@ -177,6 +184,7 @@ class Sampler:
 
     def begin(self, prompt: Sequence[int]) -> None:
         """Forget the conversation; the prompt counts for the repetition penalty."""
+        self._first = len(prompt)
         if self._history is not None:
             self._history.begin(prompt)
 
@@ -260,7 +268,8 @@ class Sampler:
     ) -> mx.array:
         if filters.temperature == 0:
             return self.pick_greedy(logits, position, prefix)
-        penalised, rows, kernel = self._penalised(logits, prefix), logits.shape[0], self._by_kernel
+        rows, kernel = logits.shape[0], self._by_kernel
+        penalised = self._penalised(logits, prefix, position)
         if kernel is not None:
             keys = self._keys(position, rows)
             return filtered_pick(penalised, keys, settings, kernel.launcher)
@@ -279,9 +288,9 @@ class Sampler:
             return mx.all(picked >= 0)
         return all_finite(logits)
 
-    def pick_greedy(self, logits: mx.array, position: int, prefix: mx.array) -> mx.array:  # noqa: ARG002
+    def pick_greedy(self, logits: mx.array, position: int, prefix: mx.array) -> mx.array:
         """The likeliest tokens int32 [R] after penalties and bias, the lowest id of equal ones."""
-        scored = logits if self._sees_raw else self._penalised(logits, prefix)
+        scored = logits if self._sees_raw else self._penalised(logits, prefix, position)
         return mx.argmax(scored, axis=-1).view(mx.int32)
 
     def probability(self, logits: mx.array, picked: mx.array, prefix: mx.array) -> mx.array:
@@ -298,7 +307,10 @@ class Sampler:
         every = row_keys(self._seed, range(position + 1, position + pending.most + rows))
         return mx.take(every, pending.counting + mx.arange(-1, rows - 1), axis=0)
 
-    def _penalised(self, logits: mx.array, prefix: mx.array) -> mx.array:
+    def _penalised(
+        self, logits: mx.array, prefix: mx.array, position: int | None = None
+    ) -> mx.array:
+        """float32 [R, V]; position: of row 0, None where none of them is the first of an answer."""
         options, logits = self._options, logits.astype(mx.float32)
         if self._history is not None:
             counts = self._history.answer_counts(logits.shape[0], prefix)
@@ -308,14 +320,22 @@ class Sampler:
             presence, frequency = options.presence_penalty, options.frequency_penalty
             if presence or frequency:
                 logits = presence_and_frequency_penalty(logits, counts, presence, frequency)
-        return logits if self._bias is None else logits + self._bias
+        if self._bias is not None:
+            logits = logits + self._bias
+        if self._first_bias is None or position is None or self._pending is not None:
+            return logits
+        is_first = mx.arange(position, position + logits.shape[0]) == self._first
+        return mx.where(is_first[:, None], logits + self._first_bias, logits)
 
 
-def _bias_array(bias: Mapping[int, float], vocabulary: int) -> mx.array | None:
-    """float32 [V], or None where there is no bias."""
-    if not bias:
+def _bias_array(
+    bias: Mapping[int, float], suppressed: Collection[int], vocabulary: int
+) -> mx.array | None:
+    """float32 [V], -inf for suppressed tokens; None where there is neither."""
+    never = [token for token in suppressed if token < vocabulary]
+    if not bias and not never:
         return None
-    if max(bias) >= vocabulary:
+    if max(bias, default=0) >= vocabulary:
         raise BadOption(
             "logit_bias={{{bias}: ...}} names no token: use ids below {vocabulary}.",
             bias=max(bias),
@@ -323,4 +343,5 @@ def _bias_array(bias: Mapping[int, float], vocabulary: int) -> mx.array | None:
         )
     dense = np.zeros(vocabulary, dtype=np.float32)
     dense[list(bias)] = list(bias.values())
+    dense[never] = -np.inf
     return mx.array(dense)

@@ -13,12 +13,12 @@ from jinja2.exceptions import TemplateError
 from jinja2.meta import find_undeclared_variables
 
 from mlx_engine.text.channels import opens_thinking
+from mlx_engine.text.roles import TemplateFile
 from mlx_engine.text.template_sandbox import TemplateSandbox
-from mlx_engine.text.tokenizer import CONFIG, Tokenizer, named_special_tokens, read_object
+from mlx_engine.text.tokenizer import Tokenizer, named_special_tokens
 from mlx_engine.values.conversation import Message
 from mlx_engine.values.errors import BadChatTemplate, BadOption, BadPrompt
 from mlx_engine.values.options import TemplateValue, require
-from mlx_engine.values.untrusted import TEMPLATE_BYTES, read_text
 
 LONGEST_SOURCE = 128 * 1024
 NO_ARGUMENTS: Mapping[str, TemplateValue] = MappingProxyType({})
@@ -53,19 +53,9 @@ class ChatTemplate:
 
     @classmethod
     def from_folder(cls, folder: Path) -> "ChatTemplate | None":
-        """The template of the model in `folder`; None when it has none.
-
-        Looks at chat_template.jinja, chat_template.json and tokenizer_config.json, in this order.
-        """
-        tokens = named_special_tokens(folder)
-        path = folder / "chat_template.jinja"
-        if path.exists():
-            return cls(read_text(path, TEMPLATE_BYTES, BadChatTemplate), tokens, str(path))
-        for path in (folder / "chat_template.json", folder / CONFIG):
-            source = _default_source(read_object(path).get("chat_template"), path)
-            if source is not None:
-                return cls(source, tokens, str(path))
-        return None
+        """The template of the model in `folder`; None when it has none."""
+        file = TemplateFile.find(folder)
+        return file and cls(file.source, named_special_tokens(folder), str(file.path))
 
     @property
     def can_switch_thinking(self) -> bool:
@@ -256,25 +246,6 @@ def _fields(message: Message, in_parts: bool) -> dict[str, object]:
     if not message.thinking:
         return fields
     return {"thinking": message.thinking, **fields, "reasoning_content": message.thinking}
-
-
-def _default_source(value: object, path: Path) -> str | None:
-    """The template in a config's `chat_template`: text, or a list of {"name", "template"}."""
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, list):
-        named: dict[str, str] = {
-            entry["name"]: entry["template"]
-            for entry in value
-            if isinstance(entry, dict)
-            and isinstance(entry.get("name"), str)
-            and isinstance(entry.get("template"), str)
-        }
-        if named:
-            return named.get("default", next(iter(named.values())))
-    raise BadChatTemplate(
-        "{path}: its chat_template is neither text nor a list of templates.", path=path
-    )
 
 
 def _refuse(message: str) -> None:

@@ -15,6 +15,7 @@ from tokenizers import AddedToken, decoders, models, normalizers, processors
 
 from mlx_engine.text.chat_template import ChatTemplate
 from mlx_engine.text.gguf_pre_tokenizers import pre_tokenizer_named
+from mlx_engine.text.roles import known_ends
 from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.errors import BadChatTemplate, BadTokenizer, UnsupportedModel
 from mlx_engine.values.words import Words
@@ -25,17 +26,8 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED = 1, 2, 3, 4, 5
 _BYTE_LEVEL, _PIECES, _MERGED_PIECES = "gpt2", "llama", "gemma4"
 _ADDED = (CONTROL, USER_DEFINED, UNKNOWN)
 _END_KEYS = ("eos_token_id", "eot_token_id", "eom_token_id")
-_ENDS = frozenset(
-    (
-        *("<|im_end|>", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|end|>"),
-        *("<|return|>", "<|call|>", "<end_of_turn>", "<turn|>", "<eos>", "</s>", "[EOS]", "[EOT]"),
-        *("<|role_end|>", "[|endofturn|]", "<|endofresponse|>", "<end_of_utterance>"),
-        "<\uff5cend\u2581of\u2581sentence\uff5c>",
-    )
-)
 SPACE = "\u2581"
 Pair = tuple[str, str]
-_HARMONY_ENDS, _HARMONY_MESSAGE_END = frozenset(("<|return|>", "<|call|>")), "<|end|>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +180,7 @@ def tokenizer_from_gguf(metadata: Mapping[str, object], origin: str) -> Tokenize
 def template_from_gguf(metadata: Mapping[str, object], origin: str) -> ChatTemplate | None:
     """The chat template, None when there is none. Raises BadChatTemplate, BadTokenizer."""
     source = metadata.get("tokenizer.chat_template")
-    if source is None:
+    if source is None or (isinstance(source, str) and not source.strip()):
         return None
     if not isinstance(source, str):
         raise BadChatTemplate(
@@ -276,14 +268,9 @@ def open_with(core: tokenizers.Tokenizer, token: str, token_id: int) -> None:
 def _ends(vocabulary: GgufVocabulary) -> set[int]:
     """What the metadata names, and control tokens known to end an answer in some family."""
     named = {vocabulary.token_id(key) for key in _END_KEYS}
-    known = {
-        text: i
-        for i, text in enumerate(vocabulary.tokens)
-        if text in _ENDS and vocabulary.kinds[i] == CONTROL
-    }
-    if known.keys() >= _HARMONY_ENDS:
-        known.pop(_HARMONY_MESSAGE_END, None)
-    return {token for token in named if token is not None} | set(known.values())
+    controls = {t: i for i, t in enumerate(vocabulary.tokens) if vocabulary.kinds[i] == CONTROL}
+    known = {controls[text] for text in known_ends(controls)}
+    return {token for token in named if token is not None} | known
 
 
 def _merging_pieces(

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import tokenizers
 
+from mlx_engine.text.roles import CONFIG, ConfiguredTokens, TemplateFile, known_ends
 from mlx_engine.values.errors import BadPrompt, BadTokenizer
 from mlx_engine.values.untrusted import TOKENIZER_BYTES, read_json, read_text
 
-CONFIG = "tokenizer_config.json"
 _ANCHOR = "\n"
 _BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _SPACE = "\u2581"
@@ -31,7 +31,8 @@ class Tokenizer:
     """A `tokenizers` core, and the ids that have a meaning of their own.
 
     end_ids: the tokens that end an answer. bos_id: the begin-of-text token. origin: the file, for
-    messages. Truncation and padding that the core's file asks for are switched off.
+    messages. suppressed_ids: tokens that are never to be written; first_suppressed_ids: not as the
+    first of an answer. Truncation and padding that the core's file asks for are switched off.
     """
 
     def __init__(
@@ -40,6 +41,8 @@ class Tokenizer:
         end_ids: Iterable[int] = (),
         bos_id: int | None = None,
         origin: str = "the tokenizer",
+        suppressed_ids: Iterable[int] = (),
+        first_suppressed_ids: Iterable[int] = (),
     ) -> None:
         core.no_truncation()
         core.no_padding()
@@ -47,6 +50,8 @@ class Tokenizer:
         self._origin = origin
         self._added = core.get_added_tokens_decoder()
         self.end_ids = frozenset(end_ids)
+        self.suppressed_ids = frozenset(suppressed_ids)
+        self.first_suppressed_ids = frozenset(first_suppressed_ids)
         self.bos_id = bos_id
         self.special_ids = frozenset(i for i, token in self._added.items() if token.special)
         self.vocabulary = max(core.get_vocab(with_added_tokens=True).values(), default=-1) + 1
@@ -64,18 +69,31 @@ class Tokenizer:
         core, names = file.core, named_special_tokens(folder)
         _add_listed_tokens(core, folder / CONFIG)
         _mark_special(core, names.values())
-        ends = {*configured_end_ids(folder), *file.end_ids}
-        end = core.token_to_id(names.get("eos_token", ""))
+        configured, template = ConfiguredTokens.of_folder(folder), TemplateFile.find(folder)
+        spelled = known_ends(core.get_vocab(with_added_tokens=True)) if template else set()
+        texts = {text for text in spelled if template and text in template.source}
+        named = map(core.token_to_id, (*texts, names.get("eos_token", "")))
         bos = core.token_to_id(names.get("bos_token", ""))
-        named = ends if end is None else ends | {end}
-        return cls(core, named, file.bos_id if bos is None else bos, str(file.path))
+        return cls(
+            core,
+            {*configured.ends, *file.end_ids, *(i for i in named if i is not None)},
+            file.bos_id if bos is None else bos,
+            str(file.path),
+            configured.suppressed,
+            configured.first_suppressed,
+        )
 
     def fitted(self, model_vocabulary: int) -> "Tokenizer":
         """The same without special tokens that have no row in a model of `model_vocabulary` tokens.
 
         Gemma 3 1B has one for pictures, older fine-tunes one for padding. BadTokenizer when a token
-        of texts, or the one they begin with, has no row.
+        of texts, or the one they begin with, has no row, or when every token is suppressed.
         """
+        if (self.suppressed_ids | self.first_suppressed_ids).issuperset(range(model_vocabulary)):
+            raise BadTokenizer(
+                "{origin}: generation_config.json suppresses every token. Get it again.",
+                origin=self._origin,
+            )
         if self.vocabulary <= model_vocabulary:
             return self
         vocabulary = self._core.get_vocab(with_added_tokens=True)
@@ -91,7 +109,9 @@ class Tokenizer:
                 model_vocabulary=model_vocabulary,
             )
         core = _without(self._core, beyond)
-        return Tokenizer(core, self.end_ids - {*beyond.values()}, self.bos_id, self._origin)
+        ends = self.end_ids - {*beyond.values()}
+        suppressed = self.suppressed_ids, self.first_suppressed_ids
+        return Tokenizer(core, ends, self.bos_id, self._origin, *suppressed)
 
     def encode(self, text: str, add_special: bool = False) -> list[int]:
         """The ids of `text`; the text of a special token becomes that token.
@@ -223,30 +243,6 @@ def named_special_tokens(folder: Path) -> dict[str, str]:
             if name.endswith("_token") and isinstance(text, str):
                 names[name] = text
     return names
-
-
-def configured_end_ids(folder: Path) -> frozenset[int]:
-    """All `eos_token_id` of generation_config.json and config.json, its text_config included."""
-    ids: set[int] = set()
-    for file in ("generation_config.json", "config.json"):
-        config = read_object(folder / file)
-        text_config = config.get("text_config")
-        for source in (config, text_config if isinstance(text_config, Mapping) else {}):
-            ids.update(_token_ids(source.get("eos_token_id"), folder / file))
-    return frozenset(ids)
-
-
-def _token_ids(value: object, path: Path) -> list[int]:
-    ids: list[int] = []
-    for token in value if isinstance(value, list) else [] if value is None else [value]:
-        if type(token) is not int or token < 0:
-            raise BadTokenizer(
-                "{path}: eos_token_id {value} is not a token id or a list of them: correct it.",
-                path=path,
-                value=repr(value),
-            )
-        ids.append(token)
-    return ids
 
 
 def _add_listed_tokens(core: tokenizers.Tokenizer, config: Path) -> None:

@@ -62,6 +62,11 @@ def _whole(least: int, *, or_none: bool = False) -> Callable[[Any], bool]:
     return lambda value: (or_none and value is None) or _number(value) >= least
 
 
+def _between(least: float, most: float) -> Callable[[Any], bool]:
+    """Whether something is a number, and no truth value, in a range that both ends belong to."""
+    return lambda value: not isinstance(value, bool) and least <= value <= most
+
+
 def _one_of(names: object) -> Callable[[Any], bool]:
     """Whether something is one of a Literal's texts or numbers."""
     return lambda value: value in get_args(names)
@@ -161,9 +166,10 @@ class LoadOptions:
 class SamplingOptions:
     """How the next token is chosen; temperature 0 is greedy.
 
-    top_k 0, top_p 1, min_p 0 and the neutral penalties mean "off". The repetition penalty looks at
-    prompt and answer (as in CTRL, Keskar et al. 2019); presence and frequency penalties look at the
-    answer only. seed None draws a new one for every answer.
+    top_k 0, top_p 1, min_p 0 and the neutral penalties mean "off"; top_p 0 and min_p 1 keep the
+    likeliest alone (min_p all that are as likely). The repetition penalty looks at prompt and
+    answer (as in CTRL, Keskar et al. 2019); presence and frequency penalties look at the answer
+    only. seed None draws a new one for every answer.
     """
 
     temperature: float = 0.7
@@ -177,20 +183,20 @@ class SamplingOptions:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        require("temperature", self.temperature, Words("0 to 10"), lambda t: 0 <= t <= 10)
+        require("temperature", self.temperature, Words("0 to 10"), _between(0, 10))
         require("top_k", self.top_k, Words("0 (off) or more"), _whole(0))
-        require("top_p", self.top_p, Words("more than 0, at most 1 (off)"), lambda p: 0 < p <= 1)
-        require("min_p", self.min_p, Words("0 (off) or more, below 1"), lambda p: 0 <= p < 1)
+        require("top_p", self.top_p, Words("0 to 1 (off)"), _between(0, 1))
+        require("min_p", self.min_p, Words("0 (off) to 1"), _between(0, 1))
         repetition = self.repetition_penalty
-        require("repetition_penalty", repetition, Words("0.01 to 10"), lambda by: 0.01 <= by <= 10)
+        require("repetition_penalty", repetition, Words("0.01 to 10"), _between(0.01, 10))
         for name in ("presence_penalty", "frequency_penalty"):
-            require(name, getattr(self, name), Words("-10 to 10"), lambda by: -10 <= by <= 10)
+            require(name, getattr(self, name), Words("-10 to 10"), _between(-10, 10))
         allowed = Words("token ids of 0 or more, each with -1000 to 1000")
         biases = self.logit_bias
         require("logit_bias", biases, allowed, lambda given: isinstance(given, Mapping))
         for token, bias in biases.items():
             require("logit_bias", token, allowed, _whole(0), {token: bias})
-            require("logit_bias", bias, allowed, lambda by: abs(by) <= 1000, {token: bias})
+            require("logit_bias", bias, allowed, _between(-1000, 1000), {token: bias})
         seed, seeds = self.seed, Words("0 to 2**64-1, or None")
         require("seed", seed, seeds, lambda seed: seed is None or 0 <= _number(seed) < 2**64)
 
@@ -225,8 +231,7 @@ class DraftOptions:
             f'"auto" or 0 to {MAX_DEPTH}',
             lambda depth: depth == "auto" or 0 <= _number(depth) <= MAX_DEPTH,
         )
-        allowed = Words("0 or more, below 1")
-        require("min_probability", self.min_probability, allowed, lambda p: 0 <= p < 1)
+        require("min_probability", self.min_probability, Words("0 to 1"), _between(0, 1))
         require("rule", self.rule, '"shared-noise" or "greedy"', _one_of(DraftRule))
         require("output", self.output, f"one of {outputs}", _one_of(DraftOutput))
         require("vocabulary", self.vocabulary, Words("256 or more"), _whole(256))

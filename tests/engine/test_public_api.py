@@ -152,9 +152,10 @@ def test_promised_methods():
         lambda: mlx_engine.SamplingOptions(temperature=float("nan")),
         lambda: mlx_engine.SamplingOptions(temperature=float("inf")),
         lambda: mlx_engine.SamplingOptions(top_k=-1),
-        lambda: mlx_engine.SamplingOptions(top_p=0),
+        lambda: mlx_engine.SamplingOptions(top_p=-0.01),
+        lambda: mlx_engine.SamplingOptions(top_p=True),
         lambda: mlx_engine.SamplingOptions(top_p=1.01),
-        lambda: mlx_engine.SamplingOptions(min_p=1),
+        lambda: mlx_engine.SamplingOptions(min_p=1.01),
         lambda: mlx_engine.SamplingOptions(repetition_penalty=0),
         lambda: mlx_engine.SamplingOptions(presence_penalty=11),
         lambda: mlx_engine.SamplingOptions(frequency_penalty=float("nan")),
@@ -167,7 +168,7 @@ def test_promised_methods():
         lambda: mlx_engine.DraftOptions(depth=9),
         lambda: mlx_engine.DraftOptions(depth=-1),
         lambda: mlx_engine.DraftOptions(depth="deep"),
-        lambda: mlx_engine.DraftOptions(min_probability=1.0),
+        lambda: mlx_engine.DraftOptions(min_probability=1.01),
         lambda: mlx_engine.DraftOptions(rule="luck"),
         lambda: mlx_engine.GenerationOptions(max_tokens=0),
         lambda: mlx_engine.GenerationOptions(stop=("",)),
@@ -195,6 +196,24 @@ def test_promised_methods():
 def test_options_out_of_range_are_refused_by_name(make):
     with pytest.raises(mlx_engine.BadOption, match=r"\w+=.* is not possible: use "):
         make()
+
+
+def test_both_ends_of_every_range_are_possible():
+    for options, ends in (
+        (mlx_engine.SamplingOptions, {"temperature": (0, 10), "top_p": (0, 1), "min_p": (0, 1)}),
+        (mlx_engine.SamplingOptions, {"top_k": (0, 2**64), "repetition_penalty": (0.01, 10)}),
+        (mlx_engine.SamplingOptions, {"presence_penalty": (-10, 10), "seed": (0, 2**64 - 1)}),
+        (mlx_engine.SamplingOptions, {"logit_bias": ({0: -1000}, {0: 1000})}),
+        (mlx_engine.DraftOptions, {"depth": (0, 8), "min_probability": (0, 1)}),
+        (mlx_engine.DraftOptions, {"vocabulary": (256, 2**64)}),
+        (mlx_engine.GenerationOptions, {"max_tokens": (1, 2**64)}),
+        (mlx_engine.LoadOptions, {"context_length": (8, 2**64), "prompt_cache_bytes": (0, 2**64)}),
+        (mlx_engine.LoadOptions, {"memory_bytes": (1, 2**64), "prompt_files_bytes": (0, 2**64)}),
+        (mlx_engine.CacheOptions, {"bits": (4, 16), "head_bits": (4, 16)}),
+    ):
+        for name, values in ends.items():
+            for value in values:
+                assert getattr(options(**{name: value}), name) == value
 
 
 def test_what_is_no_such_thing_is_refused_where_it_is_given():

@@ -142,8 +142,24 @@ def test_turns_on_one_sequence_equal_a_fresh_one(model, depth):
     assert turned.stats.reused_tokens == len(PROMPT) + len(first.tokens) - 1
 
 
+@pytest.mark.parametrize("way", ["greedy", "hot", "everything"])
+def test_suppressed_tokens_are_never_written(model, plain, way):
+    """Nor is one that may not begin an answer its first; drafts of any of them are wrong."""
+    truth = plain[way].tokens
+    how = {"options": WAYS[way], "max_tokens": LENGTH}
+    how |= {"suppressed": (truth[3], 9000), "first_suppressed": (truth[0],)}
+    alone = run(model, PROMPT, NoDraft(), 0, **how)
+    assert truth[3] not in alone.tokens and alone.tokens[0] != truth[0]
+    for ahead in (False, True):
+        for source in (
+            MtpDraft(model.heads, DraftOptions()),
+            DialledDraft([*PROMPT, *truth], itertools.cycle([3, 1]), 37),
+        ):
+            assert run(model, PROMPT, source, 3, looks_ahead=ahead, **how).tokens == alone.tokens
+
+
 def test_min_probability_keeps_the_words(model, plain):
-    for threshold in (0.05, 0.3, 0.9):
+    for threshold in (0.05, 0.3, 0.9, 1.0):
         source = MtpDraft(model.heads, DraftOptions(min_probability=threshold))
         ran = run(model, PROMPT, source, 4, options=WAYS["hot"], max_tokens=LENGTH)
         assert ran.tokens == plain["hot"].tokens

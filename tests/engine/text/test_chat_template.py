@@ -209,6 +209,15 @@ def test_where_a_folder_keeps_its_template(tmp_path: Path) -> None:
     assert found() == "none"
     configure(None)
     assert found() == "none"
+    for empty in ("", " \n", [], {}, [{"name": "default"}], [{"name": "a", "template": None}]):
+        configure(empty)
+        (tmp_path / "chat_template.jinja").write_text("\n")
+        assert found() == "none"
+    (tmp_path / "chat_template.jinja").unlink()
+    configure([{"name": ["a"], "template": "t"}, {"name": "rag", "template": "r"}])
+    assert found() == "t"
+    configure({"default": "", "rag": "r"})
+    assert found() == "r"
     configure("config{{ eos_token }}")
     assert found() == "config!"
     configure([{"name": "tool_use", "template": "t"}, {"name": "default", "template": "d"}])
@@ -219,7 +228,7 @@ def test_where_a_folder_keeps_its_template(tmp_path: Path) -> None:
     assert found() == "jinja"
 
 
-@pytest.mark.parametrize("value", [3, {}, [], [{"name": "default"}], "{% if %}", "{{ x | nope }}"])
+@pytest.mark.parametrize("value", [3, ["x"], [{"template": 3}], "{% if %}", "{{ x | nope }}"])
 def test_broken_template_in_a_folder(tmp_path: Path, value: object) -> None:
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": value}))
     with pytest.raises(BadChatTemplate, match=r"tokenizer_config\.json"):

@@ -15,6 +15,7 @@ from tiny_tokenizer import make_tiny_tokenizer
 from tokenizers import models, pre_tokenizers, processors
 
 from mlx_engine.built_in_model import built_in_model
+from mlx_engine.text.roles import known_ends
 from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.errors import BadPrompt, BadTokenizer
 
@@ -87,7 +88,56 @@ def test_end_ids_come_from_every_file(tmp_path: Path) -> None:
     make_tiny_tokenizer(tmp_path)
     (tmp_path / "generation_config.json").write_text('{"eos_token_id": [3, 4]}')
     (tmp_path / "config.json").write_text('{"eos_token_id": 5, "text_config": {"eos_token_id": 6}}')
-    assert Tokenizer.from_folder(tmp_path).end_ids == {297, 3, 4, 5, 6}
+    assert Tokenizer.from_folder(tmp_path).end_ids == {297, 3, 4}
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": [null, -1]}')
+    assert Tokenizer.from_folder(tmp_path).end_ids == {297, 5, 6}
+
+
+@pytest.mark.parametrize(
+    ("eos_token", "template", "expected"),
+    [
+        ("<|endoftext|>", "{{ m }}<|im_end|>", {295, 297}),
+        ("<|endoftext|>", "{{ m }}", {295}),
+        ("<|endoftext|>", None, {295}),
+        ("<|im_end|>", "<|endoftext|>{{ m }}<|im_end|>", {295, 297}),
+        (None, "{{ m }}<|im_end|>", {297}),
+    ],
+)
+def test_an_end_of_turn_is_known_by_its_text(
+    tmp_path: Path, eos_token: str | None, template: str | None, expected: set[int]
+) -> None:
+    """As llama.cpp knows it: of the tokens that the template writes."""
+    make_tiny_tokenizer(tmp_path, chat_template=template)
+    edit(tmp_path / "tokenizer_config.json", lambda config: config.update(eos_token=eos_token))
+    assert Tokenizer.from_folder(tmp_path).end_ids == expected
+
+
+def test_what_ends_messages_ends_no_answer() -> None:
+    assert known_ends(["<|end|>", "<|endoftext|>", "x"]) == {"<|end|>", "<|endoftext|>"}
+    assert known_ends(["<|end|>", "<|return|>"]) == {"<|return|>"}  # gpt-oss
+    assert known_ends(["<|end|>", "<|flush|>", "<|think|>"]) == {"<|flush|>"}  # Solar Open
+
+
+@pytest.mark.parametrize("key", ["eos_token_id", "suppress_tokens", "begin_suppress_tokens"])
+@pytest.mark.parametrize("value", ["5", [5, "6"], 1.5, [True], {"5": 6}, 10**30])
+def test_ids_that_are_none_are_named(tmp_path: Path, key: str, value: object) -> None:
+    make_tiny_tokenizer(tmp_path)
+    (tmp_path / "generation_config.json").write_text(json.dumps({key: value}))
+    with pytest.raises(BadTokenizer, match=rf"generation_config\.json: {key} .* is not a token id"):
+        Tokenizer.from_folder(tmp_path)
+
+
+def test_suppressed_tokens(tmp_path: Path) -> None:
+    make_tiny_tokenizer(tmp_path)
+    said = {"suppress_tokens": [3, None, -1, 9000], "begin_suppress_tokens": [4]}
+    (tmp_path / "generation_config.json").write_text(json.dumps(said))
+    made = Tokenizer.from_folder(tmp_path)
+    assert (made.suppressed_ids, made.first_suppressed_ids) == ({3, 9000}, {4})
+    assert made.fitted(300) is made
+    said = {"suppress_tokens": [*range(299)], "begin_suppress_tokens": [299]}
+    (tmp_path / "generation_config.json").write_text(json.dumps(said))
+    with pytest.raises(BadTokenizer, match="suppresses every token"):
+        Tokenizer.from_folder(tmp_path).fitted(300)
 
 
 def test_begin_token_is_added_when_the_file_says_so(tmp_path: Path) -> None:
@@ -131,7 +181,7 @@ def test_tokens_listed_only_in_the_config(tmp_path: Path) -> None:
 
 
 def test_a_named_token_of_the_vocabulary_becomes_special(tmp_path: Path) -> None:
-    make_tiny_tokenizer(tmp_path)
+    make_tiny_tokenizer(tmp_path, chat_template=None)
     edit(tmp_path / "tokenizer_config.json", lambda c: c.update(eos_token="</think>"))
     tokenizer = Tokenizer.from_folder(tmp_path)
     assert tokenizer.end_ids == {299} <= tokenizer.special_ids
@@ -151,7 +201,7 @@ def test_tokenizer_of_another_model(tokenizer: Tokenizer) -> None:
 
 
 def test_a_special_token_without_a_row_is_ordinary_text(tmp_path: Path) -> None:
-    make_tiny_tokenizer(tmp_path)
+    make_tiny_tokenizer(tmp_path, chat_template=None)
     listed = {"300": {"content": "<image>", "special": True}}
     edit(tmp_path / "tokenizer_config.json", lambda c: c.update(added_tokens_decoder=listed))
     edit(tmp_path / "tokenizer_config.json", lambda c: c.update(eos_token="<image>"))

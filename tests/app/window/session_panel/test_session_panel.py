@@ -117,10 +117,10 @@ def test_an_empty_field_is_no_choice_or_no_limit(qtbot, panel, heard):
         ("Temperature", "hot", "is not a number"),
         ("Temperature", "nan", "use 0 to 10"),
         ("Top k", "1.5", "is not a number"),
-        ("Top p", "0", "more than 0"),
+        ("Top p", "-1", "0 to 1"),
         ("Seed", "-1", "0 to 2**64-1"),
         ("Max tokens", "0", "1 or more"),
-        ("Minimum probability", "1", "below 1"),
+        ("Minimum probability", "2", "0 to 1"),
     ],
 )
 def test_mistakes_are_shown_and_not_sent(qtbot, panel, heard, field, text, words):
