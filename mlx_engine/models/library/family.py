@@ -10,18 +10,17 @@ import re
 from collections.abc import Collection, Mapping
 from functools import cache
 from importlib.util import find_spec
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from mlx_engine.models.cache_sizes import LEAST_GROUP, CacheSize
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.family import Family, Figures, Parts
+from mlx_engine.models.library.class_fields import FIXED, class_fields
 from mlx_engine.models.stored_forms import Piece, Recipe
 from mlx_engine.models.tensor_names import bare_name, of_other_senses
 from mlx_engine.values.errors import UnsupportedModel
 from mlx_engine.values.memory_plan import WorkSize
-from mlx_engine.values.words import Words
 
 if TYPE_CHECKING:
     from mlx_engine.models.contract import Model
@@ -81,41 +80,6 @@ _WINDOW_UNKNOWN = {
 _CONTEXT = 4096
 """Taken where a config does not say how far its model reaches."""
 
-_SAME = {
-    "gpt_neox": {"rotary_emb_base": "rope_theta", "rotary_pct": "partial_rotary_factor"},
-    "lfm2": {"block_dim": "hidden_size"},
-}
-"""By type: keys that classes of mlx-lm look for -> those transformers 5 tells the same by."""
-
-_LEFT_OUT: dict[str, dict[str, object]] = {
-    "glm_moe_dsa": {"topk_method": "noaux_tc", "scoring_func": "sigmoid", "moe_layer_freq": 1},
-    "granitemoehybrid": {"position_embedding_type": "nope", "time_step_limit": [0.0, inf]},
-    "mamba2": {"intermediate_size": 0},  # asked for, not used
-    "apertus": {"mlp_bias": False, "post_norm": False, "qk_norm": True},
-    "hunyuan_v1_moe": {
-        "num_shared_expert": 1,
-        "use_mixed_mlp_moe": True,
-        "use_qk_norm": True,
-        "use_cla": False,
-        "cla_share_factor": 1,
-    },
-    "longcat_flash": {
-        "attention_method": "MLA",
-        "zero_expert_type": "identity",
-        "mla_scale_q_lora": True,
-        "mla_scale_kv_lora": True,
-    },
-}
-"""By type: what transformers 5 leaves out because it knows nothing else."""
-
-_NONE = ("final_logit_softcapping",)
-"""Keys that mean something where they are null, though classes of mlx-lm take another default."""
-
-_LAYERS = {
-    "granitemoehybrid": {"linear_attention": "mamba", "full_attention": "attention"},
-}
-"""By type: kinds of layers as transformers 5 calls them -> as classes of mlx-lm do."""
-
 _RENAMED = {
     "llama4_text": {"lm_head.": "output."},
     "nanochat": {
@@ -136,7 +100,6 @@ _RENAMED = {
 _HEAD = re.compile(r"(language_model\.)?(model\.)?(language_model\.)?mtp(_layers|_block)?\.(.+)")
 _LAYER = re.compile(r"(language_model\.)?(model\.)?(language_model\.)?layers\.(\d{1,6})\..+")
 _SIGN = re.compile(r"(?:.+\.)?layers\.(\d{1,6})\.(?:eh_proj|enorm|hnorm)\..+")
-_ROTATION = ("rope_theta", "partial_rotary_factor", "original_max_position_embeddings")
 
 
 def module_of(model_type: str) -> str | None:
@@ -234,8 +197,8 @@ class LibraryFamily(Family):
     def build(self, trunk: WeightTable, head: WeightTable | None) -> Model:
         """The model; UnsupportedModel where the library has no class for it."""
         from mlx_engine.models.library.gemma4 import gemma4_model, with_head_sizes
-        from mlx_engine.models.library.long_rope import use_both_lists
         from mlx_engine.models.library.model import open_class, tried, whole_model
+        from mlx_engine.models.library.rotation import use_own_rotations
 
         assert head is None
         module, origin = module_of(self.model_type), trunk.origin
@@ -245,65 +208,18 @@ class LibraryFamily(Family):
                 origin=origin,
                 model_type=repr(self.model_type),
             )
-        told = with_older_keys(self.config, origin)
+        told = class_fields(self.config, self._kind(), self.origin)
         if self.model_type not in GEMMA4:
             model = open_class(module, told, trunk)
-            return whole_model(model, origin, use_both_lists(model, told, origin))
+            return whole_model(model, origin, use_own_rotations(model, told, self.origin))
         model = open_class(module, with_head_sizes(told), trunk)
         return tried(lambda: gemma4_model(model), origin)
 
-
-def with_older_keys(config: Mapping[str, object], origin: str) -> dict[str, object]:
-    """A config with rope_theta, rope_scaling and head_dim, as classes of mlx-lm look for them."""
-    fields = ConfigFields(config, origin)
-    found = _rotation(config, fields)
-    given = {n: value for n, value in config.items() if value is not None or n in _NONE}
-    text = given.get("text_config")
-    if isinstance(text, Mapping):
-        given["text_config"] = {**_rotation(text, fields), **text}
-    elif fields.has("num_attention_heads"):
-        heads, width = fields.count("num_attention_heads"), fields.count("hidden_size", 1)
-        found["head_dim"] = max(1, width // heads)
-    kind = str(given.get("model_type"))
-    told = {**_LEFT_OUT.get(kind, {}), **found, **given}
-    told = {new: told[old] for new, old in _SAME.get(kind, {}).items() if old in told} | told
-    if kind in _LAYERS:
-        told["layer_types"] = [_LAYERS[kind].get(one, one) for one in fields.words("layer_types")]
-    return told
-
-
-def _rotation(flat: Mapping[str, object], fields: ConfigFields) -> dict[str, object]:
-    """rope_theta, rope_scaling and their like out of rope_parameters (transformers 5)."""
-    given = flat.get("rope_parameters")
-    if given is None:
-        scaling = flat.get("rope_scaling")
-        return {"rope_scaling": None if scaling is None else _named_twice(scaling, fields)}
-    full = _object(given, fields)
-    by_kind = "full_attention" in full
-    found = _of_one_kind(full["full_attention"] if by_kind else full, fields)
-    if by_kind and "sliding_attention" in full:
-        local = _of_one_kind(full["sliding_attention"], fields)
-        found["rope_local_base_freq"] = local.get("rope_theta", 1e4)
-    return found
-
-
-def _of_one_kind(given: object, fields: ConfigFields) -> dict[str, object]:
-    inner = _object(given, fields)
-    found = {name: inner[name] for name in _ROTATION if inner.get(name) is not None}
-    return found | {"rope_scaling": _named_twice(inner, fields)}
-
-
-def _named_twice(given: object, fields: ConfigFields) -> dict[str, object] | None:
-    """The kind of stretching under both names it has had; None for no stretching."""
-    inner = _object(given, fields)
-    kind = inner.get("rope_type", inner.get("type", "default"))
-    return None if kind == "default" else {**inner, "type": kind, "rope_type": kind}
-
-
-def _object(given: object, fields: ConfigFields) -> Mapping[str, object]:
-    if not isinstance(given, Mapping):
-        raise fields.wrong("rope_parameters", given, Words("an object"))
-    return given
+    def _kind(self) -> str:
+        """The type whose class reads the fields: of a whole around another's text, that one's."""
+        text = self.config.get("text_config")
+        inner = text.get("model_type") if isinstance(text, Mapping) else None
+        return inner if self.model_type not in FIXED and isinstance(inner, str) else self.model_type
 
 
 def _one_level(config: Mapping[str, object], origin: str) -> dict[str, object]:

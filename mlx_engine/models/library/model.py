@@ -7,7 +7,6 @@ on use: it brings transformers and torch along.
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
-from inspect import signature
 from typing import NamedTuple, TypeVar
 
 import mlx.core as mx
@@ -29,7 +28,7 @@ from mlx_engine.models.library.caches import (
 )
 from mlx_engine.models.library.exchange import exchange
 from mlx_engine.models.library.kernels import use_kernels
-from mlx_engine.models.library.long_rope import TextLength
+from mlx_engine.models.library.rotation import TextLength
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.values.errors import (
     BadModelFile,
@@ -63,16 +62,6 @@ OWN_CACHES = Reason(
 _AFFINE = frozenset((bits, size) for bits in (2, 3, 4, 5, 6, 8) for size in (32, 64, 128))
 _MICROSCALED = {(4, 32): "mxfp4", (8, 32): "mxfp8", (4, 16): "nvfp4"}
 _NAMES_IN_A_MESSAGE = 6
-_NOTHING_ELSE: dict[str, dict[str, object]] = {
-    "llama4_text": {"moe_layers": []},
-    "nanochat": {"final_logit_softcapping": 15.0, "attention_bias": False},
-    "olmo_hybrid": {"rope_scaling": None},
-    "phi": {"tie_word_embeddings": False},
-    "recurrent_gemma": {"partial_rotary_factor": 0.5},
-    "stablelm": {"tie_word_embeddings": False},
-    "starcoder2": {"use_bias": True},
-}
-"""By module: keys that it does not look at, and what it does all the same."""
 
 
 def open_class(module: str, config: Mapping[str, object], table: WeightTable) -> Module:
@@ -214,8 +203,6 @@ def _parameters_of(model: Module) -> dict[str, mx.array]:
 def _blank_module(module: str, config: Mapping[str, object], origin: str) -> Module:
     try:
         found = vars(import_module(f"mlx_lm.models.{module}"))
-        _refuse_lost_scaling(found["ModelArgs"], config, origin)
-        _refuse_lost_keys(module, config, origin)
         model = found["Model"](found["ModelArgs"].from_dict(dict(config)))
     except EngineError:
         raise
@@ -359,33 +346,3 @@ def _packing_of(
             inputs=inputs,
         )
     return Packing(layout[1], layout[0], mode)
-
-
-def _refuse_lost_scaling(
-    arguments: Callable[..., object], config: Mapping[str, object], origin: str
-) -> None:
-    """UnsupportedModel where a context is to be stretched by a class that knows nothing of it."""
-    known = set(signature(arguments).parameters)
-    scaling = config.get("rope_scaling")
-    if isinstance(scaling, Mapping) and not known & {"rope_scaling", "rope_parameters"}:
-        kind = ascii(scaling.get("rope_type"))[:40]
-        raise UnsupportedModel(
-            "{origin}: stretches its context by rope scaling {kind}, which mlx-lm does not for "
-            "this architecture. Take the model without it.",
-            origin=origin,
-            kind=kind,
-        )
-
-
-def _refuse_lost_keys(module: str, config: Mapping[str, object], origin: str) -> None:
-    """UnsupportedModel where a config asks for what its class would silently not do."""
-    for key, value in _NOTHING_ELSE.get(module, {}).items():
-        asked = config.get(key, value)
-        if asked != value:
-            raise UnsupportedModel(
-                "{origin}: asks for {key} {value}, which mlx-lm does not know for this "
-                "architecture. Take another model.",
-                origin=origin,
-                key=key,
-                value=ascii(asked)[:40],
-            )

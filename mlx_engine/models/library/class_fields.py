@@ -1,0 +1,312 @@
+"""Config fields that mlx-lm 0.32.2 reads otherwise than transformers 5.23, by model type.
+
+A class of mlx-lm runs a config if it reads every field that changes the result, or does anyway what
+the field says. A test holds these tables against both libraries.
+"""
+
+from collections.abc import Mapping
+from math import inf
+
+from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.values.errors import UnsupportedModel
+from mlx_engine.values.words import Words
+
+Fields = Mapping[str, object]
+
+_SILU: dict[str, object] = {"hidden_act": "silu"}
+_NO_BIAS: dict[str, object] = {"attention_bias": False, "mlp_bias": False}
+_GELU: dict[str, object] = {"hidden_activation": "gelu_pytorch_tanh", "attention_bias": False}
+_TIED: dict[str, object] = {"tie_word_embeddings": True}
+_APART: dict[str, object] = {"tie_word_embeddings": False}
+_GPT2: dict[str, object] = {
+    "activation_function": "gelu_pytorch_tanh",
+    "scale_attn_weights": True,
+    "scale_attn_by_inverse_layer_idx": False,
+    "add_cross_attention": False,
+}
+_MAMBA = {"hidden_act": "silu", "layer_norm_epsilon": 1e-5}
+_DSA = _SILU | _APART | {"mlp_bias": False}
+
+FIXED: dict[str, Fields] = {
+    "afmoe": _SILU | _NO_BIAS,
+    "apertus": {"hidden_act": "xielu", "attention_bias": False},
+    "bailing_hybrid": _SILU | _NO_BIAS,
+    "bitnet": {"hidden_act": "relu2"},
+    "dbrx": _APART,
+    "deepseek_v32": _DSA,
+    "falcon_h1": _SILU | {"time_step_limit": [0.0, inf]},
+    "falcon_mamba": _MAMBA,
+    "gemma3n": _GELU | _TIED,
+    "gemma4": _GELU,
+    "gemma4_text": _GELU,
+    "gemma4_unified": _GELU,
+    "glm_moe_dsa": _DSA,
+    "gpt2": _GPT2 | _TIED,
+    "gpt_bigcode": _GPT2 | {"multi_query": True},
+    "gpt_neox": _APART | {"hidden_act": "gelu", "attention_bias": True},
+    "gptj": _APART | {"activation_function": "gelu_pytorch_tanh"},
+    "granitemoe": _SILU,
+    "granitemoehybrid": _SILU,
+    "helium": _SILU,
+    "hunyuan_v1_dense": _SILU,
+    "hunyuan_v1_moe": _SILU | _TIED,
+    "internlm3": _SILU,
+    "jamba": _SILU,
+    "kimi_linear": _SILU | _NO_BIAS | {"q_lora_rank": None},
+    "laguna": _SILU | {"moe_apply_router_weight_on_input": False},
+    "lfm2": _TIED,
+    "lfm2_moe": _TIED,
+    "llama4": _SILU | _APART,
+    "llama4_text": _SILU | {"moe_layers": [], "attention_bias": False},
+    "longcat_flash": _SILU | _APART,
+    "mamba": _MAMBA,
+    "mamba2": _SILU,
+    "minicpm3": _SILU | {"mlp_bias": False},
+    "minimax_m3_vl": _SILU,
+    "mistral4": _SILU,
+    "muse_glimmer": {"hidden_activation": "silu", "attention_bias": False},
+    "muse_spark": _SILU | _APART | {"attention_bias": False, "residual_gate_temperature": 0.3},
+    "nanochat": _APART
+    | {"hidden_act": "relu2", "final_logit_softcapping": 15.0, "attention_bias": False}
+    | {"rope_scaling": None},
+    "nemotron": {"hidden_act": "relu2"},
+    "nemotron_h": _APART
+    | {"mlp_hidden_act": "relu2", "mamba_hidden_act": "silu", "use_bias": False}
+    | {"sliding_window": None},
+    "olmo_hybrid": _SILU,
+    "phi": _APART | {"hidden_act": "gelu_pytorch_tanh", "qk_layernorm": False},
+    "phimoe": _SILU | _APART | {"attention_bias": True, "lm_head_bias": True},
+    "recurrent_gemma": _GELU
+    | _TIED
+    | {"partial_rotary_factor": 0.5, "num_key_value_heads": 1, "conv1d_width": 4},
+    "stablelm": _SILU | _APART,
+    "starcoder2": {"hidden_act": "gelu_pytorch_tanh", "use_bias": True},
+}
+"""What classes do whatever the config says."""
+
+ABSENT: dict[str, Fields] = {
+    "afmoe": {
+        "num_experts_per_tok": 6,
+        "route_scale": 1.0,
+        "sliding_window": 1024,
+        "mup_enabled": False,
+    },
+    "apertus": {"rope_theta": 12e6, "mlp_bias": False, "post_norm": False, "qk_norm": True},
+    "bitnet": {"rope_theta": 500000.0, "tie_word_embeddings": False},
+    "deepseek_v32": {
+        "routed_scaling_factor": 2.5,
+        "n_group": 8,
+        "topk_group": 4,
+        "num_experts_per_tok": 8,
+        "first_k_dense_replace": 3,
+    },
+    "falcon_h1": {
+        "attention_out_multiplier": 1.0,
+        "embedding_multiplier": 1.0,
+        "key_multiplier": 1.0,
+        "lm_head_multiplier": 1.0,
+        "ssm_in_multiplier": 1.0,
+        "ssm_out_multiplier": 1.0,
+        "ssm_multipliers": [1.0] * 5,
+        "mlp_multipliers": [1.0, 1.0],
+        "mamba_norm_before_gate": True,
+        "rope_theta": 10000.0,
+        "tie_word_embeddings": False,
+    },
+    "gemma3n": {"rope_theta": 1e6, "rope_local_base_freq": 1e4},
+    "gemma4_text": {"num_kv_shared_layers": 0, "use_double_wide_mlp": False},
+    "glm_moe_dsa": {"topk_method": "noaux_tc", "scoring_func": "sigmoid", "moe_layer_freq": 1},
+    "granitemoe": {"tie_word_embeddings": False},
+    "granitemoehybrid": {
+        "num_experts_per_tok": 2,
+        "position_embedding_type": "nope",
+        "time_step_limit": [0.0, inf],
+        "tie_word_embeddings": False,
+    },
+    "helium": {"rope_theta": 100000.0},
+    "hunyuan_v1_moe": {
+        "num_shared_expert": 1,
+        "use_mixed_mlp_moe": True,
+        "use_qk_norm": True,
+        "use_cla": False,
+        "cla_share_factor": 1,
+        "rope_scaling": {"type": "dynamic", "alpha": 1.0, "factor": 1.0},
+    },
+    "jamba": {"tie_word_embeddings": False},
+    "lfm2": {"rope_theta": 1e6},
+    "lfm2_moe": {"rope_theta": 1e6},
+    "llama4": {"rope_theta": 500000.0, "rope_scaling": None, "use_qk_norm": True},
+    "llama4_text": {"rope_theta": 500000.0, "use_qk_norm": True},
+    "longcat_flash": {
+        "attention_method": "MLA",
+        "zero_expert_type": "identity",
+        "mla_scale_q_lora": True,
+        "mla_scale_kv_lora": True,
+        "rope_theta": 1e7,
+    },
+    "mamba2": {"intermediate_size": 0},  # asked for, not used
+    "minicpm3": {"rope_theta": 10000.0, "tie_word_embeddings": True, "rope_scaling": {}},
+    "mistral4": {"rope_interleave": True},
+    "muse_glimmer": {"rope_theta": 10000.0},
+    "nemotron_h": {
+        "num_experts_per_tok": 2,
+        "n_group": 1,
+        "topk_group": 1,
+        "norm_topk_prob": True,
+        "routed_scaling_factor": 1.0,
+        "time_step_limit": [0.0, inf],
+    },
+    "phimoe": {
+        "attention_bias": False,
+        "lm_head_bias": False,
+        "rms_norm_eps": 1e-5,
+        "rope_theta": 1e6,
+    },
+    "recurrent_gemma": {"block_types": ["recurrent", "recurrent", "attention"]},
+    "starcoder2": {"rope_theta": 10000.0},
+}
+"""What transformers takes where the config is silent, and classes would take something else."""
+
+RENAMED: dict[str, dict[str, str]] = {
+    "gpt2": {"n_ctx": "n_positions"},
+    "gpt_neox": {"rotary_emb_base": "rope_theta", "rotary_pct": "partial_rotary_factor"},
+    "lfm2": {"block_dim": "hidden_size"},
+}
+"""Fields that classes look for -> those transformers 5 tells the same by."""
+
+_NULL_MEANS_NONE = ("final_logit_softcapping",)
+"""Fields that mean something where they are null, though classes take another default."""
+
+_LAYERS = {
+    "granitemoehybrid": {"linear_attention": "mamba", "full_attention": "attention"},
+}
+"""Kinds of layers as transformers 5 calls them -> as classes do."""
+
+_CHECKS_SCALING = ("hunyuan_v1_dense", "hunyuan_v1_moe", "internlm3", "nemotron")
+"""Types whose classes refuse scaling that they do not do; rotation.py does it."""
+
+_NORM_ROTATED = ("llama4", "llama4_text")
+"""Types that norm queries and keys once they are rotated, by which no magnitude is left."""
+
+_TRAINED = "original_max_position_embeddings"
+_OUTER = ("rope_theta", "partial_rotary_factor", _TRAINED)
+"""Fields of the rotation that may stand beside the others."""
+
+_SAME_ACTIVATION = {
+    "swish": "silu",
+    "gelu_new": "gelu_pytorch_tanh",
+    "gelu_fast": "gelu_pytorch_tanh",
+    "gelu_python": "gelu",
+}
+
+
+def class_fields(config: Fields, kind: str, origin: str) -> dict[str, object]:
+    """The config as the class of `kind` reads it; UnsupportedModel names a field it would lose.
+
+    What transformers would add is added, the rotation is told by the older fields (rope_theta,
+    rope_scaling) too, and so is head_dim. A nested config stays nested.
+    """
+    fields = ConfigFields(config, origin)
+    text = config.get("text_config")
+    told = _filled(config, kind, fields)
+    if isinstance(text, Mapping):
+        told["text_config"] = _filled(text, kind, fields)
+        _refuse_lost({**told, **_filled(text, kind, fields)}, kind, origin)
+        return told
+    if fields.has("num_attention_heads"):
+        heads, width = fields.count("num_attention_heads"), fields.count("hidden_size", 1)
+        told.setdefault("head_dim", max(1, width // heads))
+    _refuse_lost(told, kind, origin)
+    return told
+
+
+def _filled(level: Fields, kind: str, fields: ConfigFields) -> dict[str, object]:
+    """One level of a config with everything that the class looks for there."""
+    is_whole = "text_config" in level
+    default = {"rope_theta": 10000.0} if kind in FIXED else {}
+    absent = {} if is_whole else {**default, **ABSENT.get(kind, {})}
+    scaling = absent.pop("rope_scaling", None)
+    given = {n: v for n, v in level.items() if v is not None or n in _NULL_MEANS_NONE}
+    told = {**absent, **given}
+    if not is_whole or "rope_parameters" in level or "rope_scaling" in level:
+        told |= _rotation(told, kind, fields)
+        if kind in _CHECKS_SCALING and _kind_of(told.get("rope_scaling")) != "dynamic":
+            told.pop("rope_scaling", None)
+        told.setdefault("rope_scaling", scaling)
+    told = {new: told[old] for new, old in RENAMED.get(kind, {}).items() if old in told} | told
+    if kind in _LAYERS and not is_whole:
+        told["layer_types"] = [_LAYERS[kind].get(one, one) for one in fields.words("layer_types")]
+    return told
+
+
+def _refuse_lost(told: Fields, kind: str, origin: str) -> None:
+    for name, value in FIXED.get(kind, {}).items():
+        asked = told.get(name, value)
+        if _plain(asked) != _plain(value):
+            raise UnsupportedModel(
+                "{origin}: asks for {key} {value}, which mlx-lm does not know for this "
+                "architecture. Take another model.",
+                origin=origin,
+                key=name,
+                value=ascii(asked)[:40],
+            )
+
+
+def _plain(value: object) -> object:
+    """One value for what has several names or forms."""
+    if isinstance(value, str):
+        return _SAME_ACTIVATION.get(value, value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _rotation(told: dict[str, object], kind: str, fields: ConfigFields) -> Fields:
+    """The rotation by rope_parameters (transformers 5) and by the older fields, both the same.
+
+    As in transformers: rope_scaling wins over rope_parameters, and what is in there over what is
+    beside it, but for the length of texts trained on.
+    """
+    scaling = told.pop("rope_scaling", None)
+    given = _object(scaling or told.get("rope_parameters") or {}, fields)
+    outer = {name: told[name] for name in _OUTER if name in told}
+    local = told.get("rope_local_base_freq")
+    if local is not None and "full_attention" not in given:
+        given = {"full_attention": given, "sliding_attention": {"rope_theta": local}}
+    if told.get("use_qk_norm") is True and kind in _NORM_ROTATED:
+        given = {**given, "attention_factor": 1.0}
+    if not any(isinstance(one, Mapping) for one in given.values()):
+        made = _of_one_kind(given, outer)
+        return {**_older_fields(made), "rope_parameters": made} if made else {}
+    kinds = {name: _of_one_kind(_object(one, fields), outer) for name, one in given.items() if one}
+    found = _older_fields(kinds.get("full_attention", {}))
+    found.pop("partial_rotary_factor", None)
+    if "sliding_attention" in kinds:
+        found["rope_local_base_freq"] = kinds["sliding_attention"].get("rope_theta", 1e4)
+    return {**found, "rope_parameters": kinds}
+
+
+def _kind_of(scaling: object) -> object:
+    return scaling.get("rope_type") if isinstance(scaling, Mapping) else None
+
+
+def _of_one_kind(given: Fields, outer: Fields) -> dict[str, object]:
+    """What is said of one kind of layers, the kind of stretching under both names it has had."""
+    told = {name: value for name, value in given.items() if value is not None}
+    made = {**outer, **told}
+    if _TRAINED in outer:  # as Phi-3's configs say it
+        made[_TRAINED] = outer[_TRAINED]
+    if "rope_type" in made or "type" in made:
+        made["type"] = made["rope_type"] = made.get("rope_type", made.get("type"))
+    return made
+
+
+def _older_fields(made: Fields) -> dict[str, object]:
+    """rope_theta and its like, and rope_scaling if there is any."""
+    found = {name: made[name] for name in _OUTER if name in made}
+    is_plain = made.get("rope_type", "default") == "default"
+    return found if is_plain else {**found, "rope_scaling": dict(made)}
+
+
+def _object(given: object, fields: ConfigFields) -> Fields:
+    if not isinstance(given, Mapping):
+        raise fields.wrong("rope_parameters", given, Words("an object"))
+    return given

@@ -1,0 +1,100 @@
+"""Rotations of mlx-lm's classes exchanged for ours, which know all that configs ask for.
+
+mlx-lm's have the list of LongRoPE (arXiv 2402.13753) for long texts alone and a YaRN (arXiv
+2309.00071) without `attention_factor` and `truncate`; several classes have no scaling at all.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import mlx.core as mx
+from mlx.nn.layers.base import Module
+from mlx.utils import tree_unflatten
+
+from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.layer_specs import Rope
+from mlx_engine.models.rope import scaled
+
+_LAYER = re.compile(r"(?:.+\.)?(?:layers|h|blocks)\.(\d+)\..+")
+_LONG_ALONE = "mlx_lm.models.rope_utils.SuScaledRoPE"
+_WIDTH = {
+    "mlx.nn.layers.positional_encoding.RoPE": "dims",
+    "mlx_lm.models.rope_utils.YarnRoPE": "dims",
+    "mlx_lm.models.rope_utils.Llama3RoPE": "dims",
+    "mlx_lm.models.rope_utils.DynamicNTKScalingRoPE": "dims",
+    "mlx_lm.models.hunyuan.DynamicNTKAlphaRoPE": "dims",
+    "mlx_lm.models.hunyuan_v1_dense.DynamicNTKAlphaRoPE": "dims",
+    "mlx_lm.models.internlm3.DynamicNTKScalingRoPE": "dims",
+    _LONG_ALONE: "dim",
+}
+"""By the whole name of a rotation's class: its attribute for the number of rotated elements."""
+
+
+@dataclass(slots=True)
+class TextLength:
+    """What all rotations of a model ask: a text is long from border + 1 tokens on."""
+
+    border: int
+    is_long: bool = False
+
+
+class _Rotation(Module):
+    """In the place of mlx-lm's; magnitudes: of short texts and of long ones."""
+
+    def __init__(self, rope: Rope, magnitudes: tuple[float, float], length: TextLength) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        periods = rope.base ** (mx.arange(0, rope.width, 2) / rope.width)
+        lists = (rope.factors, rope.long_factors or rope.factors)
+        self._periods = [periods if one is None else mx.array(one) * periods for one in lists]
+        self._rope, self._magnitudes, self._length = rope, magnitudes, length
+
+    def __call__(self, x: mx.array, offset: int | mx.array = 0) -> mx.array:
+        """[..., T, head] -> the same, rotated from position `offset` on."""
+        is_long, width = self._length.is_long, self._rope.width
+        if self._magnitudes[is_long] != 1:
+            turned = x[..., :width] * self._magnitudes[is_long]
+            x = mx.concatenate([turned, x[..., width:]], axis=-1).astype(x.dtype)
+        return mx.fast.rope(
+            x,
+            width,
+            traditional=self._rope.interleaved,
+            base=None,
+            scale=1.0,
+            offset=offset,
+            freqs=self._periods[is_long],
+        )
+
+
+def use_own_rotations(
+    model: Module, config: Mapping[str, object], origin: str
+) -> TextLength | None:
+    """Exchange every rotation that is scaled; the length they ask, None where none asks for it.
+
+    config: as the class read it (class_fields.py). Phi-3.5-MoE tells what rotated elements are
+    multiplied by for both lengths. BadModelFile for fields that are no numbers.
+    """
+    fields = ConfigFields(config, origin)
+    kinds = fields.words("layer_types")
+    length, made = TextLength(0), []
+    modules = model.named_modules()  # type: ignore[no-untyped-call]
+    for path, stock in modules:
+        name = f"{type(stock).__module__}.{type(stock).__qualname__}"
+        if name not in _WIDTH:
+            continue
+        found = _LAYER.fullmatch(path)
+        number = int(found[1]) if found else len(kinds)
+        told = fields.rope(kinds[number] if number < len(kinds) else "full_attention")
+        is_interleaved = bool(vars(stock).get("traditional"))
+        base = told.number("rope_theta", vars(stock).get("base", 10000.0))
+        plain = Rope(vars(stock)[_WIDTH[name]], base, interleaved=is_interleaved)
+        rope = scaled(plain, told, fields)
+        if rope == plain and name != _LONG_ALONE:
+            continue
+        if rope.long_factors not in (None, rope.factors):
+            length.border = rope.long_beyond
+        short, long = (told.number(f"{one}_mscale", rope.magnitude) for one in ("short", "long"))
+        made.append((path, _Rotation(rope, (short, long), length)))
+    if made:
+        model.update_modules(tree_unflatten(made))
+    return length if length.border else None
