@@ -3,6 +3,7 @@
 _EXPERTS = {"moe_intermediate_size": 32, "num_experts_per_tok": 2}
 _MAMBA2 = {"mamba_n_groups": 1, "mamba_d_state": 16, "mamba_n_heads": 8, "mamba_d_head": 16}
 _PLAIN = {"rope_type": "default", "rope_theta": 10000.0}
+_SLIDING = ["sliding_attention", "full_attention", "sliding_attention"]
 LATENT = {
     "num_key_value_heads": 4,
     "kv_lora_rank": 32,
@@ -13,6 +14,40 @@ LATENT = {
 }
 
 HYBRIDS: dict[str, tuple[str, dict[str, object]]] = {
+    "afmoe": (
+        "Afmoe",
+        {
+            **_EXPERTS,
+            "num_experts": 4,
+            "num_shared_experts": 1,
+            "head_dim": 16,
+            "sliding_window": 8,
+            "layer_types": _SLIDING,
+        },
+    ),
+    "helium": ("Helium", {"head_dim": 16}),
+    "laguna": (
+        "Laguna",
+        {
+            **_EXPERTS,
+            "num_experts": 4,
+            "shared_expert_intermediate_size": 48,
+            "head_dim": 16,
+            "sliding_window": 8,
+            "layer_types": _SLIDING,
+            "rope_parameters": {
+                "sliding_attention": _PLAIN,
+                "full_attention": {
+                    "rope_type": "yarn",
+                    "rope_theta": 5e5,
+                    "factor": 32.0,
+                    "original_max_position_embeddings": 16,
+                    "attention_factor": 1.0,
+                    "partial_rotary_factor": 0.5,
+                },
+            },
+        },
+    ),
     "phi": ("Phi", {"rope_parameters": _PLAIN | {"partial_rotary_factor": 0.5}}),
     "phimoe": (
         "Phimoe",

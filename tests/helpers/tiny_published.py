@@ -1,6 +1,7 @@
 """Tiny random models of many architectures, as transformers publishes them, with their logits."""
 
 from collections.abc import Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import NamedTuple
 
@@ -328,7 +329,8 @@ def publish(
         if name in ("Gemma3", "Gemma3n", "Gemma4", "Llama4")
         else f"{name}Config",
     )
-    config = settings(**sizes_of(model_type) | dict(changes or {}), attn_implementation="eager")
+    told = deepcopy(sizes_of(model_type) | dict(changes or {}))  # transformers writes into it
+    config = settings(**told, attn_implementation="eager")
     torch.manual_seed(seed)
     model = getattr(hf, f"{name}ForCausalLM")(config).eval().float()
     with torch.no_grad():

@@ -84,6 +84,8 @@ FIXED: dict[str, Fields] = {
 }
 """What classes do whatever the config says."""
 
+_GEMMA4: dict[str, object] = {"num_kv_shared_layers": 0, "use_double_wide_mlp": False}
+
 ABSENT: dict[str, Fields] = {
     "afmoe": {
         "num_experts_per_tok": 6,
@@ -114,7 +116,9 @@ ABSENT: dict[str, Fields] = {
         "tie_word_embeddings": False,
     },
     "gemma3n": {"rope_theta": 1e6, "rope_local_base_freq": 1e4},
-    "gemma4_text": {"num_kv_shared_layers": 0, "use_double_wide_mlp": False},
+    "gemma4": _GEMMA4,
+    "gemma4_text": _GEMMA4,
+    "gemma4_unified": _GEMMA4 | {"sliding_window": 1024},
     "glm_moe_dsa": {"topk_method": "noaux_tc", "scoring_func": "sigmoid", "moe_layer_freq": 1},
     "granitemoe": {"tie_word_embeddings": False},
     "granitemoehybrid": {
@@ -147,6 +151,7 @@ ABSENT: dict[str, Fields] = {
     "mamba2": {"intermediate_size": 0},  # asked for, not used
     "minicpm3": {"rope_theta": 10000.0, "tie_word_embeddings": True, "rope_scaling": {}},
     "mistral4": {"rope_interleave": True},
+    "minimax_m3_vl": {"rope_theta": 5e6},
     "muse_glimmer": {"rope_theta": 10000.0},
     "nemotron_h": {
         "num_experts_per_tok": 2,

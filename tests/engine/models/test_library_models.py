@@ -13,9 +13,15 @@ from model_edits import edit_config, logits
 from tiny_published import WINDOW, publish, published_logits
 
 import mlx_engine
-from mlx_engine import PromptTooLong, UnsupportedModel
-from mlx_engine.models.registry import family_for
-from mlx_engine.models.weights import WeightTable
+from mlx_engine import PromptTooLong
+
+YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 10000.0,
+    "factor": 4.0,
+    "original_max_position_embeddings": 16,
+}
+LLAMA3 = YARN | {"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 
 CASES = {
     "falcon_h1": ("falcon_h1", {}),
@@ -43,6 +49,20 @@ CASES = {
     "mamba 2 of two groups": ("mamba2", {}),
     "mamba 2 of one group": ("mamba2", {"n_groups": 1}),
     "jamba, all experts": ("jamba", {"num_experts_per_tok": 4}),
+    "granite 4 with YaRN": (
+        "granitemoehybrid",
+        {"position_embedding_type": "rope", "rope_parameters": YARN | {"attention_factor": 1.3}},
+    ),
+    "lfm2 with llama3's scaling": ("lfm2", {"rope_parameters": LLAMA3}),
+    "laguna": ("laguna", {}),
+    "helium with YaRN": ("helium", {"rope_parameters": YARN | {"truncate": False}}),
+    "llama4 with YaRN": ("llama4_text", {"rope_parameters": YARN}),
+    "nemotron with YaRN": ("nemotron", {"rope_parameters": YARN}),
+    "latent attention with YaRN": (
+        "glm_moe_dsa",
+        {"rope_parameters": YARN | {"mscale": 0.7, "mscale_all_dim": 0.9}},
+    ),
+    "hunyuan moe without scaling": ("hunyuan_v1_moe", {}),
     "jamba without experts": ("jamba", {"num_experts": 1, "num_experts_per_tok": 1}),
 }
 
@@ -54,19 +74,16 @@ def test_logits_equal_transformers(tmp_path, name):
     assert relative(logits(tiny.folder, tiny.tokens), tiny.logits) < 1e-5
 
 
-@pytest.mark.parametrize(
-    ("kind", "key", "value"),
-    [
-        ("recurrent_gemma", "partial_rotary_factor", 0.25),
-        ("phi", "tie_word_embeddings", True),
-    ],
-)
-def test_what_a_class_does_not_look_at_is_refused_by_name(kind, key, value):
-    """Neither is in a published model; the words would be others without a sign."""
-    config = {"model_type": kind, "num_hidden_layers": 1, key: value}
-    family = family_for(kind, config, "here")
-    with pytest.raises(UnsupportedModel, match=f"here: asks for {key} {value}, which mlx-lm"):
-        family.build(WeightTable({}, "here", for_cpu=True), None)
+@pytest.mark.parametrize("kind", ["lfm2", "granitemoe", "phi"])
+def test_scaling_beside_other_rope_parameters_wins_and_a_base_may_be_left_out(tmp_path, kind):
+    plain = publish(kind, tmp_path / "m").folder
+    rope = json.loads((plain / "config.json").read_text())["rope_parameters"]
+    rope.pop("rope_theta")
+    edit_config(plain, rope_scaling={**rope, **YARN, "rope_theta": 5000.0})
+    tokens = list(range(1, 40))
+    assert relative(logits(plain, tokens), published_logits(plain, tokens)) < 1e-5
+    edit_config(plain, rope_scaling=None, rope_parameters=rope)
+    assert relative(logits(plain, tokens), published_logits(plain, tokens)) < 1e-5
 
 
 @pytest.mark.parametrize(
