@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mlx_engine.built_in_model import built_in_model
 from mlx_engine.decoding.device_memory import gpu_bytes, kept_bytes, most_bytes, told_when_full
-from mlx_engine.decoding.opening import ModelParts, Settings
+from mlx_engine.decoding.opening import ModelParts, Settings, outcome_reader
 from mlx_engine.decoding.prompt_cache import PromptCache
 from mlx_engine.decoding.prompt_files import prompt_files
 from mlx_engine.decoding.raw_generation import (
@@ -124,7 +124,7 @@ class Engine:
             first_suppressed=tokenizer.first_suppressed_ids,
             after_answer=self._after_answer,
             survives=self._upkeep.survives,
-            together=Together(self._upkeep.most_rows),
+            together=Together(self._upkeep.most_rows, outcome_reader()),
             most_bytes=most_bytes(options),
         )
         self._upkeep.description = replace(

@@ -77,8 +77,10 @@ class Found(NamedTuple):
     position: of the first of them. asked: the depth that was asked for; draft_passes: of a head or
     small model, also for a draft that came to nothing. queued_at, read_at: of its outcome, by the
     clock; draft_ms: of that time what the draft took, where it is told apart. was_ahead: it was
-    queued before the round before it had ended; is_seam: either it was or what follows it is, not
-    both; was_awaited: the device was at work until it ended.
+    queued before the round before it had ended; is_followed: what comes after it was queued;
+    was_awaited: the device was at work until it ended. took: the seconds that are the pass's
+    own, idle those of them that the device waited for the host; None where outcomes are not stamped
+    as they come.
     Where another conversation has waited for the pass before, it is told as if it had just ended.
     """
 
@@ -93,14 +95,21 @@ class Found(NamedTuple):
     read_at: float
     draft_ms: float
     was_ahead: bool
-    is_seam: bool
+    is_followed: bool
     was_awaited: bool
+    took: float
+    idle: float | None
     others: Others
 
     @property
     def accepted(self) -> int:
         """How many of the drafted tokens are the target's."""
         return len(self.tokens) - 1
+
+    @property
+    def is_seam(self) -> bool:
+        """Whether either it was queued ahead or what follows it was, not both."""
+        return self.was_ahead != self.is_followed
 
 
 class Rounds:
@@ -189,8 +198,10 @@ class Rounds:
             read_at=read_at,
             draft_ms=its.draft_ms if draft.depth else 0.0,
             was_ahead=was_ahead,
-            is_seam=was_ahead != self._next_is_queued,
+            is_followed=self._next_is_queued,
             was_awaited=was_awaited,
+            took=its.took,
+            idle=None if its.reader is None else its.idle,
             others=Others(its.rounds - 1, its.rows - draft.depth - 1),
         )
 

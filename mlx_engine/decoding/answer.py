@@ -183,8 +183,13 @@ class Answer:
 
     def _figures(self, found: Found, rows: int, began: float) -> RoundStats:
         """Of a round that has just ended."""
-        on_device = found.read_at - max(found.queued_at, began)
         accepting = self._ended - found.read_at
+        if found.idle is None:
+            on_device = found.read_at - max(found.queued_at, began)
+            waiting = max(0.0, self._ended - began - on_device - accepting)
+        else:  # what the device has to do next, it does meanwhile
+            on_device, waiting = found.took - found.idle, found.idle
+            accepting = 0.0 if found.is_followed else accepting
         # a draft that waited for others' rounds was made while a pass of theirs still ran
         drafting_ms = min(found.draft_ms, 1000 * on_device)
         return RoundStats(
@@ -195,7 +200,7 @@ class Answer:
             emitted=rows,
             draft_ms=drafting_ms,
             verify_ms=1000 * on_device - drafting_ms,
-            host_ms=1000 * max(0.0, self._ended - began - on_device - accepting),
+            host_ms=1000 * waiting,
             why=found.choice.why,
             auto_depth=found.choice.auto,
             accept_ms=1000 * accepting,

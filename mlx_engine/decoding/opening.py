@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import UnionType
 from typing import NamedTuple
@@ -47,6 +48,15 @@ def computes_beside() -> bool:
     return bool(mx.default_device().type == mx.DeviceType.gpu)
 
 
+def outcome_reader() -> Executor | None:
+    """A thread that waits for the outcomes of passes; None where the host's processor computes.
+
+    On a GPU queueing the next pass can block until most of it has run, so who queues it sees the
+    outcome of the last one that much too late.
+    """
+    return ThreadPoolExecutor(1, "outcomes") if computes_beside() else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conduct:
     """How answers of an engine are made.
@@ -65,7 +75,7 @@ class Conduct:
     suppressed: Collection[int] = ()
     first_suppressed: Collection[int] = ()
     survives: Callable[[Exception], bool] = nothing_survives
-    together: Together = field(default_factory=Together)
+    together: Together = field(default_factory=lambda: Together(reader=outcome_reader()))
     looks_ahead: bool = True
     follows_drafts: bool = field(default_factory=computes_beside)
 

@@ -15,6 +15,7 @@ are read once for all (verify.py).
 """
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from functools import partial
 from time import perf_counter
@@ -99,24 +100,36 @@ Begins = Literal["nothing", "drafts", "everything"]
 class Pass:
     """One pass of the target over the rows of one round or several, of one conversation each.
 
-    rows: of all `rounds`. began_at, queued_at, read_at: when the device could begin, when it had
-    everything, and when the outcome was there, by the clock; 0 before that. took: the seconds that
-    the device was at it, drafts included, once it was read. draft_ms: what drafts took, where that
-    is told apart.
+    rows: of all `rounds`. written_at, began_at, queued_at, read_at: when the host began to write
+    it down, when the device could begin, when it had everything, and when the outcome was there, by
+    the clock; 0 before that. took: the seconds from when the device could begin until the outcome,
+    drafts included, once it was read. idle: with a reader, the seconds of them in which the device
+    waited for the host. draft_ms: what drafts took, where that is told apart.
     """
 
-    def __init__(self, rounds: Sequence[Round], begins: Begins = "nothing") -> None:
+    def __init__(
+        self,
+        rounds: Sequence[Round],
+        begins: Begins = "nothing",
+        reader: Executor | None = None,
+    ) -> None:
         """Writes it down, drafts first, of all in the same passes of what drafts. begins: what the
-        device computes while the rest is written down.
+        device computes while the rest is written down. reader: a thread that waits for outcomes and
+        nothing else, so that `read_at` is when an outcome was there even where `queue` of the next
+        pass blocks; None where this thread waits.
 
         It does not hold the rounds, which hold it: what is dropped has to be gone at once, for keys
         and values to be written in place.
         """
         self.rounds = len(rounds)
         self.rows = 0
+        self.reader = reader
+        self._ended: Future[float] | None = None
         self._failed: Exception | None = None
         self._outcomes: list[mx.array] = []
-        self.began_at = self.queued_at = self.read_at = self.took = self.draft_ms = 0.0
+        self.written_at = perf_counter()
+        self.began_at = self.queued_at = self.read_at = 0.0
+        self.took = self.idle = self.draft_ms = 0.0
         for one in rounds:
             one.its_pass = self
         with self._told_to_all():
@@ -142,6 +155,8 @@ class Pass:
             self.queued_at = perf_counter()
             with self._told_to_all():
                 self._begin(*self._outcomes)
+            if self.reader is not None:
+                self._ended = self.reader.submit(_end_of, self._outcomes)
 
     def wait(self) -> None:
         """Until the outcome is there. Raises what a conversation before this one has met with."""
@@ -149,8 +164,11 @@ class Pass:
             raise self._failed
         self.queue()
         with self._told_to_all():
-            mx.eval(self._outcomes)
-        self.read_at = perf_counter()
+            if self._ended is None:
+                mx.eval(self._outcomes)
+                self.read_at = perf_counter()
+            else:
+                self.read_at = self._ended.result()
 
     def _begin(self, *arrays: mx.array) -> None:
         if arrays:
@@ -171,6 +189,16 @@ class Pass:
         except Exception as error:
             self._failed = error
             raise
+
+
+def _end_of(outcomes: Sequence[mx.array]) -> float:
+    """Wait for arrays that were passed to `async_eval`; when the last was there, by the clock.
+
+    Any thread may: it asks for nothing that is derived of them, which would be work of its own.
+    """
+    for outcome in outcomes:
+        outcome.tolist()
+    return perf_counter()
 
 
 def count_accepted(drafted: Sequence[int], picked: Sequence[int]) -> int:

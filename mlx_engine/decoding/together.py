@@ -14,6 +14,7 @@ or was read by some of its own and not by others, until one takes all in.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from typing import Protocol
 from weakref import ref
@@ -61,12 +62,17 @@ class Answering(Protocol):
 class Together:
     """Rounds that wait for a pass.
 
-    most_rows: of a pass of several conversations. shared: rounds so far that went into the pass of
-    another.
+    most_rows: of a pass of several conversations. reader: waits for outcomes (round.py), None where
+    the host's own processor computes. shared: rounds so far that went into the pass of another.
     """
 
-    def __init__(self, most_rows: Callable[[], int] = lambda: DEEPEST + 1) -> None:
+    def __init__(
+        self,
+        most_rows: Callable[[], int] = lambda: DEEPEST + 1,
+        reader: Executor | None = None,
+    ) -> None:
         self.most_rows = most_rows
+        self._reader = reader
         self.shared = 0
         self._answers: list[Answering] = []
         self._waiting: list[Round] = []
@@ -119,13 +125,18 @@ class Together:
         for other in rounds:
             self.leave(other)
         self.shared += len(rounds) - 1
-        return Pass(rounds, begins)
+        return Pass(rounds, begins, self._reader)
 
     def read(self, its: Pass) -> None:
         """Wait for its outcome; the device was free for it when it had the one before."""
         if not its.read_at:
             its.wait()
-            its.took = its.read_at - max(its.began_at, self._read.read_at if self._read else 0.0)
+            free_at = self._read.read_at if self._read else 0.0
+            if self._reader is None:
+                its.took = its.read_at - max(its.began_at, free_at)
+            else:
+                since = max(its.written_at, free_at)
+                its.took, its.idle = its.read_at - since, max(0.0, its.began_at - since)
             self._read = its
 
     def look_ahead(self, its: Pass, begins: Begins) -> None:

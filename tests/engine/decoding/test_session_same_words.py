@@ -39,10 +39,11 @@ def conversation(engine, sampling, depth):
     """All that a user may do, one after the other; each answer's tokens, text and reason."""
     session = session_of(engine, sampling, depth, max_tokens=LENGTH)
     answers = [listen(session, session.send("The quick fox"))]
-    text = answers[0].text or answers[0].finished.thinking
+    text = max(answers[0].text, answers[0].finished.thinking, key=len)
     answers.append(listen(session, session.send("Füchse 😀?")))
     answers.append(listen(session, session.regenerate()))
-    session.generation = GenerationOptions(max_tokens=LENGTH, stop=(text[4:7], text[9:11]))
+    stops = tuple(piece for piece in (text[4:7], text[9:11]) if piece)
+    session.generation = GenerationOptions(max_tokens=LENGTH, stop=stops)
     answers.append(listen(session, session.edit(0, "The quick fox")))
     session.generation = GenerationOptions(max_tokens=LENGTH // 2)
     answers.append(listen(session, session.send("and?")))
