@@ -1,7 +1,7 @@
 """Models on this disk: those of Hugging Face and LM Studio, in folders given, and recent ones."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,14 +13,13 @@ from app.values.models import RECENT, FoundModel
 from mlx_engine.hub.weight_files import (
     GGUF,
     PARTIAL,
-    SAFETENSORS,
     UNSAFE,
     damage,
     folder_name,
     hub_snapshot,
     is_gguf_model,
-    is_heads_name,
     shard_of,
+    weights_among,
 )
 from mlx_engine.values.words import Words, joined
 
@@ -28,12 +27,12 @@ from mlx_engine.values.words import Words, joined
 def folder_model(folder: Path, names: Iterable[str], name: str, place: str) -> FoundModel | None:
     """The MLX or Hugging Face model in a folder of these files; None when it is not one."""
     known = set(names)
-    weights = sorted(n for n in known if n.endswith(SAFETENSORS) and not is_heads_name(n))
+    weights, missing = weights_among(known)
     if not weights and "config.json" not in known:
         return None
     if any(n.lower().endswith(GGUF) for n in known) and not weights:
         return None
-    problem = _folder_problem(folder, known, weights)
+    problem = _missing(missing) if missing else _folder_problem(folder, known, weights)
     parts = [folder / n for n in weights]
     note = "" if problem else heads_words(folder_has_heads(folder, known, parts))
     return _found(name, folder, place, [folder / n for n in known], problem, note)
@@ -55,7 +54,7 @@ def gguf_model(file: Path, name: str, place: str) -> FoundModel | None:
 _ADAPTER = Words("it holds a LoRA adapter and no model: take a model that it was merged into")
 
 
-def _folder_problem(folder: Path, known: set[str], weights: list[str]) -> str | None:
+def _folder_problem(folder: Path, known: set[str], weights: Sequence[str]) -> str | None:
     """Why the folder cannot be loaded."""
     if not weights:
         partial = next((n for n in sorted(known) if n.lower().endswith(PARTIAL)), None)
@@ -73,12 +72,6 @@ def _folder_problem(folder: Path, known: set[str], weights: list[str]) -> str | 
     if "config.json" not in known:
         is_adapter = "adapter_config.json" in known
         return _ADAPTER if is_adapter else Words("config.json is missing: download it too")
-    for name in weights:
-        shard = shard_of(name)
-        count = 0 if shard is None else shard.total
-        for number in range(1, count + 1):
-            if shard is not None and shard.name(number) not in known:
-                return _missing(shard.name(number))
     return _first_damage([folder / name for name in weights])
 
 

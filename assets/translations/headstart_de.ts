@@ -3260,6 +3260,10 @@
         <translation>Die Dateien enthalten MTP-Köpfe, aber Köpfe dieser Familie laufen noch nicht.</translation>
     </message>
     <message>
+        <source>The MTP heads lie in {name}, which is missing: download it too.</source>
+        <translation>Die MTP-Köpfe liegen in {name}, und das fehlt: auch herunterladen.</translation>
+    </message>
+    <message>
         <source>{place}: no MTP heads in there. Give the file or folder of the heads.</source>
         <translation>{place}: Darin sind keine MTP-Köpfe. Die Datei oder den Ordner der Köpfe angeben.</translation>
     </message>
@@ -3280,6 +3284,10 @@
         <translation>Die MTP-Köpfe beim Modell sind nicht lesbar: {damage}</translation>
     </message>
     <message>
+        <source>The MTP heads in {origin} bring an output head of fewer tokens, which is not used: drafts are chosen by the model&apos;s own.</source>
+        <translation>Die MTP-Köpfe in {origin} bringen einen Ausgabekopf für weniger Token mit, der nicht benutzt wird: Entwürfe wählt der des Modells.</translation>
+    </message>
+    <message>
         <source>The MTP heads in {origin} lack the tensor {name}, so they cannot be used.</source>
         <translation>Den MTP-Köpfen in {origin} fehlt der Tensor {name}; sie lassen sich nicht verwenden.</translation>
     </message>
@@ -3290,6 +3298,10 @@
     <message>
         <source>The MTP heads in {origin} belong to another model: {tensor} is {shape} where this one needs {needed}.</source>
         <translation>Die MTP-Köpfe in {origin} gehören zu einem anderen Modell: {tensor} ist {shape}, dieses braucht {needed}.</translation>
+    </message>
+    <message>
+        <source>The MTP heads in {origin} have the tensor {tensor}, which this version has no place for.</source>
+        <translation>Die MTP-Köpfe in {origin} haben den Tensor {tensor}, für den diese Version keinen Platz hat.</translation>
     </message>
     <message>
         <source>The metadata of {name} promise {heads} (nextn_predict_layers), but the file has no nextn.* tensor: this conversion dropped them. Get one with heads, or give a file that has them.</source>
@@ -3424,12 +3436,16 @@
         <translation>0 (aus) oder mehr</translation>
     </message>
     <message>
-        <source>more than 0, at most 1 (off)</source>
-        <translation>mehr als 0, höchstens 1 (aus)</translation>
+        <source>0 to 1 (off)</source>
+        <translation type="unfinished"></translation>
     </message>
     <message>
-        <source>0 (off) or more, below 1</source>
-        <translation>0 (aus) oder mehr, unter 1</translation>
+        <source>0 (off) to 1</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>0 to 1</source>
+        <translation type="unfinished"></translation>
     </message>
     <message>
         <source>0.01 to 10</source>
@@ -3446,10 +3462,6 @@
     <message>
         <source>0 to 2**64-1, or None</source>
         <translation>0 bis 2**64-1, oder None</translation>
-    </message>
-    <message>
-        <source>0 or more, below 1</source>
-        <translation>0 oder mehr, unter 1</translation>
     </message>
     <message>
         <source>256 or more</source>
@@ -3932,6 +3944,10 @@
         <translation>{file}: wurde während des Öffnens geändert. Noch einmal versuchen.</translation>
     </message>
     <message>
+        <source>{origin}: generation_config.json suppresses every token. Get it again.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
         <source>{origin} has token ids up to {vocabulary}, but the model knows {model_vocabulary} tokens: the tokenizer belongs to another model. Use the one that came with the weights.</source>
         <translation>{origin} hat Token-Nummern bis {vocabulary}, das Modell kennt aber nur {model_vocabulary} Tokens: Der Tokenizer gehört zu einem anderen Modell. Den nehmen, der mit den Gewichten kam.</translation>
     </message>
@@ -3954,10 +3970,6 @@
     <message>
         <source>{path} is not a tokenizer that can be read ({error}): download the file again.</source>
         <translation>{path} ist kein lesbarer Tokenizer ({error}): die Datei noch einmal herunterladen.</translation>
-    </message>
-    <message>
-        <source>{path}: eos_token_id {value} is not a token id or a list of them: correct it.</source>
-        <translation>{path}: eos_token_id {value} ist keine Token-Nummer und keine Liste davon: berichtigen.</translation>
     </message>
     <message>
         <source>{config}: added token {key} is not described: correct it.</source>
@@ -4300,6 +4312,14 @@
         <translation>aus der Konfiguration berechnet</translation>
     </message>
     <message>
+        <source>for an 8-bit cache, which is not scaled here</source>
+        <translation>für einen 8-Bit-Cache, der hier nicht skaliert wird</translation>
+    </message>
+    <message>
+        <source>for drafts from a smaller vocabulary</source>
+        <translation>für Entwürfe aus einem kleineren Vokabular</translation>
+    </message>
+    <message>
         <source>a copy of the embedding</source>
         <translation>eine Kopie des Embeddings</translation>
     </message>
@@ -4362,6 +4382,10 @@
     <message>
         <source>The messages use every private-use character of Unicode: remove some.</source>
         <translation>Die Nachrichten enthalten jedes Zeichen aus Unicodes privatem Bereich: einige entfernen.</translation>
+    </message>
+    <message>
+        <source>{setting} {value} is not a token id or a list of them: correct it.</source>
+        <translation type="unfinished"></translation>
     </message>
     <message>
         <source>{path}: its chat_template is neither text nor a list of templates.</source>

@@ -2,7 +2,7 @@
 
 import re
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -70,6 +70,49 @@ def shard_of(name: str) -> Shard | None:
     """How a file name is numbered, None when it is not."""
     found = _SHARD.fullmatch(name)
     return None if found is None else Shard(found[1], int(found[2]), int(found[3]), found[4])
+
+
+class Weights(NamedTuple):
+    """Files of one model by their names, sorted; missing: the first that their numbers promise."""
+
+    names: tuple[str, ...]
+    missing: str | None = None
+
+
+def models_among(names: Iterable[str]) -> list[Weights]:
+    """Files that are numbered alike together, each other one by itself; in linear time."""
+    sets: dict[Shard | str, list[str]] = {}
+    for name in sorted(names):
+        shard = shard_of(name)
+        sets.setdefault(name if shard is None else shard._replace(number=1), []).append(name)
+    return [Weights(tuple(files), _lost(kind, files)) for kind, files in sets.items()]
+
+
+def _lost(kind: Shard | str, files: Collection[str]) -> str | None:
+    if isinstance(kind, str):
+        return None
+    there = set(files)
+    every = (kind.name(number) for number in range(1, kind.total + 1))
+    return next((name for name in every if name not in there), None)
+
+
+def weights_among(names: Iterable[str]) -> Weights:
+    """The safetensors of a folder that hold its model, those named model* where any is.
+
+    Numbered ones that are not all there are left over where the same model is there whole: as one
+    file, or by other numbers.
+    """
+    own = [name for name in names if name.endswith(SAFETENSORS) and not is_heads_name(name)]
+    sets = models_among([name for name in own if name.startswith("model")] or own)
+    whole = {_stem(files.names[0]) for files in sets if files.missing is None}
+    kept = [files for files in sets if not (files.missing and _stem(files.names[0]) in whole)]
+    lost = next((files.missing for files in kept if files.missing), None)
+    return Weights(tuple(name for files in kept for name in files.names), lost)
+
+
+def _stem(name: str) -> str:
+    shard = shard_of(name)
+    return name.removesuffix(SAFETENSORS) if shard is None else shard.stem
 
 
 def is_heads_name(name: str) -> bool:

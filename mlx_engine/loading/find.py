@@ -2,13 +2,13 @@
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from mlx_engine.hub.client import Hub
 from mlx_engine.hub.download import cached, fetch
@@ -22,17 +22,18 @@ from mlx_engine.hub.weight_files import (
     UNSAFE,
     hub_snapshot,
     is_gguf_model,
-    is_heads_name,
     may_be_gguf_head,
     may_be_heads,
     shard_of,
     tells_of_heads,
     tensor_names,
+    weights_among,
 )
 from mlx_engine.loading.hub_headers import fetch_headers
 from mlx_engine.loading.no_model import adapter, are_heads, heads_only
 from mlx_engine.values.errors import (
     BadModelFile,
+    DownloadFailed,
     ModelNotFound,
     UnsafeModelFile,
     UnsupportedModel,
@@ -40,6 +41,7 @@ from mlx_engine.values.errors import (
 )
 from mlx_engine.values.options import require
 from mlx_engine.values.untrusted import CONFIG_BYTES, read_json
+from mlx_engine.values.words import Words
 
 _FILES = (GGUF, SAFETENSORS, *UNSAFE)
 _MOST_NAMED = 9
@@ -53,7 +55,8 @@ class ModelFiles:
 
     root: the folder, or the file for kind "gguf", which is its own config. heads: files beside the
     shards that may hold MTP heads: GGUFs and safetensors with MTP or NextN in their name or in that
-    of their folder, and any .safetensors whose tensors say so.
+    of their folder, and any .safetensors whose tensors say so. absent: tensors -> files that are
+    not there, by an index of shards; incomplete: what is missing, in words, should a tensor be.
     """
 
     root: Path
@@ -61,25 +64,34 @@ class ModelFiles:
     shards: tuple[Path, ...]
     config: Path
     heads: tuple[Path, ...] = ()
+    absent: Mapping[str, str] = field(default_factory=dict)
+    incomplete: str = ""
 
 
 def read_folder(root: Path) -> ModelFiles:
     """The files of a folder in Hugging Face or MLX layout, or of the one GGUF in it.
 
-    BadModelFile when a shard is missing, UnsafeModelFile when all weights can run code when
-    opened, UnsupportedModel when they are a LoRA adapter, ModelNotFound when there are none.
+    What an index or numbers say is missing counts only if a tensor is (ModelFiles.incomplete): an
+    index may be of other files. BadModelFile when nothing else is there, UnsafeModelFile when all
+    weights can run code when opened, UnsupportedModel when they are a LoRA adapter, ModelNotFound
+    when there are none.
     """
     names = _names(root)
-    safe = [name for name in names if name.endswith(".safetensors")]
-    own = [name for name in safe if not is_heads_name(name)]
-    own = [name for name in own if name.startswith("model")] or own
+    own, lost = weights_among(names)
     if own and all("adapter" in name for name in own):
         raise adapter(root)
-    shards = _indexed_shards(root, names) or _complete(root, own)
+    listed = _indexed(root, names)
+    if listed.shards and not listed.problem:
+        own, lost = listed.shards, None
+    shards = tuple(root / name for name in own)
+    incomplete = listed.problem or (_is_missing(root / lost, own[0]) if lost else "")
+    if incomplete and not shards:
+        raise BadModelFile(incomplete)
     beside = tuple(_heads_beside(root, names, shards))
     if not shards:
         return _without_safetensors(root, names, bool(beside))
-    return ModelFiles(root, "folder", shards, root / "config.json", beside)
+    config = root / "config.json"
+    return ModelFiles(root, "folder", shards, config, beside, listed.absent, incomplete)
 
 
 def gguf_file(file: Path) -> ModelFiles:
@@ -143,45 +155,54 @@ def _names(folder: Path) -> list[str]:
         raise ModelNotFound(why_not_read(folder, error)) from error
 
 
-def _indexed_shards(root: Path, names: list[str]) -> tuple[Path, ...]:
-    """Shards an index lists; none without an index, BadModelFile when one is missing."""
-    indexes = [name for name in names if name.endswith(INDEX)]
+class _Indexed(NamedTuple):
+    """What an index of shards lists; problem: why not all of that is there, in words."""
+
+    shards: tuple[str, ...] = ()
+    absent: Mapping[str, str] = {}
+    problem: str = ""
+
+
+def _indexed(root: Path, names: list[str]) -> _Indexed:
+    """Of model.safetensors.index.json, else of the first other index."""
+    indexes = sorted(name for name in names if name.endswith(INDEX))
     if not indexes:
-        return ()
-    index = root / indexes[0]
+        return _Indexed()
+    index = root / (f"model{INDEX}" if f"model{INDEX}" in indexes else indexes[0])
+    try:
+        table = _weight_map(index)
+    except BadModelFile as error:
+        return _Indexed(problem=str(error))
+    listed = sorted(set(table.values()))
+    lost = {name for name in listed if not os.access(root / name, os.F_OK)}
+    if not lost:
+        return _Indexed(tuple(listed))
+    absent = {tensor: name for tensor, name in table.items() if name in lost}
+    return _Indexed((), absent, _is_missing(root / min(lost), index.name))
+
+
+def _weight_map(index: Path) -> dict[str, str]:
+    """Tensor -> file, within the folder of the index; BadModelFile where there is no such table."""
     table = read_json_object(index).get("weight_map")
     if not isinstance(table, dict) or not table:
         raise BadModelFile("{index}: lists no shards (weight_map). Get it again.", index=index)
-    shards = []
-    for name in sorted({str(value) for value in table.values()}):
+    for name in {str(value) for value in table.values()}:
         inside = not Path(name).is_absolute() and ".." not in Path(name).parts
-        if not inside or not name.endswith(".safetensors"):
+        if not inside or not name.endswith(".safetensors") or not name.isprintable():
             raise BadModelFile(
                 "{index}: lists the shard {name}, which cannot be one.",
                 index=index,
                 name=ascii(name)[:80],
             )
-        shards.append(_existing(root / name, index.name))
-    return tuple(shards)
+    return {tensor: str(name) for tensor, name in table.items()}
 
 
-def _complete(root: Path, names: list[str]) -> tuple[Path, ...]:
-    """These files, and BadModelFile when they are numbered and a number is missing."""
-    for name in names:
-        if (shard := shard_of(name)) is not None:
-            for number in range(1, shard.total + 1):
-                _existing(root / shard.name(number), name)
-    return tuple(root / name for name in names)
-
-
-def _existing(shard: Path, told_by: str) -> Path:
-    if not shard.is_file():
-        raise BadModelFile(
-            "{shard}: missing, though {told_by} says the model has it. Download that file too.",
-            shard=shard,
-            told_by=told_by,
-        )
-    return shard
+def _is_missing(shard: Path, told_by: str) -> Words:
+    return Words(
+        "{shard}: missing, though {told_by} says the model has it. Download that file too.",
+        shard=str(shard)[:300],
+        told_by=told_by,
+    )
 
 
 def _ggufs(folder: Path) -> list[Path]:
@@ -254,12 +275,19 @@ class FromHub:
     def model(self, name: str) -> ModelFiles:
         """Raises DownloadFailed, and what `locate_model` raises."""
         model, hub = self._named(name), self.hub or Hub.of_this_user()
+        files: ModelFiles | None = None
         with suppress(BadModelFile, UnsafeModelFile):
             here = cached(hub, model)
-            files = None if here is None else _at(here)
-            if files is not None and files.config.exists():
+            found = None if here is None else _at(here)
+            files = found if found is not None and found.config.exists() else None
+            if files is not None and not files.incomplete:
                 return files
-        return _at(fetch(hub, model, self.on_progress, self.stop))
+        try:
+            return _at(fetch(hub, model, self.on_progress, self.stop))
+        except DownloadFailed:
+            if files is None:
+                raise
+            return files
 
     @contextmanager
     def headers(self, name: str) -> Iterator[ModelFiles]:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from mlx_engine.hub.weight_files import names_heads
 from mlx_engine.loading.assembled_tensors import assemble
 from mlx_engine.loading.find import ModelFiles, read_json_object
 from mlx_engine.loading.fp8 import fp8_reasons, join_fp8
@@ -64,7 +65,9 @@ def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
     origin = str(files.root)
     tensors = join_fp8(stored, config, str(files.config))
     parts = _assembled(family.split(tensors, origin))
-    _check_trunk(parts.trunk, family.trunk_shapes(parts.trunk), origin)
+    wanted = family.trunk_shapes(parts.trunk)
+    _check_complete(files, stored, parts.trunk, wanted)
+    _check_trunk(parts.trunk, wanted, origin)
     found = find_heads(files, parts.head, family, heads)
     own = family.head_shapes(())
     repeats = {mine: twin for mine, twin in family.repeats().items() if f"{mine}.weight" not in own}
@@ -77,6 +80,22 @@ def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
         heads=replace(found, tensors=needed),
         rounded=_narrowing_reasons((*parts.trunk.values(), *needed.values())),
     )
+
+
+def _check_complete(
+    files: ModelFiles,
+    stored: Collection[str],
+    trunk: Collection[str],
+    wanted: Collection[str],
+) -> None:
+    """BadModelFile names the file that is missing where a tensor of the trunk is.
+
+    wanted: the trunk's; empty where that is not known, then by the index of shards.
+    """
+    lost = [name for name in files.absent if name not in stored and not names_heads([name])]
+    is_short = any(name not in trunk for name in wanted) if wanted else lost or not files.absent
+    if files.incomplete and is_short:
+        raise BadModelFile(files.incomplete)
 
 
 def _check_trunk(trunk: Mapping[str, TensorInfo], wanted: Mapping[str, Shape], origin: str) -> None:

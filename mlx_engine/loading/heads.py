@@ -1,6 +1,6 @@
 """Finds MTP heads by their tensors, in the model's files, beside them, or where the user says."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
@@ -11,6 +11,7 @@ from mlx_engine.hub.weight_files import (
     hub_snapshot,
     is_gguf_model,
     is_same_model,
+    names_heads,
     shard_of,
 )
 from mlx_engine.loading.assembled_tensors import assemble
@@ -120,9 +121,28 @@ def _not_run(files: ModelFiles, own: Mapping[str, TensorInfo], given: Path | Non
             given=given,
         )
     if not own:
-        return HeadTensors({}, str(files.root), False, NO_HEADS)
+        return HeadTensors({}, str(files.root), False, _unread(files) or NO_HEADS)
     words = Words("The files hold MTP heads, but heads of this family cannot be run yet.")
     return HeadTensors({}, str(files.root), True, Reason("heads-not-run", words))
+
+
+def _unread(files: ModelFiles) -> Reason | None:
+    """Why there are no heads where an index lists some, or a file is called like some."""
+    listed = (file for tensor, file in files.absent.items() if names_heads([tensor]))
+    if (name := next(listed, None)) is not None:
+        words = Words("The MTP heads lie in {name}, which is missing: download it too.", name=name)
+        return Reason("heads-missing", words)
+    try:
+        for path in files.heads:
+            _tensors((path,))
+    except EngineError as error:
+        return _unreadable(str(error))
+    return None
+
+
+def _unreadable(damage: str) -> Reason:
+    words = Words("The MTP heads beside the model cannot be read: {damage}", damage=damage)
+    return Reason("heads-unreadable", words)
 
 
 def _given_heads(place: Path, family: Family) -> HeadTensors:
@@ -218,12 +238,21 @@ def _files_at(place: Path) -> tuple[Path, ...]:
 
 
 def _if_usable(candidate: _Candidate, family: Family) -> HeadTensors:
-    origin, wanted = str(candidate.origin), family.head_shapes(candidate.tensors)
-    if candidate.damage is not None:
+    remarks: tuple[Reason, ...] = ()
+    origin = str(candidate.origin)
+    trimmed = _trimmed_outputs(candidate, family)
+    if trimmed:
         words = Words(
-            "The MTP heads beside the model cannot be read: {damage}", damage=candidate.damage
+            "The MTP heads in {origin} bring an output head of fewer tokens, which is not used: "
+            "drafts are chosen by the model's own.",
+            origin=origin,
         )
-        return HeadTensors({}, origin, False, Reason("heads-unreadable", words))
+        remarks = (Reason("trimmed-output-unused", words),)
+        kept = {n: t for n, t in candidate.tensors.items() if n.rpartition(".")[0] not in trimmed}
+        candidate = candidate._replace(tensors=kept)
+    wanted = family.head_shapes(candidate.tensors)
+    if candidate.damage is not None:
+        return HeadTensors({}, origin, False, _unreadable(candidate.damage))
     missing = _missing(candidate.tensors, wanted)
     if missing is not None:
         name = family.name_in_files(missing)
@@ -233,12 +262,21 @@ def _if_usable(candidate: _Candidate, family: Family) -> HeadTensors:
             name=name,
         )
         return HeadTensors({}, origin, candidate.inside, Reason("heads-incomplete", words))
-    misfit = _misfit(candidate, family, wanted)
+    misfit = _misfit(candidate, family, wanted) or _surplus(candidate, family, wanted)
     if misfit is not None:
         return HeadTensors({}, origin, candidate.inside, Reason("heads-do-not-fit", misfit))
-    return HeadTensors(
-        candidate.tensors, origin, candidate.inside, None, _remarks(candidate, family)
-    )
+    remarks += _remarks(candidate, family)
+    return HeadTensors(candidate.tensors, origin, candidate.inside, None, remarks)
+
+
+def _trimmed_outputs(candidate: _Candidate, family: Family) -> set[str]:
+    """Matrices that choose among some tokens of the vocabulary, as drafts may be made faster."""
+    rows = family.figures().vocabulary
+    return {
+        name.removesuffix(".weight")
+        for name, tensor in candidate.tensors.items()
+        if name.endswith(".output.weight") and tensor.shape[:1] < (rows,)
+    }
 
 
 def _remarks(candidate: _Candidate, family: Family) -> tuple[Reason, ...]:
@@ -293,8 +331,25 @@ def _misfit(candidate: _Candidate, family: Family, wanted: Mapping[str, Shape]) 
     return None
 
 
+def _surplus(candidate: _Candidate, family: Family, wanted: Collection[str]) -> str | None:
+    """What makes these heads of a variant that is not known here."""
+    matrices = {name.rpartition(".")[0] for name in wanted if name.endswith(".weight")}
+    for name in sorted(set(candidate.tensors) - set(wanted)):
+        matrix, _, part = name.rpartition(".")
+        if matrix not in matrices or part not in ("scales", "biases"):
+            return Words(
+                "The MTP heads in {origin} have the tensor {tensor}, which this version has no "
+                "place for.",
+                origin=candidate.origin,
+                tensor=family.name_in_files(name),
+            )
+    return None
+
+
 def _none_there(family: Family, files: ModelFiles) -> Reason:
     promised = family.figures().promised_heads
+    if files.absent and (reason := _unread(files)) is not None:
+        return reason
     if not promised:
         return NO_HEADS
     heads = Words("{n} MTP heads", "1 MTP head", promised)

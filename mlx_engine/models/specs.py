@@ -67,8 +67,8 @@ class Heads:
 
     blocks: one for each head that is run. promised: heads the config claims, true or not.
     trunk_state, chain_state: what a head reads of the trunk, and what it hands on. norm (the last
-    one), embedding, output: the trunk's, the head's own, or its own where the files have one
-    ("either": they may be copies of the trunk's, or absent).
+    one), embedding, output: the trunk's or the head's own; embedding and output are its own where
+    the files have one, which may be a copy of the trunk's ("either": as is usual).
     """
 
     blocks: tuple[Block, ...]
@@ -137,10 +137,9 @@ class ModelSpec:
             norms = ("enorm", "hnorm", *(["norm"] if self.heads.norm == "own" else []))
             made |= {f"{name}{norm}.weight": (hidden,) for norm in norms}
             made |= self._within(name, block, present)
-            if self.heads.embedding == "either" and f"{name}embed_tokens.weight" in present:
+            if f"{name}embed_tokens.weight" in present:
                 made[f"{name}embed_tokens.weight"] = matrix
-            has_output = f"{name}output.weight" in present
-            if self.heads.output == "own" or (self.heads.output == "either" and has_output):
+            if self.heads.output == "own" or f"{name}output.weight" in present:
                 made[f"{name}output.weight"] = matrix
         return made
 

@@ -21,12 +21,25 @@ Renames = Mapping[str, str]
 """Names within a layer, or what they begin with up to a dot -> ours."""
 
 _WRAPPERS = re.compile(r"(?:(?:language_|text_)?model\.|llm\.)*")
-_PICTURES = re.compile(
-    r"(model\.)?(visual|vision_\w+|multi_modal_projector|mm_projector|vit_large_projector|connector"
-    r"|embed_vision|mlp1|image_newline)(\.|$)"
-)
-_SOUND = re.compile(r"(model\.)?(audio|audio_\w+|speech_\w+|embed_audio)\.")
-_BUFFER = "rotary_emb.inv_freq"
+_OUTSIDE = r"(?:[a-z_]+\.)*"
+"""What a name may begin with before any layer is counted."""
+_UNNEEDED = {
+    re.compile(
+        rf"{_OUTSIDE}(visual|vision|vision_\w+|multi_modal_projector|mm_projector|vit_large_projector|"
+        r"connector|embed_vision|mlp1|image_newline|img_processor|vpm|resampler)(\.|$)|(v|mm)\."
+    ): Words("for pictures, which are not read"),
+    re.compile(rf"{_OUTSIDE}(audio|audio_\w+|speech_\w+|embed_audio|apm|tts)\.|a\."): Words(
+        "for sound, which is not heard"
+    ),
+    re.compile(r".*\brotary_emb\.(\w+_)?(inv_freq|cos_cached|sin_cached)$"): Words(
+        "computed from the config"
+    ),
+    re.compile(r".*attn\.(\w+\.)?(q|k|v|kv|prob|prob_output)_(scale|zero_point)$"): Words(
+        "for an 8-bit cache, which is not scaled here"
+    ),
+    re.compile(r"(.+\.)?(d2t|t2d)$"): Words("for drafts from a smaller vocabulary"),
+}
+"""Names of tensors, published or as Ollama and llama.cpp have them, that no text needs -> why."""
 _LAYER = re.compile(r"layers\.(\d{1,6})\.(.+)")
 _HEAD = re.compile(
     r"(?:mtp_layers\.|mtp_block\.|mtp\.|nextn\.)?(?:layers\.)?(?:(\d{1,6})\.)?(?:transformer\.|mtp_block\.)?(.+)"
@@ -75,7 +88,14 @@ FINAL_NORM_NAMES = HeadNames(
 """Of heads of Ling and Hy3, whose GGUF files have them as DeepSeek's."""
 
 MTP_NAMES = HeadNames(
-    {"fc": "join", "pre_fc_norm_embedding": "enorm", "pre_fc_norm_hidden": "hnorm"}, numbered=False
+    {
+        "fc": "join",
+        "pre_fc_norm_embedding": "enorm",
+        "pre_fc_norm_hidden": "hnorm",
+        "shared_head.head": "output",
+        "lm_head": "output",
+    },
+    numbered=False,
 )
 """Of a head as Qwen3-Next publishes it, and others after it."""
 
@@ -99,7 +119,7 @@ class TensorNames:
         joined = {int(sign[1]) for sign in map(_SIGN.fullmatch, bare_names.values()) if sign}
         for name, tensor in raw.items():
             bare = bare_names[name]
-            if of_other_senses(name) or name.endswith(_BUFFER):
+            if why_unneeded(name):
                 parts.skipped[name] = tensor
             elif self._is_head(bare, layers, joined):
                 self._put_head(parts, name, tensor, origin)
@@ -139,7 +159,7 @@ class TensorNames:
             is_wanted = place is not None and (
                 lonely if place.number is None else place.number in wanted
             )
-            if place is None or not is_wanted or self._is_trunks(place):
+            if place is None or not is_wanted or self._is_trunks(name) or why_unneeded(name):
                 parts.skipped[name] = tensor
             else:
                 number = 0 if place.number is None else place.number - first
@@ -190,13 +210,11 @@ class TensorNames:
         """What an output head has of its own even where it is the embedding."""
         return self.spec.logit_bias and bare == "lm_head.bias"
 
-    def _is_trunks(self, place: "_Place") -> bool:
-        """Copies of what these heads share with the trunk."""
-        heads = self.spec.heads
+    def _is_trunks(self, name: str) -> bool:
+        """Copies of what these heads share with the trunk, under its names."""
+        heads, bare = self.spec.heads, bare_name(name)
         shares = heads is None or heads.embedding == "trunk"
-        return place.name.startswith("lm_head.") or (
-            shares and place.name.startswith("embed_tokens.")
-        )
+        return bare.startswith("lm_head.") or (shares and bare.startswith("embed_tokens."))
 
 
 class _Place(NamedTuple):
@@ -217,12 +235,8 @@ def group_of(name: str) -> str:
 
 def why_skipped(name: str) -> str:
     """Why `split` left out a tensor of this name of a file, in words for the user."""
-    if _PICTURES.match(name):
-        return Words("for pictures, which are not read")
-    if _SOUND.match(name):
-        return Words("for sound, which is not heard")
-    if name.endswith(_BUFFER):
-        return Words("computed from the config")
+    if (why := why_unneeded(name)) is not None:
+        return why
     if bare_name(name).startswith("lm_head."):
         return Words("a copy of the embedding")
     return Words("more MTP heads than are run")
@@ -247,9 +261,9 @@ def _layer_of(bare: str) -> int:
     return -1 if found is None else int(found[1])
 
 
-def of_other_senses(name: str) -> bool:
-    """Whether a tensor of a file is for pictures or sound."""
-    return bool(_PICTURES.match(name) or _SOUND.match(name))
+def why_unneeded(name: str) -> Words | None:
+    """Why a tensor of a file plays no part for text, in words for the user; None where it does."""
+    return next((why for pattern, why in _UNNEEDED.items() if pattern.match(name)), None)
 
 
 def bare_name(name: str) -> str:

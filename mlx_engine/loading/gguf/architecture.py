@@ -1,7 +1,7 @@
 """What GGUF files of all architectures have in common: sizes, names of tensors, joined tensors."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -153,7 +153,7 @@ class Architecture:
         count = self._metadata.count
         return {
             "model_type": self.model_type,
-            "vocab_size": self._rows("token_embd.weight"),
+            "vocab_size": self._vocabulary(),
             "hidden_size": count("embedding_length"),
             "intermediate_size": count("feed_forward_length", 0),
             "num_hidden_layers": self._main_blocks,
@@ -168,6 +168,14 @@ class Architecture:
             **self._rotation(),
             **self._own(),
         }
+
+    def _vocabulary(self) -> int:
+        """Rows of the embedding; heads in a file of their own may share that of the model."""
+        tensors = self._file.tensors
+        if "token_embd.weight" in tensors or any(name.startswith("blk.0.") for name in tensors):
+            return self._rows("token_embd.weight")
+        words = self._file.metadata.get("tokenizer.ggml.tokens", ())
+        return len(words) if isinstance(words, Sequence) else 0
 
     def place(self, name: str) -> tuple[Placement, ...]:
         """What becomes of a tensor: names its parts have in a folder, and what was done to it.

@@ -14,6 +14,7 @@ from mlx_engine.loading.gguf.part import GgufPart, parts_of
 from mlx_engine.loading.no_model import adapter, heads_only
 from mlx_engine.loading.safetensors import TensorInfo
 from mlx_engine.models.layer_specs import Shape
+from mlx_engine.models.tensor_names import why_unneeded
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 from mlx_engine.values.words import Words
 
@@ -89,12 +90,14 @@ _DRAFTERS = ("eagle3", "dflash", "gemma4-assistant")
 
 @dataclass(frozen=True, slots=True)
 class GgufModel:
-    """tensors: by Hugging Face name, scales and biases included; config: made of the metadata."""
+    """tensors: by Hugging Face name, scales and biases included, those that no text needs as their
+    bytes; config: made of the metadata.
+    """
 
     file: GgufFile
     architecture: str
     config: Mapping[str, object]
-    tensors: Mapping[str, GgufPart]
+    tensors: Mapping[str, TensorInfo]
 
 
 def read_gguf_model(path: Path) -> GgufModel:
@@ -110,8 +113,12 @@ def read_gguf_model(path: Path) -> GgufModel:
     architecture = metadata.architecture
     made = _known(architecture, path)(file)
     tensors: dict[str, GgufPart] = {}
+    unneeded: dict[str, TensorInfo] = {}
     for name, stored in file.tensors.items():
         if _is_factor(made, name):
+            continue
+        if why_unneeded(name):
+            unneeded[name] = TensorInfo(name, "U8", (stored.nbytes,), stored.nbytes, stored.file)
             continue
         scale = f"{name.removesuffix('.weight')}.scale"
         factor = file.tensors.get(scale) if _is_factor(made, scale) else None
@@ -126,7 +133,7 @@ def read_gguf_model(path: Path) -> GgufModel:
                         stored_name=tensors[part.name].stored.name,
                     )
                 tensors[part.name] = part
-    return GgufModel(file, architecture, made.config(), tensors)
+    return GgufModel(file, architecture, made.config(), tensors | unneeded)
 
 
 def _is_factor(made: Architecture, name: str) -> bool:

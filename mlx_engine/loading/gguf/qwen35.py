@@ -26,6 +26,8 @@ _HEAD = {
     "nextn.enorm": "mtp.pre_fc_norm_embedding",
     "nextn.hnorm": "mtp.pre_fc_norm_hidden",
     "nextn.shared_head_norm": "mtp.norm",
+    "nextn.embed_tokens": "mtp.embed_tokens",
+    "nextn.shared_head_head": "mtp.lm_head",
 }
 """Of a head beside its layer, by their whole names."""
 

@@ -18,7 +18,7 @@ from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.family import Family, Figures, Parts
 from mlx_engine.models.library.class_fields import FIXED, class_fields
 from mlx_engine.models.stored_forms import Piece, Recipe
-from mlx_engine.models.tensor_names import bare_name, of_other_senses
+from mlx_engine.models.tensor_names import bare_name, why_unneeded
 from mlx_engine.values.errors import UnsupportedModel
 from mlx_engine.values.memory_plan import WorkSize
 
@@ -163,9 +163,12 @@ class LibraryFamily(Family):
     def split(self, raw: Mapping[str, T], origin: str) -> Parts[T]:
         """Tensors of a model's own files by part; heads are recognised and set aside."""
         del origin
-        skipped = {name: raw[name] for name in raw if self._is_part and of_other_senses(name)}
-        if self._is_part:
-            raw = {_of_text(name): raw[name] for name in raw if name not in skipped}
+        skipped = {name: raw[name] for name in raw if why_unneeded(name)}
+        raw = {
+            _of_text(name) if self._is_part else name: raw[name]
+            for name in raw
+            if name not in skipped
+        }
         layers = self.figures().layers
         joined = {int(sign[1]) for sign in map(_SIGN.fullmatch, raw) if sign}
         heads = {name: tensor for name, tensor in raw.items() if _is_head(name, layers, joined)}

@@ -1,4 +1,5 @@
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -54,7 +55,12 @@ def test_shards_come_from_the_index(tmp_path: Path) -> None:
     files = locate_model(root, tmp_path, no_download)
     assert names(files.shards) == ["a-1.safetensors", "a-2.safetensors"]
     (root / "a-1.safetensors").unlink()
-    with pytest.raises(BadModelFile, match=r"a-1\.safetensors: missing, though .*index\.json"):
+    files = locate_model(root, tmp_path, no_download)
+    assert re.search(r"a-1\.safetensors: missing, though .*index\.json", files.incomplete)
+    assert files.absent == {"y": "a-1.safetensors"}
+    for name in ("a-2.safetensors", "b.safetensors"):
+        (root / name).unlink()
+    with pytest.raises(BadModelFile, match="missing, though"):
         locate_model(root, tmp_path, no_download)
 
 
@@ -70,13 +76,41 @@ def test_shards_come_from_the_index(tmp_path: Path) -> None:
         '{"weight_map": {"x": "/model.safetensors"}}',
         '{"weight_map": {"x": "model.bin"}}',
         '{"weight_map": {"x": 7}}',
+        '{"weight_map": {"x": "a\\u0000.safetensors"}}',
+        '{"weight_map": {"x": "%s.safetensors"}}' % ("x" * 300),
     ],
 )
-def test_bad_index(tmp_path: Path, index: str) -> None:
+def test_a_bad_index_is_told_only_where_the_weights_are_missing(tmp_path: Path, index: str) -> None:
     root = fill(tmp_path / "m", "config.json", "model.safetensors", "../model.safetensors")
     (root / "model.safetensors.index.json").write_text(index)
+    files = locate_model(root, tmp_path, no_download)
+    assert names(files.shards) == ["model.safetensors"] and "index.json" in files.incomplete
+    (root / "model.safetensors").unlink()
     with pytest.raises(BadModelFile, match=r"index\.json"):
         locate_model(root, tmp_path, no_download)
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        ["model.safetensors"],
+        ["model-00001-of-00001.safetensors"],
+        ["model-00001-of-00002.safetensors", "model.safetensors"],
+        [f"model-0000{n}-of-00003.safetensors" for n in (1, 2, 3)],
+        ["consolidated.safetensors", "model.safetensors"],
+    ],
+)
+@pytest.mark.parametrize("index", ["model", "consolidated"])
+def test_an_index_of_other_files_does_not_matter(
+    tmp_path: Path, left: list[str], index: str
+) -> None:
+    """The tensors are in whatever is there; shards of the index that are left over are not read."""
+    root = fill(tmp_path, "config.json", *left)
+    table = {f"t{n}": f"{index}-0000{n}-of-00002.safetensors" for n in (1, 2)}
+    (root / f"{index}.safetensors.index.json").write_text(json.dumps({"weight_map": table}))
+    files = locate_model(root, tmp_path, no_download)
+    wanted = left[-1:] if "model.safetensors" in left else left
+    assert names(files.shards) == wanted and files.heads == ()
 
 
 def test_numbered_shards_without_index_must_be_complete(tmp_path: Path) -> None:
@@ -84,8 +118,8 @@ def test_numbered_shards_without_index_must_be_complete(tmp_path: Path) -> None:
     root = fill(tmp_path, "config.json", *shards)
     assert names(locate_model(root, tmp_path, no_download).shards) == shards
     (root / shards[1]).unlink()
-    with pytest.raises(BadModelFile, match=r"model-00002-of-00003\.safetensors: missing"):
-        locate_model(root, tmp_path, no_download)
+    found = locate_model(root, tmp_path, no_download).incomplete
+    assert "model-00002-of-00003.safetensors: missing" in found
 
 
 def test_heads_beside_are_not_shards(tmp_path: Path) -> None:

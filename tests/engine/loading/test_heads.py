@@ -1,11 +1,13 @@
+import json
 import shutil
 from pathlib import Path
 
 import mlx.core as mx
 import pytest
-from model_edits import drop_tensors, edit_config
+from model_edits import drop_tensors, edit_config, edit_tensors
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
+import mlx_engine
 from mlx_engine.loading.describe import inspect_model
 from mlx_engine.values.errors import (
     BadModelFile,
@@ -97,6 +99,38 @@ def test_a_sibling_of_a_relative_path(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path / "n")
     assert described(Path()).mtp_heads == 1
     assert described(Path("../n")).mtp_heads == 1
+
+
+def test_heads_that_an_index_lists_and_nobody_delivered(tmp_path: Path) -> None:
+    folder = write_tiny_qwen3_5(tmp_path / "m", shards=2, heads="none")
+    index = folder / "model.safetensors.index.json"
+    table = json.loads(index.read_text())
+    table["weight_map"]["mtp.fc.weight"] = "mtp.safetensors"
+    index.write_text(json.dumps(table))
+    assert why(folder)[0] == "heads-missing" and "lie in mtp.safetensors" in why(folder)[1]
+    table["weight_map"] |= {"model.language_model.norm.weight": "gone.safetensors"}
+    index.write_text(json.dumps(table))
+    assert why(folder)[0] == "heads-missing"
+    drop_tensors(folder / "model-00002-of-00002.safetensors", "norm.weight")
+    with pytest.raises(BadModelFile, match=r"gone\.safetensors: missing"):
+        described(folder)
+
+
+@pytest.mark.parametrize("where", ["inside", "beside"])
+@pytest.mark.parametrize(
+    "name",
+    ["embed_tokens.weight", "lm_head.weight", "shared_head.head.weight", "d2t", "odd.weight"],
+)
+def test_heads_bring_more_than_is_known(tmp_path: Path, where: str, name: str) -> None:
+    """An embedding and an output head of their own are used; with others they are not."""
+    folder = write_tiny_qwen3_5(tmp_path / "m", heads=where)
+    place = folder / ("model.safetensors" if where == "inside" else "mtp.safetensors")
+    edit_tensors(place, lambda arrays: arrays | {f"mtp.{name}": mx.ones((300, 64))})
+    mlx_engine.load(folder).close()
+    if name != "odd.weight":
+        assert described(folder).mtp_heads == 1
+    else:
+        assert why(folder)[0] == "heads-do-not-fit" and "odd.weight" in why(folder)[1]
 
 
 def test_heads_are_found_without_a_promise(tmp_path: Path) -> None:

@@ -324,7 +324,7 @@ def test_a_file_that_may_not_be_read_is_not_to_be_downloaded_again(
             raise PermissionError(13, "Permission denied")
         return opened(path, *more, **named)  # type: ignore[call-overload]
 
-    monkeypatch.setattr(io, "open", refuse)
+    monkeypatch.setattr("builtins.open", refuse)
     with pytest.raises(EngineError, match=f"{name}: may not be read. Allow reading it") as refused:
         load_model(folder, LoadOptions(), folder)
     assert "ownload" not in str(refused.value)

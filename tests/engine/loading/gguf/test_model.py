@@ -1,10 +1,12 @@
 """GGUF models as a whole: the same numbers as the folder, heads from everywhere, clear refusals."""
 
 import contextlib
+import math
 import random
 import re
 from pathlib import Path
 
+import gguf
 import numpy as np
 import pytest
 from converted_metadata import converted_metadata
@@ -15,6 +17,7 @@ from tiny_qwen3_5 import tiny_config, write_tiny_qwen3_5
 
 import mlx_engine
 from mlx_engine import DraftOptions, LoadOptions, SamplingOptions
+from mlx_engine.loading.gguf.file import read_gguf
 from mlx_engine.loading.gguf.header import GgufTensor, block_types
 from mlx_engine.loading.gguf.model import read_gguf_model
 from mlx_engine.loading.gguf.part import Placement, parts_of
@@ -73,6 +76,66 @@ def test_heads_beside_and_given(tmp_path: Path) -> None:
     write_tiny_gguf(other / "mtp-model.gguf", heads="only")
     assert mlx_engine.inspect(trunk).mtp_heads == 1
     np.testing.assert_allclose(all_logits(trunk, TOKENS), wanted, atol=1e-5)
+
+
+def with_tensors(file: Path, *more: RawTensor, without: str = "") -> Path:
+    """The same file with these tensors too."""
+    raw = [
+        RawTensor(t.name, int(t.tensor_type), tuple(map(int, t.shape[::-1])), t.data.tobytes())
+        for t in gguf.GGUFReader(file).tensors
+        if t.name != without
+    ]
+    content = gguf_bytes(dict(read_gguf(file).metadata), [*raw, *more])
+    file.write_bytes(content)
+    return file
+
+
+def zeros(name: str, *shape: int, kind: int = 0) -> RawTensor:
+    """Of F32, or of I64."""
+    return RawTensor(name, kind, shape, bytes((8 if kind else 4) * math.prod(shape)))
+
+
+def test_a_sidecar_may_share_the_embedding_of_the_model(tmp_path: Path) -> None:
+    model = write_tiny_gguf(tmp_path / "m.gguf", heads="none")
+    beside = write_tiny_gguf(tmp_path / "mtp-m.gguf", heads="only")
+    wanted = all_logits(model, TOKENS)
+    with_tensors(beside, zeros("blk.4.nextn.shared_head_head.weight", 100, 64), zeros("d2t", 100,
+                 kind=27), without="token_embd.weight")  # fmt: skip
+    np.testing.assert_array_equal(all_logits(model, TOKENS), wanted)
+    (remark,) = [r for r in mlx_engine.inspect(model).declined if "trimmed" in r.code]
+    assert "mtp-m.gguf bring an output head of fewer tokens" in remark.words
+
+
+def test_tensors_for_other_senses_are_left_out(tmp_path: Path) -> None:
+    """As Ollama puts them into the file of the text model, in any form."""
+    file = write_tiny_gguf(tmp_path / "m.gguf")
+    wanted, names = all_logits(file, TOKENS), ("v.blk.0.attn_q.weight", "mm.0.weight", "a.conv")
+    with_tensors(file, *(zeros(name, 2, 3, 5, 7) for name in names), zeros("v.ids", 3, kind=27))
+    np.testing.assert_array_equal(all_logits(file, TOKENS), wanted)
+    skipped = [group for group in mlx_engine.inspect(file).groups if group.why_not]
+    assert [group.tensors for group in skipped] == [3, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "heads"),
+    [
+        ("embed_tokens", (300, 64), 1),
+        ("shared_head_head", (300, 64), 1),
+        ("shared_head_head", (100, 64), 1),
+        ("embed_tokens", (100, 64), 0),
+        ("mystery", (64,), 0),
+    ],
+)
+def test_heads_of_their_own_kind(
+    tmp_path: Path, name: str, shape: tuple[int, ...], heads: int
+) -> None:
+    """The model loads in any case; its heads are used with what fits, or a reason is told."""
+    file = write_tiny_gguf(tmp_path / "m.gguf")
+    with_tensors(file, zeros(f"blk.4.nextn.{name}.weight", *shape))
+    with mlx_engine.load(file) as engine:
+        told = engine.description
+        assert (told.mtp_heads, told.mtp is None) == (heads, heads == 1)
+        assert engine.generate([1, 2, 3], max_tokens=2).tokens
 
 
 def test_stale_claims_of_heads(tmp_path: Path) -> None:
