@@ -236,8 +236,10 @@ class Session:
         asked = self._asked()
         if not asked:
             raise EngineMisuse("There is no answer to continue: send a question first.")
-        said = self._messages[-1] if len(asked) < len(self._messages) else NOTHING_SAID
-        yield from self._run(asked, self._continues_at or self._prompt(self._messages, said))
+        last = self._messages[-1]
+        said = last if len(asked) < len(self._messages) and last != NOTHING_SAID else NOTHING_SAID
+        messages = asked if said is NOTHING_SAID else self._messages
+        yield from self._run(asked, self._continues_at or self._prompt(messages, said))
 
     def load_messages(self, messages: Sequence[Message]) -> None:
         """Replace the conversation, for chats that were saved. Raises BadOption."""
@@ -346,14 +348,16 @@ class Session:
         )
 
     def _rendered(self, messages: Sequence[Message], *, continues: bool) -> ChatPrompt:
-        """With the system prompt; what an answer begins with is behind them, or the last of them
-        is one that goes on.
+        """With the system prompt and without answers that are empty; what an answer begins with is
+        behind them, or the last of them is one that goes on.
         """
         system = [Message("system", self.system)] if self.system else []
+        *before, last = messages
+        said = [m for m in before if m.role != "assistant" or m.text or m.thinking]
         return tokenize_chat(
             self._parts.template,
             self._parts.tokenizer,
-            [*system, *messages],
+            [*system, *said, last],
             add_generation_prompt=not continues,
             arguments=self._settings.template_arguments,
             continue_last=continues,

@@ -1,6 +1,7 @@
 """Messages to the prompt a model was trained on: rendered by its template, then as tokens."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -105,7 +106,7 @@ class ChatTemplate:
         arguments: Mapping[str, TemplateValue] = NO_ARGUMENTS,
         continue_last: bool = False,
     ) -> str:
-        """The prompt for `messages`.
+        """The prompt for `messages`, or for `in_turns` of them where the template refuses them.
 
         arguments: variables of the template, such as `enable_thinking`. continue_last: the prompt
         ends inside the last message, which must be the assistant's: after its text or, when it has
@@ -114,12 +115,28 @@ class ChatTemplate:
         """
         if not messages:
             raise BadPrompt("There are no messages: write something first.")
+        if continue_last and messages[-1].role != "assistant":
+            raise BadPrompt("Only an answer can be continued: the last message is not one.")
+        try:
+            return self._render(messages, add_generation_prompt, arguments, continue_last)
+        except BadChatTemplate:
+            turns = in_turns(messages)
+            if turns == [*messages]:
+                raise
+            with suppress(BadChatTemplate):
+                return self._render(turns, add_generation_prompt, arguments, continue_last)
+            raise
+
+    def _render(
+        self,
+        messages: Sequence[Message],
+        add_generation_prompt: bool,
+        arguments: Mapping[str, TemplateValue],
+        continue_last: bool,
+    ) -> str:
         if not continue_last:
             return self._run(messages, add_generation_prompt, arguments, self._reads_parts)
-        last = messages[-1]
-        if last.role != "assistant":
-            raise BadPrompt("Only an answer can be continued: the last message is not one.")
-        end = unused_character([self.source, *_texts(messages)])
+        last, end = messages[-1], unused_character([self.source, *_texts(messages)])
         if last.text or not last.thinking:
             marked = Message(last.role, last.text + end, last.thinking)
         else:
@@ -221,6 +238,23 @@ def fallback_template(opening: str = "") -> ChatTemplate:
     opening: the text of the tokens a prompt begins with.
     """
     return ChatTemplate(PLAIN_SOURCE, {"opening": opening}, "the built-in plain chat format")
+
+
+def in_turns(messages: Sequence[Message]) -> list[Message]:
+    """The same words with questions and answers by turns, as some templates demand it: neighbours
+    of one role are one message, and an answer that nothing comes before answers an empty question.
+    """
+    turns: list[Message] = []
+    for message in messages:
+        last = turns[-1] if turns else None
+        if last is not None and last.role == message.role:
+            pairs = ((last.text, message.text), (last.thinking, message.thinking))
+            turns[-1] = Message(last.role, *("\n\n".join(filter(None, pair)) for pair in pairs))
+        elif message.role == "assistant" and (last is None or last.role == "system"):
+            turns += [Message("user", ""), message]
+        else:
+            turns.append(message)
+    return turns
 
 
 def unused_character(texts: Sequence[str]) -> str:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from session_runs import FEW_WORDS, PICKS, alone, listen, session_of
+from session_runs import FEW_WORDS, PICKS, alone, listen, session_of, tiny_folder
 
 import mlx_engine
 from mlx_engine.values.conversation import Message
@@ -155,6 +155,42 @@ def test_continuing_twice_and_after_loading(engine):
     assert more.text.startswith(whole.text)
     again = listen(loaded, loaded.continue_answer())
     assert again.text.startswith(more.text)
+    assert loaded.messages[-1].text == again.text
+
+
+IN_TURNS = (
+    "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('roles must alternate') }}{% endif %}<|im_start|>{{ m.role }}\n"
+    "{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def test_a_chat_goes_on_after_an_answer_without_words(tmp_path):
+    """Also where questions and answers have to alternate: questions in a row are sent as one."""
+    strict = mlx_engine.load(tiny_folder(tmp_path / "m", IN_TURNS))
+    (end,) = strict.tokenize("<|im_end|>")
+    ends = replace(PICKS, logit_bias={end: 1000.0})
+    session = alone(session_of(strict, ends, max_tokens=6))
+    assert listen(session, session.send("one fox")).text == ""
+    session.sampling = PICKS
+    events = session.send("two")
+    session.stop()
+    assert listen(session, events).reason == "stopped"
+    said = listen(session, session.send("three"))
+    asked = [Message("user", text) for text in ("one fox", "two", "three")]
+    assert session.messages == (*asked, Message("assistant", said.text))
+    joined = fresh_answer(strict, (), "one fox\n\ntwo\n\nthree", max_tokens=6)
+    assert said.tokens == joined.tokens
+    empty = Message("assistant", "")
+    saved = [asked[0], empty, asked[1], empty]
+    assert fresh_answer(strict, saved, "three", max_tokens=6).tokens == said.tokens
+    loaded = alone(session_of(strict, max_tokens=6))
+    loaded.load_messages([*saved[:3], asked[2], empty])
+    assert listen(loaded, loaded.continue_answer()).tokens == said.tokens
+    loaded.load_messages([Message("assistant", "Yes?"), asked[0]])
+    assert listen(loaded, loaded.regenerate()).tokens
+    again = listen(loaded, loaded.edit(1, "another"))
     assert loaded.messages[-1].text == again.text
 
 

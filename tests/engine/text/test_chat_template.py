@@ -10,7 +10,7 @@ from chat_templates import CHATML, LLAMA, MISTRAL, QWEN, TOOLBOX
 from tiny_tokenizer import make_tiny_tokenizer
 
 from mlx_engine.text.channels import opens_thinking
-from mlx_engine.text.chat_template import ChatTemplate, fallback_template
+from mlx_engine.text.chat_template import ChatTemplate, fallback_template, in_turns
 from mlx_engine.values.conversation import Message
 from mlx_engine.values.errors import BadChatTemplate, BadOption, BadPrompt
 from mlx_engine.values.options import TemplateValue
@@ -96,9 +96,41 @@ def test_what_cannot_be_continued() -> None:
 
 
 def test_refusal_of_the_template_is_reported() -> None:
-    template = ChatTemplate(MISTRAL, TOKENS, "folder/file.jinja")
-    with pytest.raises(BadChatTemplate, match=r"folder/file\.jinja.*must alternate"):
-        template.render([*ASK, *ASK], add_generation_prompt=True)
+    refusing = MISTRAL.replace("{{ bos_token }}", "{{ raise_exception('never') }}")
+    assert refusing != MISTRAL
+    for messages in (ASK, [*ASK, *ASK]):
+        with pytest.raises(BadChatTemplate, match=r"folder/file\.jinja.*never"):
+            ChatTemplate(refusing, TOKENS, "folder/file.jinja").render(
+                messages, add_generation_prompt=True
+            )
+
+
+YES = Message("assistant", "Yes", "so")
+
+
+@pytest.mark.parametrize(
+    ("messages", "turns"),
+    [
+        ([*ASK, *ASK], [Message("user", "Who jumps?\n\nWho jumps?")]),
+        ([*ASK, *ASK, YES, *ASK], [Message("user", "Who jumps?\n\nWho jumps?"), YES, *ASK]),
+        ([*ASK, YES, YES], [*ASK, Message("assistant", "Yes\n\nYes", "so\n\nso")]),
+        ([YES, *ASK], [Message("user", ""), YES, *ASK]),
+        ([TALK[0], YES], [TALK[0], Message("user", ""), YES]),
+        (TALK, TALK),
+    ],
+)
+def test_questions_and_answers_come_by_turns_where_they_have_to(
+    messages: list[Message], turns: list[Message]
+) -> None:
+    assert in_turns(messages) == turns
+    strict, lenient = (ChatTemplate(source, TOKENS, "x") for source in (MISTRAL, CHATML))
+    how = {"add_generation_prompt": True}
+    if messages[0].role != "system":
+        assert strict.render(messages, **how) == strict.render(turns, **how)
+        if turns[-1].role == "assistant":
+            how = {"add_generation_prompt": False, "continue_last": True}
+            assert strict.render(messages, **how) == strict.render(turns, **how)
+    assert (lenient.render(messages, **how) == lenient.render(turns, **how)) == (messages == turns)
 
 
 def test_a_template_for_pictures_sees_the_text() -> None:
