@@ -31,11 +31,6 @@ class ConfigFields:
         self._fields: dict[str, object] = {**config, **given}
         if config.get(_TIED, given.get(_TIED)) != given.get(_TIED, config.get(_TIED)):
             del self._fields[_TIED]  # whole and part differ: the files tell
-        rope = self._fields.get("rope_parameters") or {}
-        if not isinstance(rope, Mapping):
-            raise self.wrong("rope_parameters", rope, Words("an object"))
-        self._rope = rope
-        self._fields |= {k: v for k, v in rope.items() if not isinstance(v, Mapping)}
 
     def with_defaults(self, **defaults: object) -> "ConfigFields":
         """The same, with these where a key is not there."""
@@ -45,7 +40,7 @@ class ConfigFields:
     def with_values(self, **values: object) -> "ConfigFields":
         """The same, with these whatever was there."""
         made = ConfigFields({}, self.origin)
-        made.model_types, made._rope = self.model_types, self._rope
+        made.model_types = self.model_types
         made._fields = {**self._fields, **values}
         return made
 
@@ -133,10 +128,7 @@ class ConfigFields:
 
     def section(self, name: str) -> "ConfigFields | None":
         """An object within, None when it is not there."""
-        value = self._fields.get(name)
-        if value is not None and not isinstance(value, Mapping):
-            raise self.wrong(name, value, Words("an object"))
-        return None if value is None else ConfigFields(value, self.origin)
+        return ConfigFields(self._object(name), self.origin) if self.has(name) else None
 
     def require_multiple(self, name: str, of: str) -> None:
         """Both are counts, and the first is a multiple of the second."""
@@ -180,19 +172,33 @@ class ConfigFields:
         return tuple(window if slide else None for slide in slides)
 
     def rope(self, kind: str) -> "ConfigFields":
-        """What is said of the rotation in layers of this kind, whichever way it is said."""
-        own = self._rope.get(kind)
-        if isinstance(own, Mapping):
-            return ConfigFields(own, self.origin)
-        old = self._fields.get("rope_scaling")
-        if old is not None and not isinstance(old, Mapping):
-            raise self.wrong("rope_scaling", old, Words("an object"))
-        older = {key: self._fields.get(key) for key in ("rope_theta", "partial_rotary_factor")}
-        made = {**older, **(old or {}), **self._rope}
+        """What is said of the rotation in layers of this kind, merged as transformers does.
+
+        `rope_scaling` replaces `rope_parameters`, or goes onto the part for full attention where
+        these have a part for each kind; keys beside them are for full attention, and
+        `original_max_position_embeddings` wins there over one within.
+        """
+        scaling, given = self._object("rope_scaling"), self._object("rope_parameters")
+        by_kind = any(isinstance(part, Mapping) for part in given.values())
+        own = given.get(kind) if by_kind else None
+        if kind != "full_attention":
+            return ConfigFields(own if isinstance(own, Mapping) else {}, self.origin)
+        beside = {key: self._fields.get(key) for key in ("rope_theta", "partial_rotary_factor")}
+        if by_kind:
+            within = own if isinstance(own, Mapping) else {}
+            return ConfigFields({**beside, **within, **scaling}, self.origin)
+        made = {**beside, **(scaling or given)}
         trained = self._fields.get("original_max_position_embeddings")
-        if trained is not None:  # Phi-3's configs have it outside, where it wins
+        if trained is not None:
             made["original_max_position_embeddings"] = trained
         return ConfigFields(made, self.origin)
+
+    def _object(self, name: str) -> Mapping[str, object]:
+        """An object within, empty when it is not there."""
+        value = self._value(name, {})
+        if not isinstance(value, Mapping):
+            raise self.wrong(name, value, Words("an object"))
+        return value
 
     def _value(self, name: str, default: object) -> object:
         value = self._fields.get(name)

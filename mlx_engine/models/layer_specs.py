@@ -13,7 +13,9 @@ from mlx_engine.values.errors import Reason
 
 Shape = tuple[int, ...]
 Shapes = dict[str, Shape]
-Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "relu2", "oai"]
+Activation = Literal[
+    "silu", "gelu", "gelu_tanh", "gelu_sigmoid", "relu", "relu2", "sigmoid", "tanh", "linear", "oai"
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -393,8 +393,12 @@ _ACTIVATIONS: dict[Activation, Callable[[mx.array], mx.array]] = {
     "silu": silu,
     "gelu": _gelu,
     "gelu_tanh": gelu_tanh,
+    "gelu_sigmoid": lambda x: x * mx.sigmoid(1.702 * x),
     "relu": _relu,
     "relu2": _relu2,
+    "sigmoid": mx.sigmoid,
+    "tanh": mx.tanh,
+    "linear": lambda x: x,
 }
 
 

@@ -30,16 +30,19 @@ def rope_of(
     *,
     kind: str = "full_attention",
     base: float = 10000.0,
-    share: float = 1.0,
+    share: float | None = None,
     interleaved: bool = False,
 ) -> Rope:
     """Of layers of one kind, whose heads have `head` elements.
 
     base, share: the base of periods and the part of a head that is rotated where the config does
-    not say. BadModelFile names a wrong key, UnsupportedModel a scaling that is not run.
+    not say; share None: heads are rotated whole, whatever the config says. BadModelFile names a
+    wrong key, UnsupportedModel a scaling that is not run.
     """
     rope = fields.rope(kind)
-    width = int(head * rope.number("partial_rotary_factor", share))
+    is_partly = share is not None or rope.word("rope_type", "default") == "proportional"
+    part = rope.number("partial_rotary_factor", share or 1.0) if is_partly else 1.0
+    width = int(head * part)
     if width < 2 or width > head or width % 2:
         raise fields.wrong("partial_rotary_factor", width / head, Words("an even part of a head"))
     theta = rope.number("rope_theta", base)
@@ -64,7 +67,8 @@ def scaled(plain: Rope, rope: ConfigFields, fields: ConfigFields) -> Rope:
     elif name == "llama3":
         factors = _llama3(plain, rope, trained)
     elif name == "yarn":
-        factors, magnitude = _yarn(plain, rope, trained), _yarn_magnitude(rope, fields, trained)
+        factor = _factor(rope, fields, trained)
+        factors, magnitude = _yarn(plain, rope, trained, factor), _yarn_magnitude(rope, factor)
     elif name in ("longrope", "su"):
         factors = _listed(rope, "short_factor", pairs)
         late = _listed(rope, "long_factor", pairs)
@@ -124,7 +128,7 @@ def _llama3(plain: Rope, rope: ConfigFields, trained: float) -> tuple[float, ...
     return tuple(factors)
 
 
-def _yarn(plain: Rope, rope: ConfigFields, trained: float) -> tuple[float, ...]:
+def _yarn(plain: Rope, rope: ConfigFields, trained: float, factor: float) -> tuple[float, ...]:
     def turning(rotations: float) -> float:
         """The pair that turns so often within the trained length."""
         turns = trained / (rotations * 2 * math.pi)
@@ -136,17 +140,16 @@ def _yarn(plain: Rope, rope: ConfigFields, trained: float) -> tuple[float, ...]:
         low, high = math.floor(low), math.ceil(high)
     low, high = max(low, 0.0), min(high, plain.width - 1.0)
     span = high - low if high != low else 0.001
-    factor, factors = rope.number("factor", 1.0), []
+    factors = []
     for pair in range(plain.width // 2):
         stretched = min(1.0, max(0.0, (pair - low) / span))
         factors.append(1 / ((1 - stretched) + stretched / factor))
     return tuple(factors)
 
 
-def _yarn_magnitude(rope: ConfigFields, fields: ConfigFields, trained: float) -> float:
+def _yarn_magnitude(rope: ConfigFields, factor: float) -> float:
     if rope.has("attention_factor"):
         return rope.number("attention_factor", 1.0)
-    factor = _factor(rope, fields, trained)
     one = rope.number_from_0("mscale")
     every = rope.number_from_0("mscale_all_dim")
     if one and every:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.family import CanonicalPart, Family, Figures, Parts
 from mlx_engine.models.layer_specs import Shape
+from mlx_engine.models.left_out import LEFT_OUT
 from mlx_engine.models.norm_shift import norm_shift, shift_reasons, shifted
 from mlx_engine.models.specs import ModelSpec
 from mlx_engine.models.stored_forms import Recipes, expert_recipes
@@ -40,7 +41,9 @@ class SpecFamily(Family):
     @cached_property
     def spec(self) -> ModelSpec:
         """The model; raises what `read` does."""
-        return self.read(ConfigFields(self.config, self.origin)).within_context()
+        fields = ConfigFields(self.config, self.origin)
+        silent = LEFT_OUT.get(self.model_type.removesuffix("_text"), {})
+        return self.read(fields.with_defaults(**silent)).within_context()
 
     @cached_property
     def _names(self) -> TensorNames:

@@ -252,6 +252,10 @@ class Olmo2Gguf(Architecture):
     def _class(self) -> str:
         return "olmo3" if self._metadata.count("attention.sliding_window", 0) else "olmo2"
 
+    def _rotation(self) -> dict[str, object]:
+        told = super()._rotation()
+        return told | {"rope_local_base_freq": told["rope_theta"]}
+
     def _own(self) -> dict[str, object]:
         window = self._metadata.count("attention.sliding_window", 0)
         return {

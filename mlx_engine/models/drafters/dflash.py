@@ -17,6 +17,7 @@ from mlx_engine.cache.window import WindowCache
 from mlx_engine.models import layer_specs, specs
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.drafters.target import DraftTarget, FeatureModel, check_widths
+from mlx_engine.models.families.llama import plain_feed
 from mlx_engine.models.layers import GatedFeedForward, Linear, Norm, Rotation
 from mlx_engine.models.rope import rope_of
 from mlx_engine.models.weights import Part, WeightTable
@@ -89,7 +90,7 @@ class DFlashConfig:
             attention=layer_specs.Attention(
                 heads, fields.kv_heads(heads), size, size, rope_of(fields, size), qk_norm="head"
             ),
-            feed=layer_specs.FeedForward(fields.count("intermediate_size")),
+            feed=plain_feed(fields),
             eps=fields.number("rms_norm_eps", 1e-6),
             vocabulary=vocabulary,
             windows=tuple(window if slides else None for slides in sliding),

@@ -19,6 +19,7 @@ from mlx_engine.models import layer_specs
 from mlx_engine.models.attention import Attention, Masks
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.drafters.target import DraftTarget, FeatureModel, check_widths
+from mlx_engine.models.families.llama import plain_feed
 from mlx_engine.models.layers import Embedding, GatedFeedForward, Linear, Norm
 from mlx_engine.models.rope import rope_of
 from mlx_engine.models.weights import Part, WeightTable
@@ -80,7 +81,7 @@ class Eagle3Config:
             attention=layer_specs.Attention(
                 heads, fields.kv_heads(heads), size, size, rope_of(fields, size)
             ),
-            feed=layer_specs.FeedForward(fields.count("intermediate_size")),
+            feed=plain_feed(fields),
             eps=fields.number("rms_norm_eps", 1e-6),
             vocabulary=vocabulary,
             draft_vocabulary=fields.count("draft_vocab_size", vocabulary),

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.families.llama import plain_attention, plain_model
+from mlx_engine.models.families.llama import plain_attention, plain_feed, plain_model
 from mlx_engine.models.layer_specs import Attention, Experts, FeedForward, Latent
 from mlx_engine.models.rope import rope_of, score_magnitude
 from mlx_engine.models.spec_family import SpecFamily
@@ -23,29 +23,8 @@ from mlx_engine.models.tensor_names import FINAL_NORM_NAMES, NEXTN_NAMES
 from mlx_engine.values.errors import UnsupportedModel
 from mlx_engine.values.words import Words
 
-_LEFT_OUT: dict[str, dict[str, object]] = {
-    "deepseek_v3": {
-        "first_k_dense_replace": 3,
-        "n_shared_experts": 1,
-        "routed_scaling_factor": 2.5,
-    },
-    "glm4_moe_lite": {
-        "first_k_dense_replace": 1,
-        "n_shared_experts": 1,
-        "routed_scaling_factor": 1.8,
-    },
-    "glm4_moe": {"rms_norm_eps": 1e-5, "first_k_dense_replace": 1, "n_shared_experts": 1},
-    "dots1": {"norm_topk_prob": False, "max_position_embeddings": 2048},
-    "solar_open": {
-        "head_dim": 128,
-        "rms_norm_eps": 1e-5,
-        "rope_theta": 1e6,
-        "max_position_embeddings": 131072,
-        "n_shared_experts": 1,
-        "num_experts_per_tok": 8,
-    },
-}
-"""What transformers takes where a config is silent."""
+_SHARE: dict[str, float | None] = {"dots1": None, "hy_v3": None, "solar_open": 1.0}
+"""Of a head that is rotated where a config is silent; None: whatever it says."""
 
 _LATENT_EPS = 1e-6
 """Of the norms of latents, whatever `rms_norm_eps` is: so transformers has both families."""
@@ -89,7 +68,6 @@ class DeepseekV3(SpecFamily):
 
     def read(self, fields: ConfigFields) -> ModelSpec:
         """By the names of Hugging Face's config."""
-        fields = fields.with_defaults(**_LEFT_OUT.get(self.model_type, {}))
         return _with_head_behind(fields, _latent(fields), _routed_feeds(fields))
 
 
@@ -105,12 +83,9 @@ class Glm4Moe(SpecFamily):
     def read(self, fields: ConfigFields) -> ModelSpec:
         """By the names of Hugging Face's config."""
         is_dots = self.model_type in ("dots1", "hy_v3")
-        is_whole = is_dots or self.model_type == "solar_open"
-        kind = self.model_type if is_whole else "glm4_moe"
-        fields = fields.with_defaults(**_LEFT_OUT.get(kind, _LEFT_OUT["dots1"]))
         bias = fields.flag("attention_bias", default=False)
         attention = replace(
-            plain_attention(fields, share=1.0 if is_whole else 0.5),
+            plain_attention(fields, share=_SHARE.get(self.model_type, 0.5)),
             qkv_bias=bias,
             out_bias=bias and is_dots,
             qk_norm="head" if fields.flag("use_qk_norm", default=is_dots) else "none",
@@ -144,10 +119,6 @@ class HyV3(Glm4Moe):
         """By the names of Hugging Face's config."""
         return super().read(
             fields.with_defaults(
-                head_dim=128,
-                rope_theta=11158840.0,
-                rms_norm_eps=1e-5,
-                max_position_embeddings=131072,
                 n_routed_experts=fields.count("num_experts", 192, most=2**16),
                 n_shared_experts=fields.count("num_shared_experts", 1, least=0),
                 routed_scaling_factor=fields.number("router_scaling_factor", 2.826),
@@ -204,7 +175,7 @@ class BailingMoe(SpecFamily):
                 feed,
                 score="sigmoid" if score == "sigmoid" else "softmax",
                 choice_bias=fields.flag("moe_router_enable_expert_bias", default=False),
-                shared=FeedForward(shared) if shared else None,
+                shared=plain_feed(fields, shared) if shared else None,
             )
             if isinstance(feed, Experts)
             else feed
@@ -239,11 +210,11 @@ def _routed_feeds(fields: ConfigFields) -> tuple[FeedForward | Experts, ...]:
     """
     layers = fields.layers()
     if not fields.has("n_routed_experts"):
-        return (FeedForward(fields.count("intermediate_size")),) * (layers + 1)
+        return (plain_feed(fields),) * (layers + 1)
     first = fields.count("first_k_dense_replace", 0, least=0)
     kinds = fields.words("mlp_layer_types") or ("dense",) * min(first, layers)
     experts = routed_experts(fields)
-    dense = FeedForward(fields.count("intermediate_size")) if "dense" in kinds else experts
+    dense = plain_feed(fields) if "dense" in kinds else experts
     told = [dense if kind == "dense" else experts for kind in kinds[:layers]]
     return (*told, *[experts] * (layers + 1 - len(told)))
 
@@ -259,7 +230,7 @@ def routed_experts(fields: ConfigFields) -> Experts:
     return Experts(
         count=count,
         per_token=fields.count("num_experts_per_tok", most=count),
-        feed=FeedForward(inner),
+        feed=plain_feed(fields, inner),
         score="sigmoid",
         choice_bias=True,
         float32_router=True,
@@ -267,7 +238,7 @@ def routed_experts(fields: ConfigFields) -> Experts:
         kept_groups=fields.count("topk_group", 1, most=groups),
         normalise=fields.flag("norm_topk_prob", default=True),
         scale=fields.number("routed_scaling_factor", 1.0),
-        shared=FeedForward(shared) if shared else None,
+        shared=plain_feed(fields, shared) if shared else None,
     )
 
 

@@ -11,8 +11,14 @@ from typing import ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.deepseek_v3 import routed_experts
-from mlx_engine.models.families.llama import Olmo2, most_windows, plain_attention, plain_model
-from mlx_engine.models.layer_specs import Attention, FeedForward
+from mlx_engine.models.families.llama import (
+    Olmo2,
+    most_windows,
+    plain_attention,
+    plain_feed,
+    plain_model,
+)
+from mlx_engine.models.layer_specs import Attention
 from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.models.specs import Block, Heads, ModelSpec
 from mlx_engine.models.tensor_names import MTP_NAMES
@@ -27,8 +33,7 @@ class Exaone4(SpecFamily):
 
     def read(self, fields: ConfigFields) -> ModelSpec:
         """By the names of Hugging Face's config."""
-        fields = fields.with_defaults(rms_norm_eps=1e-5, max_position_embeddings=2048)
-        feed = FeedForward(fields.count("intermediate_size"))
+        feed = plain_feed(fields)
         *blocks, head = (Block(mixer, feed, norms="after") for mixer in _mixers(fields))
         return replace(plain_model(fields, blocks), heads=_heads(fields, head))
 
@@ -46,13 +51,10 @@ class ExaoneMoe(SpecFamily):
         """By the names of Hugging Face's config."""
         count = fields.count("num_experts", 64, most=2**16)
         fields = fields.with_defaults(
-            rms_norm_eps=1e-5,
-            rope_theta=1e6,
-            routed_scaling_factor=2.5,
             n_routed_experts=count,
             n_shared_experts=fields.count("num_shared_experts", 1, least=0),
         )
-        dense, experts = FeedForward(fields.count("intermediate_size")), routed_experts(fields)
+        dense, experts = plain_feed(fields), routed_experts(fields)
         feeds = [experts if sparse else dense for sparse in _sparse(fields)]
         *blocks, head = map(Block, _mixers(fields), (*feeds, dense))
         return replace(plain_model(fields, blocks), heads=_heads(fields, head))

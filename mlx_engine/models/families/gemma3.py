@@ -10,7 +10,12 @@ from dataclasses import replace
 from typing import ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.families.llama import local_rope, plain_attention, plain_model
+from mlx_engine.models.families.llama import (
+    activation_of,
+    local_rope,
+    plain_attention,
+    plain_model,
+)
 from mlx_engine.models.layer_specs import Attention, FeedForward
 from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.models.specs import Block, ModelSpec
@@ -95,7 +100,8 @@ def _attention(fields: ConfigFields) -> Attention:
 
 def _model(fields: ConfigFields, full: Attention, slides: Attention, cap: float) -> ModelSpec:
     """full, slides: of layers without and with a window. cap: of logits."""
-    feed = FeedForward(fields.count("intermediate_size"), "gelu_tanh")
+    act = activation_of(fields, "gelu_pytorch_tanh", "hidden_activation")
+    feed = FeedForward(fields.count("intermediate_size"), act)
     windows = fields.windows(
         fields.count("sliding_window"),
         lambda layer: (layer + 1) % fields.count("sliding_window_pattern", 6) != 0,
@@ -106,7 +112,7 @@ def _model(fields: ConfigFields, full: Attention, slides: Attention, cap: float)
 
 
 class Gemma(SpecFamily):
-    """`gemma`, the first; the config's `hidden_act` is not what it was trained with."""
+    """`gemma`, the first, whose configs say `gelu` though it was trained with that by tanh."""
 
     norms = "1+w"
 
@@ -117,6 +123,7 @@ class Gemma(SpecFamily):
         )
         bias = fields.flag("attention_bias", default=False)
         attention = replace(plain_attention(fields), qkv_bias=bias, out_bias=bias)
-        feed = FeedForward(fields.count("intermediate_size"), "gelu_tanh")
+        act = activation_of(fields, "gelu_pytorch_tanh")
+        feed = FeedForward(fields.count("intermediate_size"), "gelu_tanh" if act == "gelu" else act)
         model = plain_model(fields, [Block(attention, feed)] * fields.layers())
         return replace(model, embed_scale=math.sqrt(model.hidden))

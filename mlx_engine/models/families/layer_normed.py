@@ -4,8 +4,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.families.llama import most_windows, plain_attention, plain_model
-from mlx_engine.models.layer_specs import FeedForward
+from mlx_engine.models.families.llama import (
+    most_windows,
+    plain_attention,
+    plain_feed,
+    plain_model,
+)
 from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.models.specs import Block, ModelSpec
 
@@ -36,7 +40,7 @@ class Cohere(SpecFamily):
         full = replace(slides, rope=None) if is_second else slides
         windows = most_windows(fields) if is_second else (None,) * fields.layers()
         mixers = (replace(slides, window=window) if window else full for window in windows)
-        feed = FeedForward(fields.count("intermediate_size"))
+        feed = plain_feed(fields)
         blocks = (Block(mixer, feed, norms="shared") for mixer in mixers)
         model = _layer_normed(fields, blocks, "layer_norm_eps", has_bias=False)
         return replace(model, logit_scale=fields.number("logit_scale", 0.0625))

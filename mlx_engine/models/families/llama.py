@@ -9,39 +9,22 @@ from functools import partial
 from typing import ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.layer_specs import Attention, Experts, FeedForward, QueryGrowth, Rope
+from mlx_engine.models.layer_specs import (
+    Activation,
+    Attention,
+    Experts,
+    FeedForward,
+    QueryGrowth,
+    Rope,
+)
 from mlx_engine.models.rope import context_of, rope_of
 from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.models.specs import Block, ModelSpec
 from mlx_engine.models.stored_forms import Recipes, qkv_recipes, row_recipes
+from mlx_engine.values.errors import UnsupportedModel
 
 _WINDOWED = ("mistral", "ministral", "ministral3", "mixtral")
 """Types whose config may ask for a window; others have such a key and do not mean it."""
-
-
-_LEFT_OUT: dict[str, dict[str, object]] = {
-    "mixtral": {"rope_theta": 1e6, "rms_norm_eps": 1e-5},
-    "ministral3": {
-        "head_dim": 128,
-        "rms_norm_eps": 1e-5,
-        "max_position_embeddings": 262144,
-        "sliding_window": None,
-    },
-    "seed_oss": {
-        "attention_bias": True,
-        "attention_out_bias": False,
-        "head_dim": 128,
-        "max_position_embeddings": 524288,
-    },
-    "smollm3": {
-        "rope_theta": 2e6,
-        "no_rope_layer_interval": 4,
-        "max_position_embeddings": 32768,
-        "tie_word_embeddings": True,
-    },
-}
-"""What transformers takes where a config is silent."""
-
 
 _YARN = {
     "rope_type": "yarn",
@@ -61,7 +44,6 @@ class Llama(SpecFamily):
 
     def read(self, fields: ConfigFields) -> ModelSpec:
         """By the names of Hugging Face's config."""
-        fields = fields.with_defaults(**_LEFT_OUT.get(self.model_type, {}))
         if self.model_type == "ministral3" and not fields.has("rope_parameters"):
             fields = fields.with_defaults(rope_theta=1e6, rope_scaling=_YARN)
         bias = fields.flag("attention_bias", default=False)
@@ -144,9 +126,7 @@ def _rotated(fields: ConfigFields) -> tuple[bool, ...]:
 
 
 def _feed(fields: ConfigFields) -> FeedForward | Experts:
-    inner = FeedForward(
-        fields.count("intermediate_size"), bias=fields.flag("mlp_bias", default=False)
-    )
+    inner = plain_feed(fields, has_bias=fields.flag("mlp_bias", default=False))
     if not fields.has("num_local_experts"):
         return inner
     count = fields.count("num_local_experts", most=2**16)
@@ -168,17 +148,14 @@ class Olmo2(SpecFamily):
     def read(self, fields: ConfigFields) -> ModelSpec:
         """By the names of Hugging Face's config."""
         is_olmo3 = self.model_type == "olmo3"
-        fields = fields.with_defaults(
-            rms_norm_eps=1e-5, max_position_embeddings=2048, rope_theta=5e5 if is_olmo3 else 1e4
-        )
         bias = fields.flag("attention_bias", default=False)
         full = replace(plain_attention(fields), qkv_bias=bias, out_bias=bias, qk_norm="whole")
         windows = most_windows(fields) if is_olmo3 else (None,) * fields.layers()
         slides = full
         if is_olmo3:
-            base = fields.rope("full_attention").number("rope_theta", 5e5)
+            base = fields.number("rope_local_base_freq", 5e5)
             slides = replace(full, rope=local_rope(fields, full.key_dim, base))
-        feed = FeedForward(fields.count("intermediate_size"))
+        feed = plain_feed(fields)
         mixers = (replace(slides, window=window) if window else full for window in windows)
         return plain_model(fields, (Block(mixer, feed, norms="after") for mixer in mixers))
 
@@ -207,10 +184,9 @@ class Phi3(_Joined):
 
     def read(self, fields: ConfigFields) -> ModelSpec:
         """By the names of Hugging Face's config; a `sliding_window` is for every layer."""
-        fields = fields.with_defaults(rms_norm_eps=1e-5, original_max_position_embeddings=4096)
         window = fields.count("sliding_window") if fields.has("sliding_window") else None
-        attention = replace(plain_attention(fields), window=window)
-        feed = FeedForward(fields.count("intermediate_size"))
+        attention = replace(plain_attention(fields, share=1.0), window=window)
+        feed = plain_feed(fields)
         return plain_model(fields, [Block(attention, feed)] * fields.layers())
 
 
@@ -227,28 +203,67 @@ class Glm4(_Joined):
 
     def read(self, fields: ConfigFields) -> ModelSpec:
         """By the names of Hugging Face's config."""
-        fields = fields.with_defaults(head_dim=128, rms_norm_eps=1.5625e-7)
         attention = replace(
             plain_attention(fields, share=0.5, interleaved=True),
             qkv_bias=fields.flag("attention_bias", default=True),
         )
-        feed = FeedForward(fields.count("intermediate_size"))
+        feed = plain_feed(fields)
         block = Block(attention, feed, norms="before" if self.model_type == "glm" else "both")
         return plain_model(fields, [block] * fields.layers())
 
 
+_ACTIVATIONS: dict[str, Activation] = {
+    **dict.fromkeys(("silu", "swish"), "silu"),
+    **dict.fromkeys(("gelu", "gelu_python"), "gelu"),
+    **dict.fromkeys(
+        ("gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_accurate"),
+        "gelu_tanh",
+    ),
+    "quick_gelu": "gelu_sigmoid",
+    "relu": "relu",
+    "relu2": "relu2",
+    "sigmoid": "sigmoid",
+    "tanh": "tanh",
+    "linear": "linear",
+}
+"""Names of transformers -> ours."""
+
+
+def activation_of(fields: ConfigFields, usual: str = "silu", key: str = "hidden_act") -> Activation:
+    """Of feed-forwards; usual: where the config does not say. UnsupportedModel for another."""
+    name = fields.word(key, usual)
+    if name not in _ACTIVATIONS:
+        raise UnsupportedModel(
+            "{origin}: asks for {key} {name}, which this version does not run. Take another model.",
+            origin=fields.origin,
+            key=key,
+            name=ascii(name)[:40],
+        )
+    return _ACTIVATIONS[name]
+
+
+def plain_feed(
+    fields: ConfigFields, inner: int | None = None, *, has_bias: bool = False
+) -> FeedForward:
+    """Gated by the config's `hidden_act`; inner: its width, `intermediate_size` if not told."""
+    width = fields.count("intermediate_size") if inner is None else inner
+    return FeedForward(width, activation_of(fields), bias=has_bias)
+
+
 def local_rope(fields: ConfigFields, head: int, base: float) -> Rope:
-    """Of layers with a window, which is never stretched; base: where no other is told for them."""
-    kinds = fields.section("rope_parameters")
-    if kinds is not None and kinds.has("sliding_attention"):
-        return rope_of(fields, head, kind="sliding_attention")
-    return Rope(head, base)
+    """Of layers with a window, stretched only where `rope_parameters` has a part for them.
+
+    base: where no other is told there.
+    """
+    return rope_of(fields, head, kind="sliding_attention", base=base)
 
 
 def plain_attention(
-    fields: ConfigFields, *, share: float = 1.0, interleaved: bool = False
+    fields: ConfigFields, *, share: float | None = None, interleaved: bool = False
 ) -> Attention:
-    """Causal over all, without norms and biases; share: the part of a head that is rotated."""
+    """Causal over all, without norms and biases; share: the part of a head that is rotated where
+    the config may say so, and does not.
+    """
     hidden, heads = fields.count("hidden_size"), fields.count("num_attention_heads")
     head = fields.count("head_dim", max(1, hidden // heads), most=2**14)
     return Attention(

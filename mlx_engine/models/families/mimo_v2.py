@@ -15,8 +15,8 @@ from typing import ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.deepseek_v3 import routed_experts
-from mlx_engine.models.families.llama import plain_model
-from mlx_engine.models.layer_specs import Attention, FeedForward, Rope
+from mlx_engine.models.families.llama import plain_feed, plain_model
+from mlx_engine.models.layer_specs import Attention, Rope
 from mlx_engine.models.rope import rope_of
 from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.models.specs import Block, Heads, ModelSpec
@@ -44,7 +44,7 @@ class MimoV2(SpecFamily):
         fields = fields.with_defaults(rms_norm_eps=fields.number("layernorm_epsilon", 1e-5))
         full = _attention(fields)
         local = _windowed(fields, full)
-        dense = FeedForward(fields.count("intermediate_size"))
+        dense = plain_feed(fields)
         sparse = routed_experts(fields)
         blocks = (
             Block(local if is_windowed else full, sparse if has_experts else dense)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.families.llama import plain_attention, plain_model
+from mlx_engine.models.families.llama import plain_attention, plain_feed, plain_model
 from mlx_engine.models.layer_specs import Experts, FeedForward
 from mlx_engine.models.rope import rope_of
 from mlx_engine.models.spec_family import SpecFamily
@@ -41,18 +41,15 @@ class Ernie45Moe(SpecFamily):
 
     def read(self, fields: ConfigFields) -> ModelSpec:
         """By the names of Hugging Face's config."""
-        fields = fields.with_defaults(
-            rope_theta=5e5, max_position_embeddings=131072, rms_norm_eps=1e-5
-        )
         if self.model_type == "ernie4_5":
-            fields = fields.with_defaults(head_dim=128, moe_layer_start_index=fields.layers())
+            fields = fields.with_defaults(moe_layer_start_index=fields.layers())
         has_bias = fields.flag("use_bias", default=False)
         attention = replace(
             plain_attention(fields, interleaved=True), qkv_bias=has_bias, out_bias=has_bias
         )
         feeds = (_feed(fields, layer, has_bias) for layer in range(fields.layers()))
         model = plain_model(fields, (Block(attention, feed) for feed in feeds))
-        dense = FeedForward(fields.count("intermediate_size"), bias=has_bias)
+        dense = plain_feed(fields, has_bias=has_bias)
         heads = Heads(
             blocks=(Block(attention, dense),),
             promised=fields.count("num_nextn_predict_layers", 0, least=0),
@@ -73,18 +70,18 @@ def _feed(fields: ConfigFields, layer: int, has_bias: bool) -> FeedForward | Exp
     is_last = end == -1 or layer <= end
     interval = fields.count("moe_layer_interval", 1)
     if (layer + 1) % interval or layer < start or not is_last:
-        return FeedForward(fields.count("intermediate_size"), bias=has_bias)
+        return plain_feed(fields, has_bias=has_bias)
     count = fields.count("moe_num_experts", most=2**16)
     inner = fields.count("moe_intermediate_size")
     shared = fields.count("moe_num_shared_experts", 2, least=0)
     return Experts(
         count=count,
         per_token=fields.count("moe_k", 6, most=count),
-        feed=FeedForward(inner),
+        feed=plain_feed(fields, inner),
         choice_bias=True,
         float32_router=True,
         least_sum=fields.number("moe_norm_min", 1e-12),
-        shared=FeedForward(shared * inner, bias=has_bias) if shared else None,
+        shared=plain_feed(fields, shared * inner, has_bias=has_bias) if shared else None,
     )
 
 
@@ -107,7 +104,6 @@ class MiniMaxM2(SpecFamily):
                 "does not run. Take MiniMax-M2 or another model.",
                 origin=fields.origin,
             )
-        fields = fields.with_defaults(rope_theta=5e6, max_position_embeddings=196608)
         attention = plain_attention(fields)
         share = fields.count("rotary_dim", attention.key_dim) / attention.key_dim
         attention = replace(
@@ -119,7 +115,7 @@ class MiniMaxM2(SpecFamily):
         experts = Experts(
             count=count,
             per_token=fields.count("num_experts_per_tok", most=count),
-            feed=FeedForward(fields.count("intermediate_size")),
+            feed=plain_feed(fields),
             score="sigmoid",
             choice_bias=True,
         )
@@ -137,7 +133,6 @@ class Olmoe(SpecFamily):
                 "Take another model.",
                 origin=fields.origin,
             )
-        fields = fields.with_defaults(rms_norm_eps=1e-5)
         bias = fields.flag("attention_bias", default=False)
         attention = replace(plain_attention(fields), qkv_bias=bias, out_bias=bias, qk_norm="whole")
         named = "num_experts" if fields.has("num_experts") else "num_local_experts"
@@ -145,7 +140,7 @@ class Olmoe(SpecFamily):
         experts = Experts(
             count=count,
             per_token=fields.count("num_experts_per_tok", 8, most=count),
-            feed=FeedForward(fields.count("intermediate_size")),
+            feed=plain_feed(fields),
             normalise=fields.flag("norm_topk_prob", default=False),
         )
         return plain_model(fields, [Block(attention, experts)] * fields.layers())

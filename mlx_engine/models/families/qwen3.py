@@ -8,7 +8,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.families.llama import local_rope, plain_attention, plain_model
+from mlx_engine.models.families.llama import (
+    local_rope,
+    plain_attention,
+    plain_feed,
+    plain_model,
+)
 from mlx_engine.models.layer_specs import Attention, Experts, FeedForward
 from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.models.specs import Block, Heads, ModelSpec
@@ -29,10 +34,9 @@ class Qwen2Moe(SpecFamily):
 
     def read(self, fields: ConfigFields) -> ModelSpec:
         """By the names of Hugging Face's config."""
-        fields = fields.with_defaults(num_experts_per_tok=4, moe_intermediate_size=1408)
         bias = fields.flag("qkv_bias", default=True)
         attention = replace(plain_attention(fields), qkv_bias=bias)
-        shared = FeedForward(fields.count("shared_expert_intermediate_size", 5632))
+        shared = plain_feed(fields, fields.count("shared_expert_intermediate_size", 5632))
         first, blocks = fields.count("max_window_layers", 28, least=0), list[Block]()
         for layer, window in enumerate(_late_windows(fields, first)):
             feed = _feed(fields, layer)
@@ -76,7 +80,7 @@ class Qwen3(SpecFamily):
 
     def read(self, fields: ConfigFields) -> ModelSpec:
         """By the names of Hugging Face's config."""
-        return _dense(fields, _normed(fields.with_defaults(head_dim=128)))
+        return _dense(fields, _normed(fields))
 
 
 class Qwen3Moe(SpecFamily):
@@ -102,7 +106,6 @@ class Mellum(SpecFamily):
 
     def read(self, fields: ConfigFields) -> ModelSpec:
         """By the names of Hugging Face's config."""
-        fields = fields.with_defaults(head_dim=128, rope_theta=5e5, norm_topk_prob=True)
         promised = fields.count("num_nextn_predict_layers", 0, least=0)
         kinds = fields.words("mtp_layer_types") or ("sliding_attention",)
         head = fields.with_values(
@@ -144,7 +147,7 @@ class Qwen3VlMoe(Qwen3Moe):
 
 
 def _dense(fields: ConfigFields, attention: Attention) -> ModelSpec:
-    feed = FeedForward(fields.count("intermediate_size"))
+    feed = plain_feed(fields)
     windows = _late_windows(fields, fields.count("max_window_layers", 28, least=0))
     return plain_model(fields, (Block(replace(attention, window=w), feed) for w in windows))
 
@@ -178,12 +181,12 @@ def _feed(fields: ConfigFields, layer: int) -> FeedForward | Experts:
     step = fields.count("decoder_sparse_step", 1)
     is_dense = fields.words("mlp_layer_types")[layer : layer + 1] == ("dense",)
     if is_dense or layer in fields.counts("mlp_only_layers") or (layer + 1) % step:
-        return FeedForward(fields.count("intermediate_size"))
+        return plain_feed(fields)
     named = "num_experts" if fields.has("num_experts") else "num_local_experts"
     count = fields.count(named, 128, most=2**16)
     return Experts(
         count=count,
         per_token=fields.count("num_experts_per_tok", 8, most=count),
-        feed=FeedForward(fields.count("moe_intermediate_size", 768)),
+        feed=plain_feed(fields, fields.count("moe_intermediate_size", 768)),
         normalise=fields.flag("norm_topk_prob", default=False),
     )

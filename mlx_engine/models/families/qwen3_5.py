@@ -112,7 +112,7 @@ def _attention(fields: ConfigFields) -> Attention:
         kv_heads=fields.count("num_key_value_heads"),
         key_dim=head,
         value_dim=head,
-        rope=rope_of(fields, head, base=1e7, share=0.25),
+        rope=rope_of(fields, head, share=0.25),
         qkv_bias=bias,
         out_bias=bias,
         qk_norm="head",

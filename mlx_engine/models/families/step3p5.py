@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.families.llama import plain_model
+from mlx_engine.models.families.llama import plain_feed, plain_model
 from mlx_engine.models.layer_specs import Attention, Experts, FeedForward, Rope
 from mlx_engine.models.rope import scaled
 from mlx_engine.models.spec_family import SpecFamily
@@ -132,7 +132,7 @@ def _limit(fields: ConfigFields, name: str, layer: int) -> float:
 
 def _dense(fields: ConfigFields, layer: int) -> FeedForward:
     limit = _limit(fields, "swiglu_limits_shared", layer)
-    return FeedForward(fields.count("intermediate_size"), limit=limit)
+    return replace(plain_feed(fields), limit=limit)
 
 
 def _experts(fields: ConfigFields, layer: int) -> Experts:
@@ -142,10 +142,10 @@ def _experts(fields: ConfigFields, layer: int) -> Experts:
     return Experts(
         count=count,
         per_token=fields.count("moe_top_k", 8, most=count),
-        feed=FeedForward(inner, limit=_limit(fields, "swiglu_limits", layer)),
+        feed=replace(plain_feed(fields, inner), limit=_limit(fields, "swiglu_limits", layer)),
         score="sigmoid",
         choice_bias=True,
         normalise=fields.flag("norm_expert_weight", default=True),
         scale=fields.number("moe_router_scaling_factor", 3.0),
-        shared=FeedForward(fields.count("share_expert_dim", 1280), limit=shared),
+        shared=replace(plain_feed(fields, fields.count("share_expert_dim", 1280)), limit=shared),
     )

@@ -94,7 +94,8 @@ def test_what_is_not_said() -> None:
     rope = rope_of(ConfigFields(config({}), "tiny"), HEAD, base=1e6, share=0.5, interleaved=True)
     assert rope == Rope(32, 1e6, interleaved=True)
     told = config({"rope_theta": 3.0, "partial_rotary_factor": 0.25, "rope_scaling": None})
-    assert rope_of(ConfigFields(told, "tiny"), HEAD) == Rope(16, 3.0)
+    assert rope_of(ConfigFields(told, "tiny"), HEAD, share=1.0) == Rope(16, 3.0)
+    assert rope_of(ConfigFields(told, "tiny"), HEAD) == Rope(HEAD, 3.0)
 
 
 def test_layers_of_two_kinds() -> None:
@@ -181,7 +182,7 @@ def test_scores_of_latent_attention() -> None:
 )
 def test_what_cannot_be(rope: dict[str, object], error: type[Exception]) -> None:
     with pytest.raises(error, match=r"some/config\.json"):
-        rope_of(ConfigFields(config(rope), "some/config.json"), HEAD)
+        rope_of(ConfigFields(config(rope), "some/config.json"), HEAD, share=1.0)
 
 
 def test_text_parts_in_classes_of_mlx_lm(tmp_path):

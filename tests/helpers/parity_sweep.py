@@ -1,0 +1,419 @@
+"""Tiny random models with odd options, as transformers writes them, against transformers' logits.
+
+    python tests/helpers/parity_sweep.py                            # all types of ours
+    python tests/helpers/parity_sweep.py llama qwen3 --count 12     # some types
+    python tests/helpers/parity_sweep.py --classes                  # all of mlx-lm's classes
+    python tests/helpers/parity_sweep.py llama --seed 7 --count 1   # one model again
+
+Prints, for each type, how many models are equal, wrong, refused by us (with the reason), and not
+run by transformers itself, and the worst error; then every model that is wrong, with the fewest
+options that make it so. What a config asks for is transformers' word: both open the same folder.
+"""
+
+import argparse
+import json
+import random
+import shutil
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import mlx.core as mx
+import numpy as np
+import torch
+import transformers as hf
+from compared import relative
+from model_edits import logits
+from tiny_published import ARCHITECTURES, VOCABULARY, WINDOW, draw, published_logits, sizes_of
+from tiny_tokenizer import make_tiny_tokenizer
+
+from mlx_engine.models.library.family import module_of
+from mlx_engine.models.registry import FAMILIES
+from mlx_engine.values.errors import EngineError
+
+MOST_WRONG = 1e-4
+TOKENS = 41
+FULL, SLIDING = "full_attention", "sliding_attention"
+ACTIVATIONS = ("silu", "gelu", "gelu_pytorch_tanh", "relu", "relu2", "quick_gelu", "mish")
+_LINEAR = {
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 16,
+    "linear_value_head_dim": 16,
+    "num_hidden_layers": 4,
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 32,
+    "shared_expert_intermediate_size": 48,
+    "head_dim": 32,
+}
+SIZES: dict[str, dict[str, object]] = {
+    **dict.fromkeys(("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"), _LINEAR),
+    "step3p5": {
+        "head_dim": 16,
+        "n_routed_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 32,
+        "share_expert_dim": 32,
+        "sliding_window": WINDOW,
+        "mlp_layer_types": ["dense", "sparse", "sparse"],
+        "layer_types": [SLIDING, FULL, SLIDING],
+    },
+}
+"""Of tiny models of types that tiny_published.py has not."""
+
+OPTIONS: dict[str, tuple[object, ...]] = {
+    **dict.fromkeys(("hidden_act", "hidden_activation", "activation_function"), ACTIVATIONS),
+    **dict.fromkeys(
+        (
+            "attention_bias",
+            "attention_out_bias",
+            "mlp_bias",
+            "use_bias",
+            "qkv_bias",
+            "use_qk_norm",
+            "use_qkv_bias",
+            "norm_topk_prob",
+            "route_norm",
+            "tie_word_embeddings",
+            "use_sliding_window",
+            "rope_interleave",
+            "moe_router_enable_expert_bias",
+            "use_parallel_residual",
+        ),
+        (True, False),
+    ),
+    **dict.fromkeys(
+        ("rms_norm_eps", "layer_norm_eps", "norm_epsilon", "layer_norm_epsilon"), (1e-6, 1e-5, 0.1)
+    ),
+    **dict.fromkeys(
+        ("routed_scaling_factor", "router_scaling_factor", "moe_router_scaling_factor"),
+        (1.0, 2.5, 0.7),
+    ),
+    **dict.fromkeys(
+        (
+            "embedding_multiplier",
+            "logits_scaling",
+            "residual_multiplier",
+            "attention_multiplier",
+            "attention_value_scale",
+            "logit_scale",
+        ),
+        (1.0, 0.3, 1.7),
+    ),
+    **dict.fromkeys(("n_shared_experts", "num_shared_experts", "moe_num_shared_experts"), (1, 2)),
+    **dict.fromkeys(("n_group", "topk_group"), (1, 2)),
+    **dict.fromkeys(("num_experts_per_tok", "moe_k"), (1, 2, 3, 4)),
+    **dict.fromkeys(("attn_logit_softcapping", "final_logit_softcapping"), (None, 5.0, 30.0)),
+    "num_key_value_heads": (1, 2, 4),
+    "num_hidden_layers": (1, 2, 3, 5),
+    "head_dim": (16, 24, 32),
+    "intermediate_size": (96, 70),
+    "sliding_window": (None, WINDOW, 3, 1000),
+    "max_window_layers": (0, 1, 2, 99),
+    "sliding_window_pattern": (2, 3),
+    "first_k_dense_replace": (0, 1, 2),
+    "decoder_sparse_step": (1, 2),
+    "mlp_only_layers": ([], [0], [1, 2]),
+    "no_rope_layer_interval": (2, 3),
+    "query_pre_attn_scalar": (16, 100),
+    "swiglu_limit": (7.0, 0.5),
+    "moe_norm_min": (1e-12, 0.5),
+    "moe_layer_interval": (1, 2),
+    "moe_layer_start_index": (0, 1, 2),
+    "use_bidirectional_attention": (True, False),
+    "topk_method": ("greedy", "group_limited_greedy"),
+    "q_lora_rank": (None, 32),
+    "qk_rope_head_dim": (16, 8),
+    "max_position_embeddings": (512, 48),
+    "layer_types": (None, "random"),
+    "mlp_layer_types": (None, "random"),
+}
+"""Fields of configs that may be drawn where transformers' class knows them."""
+
+KEYS_LEFT_OUT = (
+    "hidden_act",
+    "hidden_activation",
+    "rms_norm_eps",
+    "norm_topk_prob",
+    "routed_scaling_factor",
+    "max_window_layers",
+    "use_sliding_window",
+    "sliding_window",
+    "query_pre_attn_scalar",
+    "n_group",
+    "topk_group",
+    "layer_types",
+    "original_max_position_embeddings",
+)
+"""Keys that a config may be silent about, whatever the weights are."""
+
+STYLES = ("new", "old", "older", "beside", "without theta", "old without theta", "outside")
+Moves = dict[str, Any]
+
+
+class Outcome(NamedTuple):
+    """What became of a model: equal, wrong, refused, crashed, or not run by transformers."""
+
+    what: str
+    error: float = 0.0
+    words: str = ""
+
+
+def settings_of(kind: str) -> type[hf.PreTrainedConfig]:
+    """Transformers' class of configs of a type, of the text part where there are others."""
+    mapping = hf.models.auto.configuration_auto.CONFIG_MAPPING
+    found: type[hf.PreTrainedConfig] = mapping[kind]
+    return found
+
+
+def base_of(kind: str) -> dict[str, object]:
+    """What every tiny model of a type is made of."""
+    known = {field.name for field in fields(settings_of(kind))}
+    named = kind if kind in ARCHITECTURES else "llama"
+    given = sizes_of(named) | SIZES.get(kind, {})
+    if kind not in ARCHITECTURES:
+        given["rope_parameters"] = None
+    aliases = settings_of(kind).attribute_map
+    return {key: value for key, value in given.items() if key in known or key in aliases}
+
+
+def moves_of(kind: str, seed: int) -> Moves:
+    """Some options of a model, drawn."""
+    rng = random.Random(f"{kind} {seed}")
+    known = {field.name for field in fields(settings_of(kind))}
+    moves: Moves = {}
+    for name, values in OPTIONS.items():
+        if name in known and rng.random() < 0.25:
+            moves[name] = rng.choice(values)
+    layers = moves.get("num_hidden_layers", base_of(kind).get("num_hidden_layers", 3))
+    for name, kinds in (("layer_types", (FULL, SLIDING)), ("mlp_layer_types", ("dense", "sparse"))):
+        if moves.get(name) == "random":
+            moves[name] = [rng.choice(kinds) for _ in range(layers)]
+    if "rope_parameters" in known and rng.random() < 0.7:
+        moves["rope"] = rope_drawn(rng)
+        moves["style"] = rng.choice(STYLES)
+    if moves.get("topk_group", 1) > moves.get("n_group", 1):
+        moves["topk_group"] = 1
+    silent = [key for key in KEYS_LEFT_OUT if key in known and rng.random() < 0.1]
+    return moves | ({"silent": silent} if silent else {})
+
+
+def rope_drawn(rng: random.Random) -> dict[str, object]:
+    """One way to rotate."""
+    kind = rng.choice(("default", "linear", "dynamic", "llama3", "yarn", "yarn", "longrope"))
+    rope: dict[str, object] = {"rope_type": kind, "rope_theta": rng.choice((10000.0, 1e6, 500.0))}
+    if kind != "default":
+        rope["factor"] = rng.choice((4.0, 2.0))
+    if kind in ("llama3", "yarn", "longrope"):
+        rope["original_max_position_embeddings"] = rng.choice((16, 64, 128))
+    if kind == "llama3":
+        rope |= {"low_freq_factor": 1.0, "high_freq_factor": rng.choice((4.0, 2.0))}
+    if kind == "longrope":
+        rope["original_max_position_embeddings"] = 64
+        rope["lists"] = True
+    odd: dict[str, tuple[object, ...]] = {
+        "attention_factor": (1.3, 0.8),
+        "beta_fast": (20.0, 4.0),
+        "beta_slow": (2.0, 0.5),
+        "truncate": (False, True),
+        "mscale": (0.7, 1.0),
+        "mscale_all_dim": (0.7, 1.2),
+    }
+    if kind in ("yarn", "longrope"):
+        for name, values in odd.items():
+            if (kind == "yarn" or name == "attention_factor") and rng.random() < 0.3:
+                rope[name] = rng.choice(values)
+        if rng.random() < 0.15:
+            rope["factor"] = None
+    if rng.random() < 0.15:
+        rope["partial_rotary_factor"] = 0.5
+    return rope
+
+
+def made(kind: str, moves: Moves, folder: Path, seed: int) -> None:
+    """Writes the folder: the model as transformers saves it, then the config as `style` says."""
+    drawn = {key: value for key, value in moves.items() if key not in ("rope", "style", "silent")}
+    given = base_of(kind) | drawn
+    layers = int(str(given.get("num_hidden_layers", 3)))
+    for name, filler in (("layer_types", FULL), ("mlp_layer_types", "sparse")):
+        listed = given.get(name)
+        if isinstance(listed, list):
+            given[name] = (listed + [listed[-1] if name == "layer_types" else filler] * layers)[
+                :layers
+            ]
+    config = settings_of(kind)(**given, attn_implementation="eager")
+    torch.manual_seed(seed)
+    model = hf.AutoModelForCausalLM.from_config(config).eval().float()
+    with torch.no_grad():
+        for part, value in [*model.named_parameters(), *model.named_buffers()]:
+            draw(part, value, 2.0)
+    model.save_pretrained(folder)
+    path = folder / "config.json"
+    written = json.loads(path.read_text())
+    restyled(written, moves, config)
+    path.write_text(json.dumps(written))
+    make_tiny_tokenizer(folder, VOCABULARY)
+
+
+def restyled(config: dict[str, Any], moves: Moves, settings: hf.PreTrainedConfig) -> None:
+    """Tells the rotation as configs of some time did; takes out what it is to be silent about."""
+    for key in moves.get("silent", ()):
+        config.pop(key, None)
+    if "rope" not in moves:
+        return
+    before = config.get("rope_parameters") or {}
+    rope = rope_told(moves["rope"], before.get(FULL, before), settings)
+    style = moves["style"]
+    if "without" in style:
+        del rope["rope_theta"]
+    if style in ("new", "without theta", "outside"):
+        if style == "outside" and "original_max_position_embeddings" in rope:
+            config["original_max_position_embeddings"] = 32
+        config["rope_parameters"] = {**before, FULL: rope} if FULL in before else rope
+        if FULL in before and style == "without theta":
+            config["rope_parameters"][SLIDING] = {"rope_type": "default"}
+    elif style == "beside":
+        plain = {"rope_type": "default", "rope_theta": 10000.0}
+        config |= {"rope_parameters": before or plain, "rope_scaling": rope}
+    else:
+        config.pop("rope_parameters", None)
+        outer = [key for key in ("rope_theta", "partial_rotary_factor") if key in rope]
+        config |= {key: rope.pop(key) for key in outer}
+        if style == "older":
+            rope["type"] = rope.pop("rope_type")
+        if "default" not in rope.values():
+            config["rope_scaling"] = rope
+        if "rope_theta" in before.get(SLIDING, {}):
+            config["rope_local_base_freq"] = before[SLIDING]["rope_theta"]
+
+
+def rope_told(drawn: Moves, was: Moves, settings: hf.PreTrainedConfig) -> Moves:
+    """With the lists of LongRoPE, and the part of a head that the model was made with."""
+    kept = {key: value for key, value in was.items() if key == "partial_rotary_factor"}
+    rope = {"rope_type": "default", "rope_theta": 10000.0, **kept, **drawn}
+    if rope.pop("lists", False):
+        pairs = range(pairs_of(settings, rope))
+        rope["short_factor"] = [1.0 + 0.1 * pair for pair in pairs]
+        rope["long_factor"] = [1.5 + 0.5 * pair for pair in pairs]
+    return rope
+
+
+def pairs_of(settings: hf.PreTrainedConfig, rope: Mapping[str, Any]) -> int:
+    """Pairs of elements of a head that turn."""
+    head = getattr(settings, "head_dim", None)
+    head = head or settings.hidden_size // settings.num_attention_heads
+    return int(head * rope.get("partial_rotary_factor", 1.0)) // 2
+
+
+def outcome(kind: str, moves: Moves, seed: int) -> Outcome:
+    """Makes a model and compares."""
+    folder = Path(tempfile.mkdtemp(prefix="parity-"))
+    tokens = [int(t) for t in np.random.default_rng(seed).integers(0, VOCABULARY, TOKENS)]
+    try:
+        try:
+            made(kind, moves, folder, seed)
+            wanted = published_logits(folder, tokens)
+        except Exception as error:  # whatever transformers says of it
+            return Outcome(
+                "not run by transformers", words=f"{type(error).__name__}: {error}"[:200]
+            )
+        if not np.isfinite(wanted).all():
+            return Outcome("not run by transformers", words="not finite")
+        try:
+            found = logits(folder, tokens)
+        except EngineError as error:
+            told = str(error).replace(str(folder), "")
+            return Outcome("refused", words=f"{type(error).__name__}: {told}")
+        except Exception as error:
+            return Outcome("crashed", words=told_by(error))
+        worst = relative(found, wanted)
+        return Outcome("equal" if worst < MOST_WRONG else "wrong", worst)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def told_by(error: Exception) -> str:
+    """On one line."""
+    return ascii(f"{type(error).__name__}: {error}")[1:-1][:240]
+
+
+def fewest(kind: str, moves: Moves, seed: int, like: Outcome) -> tuple[Moves, Outcome]:
+    """Leaves options out as long as it stays so."""
+    kept, last = dict(moves), like
+    for name in [*moves, *(f"rope.{key}" for key in moves.get("rope", {}))]:
+        fewer = {key: value for key, value in kept.items() if key != name}
+        if name == "rope":
+            fewer.pop("style", None)
+        if name.startswith("rope.") and "rope" in kept:
+            rope = {k: v for k, v in kept["rope"].items() if k != name.removeprefix("rope.")}
+            fewer["rope"] = rope
+        if fewer == kept or ("style" in fewer) != ("rope" in fewer):
+            continue
+        found = outcome(kind, fewer, seed)
+        if found.what == like.what and (like.what == "wrong" or found.words == like.words):
+            kept, last = fewer, found
+    return kept, last
+
+
+def sweep(kind: str, seeds: range, *, shrink: bool) -> float:
+    """Prints what came of the models of one type; the worst error of those not wrong... or all."""
+    counts: Counter[str] = Counter()
+    worst, told, begun = 0.0, [], time.process_time()
+    reasons: Counter[str] = Counter()
+    for seed in seeds:
+        moves = moves_of(kind, seed)
+        found = outcome(kind, moves, seed)
+        counts[found.what] += 1
+        if found.what == "equal":
+            worst = max(worst, found.error)
+        elif found.what in ("wrong", "crashed"):
+            few, last = fewest(kind, moves, seed, found) if shrink else (moves, found)
+            told.append(f"    {found.what} {last.error:.1e} {last.words} seed {seed}: {few}")
+        else:
+            reasons[f"    {found.what}: {found.words} (seed {seed})"] += 1
+    seconds = time.process_time() - begun
+    numbers = ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
+    print(f"{kind}: {numbers}; worst of the equal {worst:.1e}; {seconds:.0f} s", flush=True)
+    print("\n".join([*told, *reasons]), flush=True) if told or reasons else None
+    return worst
+
+
+def types(*, classes: bool) -> list[str]:
+    """All that transformers has a class for texts of: ours, or those of mlx-lm's classes."""
+    mapping = hf.models.auto.configuration_auto.CONFIG_MAPPING
+    models = hf.models.auto.modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    found = []
+    for kind in models:
+        ours = kind.removesuffix("_text") in FAMILIES
+        if kind in mapping and (ours if not classes else not ours and module_of(kind)):
+            found.append(kind)
+    return sorted(found)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("types", nargs="*")
+    parser.add_argument("--classes", action="store_true")
+    parser.add_argument("--count", type=int, default=12)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--no-shrink", action="store_true")
+    asked = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    mx.disable_compile()  # else each formula is compiled by a process of its own
+    hf.logging.set_verbosity_error()
+    hf.logging.disable_progress_bar()
+    torch.set_num_threads(1)
+    seeds = range(asked.seed, asked.seed + asked.count)
+    for kind in asked.types or types(classes=asked.classes):
+        sweep(kind, seeds, shrink=not asked.no_shrink)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
