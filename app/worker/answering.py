@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 from app.worker.inbox import Inbox, interruptions
 from app.worker.model_in_use import KeptChats
 from app.worker.replies import (
+    INTERPRETER_EXITS,
     AnswerEvents,
     AnswerFailed,
     DraftOutputInUse,
@@ -144,7 +145,9 @@ class Answering:
             self._running[question.chat_id] = _Running(
                 question, session, _events(session, question), Batcher(), effects
             )
-        except Exception as error:
+        except INTERPRETER_EXITS:
+            raise
+        except BaseException as error:
             self._fail(question, error, chats)
 
     def take_turns(self, chats: KeptChats) -> None:
@@ -164,13 +167,15 @@ class Answering:
                 if isinstance(event, TURN_ENDS):
                     return
             del self._running[question.chat_id]
-        except Exception as error:
+        except INTERPRETER_EXITS:
+            raise
+        except BaseException as error:
             del self._running[question.chat_id]
             running.events.close()
             self._send(question, running.batcher.rest())
             self._fail(question, error, chats)
 
-    def _fail(self, question: Ask, error: Exception, chats: KeptChats) -> None:
+    def _fail(self, question: Ask, error: BaseException, chats: KeptChats) -> None:
         problem = problem_of(error)
         if problem.kind == "bug":
             chats.forget(question.chat_id)  # nobody knows what state it is in: read it anew

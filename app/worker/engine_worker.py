@@ -9,6 +9,7 @@ from app.worker.answering import Answering
 from app.worker.inbox import Inbox
 from app.worker.model_in_use import ModelInUse, ModelSource
 from app.worker.replies import (
+    INTERPRETER_EXITS,
     AnswerFailed,
     CostsMeasured,
     MemoryHeld,
@@ -62,7 +63,9 @@ def serve(
             desk.answer()
             desk.tell_memory()
             desk.go_on_measuring()
-        except Exception as error:
+        except INTERPRETER_EXITS:
+            raise
+        except BaseException as error:
             reply(WorkerFailed(problem_of(error)))
     model.close()
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from app.values.chat_settings import ChatSettings
 from app.worker.inbox import Inbox, interruptions
 from app.worker.replies import (
+    INTERPRETER_EXITS,
     LoadCancelled,
     LoadFailed,
     LoadProgress,
@@ -223,7 +224,9 @@ class ModelInUse:
             engine = self._source.load(wanted, read, fetched, self._is_unwanted)
         except LoadStopped:
             self._reply(LoadCancelled(request.path))
-        except Exception as error:
+        except INTERPRETER_EXITS:
+            raise
+        except BaseException as error:
             self._reply(LoadFailed(request.path, problem_of(error)))
         else:
             self.close()

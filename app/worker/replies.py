@@ -169,7 +169,11 @@ MEMORY_FULL = Words(
 )
 
 
-def problem_of(error: Exception) -> Problem:
+INTERPRETER_EXITS = (KeyboardInterrupt, SystemExit)
+"""The only errors that may end the engine's thread; a panic of an extension in Rust is none."""
+
+
+def problem_of(error: BaseException) -> Problem:
     """Known when the engine says in words what to do, else a bug with its traceback."""
     code = type(error).__name__
     if isinstance(error, EngineError):

@@ -3368,10 +3368,6 @@
         <translation>{origin}: {name} ist auf eine Weise gepackt, die es nicht gibt ({dtype} {shape} mit Skalen {scales_dtype} {scales_shape} für Zeilen von {inputs}). Die Datei ist beschädigt, oder ihre Config gehört zu einem anderen Modell: beide noch einmal vom selben Ort holen.</translation>
     </message>
     <message>
-        <source>{origin}: stretches its context by rope scaling {kind}, which mlx-lm does not for this architecture. Take the model without it.</source>
-        <translation>{origin}: dehnt den Kontext mit der RoPE-Skalierung {kind}, was mlx-lm für diese Architektur nicht tut. Das Modell ohne sie nehmen.</translation>
-    </message>
-    <message>
         <source>{origin}: asks for {key} {value}, which mlx-lm does not know for this architecture. Take another model.</source>
         <translation>{origin}: verlangt {key} {value}, was mlx-lm für diese Architektur nicht kennt. Ein anderes Modell nehmen.</translation>
     </message>
@@ -3968,16 +3964,8 @@
         <translation>{path} ist kein Tokenizer: kein Modell darin. Die Datei noch einmal herunterladen.</translation>
     </message>
     <message>
-        <source>{path} is not a tokenizer that can be read ({error}): download the file again.</source>
-        <translation>{path} ist kein lesbarer Tokenizer ({error}): die Datei noch einmal herunterladen.</translation>
-    </message>
-    <message>
         <source>{config}: added token {key} is not described: correct it.</source>
         <translation>{config}: Das hinzugefügte Token {key} ist nicht beschrieben: berichtigen.</translation>
-    </message>
-    <message>
-        <source>{config} gives token {text} the id {key}, tokenizer.json gives it {token_to_id}: take both files from the same model.</source>
-        <translation>{config} gibt Token {text} die Nummer {key}, tokenizer.json gibt ihm {token_to_id}: beide Dateien vom selben Modell nehmen.</translation>
     </message>
     <message>
         <source>{path}: a link to what is not there, or just deleted. Get it again.</source>
@@ -4670,6 +4658,26 @@
     <message>
         <source>{origin}: the config asks for attention in both directions, which this version does not run. Take another Gemma.</source>
         <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{origin}: asks for {key} {name}, which this version does not run. Take another model.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>{origin}: its vocabulary is of bytes, but its pre-tokenizer is of another kind and would lose all spaces: a tool that does not know it saved it again. Get tokenizer.json from where the model was first published.</source>
+        <translation>{origin}: Der Wortschatz besteht aus Bytes, der Pre-Tokenizer aber ist anderer Art und verlöre alle Leerzeichen: Ein Programm, das ihn nicht kennt, hat ihn neu gespeichert. tokenizer.json von dort holen, wo das Modell zuerst veröffentlicht wurde.</translation>
+    </message>
+    <message>
+        <source>{origin}: the tokenizer fails ({error}). Get it again from where the model comes from.</source>
+        <translation>{origin}: Der Tokenizer scheitert ({error}). Ihn von dort noch einmal holen, wo das Modell herkommt.</translation>
+    </message>
+    <message>
+        <source>{origin}: the tokenizer needs more than {seconds:.0f} s for a text of {characters} characters. Shorten the text, or get the tokenizer from where the model comes from.</source>
+        <translation>{origin}: Der Tokenizer braucht mehr als {seconds:.0f} s für einen Text von {characters} Zeichen. Den Text kürzen oder den Tokenizer von dort holen, wo das Modell herkommt.</translation>
+    </message>
+    <message>
+        <source>{origin}: its replacements could make a text {growth:.0f} times as long, more than {most} times. Get it again from where the model comes from.</source>
+        <translation>{origin}: Seine Ersetzungen könnten einen Text {growth:.0f}-mal so lang machen, mehr als {most}-mal. Ihn von dort noch einmal holen, wo das Modell herkommt.</translation>
     </message>
 </context>
 </TS>

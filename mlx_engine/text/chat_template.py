@@ -328,4 +328,4 @@ def tokenize_chat(
     text = "".join(parts)
     goes_on_thinking = continue_last and bool(messages[-1].thinking) and not messages[-1].text
     thinking_open = True if goes_on_thinking else opens_thinking(parts[-1])
-    return ChatPrompt(text, tuple(tokenizer.encode_parts(parts)), thinking_open)
+    return ChatPrompt(text, tuple(tokenizer.encode_chat(parts)), thinking_open)

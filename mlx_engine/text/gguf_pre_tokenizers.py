@@ -133,6 +133,9 @@ _KNOWN = {
     "command-r": PreTokenizer(_SINGLE_DIGITS.patterns, composed=True),
 }
 
+PATTERNS = frozenset(pattern for pre in _KNOWN.values() for pattern in pre.patterns)
+"""All that are known: their time grows with the text, if not always in proportion."""
+
 
 def pre_tokenizer_named(name: str | None, origin: str) -> PreTokenizer:
     """None: the file names none, which old ones do. UnsupportedModel names one that is unknown."""

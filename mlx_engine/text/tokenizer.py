@@ -1,21 +1,27 @@
 """Turns text into token ids and back."""
 
 import json
-import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tokenizers
 
+from mlx_engine.text.added_tokens import TokenLists, add_listed_tokens, text_of
+from mlx_engine.text.mended_tokenizer import mend
 from mlx_engine.text.roles import CONFIG, ConfiguredTokens, TemplateFile, known_ends
+from mlx_engine.text.token_bytes import TokenBytes
+from mlx_engine.text.tokenizer_library import (
+    check_growth,
+    has_known_patterns,
+    in_time,
+    library_errors,
+)
 from mlx_engine.values.errors import BadPrompt, BadTokenizer
 from mlx_engine.values.untrusted import TOKENIZER_BYTES, read_json, read_text
 
+_SPECIAL_TOKENS_MAP, _ADDED_TOKENS = "special_tokens_map.json", "added_tokens.json"
 _ANCHOR = "\n"
-_BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
-_SPACE = "\u2581"
 
 
 class CoreFile(NamedTuple):
@@ -32,7 +38,10 @@ class Tokenizer:
 
     end_ids: the tokens that end an answer. bos_id: the begin-of-text token. origin: the file, for
     messages. suppressed_ids: tokens that are never to be written; first_suppressed_ids: not as the
-    first of an answer. Truncation and padding that the core's file asks for are switched off.
+    first of an answer. opens_chats: whether chats begin with the opening tokens, too, where their
+    template writes none. Truncation and padding that the core's file asks for are switched off.
+
+    Raises BadTokenizer, as every method does, where the core itself fails.
     """
 
     def __init__(
@@ -43,20 +52,25 @@ class Tokenizer:
         origin: str = "the tokenizer",
         suppressed_ids: Iterable[int] = (),
         first_suppressed_ids: Iterable[int] = (),
+        opens_chats: bool = False,
     ) -> None:
-        core.no_truncation()
-        core.no_padding()
         self._core = core
         self._origin = origin
-        self._added = core.get_added_tokens_decoder()
+        self._opens_chats = opens_chats
         self.end_ids = frozenset(end_ids)
         self.suppressed_ids = frozenset(suppressed_ids)
         self.first_suppressed_ids = frozenset(first_suppressed_ids)
         self.bos_id = bos_id
-        self.special_ids = frozenset(i for i, token in self._added.items() if token.special)
-        self.vocabulary = max(core.get_vocab(with_added_tokens=True).values(), default=-1) + 1
-        self.opening_ids = _opening_ids(core)
-        self.token_bytes = TokenBytes.of(core)
+        with library_errors(origin):
+            core.no_truncation()
+            core.no_padding()
+            check_growth(core, origin)
+            self._added = core.get_added_tokens_decoder()
+            self.special_ids = frozenset(i for i, token in self._added.items() if token.special)
+            self.vocabulary = max(core.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+            self._is_known = has_known_patterns(core)
+            self.opening_ids = in_time(lambda: _opening_ids(core), 1, origin, self._is_known)
+            self.token_bytes = TokenBytes.of(core, origin)
 
     @classmethod
     def from_folder(cls, folder: Path, other: CoreFile | None = None) -> "Tokenizer":
@@ -67,13 +81,16 @@ class Tokenizer:
         own = folder / "tokenizer.json"
         file = other or CoreFile(_read_core(own), own)
         core, names = file.core, named_special_tokens(folder)
-        _add_listed_tokens(core, folder / CONFIG)
-        _mark_special(core, names.values())
+        config = read_object(folder / CONFIG)
+        lists = [read_object(folder / name) for name in (_SPECIAL_TOKENS_MAP, _ADDED_TOKENS)]
         configured, template = ConfiguredTokens.of_folder(folder), TemplateFile.find(folder)
-        spelled = known_ends(core.get_vocab(with_added_tokens=True)) if template else set()
-        texts = {text for text in spelled if template and text in template.source}
-        named = map(core.token_to_id, (*texts, names.get("eos_token", "")))
-        bos = core.token_to_id(names.get("bos_token", ""))
+        with library_errors(str(file.path)):
+            add_listed_tokens(core, TokenLists(config, *lists), str(folder / CONFIG))
+            mend(core, config, read_object(folder / "config.json"), str(file.path))
+            spelled = known_ends(core.get_vocab(with_added_tokens=True)) if template else set()
+            texts = {text for text in spelled if template and text in template.source}
+            named = [core.token_to_id(text) for text in (*texts, names.get("eos_token", ""))]
+            bos = core.token_to_id(names.get("bos_token", ""))
         return cls(
             core,
             {*configured.ends, *file.end_ids, *(i for i in named if i is not None)},
@@ -98,7 +115,7 @@ class Tokenizer:
             return self
         vocabulary = self._core.get_vocab(with_added_tokens=True)
         beyond = {text: i for text, i in vocabulary.items() if i >= model_vocabulary}
-        kept = self.special_ids - {self.bos_id, *self.opening_ids}
+        kept = self.special_ids - {*self.opening_ids}
         if not kept.issuperset(beyond.values()):
             raise BadTokenizer(
                 "{origin} has token ids up to {vocabulary}, but the model knows"
@@ -108,10 +125,12 @@ class Tokenizer:
                 vocabulary=self.vocabulary - 1,
                 model_vocabulary=model_vocabulary,
             )
-        core = _without(self._core, beyond)
+        with library_errors(self._origin):
+            core = _without(self._core, beyond)
         ends = self.end_ids - {*beyond.values()}
+        bos = None if self.bos_id in beyond.values() else self.bos_id
         suppressed = self.suppressed_ids, self.first_suppressed_ids
-        return Tokenizer(core, ends, self.bos_id, self._origin, *suppressed)
+        return Tokenizer(core, ends, bos, self._origin, *suppressed, self._opens_chats)
 
     def encode(self, text: str, add_special: bool = False) -> list[int]:
         """The ids of `text`; the text of a special token becomes that token.
@@ -121,7 +140,12 @@ class Tokenizer:
         """
         check_unicode(text)
         # as a batch: `encode` keeps Python's other threads waiting, a window's among them
-        (encoded,) = self._core.encode_batch_fast([text], add_special_tokens=False)
+        (encoded,) = in_time(
+            lambda: self._core.encode_batch_fast([text], add_special_tokens=False),
+            len(text),
+            self._origin,
+            self._is_known,
+        )
         ids: list[int] = encoded.ids
         opening = [*self.opening_ids]
         return ids if not add_special or ids[: len(opening)] == opening else [*opening, *ids]
@@ -133,6 +157,12 @@ class Tokenizer:
             ids += self._encode_inside(part)
         return ids
 
+    def encode_chat(self, parts: Sequence[str]) -> list[int]:
+        """The ids of a rendered chat in parts, with the opening tokens where it needs them."""
+        ids, opening = self.encode_parts(parts), [*self.opening_ids]
+        is_open = not self._opens_chats or ids[: len(opening)] == opening
+        return ids if is_open else [*opening, *ids]
+
     def plain_parts(self, text: str, controls: frozenset[int]) -> list[str]:
         """`text`, cut inside everything that would be read as a token of `controls`.
 
@@ -140,7 +170,12 @@ class Tokenizer:
         cannot be cut; they stay.
         """
         check_unicode(text)
-        (encoding,) = self._core.encode_batch([text], add_special_tokens=False)
+        (encoding,) = in_time(
+            lambda: self._core.encode_batch([text], add_special_tokens=False),
+            len(text),
+            self._origin,
+            self._is_known,
+        )
         spans = zip(encoding.ids, encoding.offsets, strict=True)
         cuts = [
             (start + end) // 2 for i, (start, end) in spans if i in controls and end - start > 1
@@ -155,7 +190,8 @@ class Tokenizer:
 
         The English spacing clean-up that some configs ask for is not done: it changes the text.
         """
-        return self._core.decode(ids, skip_special_tokens=not keep_special)
+        with library_errors(self._origin):
+            return self._core.decode(ids, skip_special_tokens=not keep_special)
 
     @property
     def opening_text(self) -> str:
@@ -215,14 +251,9 @@ def _read_core(path: Path) -> tokenizers.Tokenizer:
         raise BadTokenizer(
             "{path} is not a tokenizer: it has no model. Download the file again.", path=path
         )
-    try:
-        return tokenizers.Tokenizer.from_str(read_text(path, TOKENIZER_BYTES, BadTokenizer))
-    except Exception as error:
-        raise BadTokenizer(
-            "{path} is not a tokenizer that can be read ({error}): download the file again.",
-            path=path,
-            error=str(error),
-        ) from error
+    text = read_text(path, TOKENIZER_BYTES, BadTokenizer)
+    with library_errors(str(path)):
+        return tokenizers.Tokenizer.from_str(text)
 
 
 def read_object(path: Path) -> dict[str, object]:
@@ -237,40 +268,10 @@ def named_special_tokens(folder: Path) -> dict[str, str]:
     string or as an object with "content".
     """
     names: dict[str, str] = {}
-    for file in ("special_tokens_map.json", CONFIG):
-        for name, value in read_object(folder / file).items():
-            text = value.get("content") if isinstance(value, Mapping) else value
-            if name.endswith("_token") and isinstance(text, str):
-                names[name] = text
+    for file in (_SPECIAL_TOKENS_MAP, CONFIG):
+        texts = {name: text_of(value) for name, value in read_object(folder / file).items()}
+        names |= {name: text for name, text in texts.items() if name.endswith("_token") and text}
     return names
-
-
-def _add_listed_tokens(core: tokenizers.Tokenizer, config: Path) -> None:
-    """Adds what only the config's `added_tokens_decoder` lists; BadTokenizer if an id is taken."""
-    listed = read_object(config).get("added_tokens_decoder")
-    entries = listed.items() if isinstance(listed, dict) else ()
-    for key, entry in sorted(entries, key=lambda item: (len(item[0]), item[0])):
-        if not (
-            key.isdecimal() and isinstance(entry, dict) and isinstance(entry.get("content"), str)
-        ):
-            raise BadTokenizer(
-                "{config}: added token {key} is not described: correct it.",
-                config=config,
-                key=repr(key),
-            )
-        text, special = entry["content"], entry.get("special") is True
-        if core.token_to_id(text) is None:
-            normalized = entry.get("normalized", not special) is True
-            core.add_tokens([tokenizers.AddedToken(text, special=special, normalized=normalized)])
-        if core.token_to_id(text) != int(key):
-            raise BadTokenizer(
-                "{config} gives token {text} the id {key}, tokenizer.json gives it"
-                " {token_to_id}: take both files from the same model.",
-                config=config,
-                text=repr(text),
-                key=key,
-                token_to_id=core.token_to_id(text),
-            )
 
 
 def _without(core: tokenizers.Tokenizer, texts: Collection[str]) -> tokenizers.Tokenizer:
@@ -283,88 +284,9 @@ def _without(core: tokenizers.Tokenizer, texts: Collection[str]) -> tokenizers.T
     return tokenizers.Tokenizer.from_str(json.dumps(described))
 
 
-def _mark_special(core: tokenizers.Tokenizer, texts: Iterable[str]) -> None:
-    """Makes tokens special that the vocabulary has and a config calls bos, eos, pad and so on."""
-    added = {token.content for token in core.get_added_tokens_decoder().values() if token.special}
-    for text in texts:
-        if text not in added and core.token_to_id(text) is not None:
-            core.add_special_tokens([tokenizers.AddedToken(text, special=True, normalized=False)])
-
-
 def _opening_ids(core: tokenizers.Tokenizer) -> tuple[int, ...]:
     """What the post-processor puts in front of a text."""
     plain = core.encode("a", add_special_tokens=False)
     whole = core.encode("a", add_special_tokens=True)
     count = whole.special_tokens_mask.index(0) if 0 in whole.special_tokens_mask else 0
     return tuple(whole.ids[:count]) if len(plain) else ()
-
-
-def _byte_level_characters() -> dict[str, int]:
-    """Character -> byte, as in GPT-2: printable bytes are themselves, others from U+0100 on."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printable]
-    characters = {chr(byte): byte for byte in printable}
-    return characters | {chr(256 + place): byte for place, byte in enumerate(others)}
-
-
-_BYTE_LEVEL = _byte_level_characters()
-
-
-def _decoder_steps(node: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(node, dict):
-        yield node
-        for part in node.get("decoders", ()):
-            yield from _decoder_steps(part)
-
-
-@dataclass(frozen=True, slots=True)
-class TokenBytes:
-    """Maps ids to bytes as the decoder of `core` would, one token at a time.
-
-    Byte-level and SentencePiece-like decoders are known by their description. Any other is asked
-    what a token adds after the token before it.
-    """
-
-    core: tokenizers.Tokenizer
-    byte_level: bool
-    pieces: bool
-    drops_first_space: bool
-
-    @classmethod
-    def of(cls, core: tokenizers.Tokenizer) -> "TokenBytes":
-        """Reads the description of the decoder of `core`; without one, tokens are plain words."""
-        decoder = core.decoder
-        description = json.loads(decoder.__getstate__()) if decoder is not None else {}
-        steps = list(_decoder_steps(description))
-        kinds = {step.get("type") for step in steps}
-        drops = any(
-            (step.get("type") == "Strip" and step.get("content") == " " and step.get("start") == 1)
-            or (step.get("type") == "Metaspace" and step.get("prepend_scheme") != "never")
-            for step in steps
-        )
-        byte_level = "ByteLevel" in kinds
-        return cls(core, byte_level, bool(kinds & {"ByteFallback", "Metaspace"}), drops)
-
-    def of_token(self, token: int, before: int | None) -> bytes:
-        """The bytes of `token` after the token `before` (None: it is the first); b"" if unknown."""
-        text = self.core.id_to_token(token)
-        if text is None:
-            return b""
-        if self.byte_level:
-            if all(character in _BYTE_LEVEL for character in text):
-                return bytes(_BYTE_LEVEL[character] for character in text)
-            return text.encode()
-        if self.pieces:
-            return self._of_piece(text, first=before is None)
-        if before is None:
-            return self.core.decode([token], skip_special_tokens=False).encode()
-        both = self.core.decode([before, token], skip_special_tokens=False)
-        alone = self.core.decode([before], skip_special_tokens=False)
-        return both[len(alone) :].encode()
-
-    def _of_piece(self, text: str, first: bool) -> bytes:
-        byte = _BYTE_PIECE.fullmatch(text)
-        if byte:
-            return bytes([int(byte[1], 16)])
-        spaced = text.replace(_SPACE, " ")
-        return (spaced.removeprefix(" ") if first and self.drops_first_space else spaced).encode()

@@ -73,7 +73,7 @@ class Answer:
     thinking: str = ""
     accepted: tuple[int, ...] = (2, 0, 3)
     why: Reason | None = None
-    error: Exception | None = None
+    error: BaseException | None = None
     prompt_tokens: int = 8
     pause_s: float = 0.0
     reason: FinishReason = "end"

@@ -73,7 +73,7 @@ class ScriptedModels(ModelSource):
     """
 
     engines: dict[str, ScriptedEngine] = field(default_factory=dict)
-    broken: dict[str, Exception] = field(default_factory=dict)
+    broken: dict[str, BaseException] = field(default_factory=dict)
     slices: int = 4
     pause_s: float = 0.0
     fetched_bytes: int = 0

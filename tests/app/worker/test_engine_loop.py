@@ -12,6 +12,7 @@ from app.worker.replies import (
     AnswerFailed,
     AnswerWithdrawn,
     CostsMeasured,
+    LoadFailed,
     MemoryHeld,
     ModelChanged,
     ModelLoaded,
@@ -196,6 +197,27 @@ def test_an_error_with_words_keeps_the_text_and_the_thread():
         assert room.text("answer") == half
         room.put(ask("Why?", message_id="again"))
         assert room.until_answered("again").text == "Well."
+
+
+class PanicError(BaseException):
+    """As extensions in Rust raise it: no Exception."""
+
+
+def test_a_panic_in_an_extension_ends_its_answer_or_load_alone():
+    source = models(Answer("one two", error=PanicError("index out of bounds")), Answer("Well."))
+    with served(source) as room:
+        room.put(LoadModel("m"), ask("Why?"))
+        failed = room.until_a(AnswerFailed)
+        assert isinstance(failed, AnswerFailed)
+        assert (failed.problem.kind, failed.problem.code) == ("bug", "PanicError")
+        room.put(ask("Why?", message_id="again"))
+        assert room.until_answered("again").text == "Well."
+        source.broken["m"] = PanicError("unwrap on a None")
+        room.put(LoadModel("m"))
+        assert room.until_a(LoadFailed).problem.code == "PanicError"
+        source.forget_files = None  # no request should raise, but one may
+        room.put(UnloadModel(), CloseChat("other"), LoadModel("gone"))
+        room.until_a(WorkerFailed)
 
 
 @pytest.mark.parametrize(

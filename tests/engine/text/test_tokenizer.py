@@ -171,15 +171,6 @@ def test_truncation_and_padding_of_the_file_are_ignored(tmp_path: Path) -> None:
     assert Tokenizer.from_folder(tmp_path).encode("the quick brown fox") == expected
 
 
-def test_tokens_listed_only_in_the_config(tmp_path: Path) -> None:
-    make_tiny_tokenizer(tmp_path)
-    listed = {"300": {"content": "<|tool|>", "special": True}, "301": {"content": "<call>"}}
-    edit(tmp_path / "tokenizer_config.json", lambda c: c.update(added_tokens_decoder=listed))
-    tokenizer = Tokenizer.from_folder(tmp_path)
-    assert tokenizer.encode("<|tool|><call>") == [300, 301]
-    assert 300 in tokenizer.special_ids and 301 not in tokenizer.special_ids
-
-
 def test_a_named_token_of_the_vocabulary_becomes_special(tmp_path: Path) -> None:
     make_tiny_tokenizer(tmp_path, chat_template=None)
     edit(tmp_path / "tokenizer_config.json", lambda c: c.update(eos_token="</think>"))
@@ -226,7 +217,8 @@ def test_a_special_token_without_a_row_is_ordinary_text(tmp_path: Path) -> None:
         ("tokenizer.json", '{"model": {"type": "Unigram", "vocab": [], "unk_id": 4}}'),
         ("tokenizer_config.json", '{"eos_token": '),
         ("tokenizer_config.json", '{"added_tokens_decoder": {"x": {"content": "y"}}}'),
-        ("tokenizer_config.json", '{"added_tokens_decoder": {"7": {"content": "<new>"}}}'),
+        ("tokenizer_config.json", '{"added_tokens_decoder": {"7": {"content": 5}}}'),
+        ("tokenizer_config.json", '{"added_tokens_decoder": {"7": "<new>"}}'),
         ("generation_config.json", '{"eos_token_id": "end"}'),
         ("config.json", '{"text_config": {"eos_token_id": [true]}}'),
     ],

@@ -1,0 +1,111 @@
+"""The border to the `tokenizers` library, which runs what a file says that others wrote."""
+
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from threading import Thread
+from typing import Any, TypeVar
+
+import tokenizers
+from tokenizers import models
+
+from mlx_engine.text.gguf_pre_tokenizers import PATTERNS
+from mlx_engine.values.errors import BadTokenizer, EngineError
+
+SECONDS, CHARACTERS_A_SECOND = 5.0, 100_000
+"""How long a text may take; ordinary tokenizers read ten times as many characters in a second."""
+_SHORT = 2000
+"""Characters that need no thread where all patterns are known."""
+MOST_GROWTH = 100
+"""Times as long as before that a text may be after all replacements of a file."""
+T = TypeVar("T")
+
+
+@contextmanager
+def library_errors(origin: str) -> Iterator[None]:
+    """Raise BadTokenizer, naming `origin`, for whatever the library raises in the body.
+
+    A panic of Rust among it, which is no Exception.
+    """
+    try:
+        yield
+    except (EngineError, KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:
+        raise BadTokenizer(
+            "{origin}: the tokenizer fails ({error}). Get it again from where the model comes"
+            " from.",
+            origin=origin,
+            error=(str(error) or type(error).__name__)[:300],
+        ) from error
+
+
+def has_known_patterns(core: tokenizers.Tokenizer) -> bool:
+    """Whether `core` merges byte pairs, and cuts texts by published patterns alone."""
+    steps = [*steps_of(core.normalizer), *steps_of(core.pre_tokenizer)]
+    patterns = {step.get("pattern", {}).get("Regex") for step in steps} - {None}
+    return isinstance(core.model, models.BPE) and len(steps) < 20 and patterns <= PATTERNS
+
+
+def in_time(work: Callable[[], T], characters: int, origin: str, is_known: bool = False) -> T:
+    """Run `work` on a text of so many characters; BadTokenizer when it fails or takes too long.
+
+    A file's patterns may take hours for a line of text (backtracking), and nothing can stop them:
+    `work` runs on a thread that is left behind then. is_known: of has_known_patterns.
+    """
+    if is_known and characters < _SHORT:
+        with library_errors(origin):
+            return work()
+    future = Future[T]()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    Thread(target=run, name="tokenizer", daemon=True).start()
+    seconds = SECONDS + characters / CHARACTERS_A_SECOND
+    with library_errors(origin):
+        try:
+            return future.result(seconds)
+        except TimeoutError:
+            raise BadTokenizer(
+                "{origin}: the tokenizer needs more than {seconds:.0f} s for a text of {characters}"
+                " characters. Shorten the text, or get the tokenizer from where the model comes"
+                " from.",
+                origin=origin,
+                seconds=seconds,
+                characters=characters,
+            ) from None
+
+
+def steps_of(part: Any) -> list[dict[str, Any]]:
+    """Descriptions of a normalizer, pre-tokenizer or decoder; those of a sequence in its order."""
+    return [] if part is None else list(_flat(json.loads(part.__getstate__())))
+
+
+def _flat(step: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield step
+    for key in ("normalizers", "pretokenizers", "decoders"):
+        for part in step.get(key, ()):
+            yield from _flat(part)
+
+
+def check_growth(core: tokenizers.Tokenizer, origin: str) -> None:
+    """Raise BadTokenizer where replacements in turn could make gigabytes of a short text."""
+    for part in (core.normalizer, core.decoder):
+        growth = 1.0
+        for step in steps_of(part):
+            if step["type"] in ("Replace", "Prepend"):
+                replaced = len(step.get("pattern", {}).get("String", "")) or 1
+                growth *= max(1, len(step.get("content", step.get("prepend", ""))) / replaced)
+        if growth > MOST_GROWTH:
+            raise BadTokenizer(
+                "{origin}: its replacements could make a text {growth:.0f} times as long, more than"
+                " {most} times. Get it again from where the model comes from.",
+                origin=origin,
+                growth=growth,
+                most=MOST_GROWTH,
+            )
