@@ -143,6 +143,7 @@ def begin_to_write(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         write_something(connection)
+        connection.execute("CREATE TABLE room (id)")  # shows a damaged list of free pages
     finally:
         connection.execute("ROLLBACK")
 

@@ -2,15 +2,18 @@
 
 What open_database does with a file that is not as it should be:
 - older: copied, then brought up to date;  - newer: opened to be read only;
-- damaged: moved aside, a new one takes its place with every row that could still be read;
+- of another version or owner than its tables show: mended;
+- damaged, or no file: moved aside, a new one takes its place with every row that could still be
+  read;
 - file, folder or disk not writable: opened to be read only;  - of another program: refused;
-- held by another program: StoreBusy.
+- held by another program: StoreBusy, and `open_held` reads it meanwhile.
 Each leaves a sentence in `notices` for the window.
 """
 
+import glob
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
 
@@ -27,7 +30,7 @@ from app.store.database import (
     pragma,
     primary_code,
 )
-from app.store.salvage import salvage, set_aside
+from app.store.salvage import SIDE_FILES, salvage, set_aside
 from app.store.schema import (
     APPLICATION_ID,
     MIGRATIONS,
@@ -38,11 +41,17 @@ from app.store.schema import (
     migrate,
     new_in_memory,
     sound_columns,
+    steps_made,
 )
-from app.values.errors import StoreDamaged, StoreForeign, StoreReadOnly
+from app.values.errors import StoreBusy, StoreDamaged, StoreForeign, StoreReadOnly
+from mlx_engine.values.private_files import make_private, make_private_file, make_private_folder
 from mlx_engine.values.words import Words, joined
 
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+WAL_FORMAT = 2
+"""The latest version of SQLite's format, in bytes 18 (for writing) and 19 (for reading)."""
+VERSIONS_TO_COME = 100
+"""A file that claims a version beyond these, and has the tables of ours, has it from damage."""
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
@@ -50,6 +59,7 @@ def open_database(path: Path, steps: Sequence[Migration] = MIGRATIONS) -> Databa
     """Open or create the file as the module says; raises StoreError."""
     with known_errors(path):
         try:
+            _check_kind(path)
             return _open(path, steps)
         except (StoreDamaged, UnicodeDecodeError):  # SQLite quotes the damage in its message
             return _replace(path, steps)
@@ -57,6 +67,24 @@ def open_database(path: Path, steps: Sequence[Migration] = MIGRATIONS) -> Databa
             if primary_code(error) not in _DAMAGE:
                 raise
             return _replace(path, steps)
+        except MemoryError:  # SQLite's, for sizes that a damaged file names
+            return _replace(path, steps)
+
+
+def open_held(path: Path) -> Database:
+    """The file while another program keeps it from being written to; raises StoreError."""
+    with known_errors(path):
+        connection = connect(path, "rw")
+        with closed_on_error(connection):
+            begin_to_read(connection)
+            _check_owner(connection, path, MIGRATIONS)
+            if pragma(connection, "user_version") != len(MIGRATIONS):
+                raise StoreBusy("{path} is held by another program: try again.", path=path)
+            _check_shape(connection, path)
+    words = Words(
+        "{path} is held by another program: until it lets go, nothing can be saved.", path=path
+    )
+    return Database(connection, path, notices=(words,))
 
 
 def open_in_memory(notice: str) -> Database:
@@ -64,12 +92,20 @@ def open_in_memory(notice: str) -> Database:
     return Database(new_in_memory(), IN_MEMORY, notices=(notice,))
 
 
+def _check_kind(path: Path) -> None:
+    """Raise StoreDamaged where a folder, a pipe or a device is in the place of a file."""
+    for place in (path, *(path.with_name(path.name + side) for side in SIDE_FILES)):
+        if place.exists() and not place.is_file():
+            raise StoreDamaged("{path} is no file.", path=place)
+
+
 def _open(path: Path, steps: Sequence[Migration]) -> Database:
     _make_folder(path)
     try:
-        connection = _writer(path)
+        connection = _writer(path, steps)
     except sqlite3.OperationalError as error:
-        if primary_code(error) in _BUSY or not path.exists():
+        unlike = (*_BUSY, *_DAMAGE, sqlite3.SQLITE_ERROR)
+        if primary_code(error) in unlike or not path.exists():
             raise
         return _open_to_read(path, steps, error)
     with closed_on_error(connection):
@@ -79,7 +115,7 @@ def _open(path: Path, steps: Sequence[Migration]) -> Database:
 def _make_folder(path: Path) -> None:
     folder = path.parent
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_folder(folder)
     except OSError as error:
         raise StoreReadOnly(
             "The folder {folder} cannot be made ({strerror}): allow writing to {parent}, "
@@ -88,12 +124,15 @@ def _make_folder(path: Path) -> None:
             strerror=error.strerror,
             parent=folder.parent,
         ) from error
+    make_private_file(path)
+    make_private(*folder.glob(f"{glob.escape(path.stem)}*"))
 
 
-def _writer(path: Path) -> sqlite3.Connection:
-    connection = connect(path, "rwc")
+def _writer(path: Path, steps: Sequence[Migration]) -> sqlite3.Connection:
+    with _misshapen(path):
+        connection = connect(path, "rwc")
     with closed_on_error(connection):
-        _check_owner(connection, path)
+        _check_owner(connection, path, steps)
         begin_to_write(connection)
     return connection
 
@@ -119,14 +158,16 @@ def _checked_reader(path: Path, access: Access) -> sqlite3.Connection:
 def _bring_up_to_date(
     connection: sqlite3.Connection, path: Path, steps: Sequence[Migration]
 ) -> Database:
+    made = _check_owner(connection, path, steps)
+    notices = [] if made is None else _mend_header(connection, path, made)
     if pragma(connection, "user_version") > len(steps):
         connection.close()
         return Database(_reader(path), path, read_only=_newer_words(path))
-    notices = []
     look_closer = _was_asked_to_look_closer(path)
     if pragma(connection, "user_version"):
         _check_pages(connection, path, *(f"quick_check({table})" for table in _there(connection)))
-    copy = migrate(connection, path, steps)
+    with nullcontext() if made is not None else _misshapen(path):
+        copy = migrate(connection, path, steps)
     _check_shape(connection, path)
     if look_closer or not index_opens(connection):
         with _misshapen(path):
@@ -159,10 +200,13 @@ def _was_asked_to_look_closer(path: Path) -> bool:
 
 def _open_to_read(path: Path, steps: Sequence[Migration], why: sqlite3.Error) -> Database:
     """After writing failed."""
+    with path.open("rb") as file:
+        if max(file.read(20)[18:]) > WAL_FORMAT:
+            raise StoreDamaged("{path} is damaged: it is of no known format.", path=path)
     connection = _reader(path)
     with closed_on_error(connection):
-        _check_owner(connection, path)
-        version = pragma(connection, "user_version")
+        made = _check_owner(connection, path, steps)
+        version = pragma(connection, "user_version") if made is None else made
         if version < len(steps):
             raise StoreReadOnly(
                 "{path} is of an older Headstart and must be brought up to date, but cannot be "
@@ -193,15 +237,37 @@ def _unwritable_words(path: Path, why: sqlite3.Error) -> str:
     )
 
 
-def _check_owner(connection: sqlite3.Connection, path: Path) -> None:
-    """Raise StoreForeign for a database with tables that are not ours."""
-    begin_to_read(connection)
-    tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
-    if tables and pragma(connection, "application_id") != APPLICATION_ID:
+def _check_owner(
+    connection: sqlite3.Connection, path: Path, steps: Sequence[Migration]
+) -> int | None:
+    """How many of the steps made its tables, None where that cannot be told. Raises StoreForeign
+    for tables that are not ours.
+    """
+    with _misshapen(path):
+        begin_to_read(connection)
+        owner, version = (pragma(connection, name) for name in ("application_id", "user_version"))
+    if owner == APPLICATION_ID and version == len(steps):
+        return version  # as nearly always
+    made = steps_made(connection, steps)
+    if made is None and owner != APPLICATION_ID:
         raise StoreForeign(
             "{path} is a database of another program: move it elsewhere, then start again.",
             path=path,
         )
+    if made is None and version <= 0:
+        raise StoreDamaged("{path} is damaged: it is of no version.", path=path)
+    is_newer = made == len(steps) < version < VERSIONS_TO_COME
+    return None if is_newer else made
+
+
+def _mend_header(connection: sqlite3.Connection, path: Path, made: int) -> list[str]:
+    """Have the header say what the tables show; notices."""
+    true = {"application_id": APPLICATION_ID, "user_version": made}
+    wrong = {name: value for name, value in true.items() if pragma(connection, name) != value}
+    for name, value in wrong.items():
+        connection.execute(f"PRAGMA {name} = {value}")
+    words = Words("{path} was damaged in its header, which has been mended.", path=path)
+    return [words] if wrong and made else []
 
 
 def _check_pages(connection: sqlite3.Connection, path: Path, *checks: str) -> None:

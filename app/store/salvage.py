@@ -16,10 +16,13 @@ from typing import Any
 from app.store.database import connect, transaction
 from app.store.schema import Columns, new_in_memory, sound_columns
 from app.store.words import storable
+from mlx_engine.values.private_files import make_private_file
 
 MAGIC = b"SQLite format 3\0"
 PAGE_SIZE, PAGES, FREE_PAGES = slice(16, 18), slice(28, 32), slice(32, 40)
 """Bytes of the header, big endian (sqlite.org/fileformat2.html, section 1.3)."""
+SIDE_FILES = ("-wal", "-shm", "-journal")
+"""Endings of what SQLite keeps beside a file."""
 TABLE_LEAF = 13
 """First byte of a page with rows (section 1.6)."""
 
@@ -52,10 +55,11 @@ def set_aside(path: Path, now: datetime) -> Path:
     while aside.exists():
         number += 1
         aside = path.with_name(f"{path.stem}-damaged-{stamp}-{number}{path.suffix}")
-    for side in ("-wal", "-shm", ""):
+    for side in (*SIDE_FILES, ""):
         source = path.with_name(path.name + side)
         if source.exists():
-            source.rename(aside.with_name(aside.name + side))
+            odd = "-odd" if side and not source.is_file() else ""  # SQLite would wait for a pipe
+            source.rename(aside.with_name(aside.name + side + odd))
     return aside
 
 
@@ -64,6 +68,8 @@ def salvage(aside: Path, path: Path) -> Saved:
 
     A message whose parent is lost follows the one before it in its chat.
     """
+    if not aside.is_file():
+        return Saved(0, 0)
     with _grafted(aside) as graft, closing(connect(path, "rwc")) as target, transaction(target):
         target.execute("PRAGMA defer_foreign_keys = ON")
         for table, columns in sound_columns().items():
@@ -88,6 +94,7 @@ def _grafted(aside: Path) -> Iterator[Path]:
     """
     graft = aside.with_name(aside.name + ".part")
     try:
+        make_private_file(graft)
         with suppress(OSError):
             shutil.copyfile(aside, graft)
             with closing(new_in_memory()) as new, graft.open("r+b") as file:

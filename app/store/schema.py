@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from app.store.database import IN_MEMORY, connect_memory, pragma, primary_code, transaction
+from mlx_engine.values.private_files import make_private_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +195,27 @@ def _columns(connection: sqlite3.Connection, table: str) -> Columns:
     }
 
 
+def steps_made(connection: sqlite3.Connection, steps: Sequence[Migration]) -> int | None:
+    """After how many of the steps a file has exactly these tables, indexes and triggers; None where
+    after none.
+    """
+    found = _shape(connection)
+    with closing(connect_memory()) as new:
+        for number in range(len(steps) + 1):
+            if _shape(new) == found:
+                return number
+            for step in steps[number : number + 1]:
+                step(new)
+    return None
+
+
+def _shape(connection: sqlite3.Connection) -> set[tuple[str, str, str]]:
+    """Without what SQLite and FTS5 make for themselves, which their versions may do otherwise."""
+    rows = connection.execute("SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL")
+    own = ((row["type"], row["name"], row["sql"]) for row in rows)
+    return {one for one in own if "_index_" not in one[1] and not one[1].startswith("sqlite_")}
+
+
 def migrate(connection: sqlite3.Connection, path: Path, steps: Sequence[Migration]) -> Path | None:
     """Apply what is missing; returns the copy made before, None when none was needed.
 
@@ -216,6 +238,7 @@ def _copy_before(connection: sqlite3.Connection, path: Path, version: int) -> Pa
     copy = path.with_name(f"{path.stem}-before-update-{version}{path.suffix}")
     unfinished = copy.with_name(copy.name + ".part")
     unfinished.unlink(missing_ok=True)
+    make_private_file(unfinished)
     target = sqlite3.connect(unfinished)
     try:
         connection.backup(target)

@@ -1,8 +1,10 @@
 """All chats of a user: opened, listed, searched and written through one object."""
 
 import json
+import sqlite3
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -11,9 +13,9 @@ from app.store.chats import Chats, Search
 from app.store.database import Database
 from app.store.folders import Folders
 from app.store.messages import Messages
-from app.store.open_database import open_database, open_in_memory
+from app.store.open_database import open_database, open_held, open_in_memory
 from app.values.chats import Chat
-from app.values.errors import StoreDamaged, StoreError, StoreFull
+from app.values.errors import StoreBusy, StoreDamaged, StoreError, StoreFull
 from mlx_engine.values.words import Words
 
 
@@ -71,7 +73,7 @@ def _tidied(store: SessionStore) -> SessionStore:
     try:
         store.messages.interrupt_left_over()
         store.chats.empty_bin()
-    except StoreFull as error:
+    except (StoreBusy, StoreFull) as error:
         store.database.notices = (*store.database.notices, str(error))
     except BaseException:
         store.close()
@@ -85,12 +87,19 @@ def open_passing_store(notice: str) -> SessionStore:
 
 
 def open_some_store(path: Path) -> SessionStore:
-    """The user's chats; ones that are gone at the end when theirs cannot be opened."""
+    """The user's chats, whatever state their file is in; ones that are gone at the end when theirs
+    cannot be opened.
+    """
     try:
         return open_store(path)
-    except StoreError as error:
+    except (StoreError, sqlite3.Error, OSError, MemoryError) as error:
+        if isinstance(error, StoreBusy):
+            with suppress(StoreError, sqlite3.Error):
+                return _store(open_held(path), time.time)
+        unknown = Words("{path} cannot be opened ({error}).", path=path, error=str(error))
+        words = str(error) if isinstance(error, StoreError) else unknown
         return open_passing_store(
-            Words("{error} Until then chats are lost when you quit.", error=str(error))
+            Words("{error} Until then chats are lost when you quit.", error=words)
         )
 
 

@@ -24,6 +24,10 @@
         <translation>Headstart schreibt eine Antwort</translation>
     </message>
     <message>
+        <source>{path} cannot be opened ({error}).</source>
+        <translation>{path} kann nicht geöffnet werden ({error}).</translation>
+    </message>
+    <message>
         <source>{error} Until then chats are lost when you quit.</source>
         <translation>{error} Bis dahin gehen Chats beim Beenden verloren.</translation>
     </message>
@@ -760,6 +764,18 @@
         <translation>Nachricht {parent} gehört zu einem anderen Chat: den Chat neu öffnen.</translation>
     </message>
     <message>
+        <source>{path} is held by another program: try again.</source>
+        <translation>{path} wird von einem anderen Programm gehalten: noch einmal versuchen.</translation>
+    </message>
+    <message>
+        <source>{path} is held by another program: until it lets go, nothing can be saved.</source>
+        <translation>{path} wird von einem anderen Programm gehalten: Bis es loslässt, kann nichts gesichert werden.</translation>
+    </message>
+    <message>
+        <source>{path} is no file.</source>
+        <translation>{path} ist keine Datei.</translation>
+    </message>
+    <message>
         <source>The folder {folder} cannot be made ({strerror}): allow writing to {parent}, then start again.</source>
         <translation>Der Ordner {folder} lässt sich nicht anlegen ({strerror}): Schreiben nach {parent} erlauben, dann neu starten.</translation>
     </message>
@@ -770,6 +786,10 @@
     <message>
         <source>Your chats were brought up to date; a copy from before is {copy}.</source>
         <translation>Die Chats wurden auf den neuen Stand gebracht; eine Kopie von vorher ist {copy}.</translation>
+    </message>
+    <message>
+        <source>{path} is damaged: it is of no known format.</source>
+        <translation>{path} ist beschädigt: Ihr Format ist nicht bekannt.</translation>
     </message>
     <message>
         <source>{path} is of an older Headstart and must be brought up to date, but cannot be written to ({why}): allow writing to it and its folder, then start again.</source>
@@ -786,6 +806,14 @@
     <message>
         <source>{path} is a database of another program: move it elsewhere, then start again.</source>
         <translation>{path} ist die Datenbank eines anderen Programms: anderswohin verschieben, dann neu starten.</translation>
+    </message>
+    <message>
+        <source>{path} is damaged: it is of no version.</source>
+        <translation>{path} ist beschädigt: Sie ist von keiner Version.</translation>
+    </message>
+    <message>
+        <source>{path} was damaged in its header, which has been mended.</source>
+        <translation>{path} war im Kopf beschädigt; das ist behoben.</translation>
     </message>
     <message>
         <source>{path} is damaged: {finding}.</source>

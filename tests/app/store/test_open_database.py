@@ -1,7 +1,9 @@
 """A file in any state opens, or says what is wrong with it and what to do."""
 
+import os
 import random
 import sqlite3
+import stat
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -10,7 +12,7 @@ import pytest
 from chat_stores import python, talk, texts, without_rights
 
 from app.store.schema import MIGRATIONS
-from app.store.session_store import SessionStore, open_passing_store, open_store
+from app.store.session_store import SessionStore, open_passing_store, open_some_store, open_store
 from app.values.chat_settings import ChatSettings
 from app.values.chats import AnswerSoFar
 from app.values.errors import StoreBusy, StoreError, StoreForeign, StoreReadOnly, StoreTooNew
@@ -327,3 +329,91 @@ def test_two_windows_on_one_file(path):
     assert texts(first, chat) == ["from the first", "second"]
     first.close()
     second.close()
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {60: b"\0\0\0\0"},
+        {60: b"\0\0\0\1"},
+        {60: b"\x80\0\0\4"},
+        {60: b"\0\1\0\4"},
+        {68: bytes(4)},
+        {60: bytes(12)},
+    ],
+    ids=["version 0", "version 1", "negative version", "version 65540", "no owner", "neither"],
+)
+def test_a_version_or_owner_that_the_tables_deny_is_mended(path, header):
+    content = bytearray(path.read_bytes())
+    for place, value in header.items():
+        content[place : place + len(value)] = value
+    path.write_bytes(content)
+    store = open_some_store(path)
+    assert "has been mended" in store.notices[0] and len(store.chats.listed()) == 40
+    talk(store, "hello", "world")
+    store.close()
+    again = open_store(path)
+    assert again.notices == ()
+    again.close()
+    assert not list(path.parent.glob("*damaged*"))
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [(18, 128), (36, 128), (47, 128), (59, 4)],
+    ids=["write", "free", "format", "encoding"],
+)
+def test_a_byte_of_the_header_that_keeps_from_writing_is_damage(path, place, value):
+    content = bytearray(path.read_bytes())
+    content[place] = value
+    path.write_bytes(content)
+    store = open_some_store(path)
+    assert len(store.chats.listed()) == 40
+    check_replaced(path, store)
+
+
+def test_tables_of_no_version_are_saved_whatever_version_is_claimed(path):
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA user_version = 1")
+        connection.execute("DROP TRIGGER chat_added")
+    store = open_some_store(path)
+    assert len(store.chats.listed()) == 40
+    check_replaced(path, store)
+
+
+@pytest.mark.parametrize("side", ["", "-wal", "-shm", "-journal"])
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")])
+def test_no_file_in_the_place_of_a_file(path, make, side):
+    place = path.with_name(path.name + side)
+    place.unlink(missing_ok=True)
+    make(place)
+    store = open_some_store(path)
+    assert len(store.chats.listed()) == (40 if side else 0)
+    check_replaced(path, store)
+
+
+@pytest.mark.usefixtures("little_patience")
+def test_a_file_that_is_held_at_the_start_can_be_read_and_is_written_later(path):
+    with held(path, "IMMEDIATE"):
+        store = open_some_store(path)
+        assert len(store.chats.listed()) == 40 and "nothing can be saved" in store.notices[0]
+        with pytest.raises(StoreBusy):
+            store.chats.rename(1, "ours")
+    store.chats.rename(1, "ours")
+    store.close()
+
+
+def test_other_users_can_read_nothing(path):
+    (path.parent / "chats-before-update-1.db").touch()
+    for file in path.parent.iterdir():
+        file.chmod(0o644)
+    path.parent.chmod(0o755)
+    store = open_store(path)
+    talk(store, "hello")
+    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+    assert set(modes.values()) == {0o600} and {"chats.db-wal", "chats.db-shm"} <= set(modes)
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    store.close()
+    path.write_bytes(b"no database" * 1000)
+    open_store(path).close()
+    assert {stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()} == {0o600}
