@@ -16,6 +16,7 @@ from app.start.mistakes import watch_for_crashes
 from app.start.outside import Application, SingleInstance, as_typed
 from app.window.controls.icons import app_icon
 from app.window.language import speak, tr
+from mlx_engine.values.temporary_folder import use_private_temporary_folder
 from mlx_engine.values.words import Words
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def run_window(arguments: Sequence[str]) -> int:
     watch_for_crashes(folders.logs, app.mistakes.note)
     hear_outside(app, application, instance)
     instance.listen()
+    use_private_temporary_folder()
     app.start(paths)
     hear_the_end(application.quit)
     wake = QTimer(interval=LOOK_MS)

@@ -52,6 +52,7 @@ from mlx_engine.values.options import (
     TemplateValue,
     stop_strings,
 )
+from mlx_engine.values.temporary_folder import use_private_temporary_folder
 
 if TYPE_CHECKING:
     from mlx_engine.models.drafters import SmallModel
@@ -66,6 +67,7 @@ def open_engine(
     on_download: Callable[[int, int], None] | None = None,
 ) -> "Engine":
     """Load a model, its kernels by `kernel_verdict`, and check its numerics. Raises EngineError."""
+    use_private_temporary_folder()
     launcher, most = launcher_here(), most_bytes(options)
     verdict = None if launcher is None else verdict_here(kernel_verdict)
     kernels = kernels_here(launcher, options.numerics, verdict)

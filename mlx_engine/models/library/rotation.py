@@ -76,6 +76,7 @@ def use_own_rotations(
     """
     fields = ConfigFields(config, origin)
     kinds = fields.words("layer_types")
+    parts = fields.section("rope_parameters") or ()  # for each kind of layers, or one for all
     length, made = TextLength(0), []
     modules = model.named_modules()  # type: ignore[no-untyped-call]
     for path, stock in modules:
@@ -84,7 +85,8 @@ def use_own_rotations(
             continue
         found = _LAYER.fullmatch(path)
         number = int(found[1]) if found else len(kinds)
-        told = fields.rope(kinds[number] if number < len(kinds) else "full_attention")
+        kind = kinds[number] if number < len(kinds) else "full_attention"
+        told = fields.rope(kind if kind in parts else "full_attention")
         is_interleaved = bool(vars(stock).get("traditional"))
         base = told.number("rope_theta", vars(stock).get("base", 10000.0))
         plain = Rope(vars(stock)[_WIDTH[name]], base, interleaved=is_interleaved)
