@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
+from mlx_engine.cache.attention import RowsCache, positions
 from mlx_engine.cache.by_length import CacheByLength
 from mlx_engine.cache.contract import LayerCache, LayerCaches
-from mlx_engine.cache.joint import JointCache, JointCaches
+from mlx_engine.cache.joint import JointCache, JointCaches, each
 from mlx_engine.models import specs
 from mlx_engine.models.attention import Masks
 from mlx_engine.models.blocks import DecoderBlock
@@ -51,6 +52,9 @@ class Decoder:
         stock = trunk.kernels.stock
         self._rows = Embedding(matrix, dtype, stock=stock)
         self._embedding = Embedding(matrix, dtype, spec.embed_scale, stock)
+        self._positions = None
+        if spec.positions:
+            self._positions = Embedding(part.matrix("embed_positions"), dtype, stock=stock)
         output = part.matrix("lm_head") if "lm_head.weight" in part else matrix
         bias = part.vector("lm_head.bias", output.dtype) if spec.logit_bias else None
         self._output = Linear.of(output, trunk.kernels, bias)
@@ -123,6 +127,8 @@ class Decoder:
     ) -> mx.array:
         x, masks = self._embedding(tokens), Masks(is_long=is_long)
         layers: Sequence[LayerCache | JointCache] = caches.layers
+        if self._positions is not None:
+            x = each(layers[0], self._placed, x)
         heard = {-1: x} if after else {}
         for number, (block, cache) in enumerate(zip(self._blocks, layers, strict=True)):
             x = block(x, cache, masks)
@@ -133,6 +139,12 @@ class Decoder:
         if not after:
             return hidden
         return mx.concatenate([hidden, *(heard[number] for number in after)], axis=-1)
+
+    def _placed(self, cache: LayerCache, x: mx.array) -> mx.array:
+        """The embeddings [1, T, H] of one conversation, with those of their positions added."""
+        assert isinstance(cache, RowsCache)
+        assert self._positions is not None
+        return x + self._positions(positions(cache.start(), range(x.shape[1])))
 
     def logits(self, hidden: mx.array) -> mx.array:
         """Hidden [1, T, H] -> float32 logits [1, T, V]."""

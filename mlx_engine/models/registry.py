@@ -6,7 +6,15 @@ from mlx_engine.models.families.deepseek_v3 import BailingMoe, DeepseekV2, Deeps
 from mlx_engine.models.families.exaone import Exaone4, ExaoneMoe
 from mlx_engine.models.families.gemma3 import Gemma, Gemma2, Gemma3
 from mlx_engine.models.families.gpt_oss import GptOss
-from mlx_engine.models.families.layer_normed import Cohere
+from mlx_engine.models.families.layer_normed import (
+    Cohere,
+    GptBigCode,
+    GptNeoX,
+    Nemotron,
+    Phi,
+    StableLm,
+    Starcoder2,
+)
 from mlx_engine.models.families.llama import Glm4, Granite, Llama, Olmo2, Phi3
 from mlx_engine.models.families.mimo_v2 import MimoV2
 from mlx_engine.models.families.plain_experts import Ernie45Moe, MiniMaxM2, Olmoe
@@ -40,6 +48,12 @@ _TYPES: dict[type[SpecFamily], str] = {
     Gemma2: "gemma2",
     Gemma3: "gemma3",
     Cohere: "cohere cohere2",
+    Starcoder2: "starcoder2",
+    Nemotron: "nemotron",
+    StableLm: "stablelm",
+    Phi: "phi",
+    GptNeoX: "gpt_neox",
+    GptBigCode: "gpt_bigcode",
     GptOss: "gpt_oss",
     Olmo2: "olmo2 olmo3",
     Exaone4: "exaone4 exaone4_5",

@@ -20,7 +20,11 @@ T = TypeVar("T")
 Renames = Mapping[str, str]
 """Names within a layer, or what they begin with up to a dot -> ours."""
 
-_WRAPPERS = re.compile(r"(?:(?:language_|text_)?model\.|llm\.)*")
+_WRAPPERS = re.compile(
+    r"(?:(?:language_|text_)?model\.|llm\.|gpt_neox\.|transformer\.)*(h\.(?=\d))?"
+)
+"""What wraps a text model; `h.` is what some call its layers."""
+
 _OUTSIDE = r"(?:[a-z_]+\.)*"
 """What a name may begin with before any layer is counted."""
 _UNNEEDED = {
@@ -31,9 +35,10 @@ _UNNEEDED = {
     re.compile(rf"{_OUTSIDE}(audio|audio_\w+|speech_\w+|embed_audio|apm|tts)\.|a\."): Words(
         "for sound, which is not heard"
     ),
-    re.compile(r".*\brotary_emb\.(\w+_)?(inv_freq|cos_cached|sin_cached)$"): Words(
-        "computed from the config"
-    ),
+    re.compile(
+        r".*(\brotary_emb\.(\w+_)?(inv_freq|cos_cached|sin_cached)"
+        r"|\.(attention|attn)\.(masked_)?bias)$"
+    ): Words("computed from the config"),
     re.compile(r".*attn\.(\w+\.)?(q|k|v|kv|prob|prob_output)_(scale|zero_point)$"): Words(
         "for an 8-bit cache, which is not scaled here"
     ),
@@ -224,11 +229,11 @@ class _Place(NamedTuple):
 
 def group_of(name: str) -> str:
     """The tensor group of one of our names of the trunk, in words for the user."""
-    if name.startswith("embed_tokens."):
+    if name.startswith(("embed_tokens.", "embed_positions.")):
         return "embedding"
     if name.startswith("lm_head."):
         return "output head"
-    if name.endswith("norm.weight"):
+    if name.endswith(("norm.weight", "norm.bias")):
         return "norms"
     return next((words for part, words in _GROUPS if f".{part}." in name), "other")
 
@@ -268,7 +273,7 @@ def why_unneeded(name: str) -> Words | None:
 
 def bare_name(name: str) -> str:
     """Without what files wrap the text model in."""
-    return _WRAPPERS.sub("", name, count=1)
+    return _WRAPPERS.sub(lambda found: "layers." if found[1] else "", name, count=1)
 
 
 def _put(part: dict[str, T], name: str, tensor: T, origin: str) -> None:

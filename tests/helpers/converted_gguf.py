@@ -103,7 +103,7 @@ _OF_EXAONE = {
     "pre_fc_norm_hidden": "hnorm",
     "norm": "shared_head.norm",
 }
-_EXPERT = re.compile(r"(.+\.experts)\.(\d+)\.(\w+)\.weight")
+_STACKED = re.compile(r"(.+\.(?:experts|[qk]_layernorm))\.(?:norms\.)?(\d+)(\.\w+)?\.weight")
 
 
 class Tensor(NamedTuple):
@@ -202,8 +202,8 @@ def _changed(
     kind = config["model_type"]
     stacks: dict[str, dict[int, Floats]] = {}
     for name, value in raw.items():
-        if found := _EXPERT.fullmatch(name):
-            stack = f"{found[1]}.{found[3]}.weight"
+        if found := _STACKED.fullmatch(name):
+            stack = f"{found[1]}{found[3] or ''}.weight"
             stacks.setdefault(stack, {})[int(found[2])] = value
         elif architecture in _IN_PAIRS and "_linear." not in name:
             yield Tensor(name, _rotated_in_pairs(name, value, config))

@@ -114,6 +114,11 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, object]]] = {
             },
         },
     ),
+    "gpt_neox": ("GPTNeoX", {"rope_parameters": _PLAIN | {"partial_rotary_factor": 0.25}}),
+    "gpt_bigcode": (
+        "GPTBigCode",
+        {"n_embd": 64, "n_inner": 96, "n_layer": 3, "n_head": 4, "n_positions": 512},
+    ),
     "cohere": ("Cohere", {"logit_scale": 0.25, "rope_parameters": _PLAIN}),
     "cohere2": (
         "Cohere2",
@@ -365,7 +370,8 @@ def sizes_of(model_type: str) -> dict[str, object]:
 
 def draw(part: str, value: torch.Tensor, sharpness: float) -> None:
     """Matrices keep the size of what goes through them; norms and biases are moved visibly."""
-    if not value.ndim or any(name in part for name in ("inv_freq", "embed_scale", "mup_vector")):
+    is_number = value.ndim and value.is_floating_point()
+    if not is_number or any(name in part for name in ("inv_freq", "embed_scale", "mup_vector")):
         return
     if value.ndim == 1:
         value.add_(0.2 * torch.randn_like(value))

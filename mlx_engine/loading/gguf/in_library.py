@@ -1,4 +1,4 @@
-"""GGUF architectures whose models run through mlx-lm's classes: Cohere's, LFM2, Gemma 4, others."""
+"""GGUF architectures whose models run through mlx-lm's classes: LFM2, Gemma 4, hybrids, others."""
 
 from typing import ClassVar
 
@@ -13,33 +13,6 @@ from mlx_engine.loading.gguf.llama import GRANITE, granite_factors
 from mlx_engine.loading.gguf.llama_like import Gemma3Gguf, layer_kinds
 from mlx_engine.loading.gguf.metadata import FACTORS, base_of, factors_of
 from mlx_engine.loading.gguf.part import Change, Placement
-
-
-class CohereGguf(Architecture):
-    """Command R and Aya: attention and feed-forward read one norm, logits are scaled."""
-
-    model_type = "cohere"
-    runs = ("logit_scale",)
-
-    def _own(self) -> dict[str, object]:
-        number = self._metadata.number
-        return {
-            "layer_norm_eps": number("attention.layer_norm_epsilon", 1e-5),
-            "logit_scale": number("logit_scale", 0.0625),
-            "use_qk_norm": self._has("attn_q_norm.weight"),
-        }
-
-
-class Cohere2Gguf(CohereGguf):
-    """Command R7B and A: all but every fourth layer have a window; those that see all do not
-    rotate.
-    """
-
-    model_type = "cohere2"
-
-    def _own(self) -> dict[str, object]:
-        window = self._metadata.count("attention.sliding_window", 4096)
-        return super()._own() | {"sliding_window": window, "sliding_window_pattern": 4}
 
 
 class HunyuanGguf(Architecture):

@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from mlx_engine.loading.gguf import in_library, llama, llama_like, more_in_library, nextn, qwen35
+from mlx_engine.loading.gguf import (
+    in_library,
+    layer_normed,
+    llama,
+    llama_like,
+    more_in_library,
+    nextn,
+    qwen35,
+)
 from mlx_engine.loading.gguf.architecture import Architecture
 from mlx_engine.loading.gguf.file import GgufFile, read_gguf
 from mlx_engine.loading.gguf.metadata import GgufMetadata
@@ -37,17 +45,17 @@ ARCHITECTURES: dict[str, Callable[[GgufFile], Architecture]] = {
     "gemma": llama_like.GemmaGguf,
     "gemma2": llama_like.Gemma2Gguf,
     "gemma3": llama_like.Gemma3Gguf,
-    "command-r": in_library.CohereGguf,
-    "cohere2": in_library.Cohere2Gguf,
+    "command-r": layer_normed.CohereGguf,
+    "cohere2": layer_normed.Cohere2Gguf,
     **dict.fromkeys(("hunyuan-dense", "hunyuan_vl"), in_library.HunyuanGguf),
     "lfm2": in_library.Lfm2Gguf,
     "lfm2moe": in_library.Lfm2MoeGguf,
     "gemma3n": more_in_library.Gemma3nGguf,
     "gemma4": in_library.Gemma4Gguf,
-    "phi2": more_in_library.Phi2Gguf,
-    "starcoder2": more_in_library.Starcoder2Gguf,
-    "stablelm": more_in_library.StablelmGguf,
-    "nemotron": more_in_library.NemotronGguf,
+    "phi2": layer_normed.Phi2Gguf,
+    "starcoder2": layer_normed.Starcoder2Gguf,
+    "stablelm": layer_normed.StablelmGguf,
+    "nemotron": layer_normed.NemotronGguf,
     "hunyuan-moe": more_in_library.HunyuanMoeGguf,
     "falcon-h1": more_in_library.FalconH1Gguf,
     "granitehybrid": in_library.GraniteHybridGguf,

@@ -1,81 +1,15 @@
-"""More of mlx-lm's classes: those with layer norms, Falcon-H1, Gemma 3n, Hunyuan with experts."""
+"""More of mlx-lm's classes: Falcon-H1, Gemma 3n, Hunyuan with experts."""
 
 from math import erf, inf, sqrt
 from typing import ClassVar
 
 import numpy as np
 
-from mlx_engine.loading.gguf.architecture import ATTENTION, DENSE, EXPERTS, OUTSIDE, Architecture
+from mlx_engine.loading.gguf.architecture import ATTENTION, EXPERTS, OUTSIDE, Architecture
 from mlx_engine.loading.gguf.in_library import MAMBA2, MAMBA2_CHANGES, HunyuanGguf
 from mlx_engine.loading.gguf.llama_like import Gemma3Gguf, layer_kinds
-from mlx_engine.loading.gguf.metadata import Kind, base_of
+from mlx_engine.loading.gguf.metadata import base_of
 from mlx_engine.loading.gguf.part import Change, Placement
-
-
-class _LayerNormed(Architecture):
-    """With norms of mean and variance and their biases, and perhaps part of a head rotated."""
-
-    rotates_whole_heads = False
-    stretches: ClassVar[tuple[Kind, ...]] = ()
-    eps_key = "layer_norm_eps"
-
-    def _own(self) -> dict[str, object]:
-        return {
-            self.eps_key: self._metadata.number("attention.layer_norm_epsilon", 1e-5),
-            "partial_rotary_factor": self._share(),
-        }
-
-
-class Phi2Gguf(_LayerNormed):
-    """Phi-1 and 2: attention and feed-forward read one norm; biases everywhere."""
-
-    model_type = "phi"
-    outside: ClassVar = OUTSIDE | {"output_norm": "model.final_layernorm"}
-    names = ATTENTION | {
-        "attn_output": "self_attn.dense",
-        "ffn_up": "mlp.fc1",
-        "ffn_down": "mlp.fc2",
-    }
-
-
-class Starcoder2Gguf(_LayerNormed):
-    """StarCoder 2; right as far as its window reaches."""
-
-    model_type = "starcoder2"
-    eps_key = "norm_epsilon"
-    names = ATTENTION | DENSE | {"ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"}
-
-    def _own(self) -> dict[str, object]:
-        return super()._own() | {"sliding_window": 4096}
-
-
-class StablelmGguf(_LayerNormed):
-    """StableLM, but the 12B, which norms queries and keys."""
-
-    model_type = "stablelm"
-
-    def _own(self) -> dict[str, object]:
-        return super()._own() | {
-            "use_qkv_bias": self._has("attn_q.bias"),
-            "use_parallel_residual": not self._has("ffn_norm.weight"),
-        }
-
-
-class NemotronGguf(_LayerNormed):
-    """Nemotron 3 and 4, Minitron: norms stored as used, a feed-forward without gates."""
-
-    model_type = "nemotron"
-    eps_key = "norm_eps"
-
-    def _own(self) -> dict[str, object]:
-        return super()._own() | {
-            "attention_bias": self._has("attn_q.bias"),
-            "hidden_act": "relu2",
-            "mlp_bias": self._has("ffn_up.bias"),
-        }
-
-    def _change(self, name: str) -> Change:
-        return "less one" if name.endswith("norm.weight") else "none"
 
 
 class HunyuanMoeGguf(HunyuanGguf):

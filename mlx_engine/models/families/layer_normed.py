@@ -1,17 +1,25 @@
-"""Families with layer norms: Cohere's Command R, R7B and A."""
+"""Families with layer norms: Command R and A, StarCoder, Nemotron, StableLM, Phi-2, GPT-NeoX."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.llama import (
+    activation_of,
     most_windows,
     plain_attention,
     plain_feed,
     plain_model,
 )
+from mlx_engine.models.layer_specs import FeedForward
 from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.models.specs import Block, ModelSpec
+from mlx_engine.models.stored_forms import Piece, Recipe, Recipes, qkv_recipes
+from mlx_engine.values.errors import UnsupportedModel
+
+_HEAD_NORM = re.compile(r"(.+\.self_attn\.[qk])_layernorm\.norms\.\d{1,4}\.weight")
 
 
 class Cohere(SpecFamily):
@@ -24,12 +32,6 @@ class Cohere(SpecFamily):
     def read(self, fields: ConfigFields) -> ModelSpec:
         """By the names of Hugging Face's config."""
         is_second = self.model_type.startswith("cohere2")
-        fields = fields.with_defaults(
-            max_position_embeddings=8192,
-            rope_theta=1e4 if is_second else 5e5,
-            sliding_window=4096,
-            tie_word_embeddings=True,
-        )
         bias = fields.flag("attention_bias", default=False)
         slides = replace(
             plain_attention(fields, interleaved=True),
@@ -46,8 +48,179 @@ class Cohere(SpecFamily):
         return replace(model, logit_scale=fields.number("logit_scale", 0.0625))
 
 
+class Starcoder2(SpecFamily):
+    """`starcoder2` (arXiv 2402.19173): biases, a window, a feed-forward without gates."""
+
+    renames: ClassVar = {"mlp.c_fc": "mlp.up_proj", "mlp.c_proj": "mlp.down_proj"}
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """By the names of Hugging Face's config."""
+        bias = fields.flag("use_bias", default=True)
+        window = fields.count("sliding_window") if fields.has("sliding_window") else None
+        attention = replace(plain_attention(fields), qkv_bias=bias, out_bias=bias, window=window)
+        feed = _ungated(fields, "gelu_pytorch_tanh", has_bias=bias)
+        blocks = [Block(attention, feed)] * fields.layers()
+        return _layer_normed(fields, blocks, "norm_epsilon")
+
+
+class Nemotron(SpecFamily):
+    """`nemotron` (Nemotron 3 and 4, Minitron; arXiv 2402.16819): squared ReLU without gates."""
+
+    norms = "1+w"
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """By the names of Hugging Face's config."""
+        bias = fields.flag("attention_bias", default=False)
+        attention = replace(plain_attention(fields, share=0.5), qkv_bias=bias, out_bias=bias)
+        feed = _ungated(fields, "relu2", has_bias=fields.flag("mlp_bias", default=False))
+        return _layer_normed(fields, [Block(attention, feed)] * fields.layers(), "norm_eps")
+
+
+class StableLm(SpecFamily):
+    """`stablelm` (arXiv 2402.17834): Llama with layer norms, in the 12B of each head's queries and
+    keys too, and one for mixer and feed-forward.
+    """
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """By the names of Hugging Face's config."""
+        attention = replace(
+            plain_attention(fields, share=0.25),
+            qkv_bias=fields.flag("use_qkv_bias", default=False),
+            qk_norm="heads" if fields.flag("qk_layernorm", default=False) else "none",
+        )
+        is_parallel = fields.flag("use_parallel_residual", default=False)
+        feed = plain_feed(fields)
+        block = Block(attention, feed, norms="shared" if is_parallel else "before")
+        return _layer_normed(fields, [block] * fields.layers(), "layer_norm_eps")
+
+    def recipes(self, names: Iterable[str]) -> Recipes:
+        """Norms of heads are stored one by one."""
+        stacks: dict[str, list[Piece]] = {}
+        for found in filter(None, map(_HEAD_NORM.fullmatch, names)):
+            stacks.setdefault(f"{found[1]}_norm.weight", []).append(Piece(found[0]))
+        return {
+            name: Recipe(tuple(sorted(pieces, key=_number_of)), is_stack=True)
+            for name, pieces in stacks.items()
+        }
+
+
+class Phi(SpecFamily):
+    """`phi` (Phi-1 and 2): one norm for mixer and feed-forward, biases everywhere."""
+
+    renames: ClassVar = {
+        "self_attn.dense": "self_attn.o_proj",
+        "mlp.fc1": "mlp.up_proj",
+        "mlp.fc2": "mlp.down_proj",
+        "final_layernorm": "norm",
+    }
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """By the names of Hugging Face's config."""
+        if fields.flag("qk_layernorm", default=False):
+            raise UnsupportedModel(
+                "{origin}: norms queries and keys (qk_layernorm), which this version does not for "
+                "Phi-2. Take another model.",
+                origin=fields.origin,
+            )
+        attention = replace(plain_attention(fields, share=0.5), qkv_bias=True, out_bias=True)
+        block = Block(attention, _ungated(fields, "gelu_new", has_bias=True), norms="shared")
+        model = _layer_normed(fields, [block] * fields.layers(), "layer_norm_eps")
+        return replace(model, logit_bias=True)
+
+
+class _JoinedByHead(SpecFamily):
+    """Stores queries, keys and values in one matrix."""
+
+    def recipes(self, names: Iterable[str]) -> Recipes:
+        """Rows of it."""
+        return qkv_recipes(names, self.spec.blocks[0])
+
+
+class GptNeoX(_JoinedByHead):
+    """`gpt_neox` (GPT-NeoX, Pythia; arXiv 2204.06745): mixer and feed-forward side by side."""
+
+    renames: ClassVar = {
+        "embed_in": "embed_tokens",
+        "embed_out": "lm_head",
+        "final_layer_norm": "norm",
+        "attention.query_key_value": "self_attn.qkv_proj",
+        "attention.dense": "self_attn.o_proj",
+        "mlp.dense_h_to_4h": "mlp.up_proj",
+        "mlp.dense_4h_to_h": "mlp.down_proj",
+    }
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """By the names of Hugging Face's config, of either version."""
+        fields = fields.with_defaults(
+            rope_theta=fields.number("rotary_emb_base", 10000.0),
+            partial_rotary_factor=fields.number("rotary_pct", 0.25),
+        )
+        plain = plain_attention(fields.with_values(num_key_value_heads=None), share=0.25)
+        bias = fields.flag("attention_bias", default=True)
+        attention = replace(plain, qkv_bias=bias, out_bias=bias, qkv_blocks=plain.heads)
+        is_parallel = fields.flag("use_parallel_residual", default=True)
+        feed = _ungated(fields, "gelu", has_bias=True)
+        block = Block(attention, feed, norms="parallel" if is_parallel else "before")
+        return _layer_normed(fields, [block] * fields.layers(), "layer_norm_eps")
+
+
+class GptBigCode(_JoinedByHead):
+    """`gpt_bigcode` (StarCoder, SantaCoder; arXiv 2305.06161): learned positions, one key head."""
+
+    renames: ClassVar = {
+        "wte": "embed_tokens",
+        "wpe": "embed_positions",
+        "ln_f": "norm",
+        "ln_1": "input_layernorm",
+        "ln_2": "post_attention_layernorm",
+        "attn.c_attn": "self_attn.qkv_proj",
+        "attn.c_proj": "self_attn.o_proj",
+        "mlp.c_fc": "mlp.up_proj",
+        "mlp.c_proj": "mlp.down_proj",
+    }
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """By the names of Hugging Face's config."""
+        width, longest = fields.count("n_embd"), fields.count("n_positions", 1024, least=8)
+        has_one_key = fields.flag("multi_query", default=True)
+        fields = fields.with_values(
+            hidden_size=width,
+            intermediate_size=fields.count("n_inner", 4 * width),
+            num_hidden_layers=fields.count("n_layer"),
+            num_attention_heads=fields.count("n_head"),
+            num_key_value_heads=1 if has_one_key else fields.count("n_head"),
+            max_position_embeddings=longest,
+        ).with_defaults(tie_word_embeddings=True)
+        plain = plain_attention(fields)
+        attention = replace(
+            plain,
+            rope=None,
+            qkv_bias=True,
+            out_bias=True,
+            scale=None if fields.flag("scale_attn_weights", default=True) else 1.0,
+            qkv_blocks=1 if has_one_key else plain.heads,
+        )
+        feed = _ungated(fields, "gelu_pytorch_tanh", has_bias=True, key="activation_function")
+        blocks = [Block(attention, feed)] * fields.layers()
+        model = _layer_normed(fields, blocks, "layer_norm_epsilon")
+        return replace(model, positions=longest)
+
+
+def _number_of(piece: Piece) -> int:
+    """Of the head whose norm this is."""
+    return int(piece.name.split(".")[-2])
+
+
+def _ungated(
+    fields: ConfigFields, usual: str, *, has_bias: bool, key: str = "hidden_act"
+) -> FeedForward:
+    """usual: the activation where the config's key does not say."""
+    act = activation_of(fields, usual, key)
+    return FeedForward(fields.count("intermediate_size"), act, bias=has_bias, gated=False)
+
+
 def _layer_normed(
-    fields: ConfigFields, blocks: Iterable[Block], eps: str, *, has_bias: bool
+    fields: ConfigFields, blocks: Iterable[Block], eps: str, *, has_bias: bool = True
 ) -> ModelSpec:
     """eps: the key of it. has_bias: of the norms."""
     model = plain_model(fields, blocks)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 import mlx.core as mx
-from mlx.nn.layers.activations import gelu_approx, silu
+from mlx.nn.layers.activations import silu
 from mlx.nn.layers.base import Module
 
 from mlx_engine.models.library.exchange import Maker
@@ -58,19 +58,6 @@ def _with_grouped_norm(block: Module) -> None:
     block.norm = _GroupedNorm(block.norm, block.n_groups)
 
 
-class _TanhFeedForward(Module):
-    """StarCoder 2's, with gelu by tanh, as its configs say; mlx-lm has the exact one."""
-
-    def __init__(self, stock: Module) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.c_fc, self.c_proj = stock.c_fc, stock.c_proj
-
-    def __call__(self, x: mx.array) -> mx.array:
-        """x [..., H] -> [..., H]."""
-        y: mx.array = self.c_proj(gelu_approx(self.c_fc(x)))
-        return y
-
-
 def _without_norm_where_unrotated(attention: Module) -> None:
     """Llama 4's, which stays; mlx-lm norms queries and keys of all layers."""
     attention.use_qk_norm = attention.use_qk_norm and attention.use_rope
@@ -85,7 +72,6 @@ AS_TRAINED: dict[str, Maker] = {
     ),
     "mlx_lm.models.llama4_text.Attention": _without_norm_where_unrotated,
     "mlx_lm.models.mamba2.Mamba2Block": _with_grouped_norm,
-    "mlx_lm.models.starcoder2.MLP": _TanhFeedForward,
 }
 """By the class of mlx-lm's that does otherwise."""
 

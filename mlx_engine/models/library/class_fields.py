@@ -42,8 +42,6 @@ FIXED: dict[str, Fields] = {
     "gemma4_unified": _GELU,
     "glm_moe_dsa": _DSA,
     "gpt2": _GPT2 | _TIED,
-    "gpt_bigcode": _GPT2 | {"multi_query": True},
-    "gpt_neox": _APART | {"hidden_act": "gelu", "attention_bias": True},
     "gptj": _APART | {"activation_function": "gelu_pytorch_tanh"},
     "granitemoe": _SILU,
     "granitemoehybrid": _SILU,
@@ -69,18 +67,14 @@ FIXED: dict[str, Fields] = {
     "nanochat": _APART
     | {"hidden_act": "relu2", "final_logit_softcapping": 15.0, "attention_bias": False}
     | {"rope_scaling": None},
-    "nemotron": {"hidden_act": "relu2"},
     "nemotron_h": _APART
     | {"mlp_hidden_act": "relu2", "mamba_hidden_act": "silu", "use_bias": False}
     | {"sliding_window": None},
     "olmo_hybrid": _SILU,
-    "phi": _APART | {"hidden_act": "gelu_pytorch_tanh", "qk_layernorm": False},
     "phimoe": _SILU | _APART | {"attention_bias": True, "lm_head_bias": True},
     "recurrent_gemma": _GELU
     | _TIED
     | {"partial_rotary_factor": 0.5, "num_key_value_heads": 1, "conv1d_width": 4},
-    "stablelm": _SILU | _APART,
-    "starcoder2": {"hidden_act": "gelu_pytorch_tanh", "use_bias": True},
 }
 """What classes do whatever the config says."""
 
@@ -168,13 +162,11 @@ ABSENT: dict[str, Fields] = {
         "rope_theta": 1e6,
     },
     "recurrent_gemma": {"block_types": ["recurrent", "recurrent", "attention"]},
-    "starcoder2": {"rope_theta": 10000.0},
 }
 """What transformers takes where the config is silent, and classes would take something else."""
 
 RENAMED: dict[str, dict[str, str]] = {
     "gpt2": {"n_ctx": "n_positions"},
-    "gpt_neox": {"rotary_emb_base": "rope_theta", "rotary_pct": "partial_rotary_factor"},
     "lfm2": {"block_dim": "hidden_size"},
 }
 """Fields that classes look for -> those transformers 5 tells the same by."""
@@ -187,7 +179,7 @@ _LAYERS = {
 }
 """Kinds of layers as transformers 5 calls them -> as classes do."""
 
-_CHECKS_SCALING = ("hunyuan_v1_dense", "hunyuan_v1_moe", "internlm3", "nemotron")
+_CHECKS_SCALING = ("hunyuan_v1_dense", "hunyuan_v1_moe", "internlm3")
 """Types whose classes refuse scaling that they do not do; rotation.py does it."""
 
 _NORM_ROTATED = ("llama4", "llama4_text")

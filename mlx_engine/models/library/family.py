@@ -72,7 +72,7 @@ _RECUR = ("conv", "mamba", "recurrent", "linear_attention", "mlp", "moe")
 """Kinds of layers whose state, if they have one, does not grow with the text."""
 
 _WINDOW_UNKNOWN = {
-    **dict.fromkeys(("starcoder2", "phimoe"), "sliding_window"),
+    "phimoe": "sliding_window",
     "llama4_text": "attention_chunk_size",
 }
 """Types whose windows mlx-lm's classes do not know: right only as far as the window reaches."""

@@ -59,7 +59,6 @@ ELSEWHERE = {
     "nanochat": {"rms_norm_eps"},  # the class has 1e-5 throughout, transformers 1e-6
     "phimoe": {"sliding_window"},
     "recurrent_gemma": {"sliding_window"},
-    "starcoder2": {"sliding_window"},
 }
 """Fields that other code of ours or of the class looks after."""
 

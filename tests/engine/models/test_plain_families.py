@@ -17,7 +17,7 @@ from kernel_models import every_kernel
 from metal_emulator import EmulatorLauncher
 from mlx_lm.utils import load_model as open_in_mlx_lm
 from mlx_lm.utils import quantize_model, save_model
-from model_edits import edit_config, logits
+from model_edits import edit_config, edit_tensors, logits
 from plain_run import run
 from tiny_published import VOCABULARY, WINDOW, publish, published_logits
 
@@ -396,6 +396,70 @@ CASES: dict[str, Case] = {
         "cohere2",
         {"rope_parameters": YARN, "attention_bias": True, "tie_word_embeddings": False},
     ),
+    "starcoder2": Case("starcoder2", {"sliding_window": WINDOW}),
+    "starcoder2, no biases": Case(
+        "starcoder2", NO_WINDOW | {"use_bias": False, "hidden_act": "gelu", "rope_parameters": YARN}
+    ),
+    "starcoder2, keys absent": Case(
+        "starcoder2",
+        NO_WINDOW | {"tie_word_embeddings": True, "rope_parameters": None},
+        ABSENT | NO_WINDOW | {"norm_epsilon": None, "rope_parameters": None},
+    ),
+    "nemotron": Case("nemotron"),
+    "nemotron, biases": Case(
+        "nemotron",
+        {"attention_bias": True, "mlp_bias": True, "hidden_act": "silu", "head_dim": 32},
+    ),
+    "nemotron, keys absent": Case(
+        "nemotron",
+        {"rope_parameters": None},
+        ABSENT | dict.fromkeys(("rope_parameters", "norm_eps", "head_dim")),
+    ),
+    "stablelm": Case("stablelm"),
+    "stablelm, the 12B": Case("stablelm", {"qk_layernorm": True, "use_parallel_residual": True}),
+    "stablelm, biases": Case(
+        "stablelm",
+        {"use_qkv_bias": True, "hidden_act": "relu", "tie_word_embeddings": True},
+    ),
+    "stablelm, keys absent": Case(
+        "stablelm",
+        {"rope_parameters": None},
+        ABSENT | dict.fromkeys(("rope_parameters", "layer_norm_eps")),
+    ),
+    "phi": Case("phi"),
+    "phi, tied": Case("phi", {"tie_word_embeddings": True, "num_key_value_heads": 1}),
+    "phi, keys absent": Case(
+        "phi",
+        {"rope_parameters": None},
+        ABSENT | dict.fromkeys(("rope_parameters", "layer_norm_eps")),
+    ),
+    "gpt_neox": Case("gpt_neox"),
+    "gpt_neox, in sequence": Case(
+        "gpt_neox",
+        {"use_parallel_residual": False, "attention_bias": False, "tie_word_embeddings": True},
+    ),
+    "gpt_neox, as the 20B": Case(
+        "gpt_neox",
+        {
+            "hidden_act": "gelu_fast",
+            "intermediate_size": 256,
+            "rope_parameters": PLAIN | {"partial_rotary_factor": 0.5},
+        },
+        {"rope_parameters": None, "rotary_pct": 0.5, "rotary_emb_base": 10000},
+    ),
+    "gpt_neox, keys absent": Case(
+        "gpt_neox",
+        {"rope_parameters": None},
+        ABSENT | dict.fromkeys(("rope_parameters", "use_parallel_residual", "layer_norm_eps")),
+    ),
+    "gpt_bigcode": Case("gpt_bigcode"),
+    "gpt_bigcode, many keys": Case(
+        "gpt_bigcode",
+        {"multi_query": False, "scale_attn_weights": False, "activation_function": "relu"},
+    ),
+    "gpt_bigcode, not tied": Case(
+        "gpt_bigcode", {"tie_word_embeddings": False, "n_inner": None}, {"n_inner": None}
+    ),
     "mimo_v2": Case("mimo_v2_flash"),
     "mimo_v2 unscaled": Case("mimo_v2_flash", {"attention_value_scale": None}),
 }
@@ -417,6 +481,10 @@ CONVERTED = (
     "gemma2",
     "olmoe",
     "solar_open",
+    "gpt_neox, as the 20B",
+    "nemotron",
+    "phi",
+    "stablelm, the 12B",
 )
 """Of which mlx-lm's own classes get the numbers right, the window aside."""
 DRAFTED = (
@@ -433,6 +501,9 @@ DRAFTED = (
     "gemma2",
     "cohere2",
     "ministral3, window",
+    "starcoder2",
+    "gpt_neox",
+    "gpt_bigcode",
 )
 PROMPT = [5, 1, 30, 17, 2, 9, 9, 21, 4]
 WAYS = {
@@ -542,7 +613,9 @@ def test_folders_of_mlx_lm(made, tmp_path, name, bits):
 def in_older_keys(folder):
     """What mlx-lm reads, for what transformers 5 writes."""
     config = json.loads((folder / "config.json").read_text())
-    rope = config["rope_parameters"]
+    rope = config.get("rope_parameters")
+    if rope is None:
+        return {}
     local = rope.get(SLIDING)
     rope = rope.get(FULL, rope)
     made = older(rope, partial_rotary_factor=rope.get("partial_rotary_factor", 1.0))
@@ -673,3 +746,23 @@ def test_a_text_that_is_cut_back_is_short_again(made):
         caches.restore(early)
         again = model.forward(mx.array([tiny.tokens[5:]]), caches)
         assert np.array_equal(model.logits(again)[0], engine.logits(tiny.tokens)[5:])
+
+
+def test_each_conversation_of_a_pass_has_positions_of_its_own(made):
+    """Learned ones, which are added before the first layer."""
+    engine = made("gpt_bigcode")[1]
+    prompts = [PROMPT, PROMPT[:4], PROMPT[2:] * 3]
+    options = SamplingOptions(temperature=0)
+    together = engine.generate_many(prompts, max_tokens=6, sampling=options)
+    alone = [engine.generate(prompt, max_tokens=6, sampling=options) for prompt in prompts]
+    assert [one.tokens for one in together] == [one.tokens for one in alone]
+
+
+def test_masks_stored_as_tensors_are_left_out(made, tmp_path):
+    """As Pythia's files have them."""
+    tiny = made("gpt_neox")[0]
+    folder = shutil.copytree(tiny.folder, tmp_path / "m")
+    within = "gpt_neox.layers.0.attention"
+    masks = {f"{within}.bias": mx.ones((1, 1, 8, 8)), f"{within}.masked_bias": mx.array(-1e9)}
+    edit_tensors(folder, lambda arrays: arrays | masks)
+    assert np.array_equal(logits(folder, tiny.tokens), made("gpt_neox")[1].logits(tiny.tokens))
