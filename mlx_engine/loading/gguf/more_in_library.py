@@ -62,6 +62,7 @@ class FalconH1Gguf(Architecture):
             "mamba_conv_bias": self._has("ssm_conv1d.bias"),
             "mamba_proj_bias": self._has("ssm_in.bias"),
             "mamba_rms_norm": self._has("ssm_norm.weight"),
+            "mamba_norm_before_gate": False,
             "mamba_d_conv": count("ssm.conv_kernel"),
             "mamba_d_head": inner // heads,
             "mamba_d_ssm": inner,

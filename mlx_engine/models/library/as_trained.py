@@ -1,14 +1,10 @@
 """What mlx-lm 0.32.2 does otherwise than was trained, done as it was."""
 
-from collections.abc import Mapping
-
 import mlx.core as mx
 from mlx.nn.layers.activations import silu
 from mlx.nn.layers.base import Module
 
-from mlx_engine.models.library.exchange import Maker
-
-_CONV = "model.layers.0.mamba.conv1d.weight"
+from mlx_engine.models.library.exchange import Maker, exchange
 
 
 class _Experts(Module):
@@ -36,26 +32,29 @@ class _Experts(Module):
 
 
 class _GroupedNorm(Module):
-    """Mamba 2's behind the gate, over each group by itself (arXiv 2405.21060, section 8.2).
+    """Mamba 2's beside the gate, over each group by itself (arXiv 2405.21060, section 8.2).
 
     mlx-lm's is over all groups at once.
     """
 
-    def __init__(self, stock: Module, groups: int) -> None:
+    def __init__(
+        self, weight: mx.array, eps: float, groups: int, *, before_gate: bool = False
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.weight: mx.array = stock.weight
-        self._eps: float = stock.eps
-        self._groups = groups
+        self.weight, self._eps, self._groups = weight, eps, groups
+        self._before_gate = before_gate
 
     def __call__(self, x: mx.array, gate: mx.array) -> mx.array:
         """x and gate [..., groups * G] -> the same shape."""
-        gated = mx.unflatten(silu(gate) * x, -1, (self._groups, -1))
-        return self.weight * mx.fast.rms_norm(gated, None, self._eps).flatten(-2)
+        gated = x if self._before_gate else silu(gate) * x
+        rows = mx.unflatten(gated, -1, (self._groups, -1))
+        normed = self.weight * mx.fast.rms_norm(rows, None, self._eps).flatten(-2)
+        return silu(gate) * normed if self._before_gate else normed
 
 
 def _with_grouped_norm(block: Module) -> None:
     """The block stays; it alone knows how many groups there are."""
-    block.norm = _GroupedNorm(block.norm, block.n_groups)
+    block.norm = _GroupedNorm(block.norm.weight, block.norm.eps, block.n_groups)
 
 
 def _without_norm_where_unrotated(attention: Module) -> None:
@@ -72,26 +71,37 @@ AS_TRAINED: dict[str, Maker] = {
     ),
     "mlx_lm.models.llama4_text.Attention": _without_norm_where_unrotated,
     "mlx_lm.models.mamba2.Mamba2Block": _with_grouped_norm,
+    "mlx_lm.models.granitemoehybrid.GraniteMoeHybridMamba2Mixer": _with_grouped_norm,
+    "mlx_lm.models.falcon_h1.FalconH1RMSNormGated": lambda norm: _GroupedNorm(
+        norm.weight, norm.variance_epsilon, norm.n_groups, before_gate=norm.norm_before_gate
+    ),
 }
 """By the class of mlx-lm's that does otherwise."""
 
 
-def with_all_factors(
-    arrays: Mapping[str, mx.array], config: Mapping[str, object]
-) -> dict[str, mx.array]:
-    """Keys and values with Falcon-H1's factors, which transformers multiplies by and mlx-lm does
-    not in files it has not converted.
+def use_all_factors(model: Module) -> None:
+    """Falcon-H1's factors of keys and values; mlx-lm folds all others into matrices.
 
-    Convolutions tell: [channels, 1, taps] as published. Others have all factors in their matrices.
+    Files of llama.cpp have these two folded in, and their configs leave them out.
     """
-    conv = arrays.get(_CONV)
-    if conv is None or conv.shape[-1] <= conv.shape[1]:
-        return dict(arrays)
-    told = {key: config.get(key, 1.0) for key in ("key_multiplier", "attention_in_multiplier")}
-    factors = {part: told[key] for part, key in zip("kv", told, strict=True)}
-    made = dict(arrays)
-    for name, array in arrays.items():
-        factor = factors.get(name.removesuffix("_proj.weight")[-1:])
-        if name.endswith(("k_proj.weight", "v_proj.weight")) and isinstance(factor, float):
-            made[name] = array * factor
-    return made
+    keys, values = model.args.key_multiplier, model.args.attention_in_multiplier
+
+    def with_factors(attention: Module) -> None:
+        attention.scale *= keys
+        if values != 1:
+            attention.v_proj = _OfScaled(attention.v_proj, values)
+
+    exchange(model, {"mlx_lm.models.falcon_h1.FalconH1Attention": with_factors})
+
+
+class _OfScaled(Module):
+    """A layer whose input is multiplied by a number first."""
+
+    def __init__(self, layer: Module, factor: float) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.layer, self._factor = layer, factor
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """x [..., H] -> what the layer makes of it."""
+        y: mx.array = self.layer(self._factor * x)
+        return y

@@ -34,7 +34,9 @@ FIXED: dict[str, Fields] = {
     "bitnet": {"hidden_act": "relu2"},
     "dbrx": _APART,
     "deepseek_v32": _DSA,
-    "falcon_h1": _SILU | {"time_step_limit": [0.0, inf]},
+    "falcon_h1": _SILU
+    | _NO_BIAS
+    | {"projectors_bias": False, "mamba_proj_bias": False, "time_step_limit": [0.0, inf]},
     "falcon_mamba": _MAMBA,
     "gemma3n": _GELU | _TIED,
     "gemma4": _GELU,

@@ -38,6 +38,8 @@ CASES = {
         },
     ),
     "jamba": ("jamba", {}),
+    "falcon_h1, two groups": ("falcon_h1", {"mamba_n_groups": 2, "mamba_rms_norm": True}),
+    "granite 4, two groups": ("granitemoehybrid", {"mamba_n_groups": 2}),
     "lfm2": ("lfm2", {}),
     "glm_moe_dsa": ("glm_moe_dsa", {}),
     "llama4 without experts": ("llama4_text", {}),
@@ -114,6 +116,18 @@ def test_long_and_short_texts_are_rotated_by_their_own_lists(tmp_path):
     edit_config(tiny.folder, rope_parameters=rope | {"short_factor": rope["long_factor"]})
     assert relative(found[16:], published_logits(tiny.folder, tiny.tokens)[16:]) < 1e-5
     engine.close()
+
+
+@pytest.mark.parametrize("bits", [None, 8])
+def test_falcon_h1_as_mlx_lm_converts_it(tmp_path, bits):
+    """Its converter folds all factors but two into the matrices."""
+    tiny = publish("falcon_h1", tmp_path / "m", changes={"hidden_size": 128})
+    model, config = open_in_mlx_lm(tiny.folder)
+    if bits:
+        model, config = quantize_model(model, config, 32, bits)
+    save_model(tiny.folder, model)
+    (tiny.folder / "config.json").write_text(json.dumps(config))
+    assert relative(logits(tiny.folder, tiny.tokens), tiny.logits) < (0.05 if bits else 1e-5)
 
 
 def test_packed_experts_of_jamba(tmp_path):
