@@ -61,7 +61,8 @@ def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
     refuse_parts(files.root, config, stored)
     architecture = _model_type(config, files.config)
     family = family_for(architecture, config, str(files.config))
-    _refuse_foreign_packing(config, architecture, files.config)
+    if not _is_packed_by_mlx(stored):
+        _refuse_foreign_packing(config, architecture, files.config)
     origin = str(files.root)
     tensors = join_fp8(stored, config, str(files.config))
     parts = _assembled(family.split(tensors, origin))
@@ -205,6 +206,13 @@ def _refuse_foreign_packing(config: Mapping[str, object], architecture: str, ori
                 origin=origin,
                 named=named,
             )
+
+
+def _is_packed_by_mlx(tensors: Mapping[str, TensorInfo]) -> bool:
+    """Whether a conversion packed the weights anew, whatever its config kept of the original's."""
+    scales = (name.removesuffix(".scales") for name in tensors if name.endswith(".scales"))
+    weights = (tensors.get(f"{matrix}.weight") for matrix in scales)
+    return any(weight is not None and weight.dtype == "U32" for weight in weights)
 
 
 def _is_fp8(packing: Mapping[str, object]) -> bool:

@@ -138,12 +138,13 @@ def _group_size(
 ) -> int | None:
     if scales.dtype == "U8":
         return _WORDS_PER_SCALE.get(weight.shape[-1] // max(1, scales.shape[-1]))
-    packing = config.get("quantization", config.get("quantization_config"))
-    if not isinstance(packing, Mapping):
-        return None
-    own = packing.get(matrix)
-    size = (own if isinstance(own, Mapping) else packing).get("group_size")
-    return size if isinstance(size, int) and size in (16, 32, 64, 128) else None
+    told = (config.get(key) for key in ("quantization", "quantization_config"))
+    for packing in (one for one in told if isinstance(one, Mapping)):
+        own = packing.get(matrix)
+        size = (own if isinstance(own, Mapping) else packing).get("group_size")
+        if type(size) is int and size in (16, 32, 64, 128):
+            return size
+    return None
 
 
 def _weights(

@@ -10,7 +10,9 @@ from mlx_engine.models.specs import Block
 _SINGLE = re.compile(
     r"(.+\.mlp)\.experts\.(\d{1,6})\.(gate_proj|up_proj|down_proj|w[123])\.(weight|scales|biases)"
 )
-_JOINED = re.compile(r"(.+\.mlp)\.experts\.(gate_up|down)_proj(?:\.(weight|scales|biases))?")
+_JOINED = re.compile(
+    r"(.+\.mlp)\.experts\.(gate_up|gate|up|down)_proj(?:\.(weight|scales|biases))?"
+)
 _OURS = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
 
 
@@ -68,7 +70,7 @@ def expert_recipes(names: Iterable[str]) -> dict[str, Recipe]:
 
     Hugging Face has `experts.7.up_proj.weight` (w1, w3, w2 in Mixtral's files), or
     `experts.gate_up_proj` [E, 2 D, K] with the gates' rows first and `experts.down_proj` [E, K, D];
-    MLX conversions the stacks themselves.
+    MLX conversions the stacks themselves, of dots.llm1 as `experts.up_proj.weight`.
     """
     recipes: dict[str, Recipe] = {}
     counts: dict[str, int] = {}
@@ -79,8 +81,8 @@ def expert_recipes(names: Iterable[str]) -> dict[str, Recipe]:
             counts[stack] = counts.get(stack, 0) + 1
         elif joined is not None:
             base, kind = f"{joined[1]}.switch_mlp", joined[3] or "weight"
-            if joined[2] == "down":
-                recipes[f"{base}.down_proj.{kind}"] = Recipe((Piece(name),))
+            if joined[2] != "gate_up":
+                recipes[f"{base}.{joined[2]}_proj.{kind}"] = Recipe((Piece(name),))
             else:
                 recipes[f"{base}.gate_proj.{kind}"] = Recipe((Piece(name, Run(0, 2)),))
                 recipes[f"{base}.up_proj.{kind}"] = Recipe((Piece(name, Run(1, 2)),))

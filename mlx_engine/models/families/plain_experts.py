@@ -7,18 +7,20 @@ of its makers, runs it; so drafts were accepted best in a trial of eight ways on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.llama import plain_attention, plain_feed, plain_model
-from mlx_engine.models.layer_specs import Experts, FeedForward
+from mlx_engine.models.family import CanonicalPart
+from mlx_engine.models.layer_specs import Experts, FeedForward, Shape
 from mlx_engine.models.rope import rope_of
 from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.models.specs import Block, Heads, ModelSpec
 from mlx_engine.models.tensor_names import HeadNames
-from mlx_engine.values.errors import UnsupportedModel
+from mlx_engine.values.errors import Reason, UnsupportedModel
+from mlx_engine.values.words import Words
 
 if TYPE_CHECKING:
     import mlx.core as mx
@@ -58,9 +60,29 @@ class Ernie45Moe(SpecFamily):
         model = replace(model, heads=heads)
         return replace(model, logit_bias=has_bias and self.model_type != "ernie4_5")
 
+    def trunk_shapes(self, present: Collection[str]) -> Mapping[str, Shape]:
+        """Without corrections where no layer has one, as mlx-lm leaves them out."""
+        shapes = super().trunk_shapes(present)
+        if any(name.endswith(_BIAS) for name in present):
+            return shapes
+        return {name: shape for name, shape in shapes.items() if not name.endswith(_BIAS)}
+
     def stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
         """The correction without its axis of length one."""
         return {n: a.reshape(-1) if n.endswith(_BIAS) else a for n, a in raw.items()}
+
+    def canonical_trunk(self, raw: Mapping[str, mx.array], origin: str) -> CanonicalPart:
+        """With corrections of zero where they were left out, and a reason."""
+        import mlx.core as mx
+
+        part, shapes = super().canonical_trunk(raw, origin), super().trunk_shapes(raw.keys())
+        lost = {n: mx.zeros(shapes[n]) for n in shapes if n.endswith(_BIAS) and n not in raw}
+        words = Words(
+            "This conversion left out what corrects the choice of experts "
+            "(e_score_correction_bias): answers are those of the conversion, not of the original."
+        )
+        reasons = (Reason("lost-expert-correction", words),) if lost else ()
+        return replace(part, arrays=part.arrays | lost, reasons=part.reasons + reasons)
 
 
 def _feed(fields: ConfigFields, layer: int, has_bias: bool) -> FeedForward | Experts:

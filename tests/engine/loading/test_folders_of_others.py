@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from model_edits import drop_tensors, edit_tensors, logits
 from tiny_published import publish
+from tiny_qwen3_5 import write_tiny_qwen3_5
 
 import mlx_engine
-from mlx_engine.values.errors import BadModelFile
+from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
 Q = "model.layers.0.self_attn.q_proj.weight"
 INDEX = "model.safetensors.index.json"
@@ -86,3 +87,33 @@ def test_others_are_refused_by_name(folder, name):
     edit_tensors(folder, lambda arrays: arrays | {name: mx.ones((16,))})
     with pytest.raises(BadModelFile, match=f"no place for .*{name.split('.')[-2][-7:]}"):
         mlx_engine.load(folder)
+
+
+MLX, OTHER = {"group_size": 32, "bits": 4}, {"quant_method": "gptq", "bits": 4, "group_size": 128}
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"quantization": MLX, "quantization_config": MLX},
+        {"quantization": None, "quantization_config": MLX},
+        {"quantization": MLX, "quantization_config": OTHER},
+        {"quantization": {}, "quantization_config": {"quant_method": "fp8", "group_size": 64}},
+        {"quantization": {"group_size": 64, "bits": 8}, "quantization_config": MLX},
+    ],
+)
+def test_a_packed_model_is_what_its_tensors_are(sound, tmp_path, keys):
+    """Whatever its config says of the packing, or kept of the original's."""
+    folder = write_tiny_qwen3_5(tmp_path / "m", bits=4)
+    wanted = logits(folder, sound[0].tokens)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | keys))
+    assert np.array_equal(logits(folder, sound[0].tokens), wanted)
+
+
+def test_weights_that_others_packed_are_refused_by_their_method(folder):
+    config = json.loads((folder / "config.json").read_text())
+    for key in ("quantization_config", "compression_config"):
+        (folder / "config.json").write_text(json.dumps(config | {key: OTHER}))
+        with pytest.raises(UnsupportedModel, match="packed by 'gptq'"):
+            mlx_engine.inspect(folder)

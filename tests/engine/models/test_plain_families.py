@@ -296,7 +296,12 @@ CASES: dict[str, Case] = {
     "ernie4_5_moe": Case("ernie4_5_moe"),
     "ernie4_5_moe, biases": Case("ernie4_5_moe", {"use_bias": True, "moe_num_shared_experts": 0}),
     "ernie4_5_moe, one layer of experts": Case(
-        "ernie4_5_moe", {"moe_layer_end_index": 1, "moe_layer_interval": 2}
+        "ernie4_5_moe",
+        {
+            "moe_layer_end_index": 1,
+            "moe_layer_interval": 2,
+            "rope_parameters": PLAIN,
+        },
     ),
     "minimax_m2": Case("minimax_m2"),
     "minimax_m2, rotary_dim": Case(
@@ -485,6 +490,8 @@ CONVERTED = (
     "nemotron",
     "phi",
     "stablelm, the 12B",
+    "dots1",
+    "ernie4_5_moe, one layer of experts",
 )
 """Of which mlx-lm's own classes get the numbers right, the window aside."""
 DRAFTED = (
@@ -604,7 +611,9 @@ def test_folders_of_mlx_lm(made, tmp_path, name, bits):
     engine, tokens = mlx_engine.load(folder), tiny.tokens[:WINDOW]
     wanted = np.array(model(mx.array([tokens]))[0])
     assert relative(engine.logits(tokens), wanted) < 1e-5
-    assert engine.description.parameters == dense.description.parameters
+    lost = [one for one in engine.description.declined if one.code == "lost-expert-correction"]
+    assert len(lost) == name.startswith("ernie")
+    assert lost or engine.description.parameters == dense.description.parameters
     if bits is not None:
         assert f"{bits}-bit affine, groups of 32" in engine.description.quantisation
     engine.close()

@@ -395,7 +395,7 @@ def test_drafts_keep_the_words(made, tmp_path, kind, depth):
         ("minimax_m2", {"minimax-m2.expert_gating_func": 1}, "", "expert_gating_func"),
         ("glm4", {"glm4.rope.dimension_count": 64}, "", "rope.dimension_count"),
         ("phi3", {"phi3.feed_forward_length": 64}, "", r"ffn_down.weight has the shape \[64, 96\]"),
-        ("ernie4_5_moe", {}, "exp_probs_b", "e_score_correction_bias"),
+        ("ernie4_5_moe", {}, "blk.1.exp_probs_b", "e_score_correction_bias"),
     ],
 )
 def test_what_is_refused(made, tmp_path, kind, changes, without, says):
