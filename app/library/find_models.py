@@ -11,13 +11,16 @@ from app.library.heads_inside import folder_has_heads, gguf_has_heads, gguf_of_h
 from app.values.hub import heads_words
 from app.values.models import RECENT, FoundModel
 from mlx_engine.hub.weight_files import (
+    FOLDERS_OF_HEADS,
     GGUF,
     PARTIAL,
     UNSAFE,
     damage,
     folder_name,
+    gguf_models,
     hub_snapshot,
     is_gguf_model,
+    parts_there,
     shard_of,
     weights_among,
 )
@@ -42,11 +45,9 @@ def gguf_model(file: Path, name: str, place: str) -> FoundModel | None:
     """The model in a GGUF file; None for the later shards of one, image encoders and MTP heads."""
     if not is_gguf_model(file.name) or gguf_of_heads(file):
         return None
-    shard, files = shard_of(file.name), [file]
-    if shard is not None:
-        files = [file.with_name(shard.name(number)) for number in range(1, shard.total + 1)]
-    missing = next((path.name for path in files if not path.exists()), None)
-    problem = _first_damage(files) if missing is None else _missing(missing)
+    names, missing = parts_there(file.name, lambda part: file.with_name(part).exists())
+    files = [file.with_name(part) for part in names]
+    problem = _missing(missing) if missing else _first_damage(files)
     note = "" if problem else heads_words(gguf_has_heads(files))
     return _found(name, file, place, files, problem, note)
 
@@ -233,15 +234,20 @@ def _in_folder(
     if model is not None:
         yield model
         return
-    for name in names.files:
-        if name.lower().endswith(GGUF):
-            file = folder / name
-            found = gguf_model(file, str(file.relative_to(place.folder)), place.name)
-            if found is not None:
-                yield found
+    for files in [] if _holds_drafters(folder) else gguf_models(names.files):
+        file = folder / files.names[0]
+        found = gguf_model(file, str(file.relative_to(place.folder)), place.name)
+        if found is not None:
+            yield found
     if depth > 0:
         for name in names.folders:
             yield from _in_folder(folder / name, place, seen, depth - 1, goes_on)
+
+
+def _holds_drafters(folder: Path) -> bool:
+    """Whether GGUFs in there are no models, by the name of the folder and what lies beside it."""
+    is_called_so = folder.name.lower() in FOLDERS_OF_HEADS
+    return is_called_so and bool(gguf_models(_listing(folder.parent).files))
 
 
 def _in_hub_cache(place: Place, seen: set[tuple[int, int]]) -> Iterator[FoundModel]:
@@ -300,5 +306,6 @@ def _parts(model: Path) -> tuple[Path, ...]:
     shard = shard_of(model.name)
     if model.is_dir() or shard is None:
         return (model,)
-    named = (model.with_name(shard.name(number)) for number in range(1, shard.total + 1))
-    return tuple(path for path in named if path.exists() or path.is_symlink())
+    mine = shard._replace(number=1)
+    others = ((path, shard_of(path.name)) for path in model.parent.iterdir())
+    return tuple(sorted(path for path, its in others if its and its._replace(number=1) == mine))

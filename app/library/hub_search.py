@@ -8,7 +8,7 @@ from typing import Any
 
 from app.library.machine import Machine
 from app.values.hub import Format, HubFind, HubOffer
-from mlx_engine.hub.client import LONGEST_SILENCE_S, Hub, Listing, content, in_words, listing
+from mlx_engine.hub.client import LONGEST_SILENCE_S, Hub, Listing, ask, content, in_words, listing
 from mlx_engine.hub.download import cached
 from mlx_engine.hub.plan import DownloadPlan, plan_from
 from mlx_engine.hub.repository import ChoiceNeededError, HubModel, needed_files
@@ -36,7 +36,8 @@ def search(
     asked["expand"] = list(TOLD)
     if wanted is not None:
         asked["filter"] = wanted.lower()
-    with in_words("Hugging Face"):
+
+    def question(hub: Hub) -> Any:
         answer = get_session().get(
             f"{hub.endpoint or constants.ENDPOINT}/api/models",
             params=asked,
@@ -44,7 +45,10 @@ def search(
             timeout=LONGEST_SILENCE_S,
         )
         hf_raise_for_status(answer)
-        return tuple(_finds(answer.json(), machine))
+        return answer.json()
+
+    with in_words("Hugging Face"):
+        return tuple(_finds(ask(hub, question), machine))
 
 
 def _finds(models: Iterable[Mapping[str, Any]], machine: Machine) -> Iterator[HubFind]:
@@ -143,8 +147,11 @@ def _told_heads(hub: Hub, model: HubModel, plan: DownloadPlan) -> bool | None:
     weights = [file.name for file in plan.files if file.name.endswith(SAFETENSORS)]
     if len(weights) != 1:
         return None
-    header = HfApi(endpoint=hub.endpoint, token=hub.token).parse_safetensors_file_metadata(
-        model.hub_id, weights[0], revision=plan.commit
+    header = ask(
+        hub,
+        lambda hub: HfApi(endpoint=hub.endpoint, token=hub.token).parse_safetensors_file_metadata(
+            model.hub_id, weights[0], revision=plan.commit
+        ),
     )
     return names_heads(header.tensors)
 

@@ -3564,6 +3564,14 @@
         <translation>{hub_id}: Keine Verbindung zum Hub ({kind}). Netz prüfen und noch einmal versuchen.</translation>
     </message>
     <message>
+        <source>The hub does not take the token that is kept here, and without one it does not give this model. Sign in again with `hf auth login`.</source>
+        <translation>Der Hub nimmt den hier aufbewahrten Token nicht an, und ohne einen gibt er dieses Modell nicht heraus. Mit `hf auth login` neu anmelden.</translation>
+    </message>
+    <message>
+        <source>{hub_id}: {name} has more than {most} bytes, so it is not what it should be. Take another model.</source>
+        <translation>{hub_id}: {name} hat mehr als {most} Bytes und ist also nicht, was es sein soll. Ein anderes Modell nehmen.</translation>
+    </message>
+    <message>
         <source>{hub_id}: {strerror}.</source>
         <translation>{hub_id}: {strerror}.</translation>
     </message>
@@ -3610,6 +3618,10 @@
     <message>
         <source>{hub_id}: the hub&apos;s list of files has no checksums we can read. Try again, or download the files with another program and drop them here.</source>
         <translation>{hub_id}: Die Dateiliste des Hubs hat keine lesbaren Prüfsummen. Noch einmal versuchen oder die Dateien mit einem anderen Programm herunterladen und hierher ziehen.</translation>
+    </message>
+    <message>
+        <source>This link does not lead to a model: open the model&apos;s page and take its address.</source>
+        <translation>Dieser Link führt nicht zu einem Modell: die Seite des Modells öffnen und ihre Adresse nehmen.</translation>
     </message>
     <message>
         <source>{hub_id}: it holds no GGUF models to choose from, but .safetensors: leave out :{quantisation}.</source>
@@ -4636,6 +4648,10 @@
         <translation>eine Art für jede Schicht</translation>
     </message>
     <message>
+        <source>This conversion left out what corrects the choice of experts (e_score_correction_bias): answers are those of the conversion, not of the original.</source>
+        <translation>Diese Konvertierung hat weggelassen, was die Wahl der Experten berichtigt (e_score_correction_bias): Die Antworten sind die der Konvertierung, nicht die des Originals.</translation>
+    </message>
+    <message>
         <source>{origin}: MiniMax-Text-01, M1 or VL-01, whose lightning attention this version does not run. Take MiniMax-M2 or another model.</source>
         <translation>{origin}: MiniMax-Text-01, M1 oder VL-01, deren Lightning Attention diese Version nicht ausführt. MiniMax-M2 oder ein anderes Modell nehmen.</translation>
     </message>
@@ -4706,6 +4722,10 @@
     <message>
         <source>{origin}: its replacements could make a text {growth:.0f} times as long, more than {most} times. Get it again from where the model comes from.</source>
         <translation>{origin}: Seine Ersetzungen könnten einen Text {growth:.0f}-mal so lang machen, mehr als {most}-mal. Ihn von dort noch einmal holen, wo das Modell herkommt.</translation>
+    </message>
+    <message>
+        <source>{origin}: norms queries and keys (qk_layernorm), which this version does not for Phi-2. Take another model.</source>
+        <translation type="unfinished"></translation>
     </message>
 </context>
 </TS>

@@ -4,18 +4,22 @@ The client names its versions to the hub and asks it for `api/agent-harnesses` o
 HF_HUB_DISABLE_TELEMETRY is set.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from mlx_engine.hub.repository import HubFile, HubModel
 from mlx_engine.values.errors import DownloadFailed, EngineError
+from mlx_engine.values.untrusted import CONFIG_BYTES
 
 LONGEST_SILENCE_S = 15
 PARTIAL_CONTENT = 206
 """What a server answers that sends the bytes it was asked for, and not all."""
+_NOT_SIGNED_IN = 401
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -118,6 +122,28 @@ class Hub:
         return cls(Path(constants.HF_HUB_CACHE), constants.ENDPOINT)
 
 
+def ask(hub: Hub, question: Callable[[Hub], T]) -> T:
+    """The answer to a question; where the hub does not take the token of this user, perhaps because
+    it ran out, to the same without a token, for most models are public.
+    """
+    from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
+
+    try:
+        return question(hub)
+    except RepositoryNotFoundError:
+        raise
+    except HfHubHTTPError as error:
+        if error.response.status_code != _NOT_SIGNED_IN or hub.token is False:
+            raise
+        try:
+            return question(replace(hub, token=False))
+        except RepositoryNotFoundError as hidden:  # or private, or gated
+            raise DownloadFailed(
+                "The hub does not take the token that is kept here, and without one it does not "
+                "give this model. Sign in again with `hf auth login`."
+            ) from hidden
+
+
 class Listing(NamedTuple):
     """The files of a repository at one commit."""
 
@@ -129,13 +155,16 @@ def listing(hub: Hub, model: HubModel) -> Listing:
     """Ask for all files of a model's revision and their sizes. Raises what `in_words` says."""
     from huggingface_hub import HfApi
 
-    info = HfApi(endpoint=hub.endpoint, token=hub.token).model_info(
-        model.hub_id, revision=model.revision, files_metadata=True, timeout=LONGEST_SILENCE_S
+    info = ask(
+        hub,
+        lambda hub: HfApi(endpoint=hub.endpoint, token=hub.token).model_info(
+            model.hub_id, revision=model.revision, files_metadata=True, timeout=LONGEST_SILENCE_S
+        ),
     )
     files = (
         HubFile(
             name=file.rfilename,
-            nbytes=file.size or 0,
+            nbytes=max(0, int(file.size or 0)),
             git_id=file.blob_id or "",
             sha256=file.lfs.sha256 if file.lfs else None,
         )
@@ -161,32 +190,44 @@ def request_for(hub: Hub, hub_id: str, name: str, commit: str) -> Request:
 
 
 def content(hub: Hub, hub_id: str, name: str, commit: str) -> bytes:
-    """A small file as a whole. Raises what `in_words` says."""
-    from huggingface_hub import get_session, hf_raise_for_status
+    """A small file as a whole. Raises what `in_words` says, and DownloadFailed for a large one."""
+    found = piece(hub, hub_id, name, commit, 0, CONFIG_BYTES + 1)
+    if len(found) > CONFIG_BYTES:
+        raise _too_large(hub_id, name, CONFIG_BYTES)
+    return found
 
-    url, headers = request_for(hub, hub_id, name, commit)
-    answer = get_session().get(
-        url, headers=headers, follow_redirects=True, timeout=LONGEST_SILENCE_S
+
+def _too_large(hub_id: str, name: str, most: int) -> DownloadFailed:
+    return DownloadFailed(
+        "{hub_id}: {name} has more than {most} bytes, so it is not what it should be. Take another "
+        "model.",
+        hub_id=hub_id,
+        name=name,
+        most=most,
     )
-    hf_raise_for_status(answer)
-    return answer.content
 
 
 def piece(hub: Hub, hub_id: str, name: str, commit: str, start: int, end: int) -> bytes:
-    """Bytes [start, end) of a file, as far as it goes. Raises what `in_words` says."""
+    """Bytes [start, end) of a file, as far as it goes; no others are kept. Raises what `in_words`
+    says.
+    """
     from huggingface_hub import get_session, hf_raise_for_status
 
-    url, headers = request_for(hub, hub_id, name, commit)
-    headers["Range"] = f"bytes={start}-{end - 1}"
-    asked = get_session().stream(
-        "GET", url, headers=headers, follow_redirects=True, timeout=LONGEST_SILENCE_S
-    )
-    found = bytearray()
-    with asked as answer:
-        hf_raise_for_status(answer)
-        begin = 0 if answer.status_code == PARTIAL_CONTENT else start  # all of it is sent
-        for part in answer.iter_bytes():
-            found += part
-            if len(found) >= begin + end - start:
-                break
-    return bytes(found[begin : begin + end - start])
+    def question(hub: Hub) -> bytes:
+        url, headers = request_for(hub, hub_id, name, commit)
+        headers["Range"] = f"bytes={start}-{end - 1}"
+        asked = get_session().stream(
+            "GET", url, headers=headers, follow_redirects=True, timeout=LONGEST_SILENCE_S
+        )
+        found = bytearray()
+        with asked as answer:
+            hf_raise_for_status(answer)
+            place = start if answer.status_code == PARTIAL_CONTENT else 0  # all of it is sent
+            for part in answer.iter_bytes():
+                found += part[max(0, start - place) : max(0, end - place)]
+                place += len(part)
+                if place >= end:
+                    break
+        return bytes(found)
+
+    return ask(hub, question)

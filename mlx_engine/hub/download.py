@@ -7,6 +7,7 @@ alone (hf_xet), which begins a file anew and can be stopped only with its proces
 """
 
 import hashlib
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -21,13 +22,22 @@ from mlx_engine.hub.client import (
     LONGEST_SILENCE_S,
     PARTIAL_CONTENT,
     Hub,
+    ask,
     in_words,
     request_for,
 )
 from mlx_engine.hub.plan import DownloadPlan, partial_bytes, partial_path, plan_download
-from mlx_engine.hub.repository import ChoiceNeededError, HubFile, HubModel, needed_files
-from mlx_engine.values.errors import DownloadFailed, LoadStopped
+from mlx_engine.hub.repository import (
+    ChoiceNeededError,
+    HubFile,
+    HubModel,
+    is_revision,
+    needed_files,
+)
+from mlx_engine.values.errors import BadModelFile, DownloadFailed, LoadStopped
+from mlx_engine.values.untrusted import REFERENCE_BYTES, read_text
 
+_COMMIT = re.compile(r"\w{1,64}", re.ASCII)
 LARGEST_BY_HTTP = 50_000_000_000
 PIECE = 2**16
 LOOK_S = 0.1
@@ -165,18 +175,22 @@ def _fetch_rest(hub: Hub, plan: DownloadPlan, file: HubFile, target: "_Target") 
     if target.size == file.nbytes:
         return
     hub_id = plan.model.hub_id
-    url, headers = request_for(hub, hub_id, file.name, plan.commit)
-    if target.size > 0:
-        headers["Range"] = f"bytes={target.size}-"
-    asked = get_session().stream(
-        "GET", url, headers=headers, follow_redirects=True, timeout=LONGEST_SILENCE_S
-    )
-    with asked as answer:
-        hf_raise_for_status(answer)
-        if answer.status_code != PARTIAL_CONTENT:
-            target.begin()
-        for piece in answer.iter_bytes(PIECE):
-            target.add(piece)
+
+    def question(hub: Hub) -> None:
+        url, headers = request_for(hub, hub_id, file.name, plan.commit)
+        if target.size > 0:
+            headers["Range"] = f"bytes={target.size}-"
+        asked = get_session().stream(
+            "GET", url, headers=headers, follow_redirects=True, timeout=LONGEST_SILENCE_S
+        )
+        with asked as answer:
+            hf_raise_for_status(answer)
+            if answer.status_code != PARTIAL_CONTENT:
+                target.begin()
+            for piece in answer.iter_bytes(PIECE):
+                target.add(piece)
+
+    ask(hub, question)
     if target.size < file.nbytes:
         raise DownloadFailed(
             "{hub_id}: the connection ended in the middle of {name}. Try again: the "
@@ -192,13 +206,16 @@ def _fetch_through_xet(hub: Hub, plan: DownloadPlan, file: HubFile, partial: Pat
 
     place = partial.with_name("xet")
     shutil.rmtree(place, ignore_errors=True)
-    path = hf_hub_download(
-        plan.model.hub_id,
-        file.name,
-        revision=plan.commit,
-        cache_dir=place,
-        endpoint=hub.endpoint,
-        token=hub.token,
+    path = ask(
+        hub,
+        lambda hub: hf_hub_download(
+            plan.model.hub_id,
+            file.name,
+            revision=plan.commit,
+            cache_dir=place,
+            endpoint=hub.endpoint,
+            token=hub.token,
+        ),
     )
     Path(path).resolve().replace(partial)
     shutil.rmtree(place)
@@ -264,9 +281,14 @@ def cached(hub: Hub, model: HubModel, *, heads: bool = False) -> Path | None:
 
     Whether a folder has all of its shards is not looked at. ChoiceNeededError as above.
     """
+    if not is_revision(model.revision):
+        return None
     repository = hub.repository(model.hub_id)
-    reference = repository / "refs" / model.revision
-    commit = reference.read_text().strip() if reference.is_file() else model.revision
+    reference, commit = repository / "refs" / model.revision, model.revision
+    with suppress(BadModelFile):
+        commit = read_text(reference, REFERENCE_BYTES).strip()
+    if not _COMMIT.fullmatch(commit):
+        return None
     snapshot = repository / "snapshots" / commit
     here = [path for path in snapshot.rglob("*") if path.is_file()]
     listed = [

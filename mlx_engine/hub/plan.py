@@ -12,7 +12,7 @@ from mlx_engine.hub.client import (
     in_words,
     listing,
 )
-from mlx_engine.hub.repository import HubFile, HubModel, needed_files
+from mlx_engine.hub.repository import HubFile, HubModel, is_revision, needed_files
 from mlx_engine.hub.weight_files import INDEX, SAFETENSORS, head_shards
 from mlx_engine.values.errors import DownloadFailed
 from mlx_engine.values.words import Words, size_words
@@ -129,7 +129,7 @@ def _only_heads(
 def _check_names(model: HubModel, commit: str, files: tuple[HubFile, ...]) -> None:
     """What the hub says becomes part of paths here, so it must look as it should."""
     sums = all(_CHECKSUM.fullmatch(file.blob) for file in files)
-    if not sums or not _COMMIT.fullmatch(commit) or ".." in model.revision.split("/"):
+    if not sums or not _COMMIT.fullmatch(commit) or not is_revision(model.revision):
         raise DownloadFailed(
             "{hub_id}: the hub's list of files has no checksums we can read. Try again, or "
             "download the files with another program and drop them here.",

@@ -1,14 +1,23 @@
 """Repositories of the hub: what a link means, and which of their files are needed."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from urllib.parse import quote, unquote, urlsplit
 
-from mlx_engine.hub.weight_files import GGUF, SAFETENSORS, UNSAFE, is_gguf_model, shard_of
+from mlx_engine.hub.weight_files import (
+    GGUF,
+    SAFETENSORS,
+    UNSAFE,
+    Weights,
+    gguf_models,
+    parts_there,
+    shard_of,
+)
 from mlx_engine.values.errors import DownloadFailed
-from mlx_engine.values.words import size_words
+from mlx_engine.values.words import Words, size_words
 
 HOSTS = ("huggingface.co", "www.huggingface.co", "hf.co")
 _PART = r"[A-Za-z0-9][\w.-]{0,95}"
@@ -17,6 +26,7 @@ _QUANTISATION = re.compile(
     r"(?<![A-Za-z0-9_])((?:UD-)?(?:[IT]?Q\d\w*|BF16|F16|F32|MXFP4\w*))(?![A-Za-z0-9])",
     re.ASCII | re.IGNORECASE,
 )
+_REVISION = re.compile(r"(?:[\w][\w.+@-]{0,99}/){0,9}[\w][\w.+@-]{0,99}", re.ASCII)
 _IN_WORDS = 12
 """Choices that a message lists."""
 
@@ -74,14 +84,24 @@ def _named(found: re.Match[str]) -> HubModel:
     return HubModel(hub_id, quantisation=chosen)
 
 
+_NO_MODEL = Words("This link does not lead to a model: open the model's page and take its address.")
+
+
+def is_revision(text: str) -> bool:
+    """Whether a branch, tag or commit may be called so, and no path out of a folder is."""
+    return _REVISION.fullmatch(text) is not None
+
+
 def _of_path(parts: list[str]) -> HubModel | str:
     hub_id = "/".join(parts[:2])
     named = _ID.fullmatch(hub_id)
     if named is None or parts[0] in _NO_MODELS:
-        return "This link does not lead to a model: open the model's page and take its address."
+        return _NO_MODEL
     kind, revision, file = parts[2:3], "/".join(parts[3:4]), "/".join(parts[4:])
-    if not revision or ".." in parts:
+    if not revision:
         return _named(named)
+    if not is_revision(revision) or (file and not _is_safe_name(file)):
+        return _NO_MODEL
     if kind in (["blob"], ["resolve"]):
         return HubModel(hub_id, revision, file or None)
     return HubModel(hub_id, revision if kind == ["tree"] else "main")
@@ -145,14 +165,15 @@ def needed_files(
     weights = [name for name in named_heads or everything if _is_weight(name)]
     if weights and model.quantisation is None:
         return _folder_files(everything, weights)
-    ggufs = named_heads or [name for name in everything if is_gguf_model(PurePosixPath(name).name)]
-    choices = _choices(everything, [name for name in ggufs if name.lower().endswith(GGUF)])
+    heads_alone = [Weights((name,)) for name in named_heads if name.lower().endswith(GGUF)]
+    ggufs = heads_alone or gguf_models(everything)
+    choices = _choices(everything, [files.names for files in ggufs if not files.missing])
     if model.quantisation is not None and choices:
         choices = _chosen(choices, model)
     if len(choices) > 1:
         raise ChoiceNeededError(model.hub_id, choices)
     if choices or ggufs:
-        file = choices[0].file if choices else ggufs[0]
+        file = choices[0].file if choices else ggufs[0].names[0]
         return _gguf_files(everything, model, file, with_heads=not heads)
     if model.quantisation is not None and weights:
         raise DownloadFailed(
@@ -172,14 +193,15 @@ def needed_files(
     )
 
 
-def _choices(everything: dict[str, HubFile], ggufs: list[str]) -> tuple[GgufChoice, ...]:
-    """Smallest first; shards as one, and not at all when one is missing."""
-    whole = [name for name in ggufs if set(_shards(name)) <= set(everything)]
-    sizes = {name: sum(everything[part].nbytes for part in _shards(name)) for name in whole}
-    labels = {name: _quantisation(name) for name in whole}
-    common = {label for label in labels.values() if list(labels.values()).count(label) > 1}
+def _choices(
+    everything: dict[str, HubFile], models: Iterable[tuple[str, ...]]
+) -> tuple[GgufChoice, ...]:
+    """Smallest first; parts as one."""
+    sizes = {names[0]: sum(everything[part].nbytes for part in names) for names in models}
+    labels = {name: _quantisation(name) for name in sizes}
+    times = Counter(labels.values())
     return tuple(
-        GgufChoice(name, sizes[name], name if labels[name] in common else labels[name] or name)
+        GgufChoice(name, sizes[name], name if times[labels[name]] > 1 else labels[name] or name)
         for name in sorted(sizes, key=lambda name: (sizes[name], name))
     )
 
@@ -213,11 +235,6 @@ def _choice_words(choices: tuple[GgufChoice, ...]) -> str:
     return ", ".join(told[:_IN_WORDS]) + more
 
 
-def _shards(name: str) -> list[str]:
-    shard = shard_of(name)
-    return [name] if shard is None else [shard.name(n) for n in range(1, shard.total + 1)]
-
-
 def _folder_files(everything: dict[str, HubFile], weights: list[str]) -> tuple[HubFile, ...]:
     """Weights, and the small files at the top."""
     wanted = set(weights)
@@ -234,8 +251,8 @@ def _gguf_files(
 
     The model's first file stands first.
     """
-    names = _shards(name)
-    missing = next((n for n in names if n not in everything), None)
+    parts, missing = parts_there(name, everything.__contains__)
+    names = list(parts)
     if missing is not None:
         raise DownloadFailed(
             "{hub_id}: It has no file {missing}: take another one.",
@@ -272,5 +289,5 @@ def _is_heads(name: str) -> bool:
 
 
 def _is_safe_name(name: str) -> bool:
-    parts = name.split("/")
-    return bool(name) and not name.startswith("/") and "\\" not in name and ".." not in parts
+    odd = {"", ".", ".."}.intersection(name.split("/"))
+    return not odd and "\\" not in name and name.isprintable() and len(name) < 1000

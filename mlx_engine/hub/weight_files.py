@@ -2,7 +2,7 @@
 
 import re
 import struct
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,6 +38,12 @@ FOREIGN = {
 PARTIAL = (".incomplete", ".part", ".partial", ".download", ".crdownload", ".downloading")
 _SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})(\.gguf|\.safetensors)", re.IGNORECASE)
 _OF_HEADS = re.compile("(?<![a-z])(mtp|nextn)(?![a-z])", re.IGNORECASE)
+_DRAFTS = re.compile(
+    r"(^|/)(mtp|nextn)[^/]*/|(?<![a-z])(draft(er)?|assistant|eagle-?\d*|dflash|dspark|medusa|"
+    r"speculator)(?![a-z])|(q\d\w*|f16|f32|bf16)-(mtp|nextn)(?![a-z])",
+    re.IGNORECASE,
+)
+"""Paths of draft models beside the models that they were made for."""
 _BESIDE = re.compile(r".*mmproj.*|(.*\.)?imatrix[^.]*\.gguf", re.IGNORECASE)
 """Names of eyes and of importance matrices, which lie beside models; a model made with one is
 called ...-imatrix, or the like."""
@@ -49,6 +55,9 @@ _STORED = re.compile(
 """Words of a name that say how a model is stored, and nothing of which it is."""
 _LAYOUTS = frozenset(("hf", "mlx", "gguf", "safetensors", "model"))
 """What folders of a model are called by the form it has in them."""
+
+FOLDERS_OF_HEADS = ("mtp", "nextn")
+"""What folders of heads and draft models beside a model are called."""
 
 _LFS_POINTER = b"version https://git-lfs"
 
@@ -110,6 +119,16 @@ def weights_among(names: Iterable[str]) -> Weights:
     return Weights(tuple(name for files in kept for name in files.names), lost)
 
 
+def parts_there(name: str, is_there: Callable[[str], object]) -> Weights:
+    """The file of this name, or all parts where it is one of several, up to one that is missing."""
+    shard, there = shard_of(name), list[str]()
+    for part in [name] if shard is None else map(shard.name, range(1, shard.total + 1)):
+        if not is_there(part):
+            return Weights(tuple(there), part)
+        there.append(part)
+    return Weights(tuple(there))
+
+
 def _stem(name: str) -> str:
     shard = shard_of(name)
     return name.removesuffix(SAFETENSORS) if shard is None else shard.stem
@@ -141,6 +160,30 @@ def is_gguf_head(name: str) -> bool:
 def may_be_gguf_head(name: str) -> bool:
     """Whether a GGUF beside a model may by its name hold MTP heads, alone or with a trunk."""
     return name.lower().endswith(GGUF) and (is_gguf_head(name) or tells_of_heads(name))
+
+
+def gguf_models(paths: Iterable[str]) -> list[Weights]:
+    """Models in GGUF files among these, each with its parts, in linear time.
+
+    What is called like a draft model, or lies in a folder of such, is one only where nothing else
+    is: MTP/gemma-Q8_0-MTP.gguf, qwen-eagle3-F16.gguf.
+    """
+    ggufs = [path for path in paths if path.lower().endswith(GGUF)]
+    sets = [
+        Weights(tuple(f"{folder}{name}" for name in files.names), files.missing)
+        for folder, names in _by_folder(ggufs).items()
+        for files in models_among(names)
+        if is_gguf_model(files.names[0])
+    ]
+    return [files for files in sets if not _DRAFTS.search(files.names[0])] or sets
+
+
+def _by_folder(paths: Iterable[str]) -> dict[str, list[str]]:
+    folders: dict[str, list[str]] = {}
+    for path in paths:
+        folder, slash, name = path.rpartition("/")
+        folders.setdefault(folder + slash, []).append(name)
+    return folders
 
 
 def is_gguf_model(name: str) -> bool:

@@ -20,8 +20,8 @@ from mlx_engine.hub.weight_files import (
     PARTIAL,
     SAFETENSORS,
     UNSAFE,
+    gguf_models,
     hub_snapshot,
-    is_gguf_model,
     may_be_gguf_head,
     may_be_heads,
     shard_of,
@@ -212,7 +212,7 @@ def _ggufs(folder: Path) -> list[Path]:
     names: list[str] = []
     with suppress(ModelNotFound):
         names = [name for name in _names(folder) if name.lower().endswith(GGUF)]
-    found = [name for name in names if is_gguf_model(name)]
+    found = [files.names[0] for files in gguf_models(names)]
     return [folder / name for name in found or [*islice(filter(shard_of, names), 1)]]
 
 

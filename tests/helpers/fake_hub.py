@@ -25,6 +25,7 @@ class FakeHub:
     addresses. signed: first part of a path -> whether it was asked for with a token. told: what a
     search tells of a repository beside its files. nonsense: what is answered to every question of
     the API, as a network does that wants a login. silence_s: before each of these answers.
+    expired: tokens are refused, for public repositories too.
     """
 
     repositories: dict[str, dict[str, bytes]] = field(default_factory=dict)
@@ -43,6 +44,7 @@ class FakeHub:
     told: dict[str, dict[str, object]] = field(default_factory=dict)
     nonsense: bytes | None = None
     silence_s: float = 0.0
+    expired: bool = False
     searches: list[dict[str, list[str]]] = field(default_factory=list)
     is_over: threading.Event = field(default_factory=threading.Event)
 
@@ -56,6 +58,8 @@ class _Answer(BaseHTTPRequestHandler):
         path = unquote(urlsplit(self.path).path)
         parts = path.strip("/").split("/")
         self.hub.signed[parts[0]] = "Authorization" in self.headers
+        if self._is_refused():
+            return
         if parts == ["api", "models"]:
             self._search(parse_qs(urlsplit(self.path).query))
         elif parts[:2] == ["api", "models"]:
@@ -67,6 +71,8 @@ class _Answer(BaseHTTPRequestHandler):
 
     def do_HEAD(self) -> None:
         """What the hub's client wants to know of a file before it fetches it."""
+        if self._is_refused():
+            return
         parts = unquote(urlsplit(self.path).path).strip("/").split("/")
         name = "/".join(parts[4:])
         data = self.hub.repositories["/".join(parts[:2])][name]
@@ -162,6 +168,13 @@ class _Answer(BaseHTTPRequestHandler):
                 self.wfile.write(body[start : start + pace])
                 if name in self.hub.slow:
                     time.sleep(0.1)
+
+    def _is_refused(self) -> bool:
+        """Where a token comes along that ran out, whatever is asked."""
+        is_refused = self.hub.expired and "Authorization" in self.headers
+        if is_refused:
+            self._refuse(401, "")
+        return is_refused
 
     def _refuse(self, status: int, code: str) -> None:
         self.send_response(status)

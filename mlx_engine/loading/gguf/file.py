@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from mlx_engine.hub.weight_files import shard_of
+from mlx_engine.hub.weight_files import parts_there, shard_of
 from mlx_engine.loading.gguf.header import GgufHeader, GgufTensor, read_gguf_header
 from mlx_engine.values.errors import BadModelFile
 
@@ -73,16 +73,15 @@ def _part_paths(path: Path, count: int) -> tuple[Path, ...]:
             path=path,
             count=count,
         )
-    paths = tuple(path.with_name(shard.name(number)) for number in range(1, count + 1))
-    for part in paths:
-        if not part.is_file():
-            raise BadModelFile(
-                "{part}: missing, though {name} is one of {count} parts. Download that part too.",
-                part=part,
-                name=path.name,
-                count=count,
-            )
-    return paths
+    names, missing = parts_there(path.name, lambda name: path.with_name(name).exists())
+    if missing is not None:
+        raise BadModelFile(
+            "{part}: missing, though {name} is one of {count} parts. Download that part too.",
+            part=path.with_name(missing),
+            name=path.name,
+            count=count,
+        )
+    return tuple(map(path.with_name, names))
 
 
 def _check_place(header: GgufHeader, place: int, count: int) -> None:

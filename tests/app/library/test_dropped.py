@@ -216,7 +216,6 @@ def test_paths_that_lead_nowhere(dropped):
             HubModel("org/name", "main", "m.gguf"),
         ),
         ("https://huggingface.co/org/name/discussions/3", HubModel("org/name")),
-        ("https://huggingface.co/org/name/blob/../../m.gguf", HubModel("org/name")),
     ],
 )
 def test_hub_links(text, model):

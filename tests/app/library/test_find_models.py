@@ -283,3 +283,15 @@ def test_a_look_around_has_recent_ones_first_then_own_folders(tmp_path):
         ("Theirs", theirs),
     ]
     assert found.missing == (gone,)
+
+
+def test_draft_models_in_ggufs_are_not_offered_beside_the_model(tmp_path):
+    for name in ("m-Q8_0.gguf", "m-Q8_0-mtp.gguf", "m-eagle3-F16.gguf", "MTP/m-F16-MTP.gguf"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        gguf(tmp_path / name)
+    assert [*found_in(tmp_path)] == ["m-Q8_0.gguf"]
+    (tmp_path / "m-Q8_0.gguf").unlink()
+    (tmp_path / "m-Q8_0-mtp.gguf").unlink()
+    assert [*found_in(tmp_path)] == ["m-eagle3-F16.gguf"]
+    (tmp_path / "m-eagle3-F16.gguf").unlink()
+    assert [*found_in(tmp_path)] == ["MTP/m-F16-MTP.gguf"]
