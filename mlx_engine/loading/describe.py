@@ -200,7 +200,12 @@ def _recommended(headers: ModelHeaders) -> Recommendation:
     root = headers.files.root
     if headers.gguf is not None:
         return recommendation_from_gguf(headers.gguf.metadata, root)
-    path = root / "generation_config.json"
+    return recommendation_from_folder(root)
+
+
+def recommendation_from_folder(folder: Path) -> Recommendation:
+    """From generation_config.json."""
+    path = folder / "generation_config.json"
     return _read_advice(lambda: read_json_object(path) if path.exists() else {}, path.name)
 
 

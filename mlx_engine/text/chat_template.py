@@ -21,7 +21,7 @@ from mlx_engine.values.conversation import Message
 from mlx_engine.values.errors import BadChatTemplate, BadOption, BadPrompt
 from mlx_engine.values.options import TemplateValue, require
 
-LONGEST_SOURCE = 128 * 1024
+LONGEST_SOURCE = 64 * 1024
 NO_ARGUMENTS: Mapping[str, TemplateValue] = MappingProxyType({})
 _SPECIAL_TOKENS = ("bos_token", "eos_token", "pad_token", "unk_token", "opening")
 PLAIN_SOURCE = (
@@ -63,10 +63,13 @@ class ChatTemplate:
         """Whether the argument `enable_thinking` changes what `render` makes."""
         return "enable_thinking" in self.source
 
-    @property
+    @cached_property
     def arguments(self) -> tuple[str, ...]:
         """Names of the arguments that the template asks for, such as "preserve_thinking"."""
-        asked = find_undeclared_variables(TemplateSandbox().parse(self.source))
+        try:
+            asked = find_undeclared_variables(TemplateSandbox().parse(self.source))
+        except Exception as error:
+            raise self._failed(error) from error
         return tuple(sorted(asked - self._own_names()))
 
     def check_arguments(self, arguments: Mapping[str, TemplateValue]) -> None:

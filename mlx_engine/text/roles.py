@@ -53,7 +53,7 @@ class TemplateFile(NamedTuple):
 
 
 class ConfiguredTokens(NamedTuple):
-    """Token ids by generation_config.json, where it says nothing by config.json.
+    """Token ids by generation_config.json, where it says nothing or is damaged by config.json.
 
     ends: those that end an answer. suppressed: those that are never written; first_suppressed: not
     as the first of an answer.
@@ -72,7 +72,12 @@ class ConfiguredTokens(NamedTuple):
 
 def _first_said(folder: Path, key: str) -> frozenset[int]:
     for path in (folder / "generation_config.json", folder / "config.json"):
-        config = _read(path)
+        try:
+            config = _read(path)
+        except BadTokenizer:
+            if path.name == "config.json":
+                raise
+            config = {}  # the description says so, of the sampling in it
         text_config = config.get("text_config")
         both = (config, text_config if isinstance(text_config, Mapping) else {})
         ids = {token for one in both for token in _token_ids(one.get(key), f"{path}: {key}")}

@@ -37,16 +37,16 @@ from jinja2.visitor import NodeTransformer
 
 ELEMENT = 16  # characters that an element of a list, or a number in it, counts as
 WIDEST_NUMBER = 2048  # bits
-FILTERS = """
-    abs capitalize count d default dictsort e escape first float format groupby indent int items
-    join last length list lower map max min reject rejectattr replace reverse safe select
-    selectattr sort string title tojson trim unique upper wordcount
-"""
 GROWING = """
-    * center expandtabs indent join ljust lstrip replace rfind rindex rjust rpartition rsplit rstrip
-    strip tojson translate trim zfill
+    * batch center expandtabs indent join ljust lstrip replace rfind rindex rjust round rpartition
+    rsplit rstrip slice strip sum tojson translate trim urlize wordwrap zfill
 """
 """What may take or make as much as the text times an argument (a number by its value)."""
+SQUARE = frozenset(("pprint", "striptags", "sum", "urlize", "wordwrap"))
+"""What may take as long as the square of the text, of which a step copies so many characters:"""
+COPIED = 256
+MOST_NAMES_TIMES_BRANCHES = 2**20
+"""Jinja's compiler looks at all variables again at each branch."""
 FORMATTING = frozenset(("%", "format", "format_map"))
 WIDE_FIELD = re.compile(r"\d{4}|\*|\{[^{}]*\{")
 """In a format; without it no field is wider than its value or 999 characters."""
@@ -116,12 +116,19 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         self._sizes: dict[int, tuple[object, int]] = {}
         filters = cast(dict[str, Callable[..., Any]], self.filters)
         filters |= {"tojson": self._to_json, "safe": str}
-        self.filters = {name: self._limited(name, filters[name]) for name in FILTERS.split()}
+        self.filters = {name: self._limited(name, filter) for name, filter in filters.items()}
         del self.globals["lipsum"]
 
     def compiled(self, source: str) -> CodeType:
-        """For `Template.from_code`, in this or another sandbox. Raises TemplateSyntaxError."""
-        return self.compile(_Counting().visit(self.parse(source)))
+        """For `Template.from_code`, in this or another sandbox. Raises TemplateSyntaxError, and
+        SecurityError for what takes long to compile.
+        """
+        tree = self.parse(source)
+        names = {name.name for name in tree.find_all(nodes.Name) if name.ctx != "load"}
+        branches = sum(1 for _ in tree.find_all(nodes.If))
+        if len(names) * branches > MOST_NAMES_TIMES_BRANCHES:
+            raise SecurityError(f"it has {len(names)} variables and {branches} branches")
+        return self.compile(_Counting().visit(tree))
 
     def rounds(self, items: Iterable[Any]) -> Iterator[Any]:
         """The `items` of a loop, each a step."""
@@ -223,6 +230,8 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
             factors.append(1000)
         if name in GROWING.split() or name in FORMATTING:
             factors += [abs(o) if isinstance(o, int) else self.size(o) for o in others]
+        if name in SQUARE:
+            factors.append(self.size(value) // COPIED)
         self._refuse_beyond(self.size(value) * max(factors))
 
     def _step(self) -> None:

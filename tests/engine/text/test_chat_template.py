@@ -203,6 +203,27 @@ def test_arguments_are_those_of_transformers(
     assert ("<hm>" in wanted) == (arguments.get("preserve_thinking") is True)
 
 
+@pytest.mark.parametrize(
+    "expression",
+    """[1, 2] | sum; 3.456 | round(1); 3.456 | round(1, 'floor'); m.content | batch(2) | list
+    [1, 2, 3] | slice(2) | list; m.content | truncate(8); m | pprint; m | attr('nothing')
+    m.content | wordwrap(4); m.content | urlencode; {'b': 'c d'} | urlencode; m.role | center(9)
+    '<b>x</b> y' | striptags; '<b>' | forceescape; {'a': 1} | xmlattr; 1000 | filesizeformat
+    ['a'] | random; 'see http://a.b' | urlize; [[1], [2]] | sum(start=[]); [m] | groupby('role')
+    messages | map(attribute='role') | join(','); [3, 1] | sort | max; '%s' | format(m.role)
+    m | tojson(indent=2); m.items() | list; [1, 1] | unique | list; m | dictsort; 'a b' | wordcount
+    '5' | int + 1; '<' | e; 'ab' | list | reverse | list; 'x' is string; m is mapping
+    [1, 2] | select('odd') | list; 'ABC' | lower | title; -1 | abs; none | default('x', true)
+    """.replace("\n", ";").split(";")[:-1],
+)
+def test_all_of_jinja_is_there(
+    truth: transformers.PreTrainedTokenizerFast, expression: str
+) -> None:
+    source = f"{{% set m = messages[0] %}}{{{{ {expression} }}}}"
+    wanted = truth.apply_chat_template(as_dicts(ASK), chat_template=source, tokenize=False)
+    assert ChatTemplate(source, TOKENS, "x").render(ASK, add_generation_prompt=False) == wanted
+
+
 def test_a_template_tells_what_it_asks_for() -> None:
     template = ChatTemplate(PRESERVING, TOKENS, "x")
     assert template.arguments == ("preserve_thinking", "reasoning_effort")

@@ -38,6 +38,16 @@ ENDLESS = [
     "{% set a = 'x' * 2000000 %}{% set b = 'x' * 1000000 ~ 'x' * 1000000 %}"
     "{% for i in range(99999) %}{% if a == b %}{% endif %}{% endfor %}",
 ]
+ENDLESS += [
+    "{{ ('x' * 3000000) | wordwrap(1) | length }}",
+    "{{ ('<!---->' * 70000) | striptags | length }}",
+    "{{ ('http://a.b ' * 300000) | urlize | length }}",
+    "{{ ([[1]] * 50000) | sum(start=[]) | length }}",
+    "{% set ns = namespace(a=[]) %}{% for i in range(900) %}{% set ns.a = [ns.a, i] %}{% endfor %}"
+    "{% for i in range(999) %}{{ ns.a | pprint | length }}{% endfor %}",
+    "{{ 5 | round(-10**9) }}",
+    "{% set " + ",".join(f"a{i}" for i in range(5000)) + " = x %}" + "{% if x %}{% endif %}" * 1500,
+]
 GROW = "{% set ns = namespace(a=START) %}{% for i in range(60) %}{% set ns.a = STEP %}{% endfor %}"
 KEEP = "{% set ns = namespace(a=[]) %}{% for i in range(99999) %}{% set ns.a = STEP %}{% endfor %}"
 HUGE = [
@@ -72,6 +82,12 @@ HUGE = [
     "{{ [1] | batch(10**9, 1) | list }}",
     "{{ [1] | slice(10**9) | list }}",
     "{{ lipsum(n=10**9) }}",
+    "{{ 'x' | center(10**9) | replace('x', 'y') | upper | length }}",
+    "{{ ('a b ' * 9999) | wordwrap(2, true, 'x' * 9999) | length }}",
+    "{{ ('http://a.b ' * 999) | urlize(target='x' * 99999) | length }}",
+    "{{ [1] | batch(10**8, 'x' * 99) | first | length }}",
+    "{{ {'a': '&' * 8000000} | xmlattr | length }}",
+    "{{ ('%' * 8000000) | urlencode | urlencode | urlencode | length }}",
     "{{ 10**(10**10) }}",
     "{{ ('\u4e2d' * 7000000) | list | length }}",
     "{{ ('xx ' * 2000000).split() | length }}",
@@ -133,6 +149,9 @@ UNFOLDING = [
     "{% endif %}{% endmacro %}{{ m(50) }}",
 ]
 REACHING = [
+    "{{ 'x' | attr('__init__') }}",
+    "{{ [1] | map('attr', '__class__') | list }}",
+    "{{ ('' | forceescape).__html__ }}",
     "{{ ''.__class__.__mro__ }}",
     "{{ ''['__class__']['__mro__'] }}",
     "{{ '' | attr('__class__') }}",
