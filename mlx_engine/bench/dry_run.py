@@ -262,7 +262,7 @@ class _DryRun:
         draft = state.source.propose(Proposal(depth, last, PROMPT), sampler)
         (verified,) = verify([Asked(state, draft.tokens, PROMPT)])
         sequence.caches.keep(depth + 1)
-        outputs = [draft.tokens, verified.picked, verified.finite, verified.hidden]
+        outputs = [draft.tokens, verified.picked, verified.hidden]
         return [*outputs, *sequence.caches.arrays(), *sequence.source.arrays()]
 
     def _chunk(self, model: _Model) -> Sequence[mx.array]:

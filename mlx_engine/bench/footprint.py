@@ -127,7 +127,7 @@ def own_graph(engine: Engine, depth: int) -> Graph:
     (verified,) = verify([Asked(state, draft.tokens, CONTEXT)])
     built = 1000 * (perf_counter() - started)
     caches.keep(depth + 1)
-    outputs = [draft.tokens, verified.picked, verified.finite]
+    outputs = [draft.tokens, verified.picked]
     return Graph([*outputs, *caches.arrays(), *sequence.source.arrays()], built)
 
 

@@ -6,7 +6,7 @@ of them one pass yields. A drafted token is accepted when it equals the target's
 emitted is always the target's.
 
 Every shape follows from k, the tokens drafted, which the host knows without waiting. It waits once
-a round, in `read`, for drafted tokens, picks and a finiteness flag in one array. What comes after a
+a round, in `read`, for drafted tokens and picks in one array. What comes after a
 round can do without: `follow` has its state go on after as many rows as the device finds accepted,
 so that the next round is written down, and queued, while this one still runs (ahead.py).
 
@@ -48,25 +48,28 @@ class Round:
         """Its draft, and its rows of a pass, which its caches hold from now on."""
         self.draft = draft
         self._verified = found
-        told = [found.picked, found.finite.astype(mx.int32)[None]]
-        self.outcome = mx.concatenate([self.draft.tokens, *told] if self.draft.depth else told)
+        told = [draft.tokens, found.picked]
+        self.outcome = mx.concatenate(told) if draft.depth else found.picked
 
     def read(self) -> tuple[int, ...]:
         """Wait for the outcome: the accepted drafts and the target's next token.
 
-        Raises NumericsError when the model produced NaN or infinity.
+        Raises NumericsError when the model produced NaN or infinity in a row that counts: what
+        follows a token that is not accepted is not the model's to answer for.
         """
         numbers: list[int] = self.outcome.tolist()  # type: ignore[assignment]
         depth = self.draft.depth
-        drafted, picked = numbers[:depth], numbers[depth:-1]
-        if not numbers[-1] or max(picked) >= self.state.model.vocabulary:
-            raise NumericsError(
-                "The model produced NaN or infinity at position {position}. Its weights may be "
-                "damaged, or too large for 16-bit numbers: load the file again or use another "
-                "one.",
-                position=self.position,
-            )
-        return tuple(picked[: count_accepted(drafted, picked) + 1])
+        drafted, picked = numbers[:depth], numbers[depth:]
+        tokens = tuple(picked[: count_accepted(drafted, picked) + 1])
+        for number, token in enumerate(tokens):
+            if not 0 <= token < self.state.model.vocabulary:
+                raise NumericsError(
+                    "The model produced NaN or infinity at position {position}. Its weights may be "
+                    "damaged, or too large for 16-bit numbers: load the file again or use another "
+                    "one.",
+                    position=self.position + number,
+                )
+        return tokens
 
     def keep(self, rows: int) -> None:
         """Have the state stand after its first rows."""

@@ -97,19 +97,18 @@ class Verified(NamedTuple):
     """What a pass makes of rows; lazy.
 
     Row i follows i drafted tokens. tokens: of the rows, int32 [k + 1]; picked: the target's, those
-    after them; finite: whether all logits were, a bool scalar; hidden: [1, k + 1, H].
+    after them, -1 where a logit of the row is not finite; hidden: [1, k + 1, H].
     """
 
     tokens: mx.array
     picked: mx.array
-    finite: mx.array
     hidden: mx.array
 
     def first(self, rows: int) -> "Verified":
         """Of the first rows only: all there are, in a round without a draft."""
         if rows == len(self.picked):
             return self
-        return Verified(self.tokens[:rows], self.picked[:rows], self.finite, self.hidden[:, :rows])
+        return Verified(self.tokens[:rows], self.picked[:rows], self.hidden[:, :rows])
 
 
 def verify(asked: Sequence[Asked], begin: Begin = lazily) -> list[Verified]:
@@ -126,7 +125,7 @@ def verify(asked: Sequence[Asked], begin: Begin = lazily) -> list[Verified]:
         caches = joint_caches([one.state.caches for one in asked], counts)
         states = model.joint(mx.concatenate(tokens)[None], caches, begin=begin)
         hidden = apart(states, counts, axis=1)
-    picked: dict[int, _Picked] = {}
+    picked: dict[int, mx.array] = {}
     ways = [_way(one, its) for one, its in zip(asked, hidden, strict=True)]
     for way in dict.fromkeys(ways):
         those = [number for number, its in enumerate(ways) if its == way]
@@ -134,16 +133,9 @@ def verify(asked: Sequence[Asked], begin: Begin = lazily) -> list[Verified]:
         made = pick(model, [asked[number] for number in those], [hidden[n] for n in those])
         picked.update(zip(those, made, strict=True))
     return [
-        Verified(its, *picked[number], states)
+        Verified(its, picked[number], states)
         for number, (its, states) in enumerate(zip(tokens, hidden, strict=True))
     ]
-
-
-class _Picked(NamedTuple):
-    """Of one conversation's rows: the tokens, and whether their logits were finite."""
-
-    tokens: mx.array
-    finite: mx.array
 
 
 class _Way(NamedTuple):
@@ -162,27 +154,28 @@ def _way(one: Asked, hidden: mx.array) -> _Way | None:
     return None if how is None else _Way(how.keys is not None, how.temperature)
 
 
-def _from_logits(model: Model, asked: Sequence[Asked], hidden: Sequence[mx.array]) -> list[_Picked]:
+def _from_logits(
+    model: Model, asked: Sequence[Asked], hidden: Sequence[mx.array]
+) -> list[mx.array]:
     logits = model.logits(_joined(hidden, axis=1)).squeeze(0)
     parts = apart(logits, [one.rows for one in asked], axis=0)
     made = []
     for one, its in zip(asked, parts, strict=True):
         sampler = one.state.sampler
         picked = sampler.pick(its, one.position, one.drafted)
-        made.append(_Picked(picked, sampler.all_sound(its, picked)))
+        made.append(sampler.marked(its, picked))
     return made
 
 
-def _by_kernel(model: Model, asked: Sequence[Asked], hidden: Sequence[mx.array]) -> list[_Picked]:
-    """It says -1 where a logit is not finite."""
+def _by_kernel(model: Model, asked: Sequence[Asked], hidden: Sequence[mx.array]) -> list[mx.array]:
+    """The kernel picks -1 where a logit is not finite."""
     assert model.output_rows is not None
     hows = [one.state.sampler.choosing(one.position, one.rows) for one in asked]
     first, keys = hows[0], [how.keys for how in hows if how is not None and how.keys is not None]
     assert first is not None
     how = first._replace(keys=_joined(keys, axis=0)) if keys else first
     states = _joined(hidden, axis=1)[..., : model.hidden_size]
-    parts = apart(model.output_rows.pick(states, how), [one.rows for one in asked], axis=0)
-    return [_Picked(its, mx.all(its >= 0)) for its in parts]
+    return apart(model.output_rows.pick(states, how), [one.rows for one in asked], axis=0)
 
 
 def _joined(parts: Sequence[mx.array], axis: int) -> mx.array:

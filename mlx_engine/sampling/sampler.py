@@ -37,9 +37,9 @@ def fresh_seed() -> int:
     return secrets.randbits(64)
 
 
-def all_finite(logits: mx.array) -> mx.array:
-    """Whether no logit is NaN or infinite, a lazy bool scalar."""
-    return mx.all(mx.abs(logits) < mx.inf)
+def finite_rows(logits: mx.array) -> mx.array:
+    """[R, V] -> bool [R], lazy: whether no logit of a row is NaN or infinite."""
+    return mx.all(mx.abs(logits) < mx.inf, axis=-1)
 
 
 def repetition_penalty(logits: mx.array, seen: mx.array, penalty: float) -> mx.array:
@@ -282,11 +282,11 @@ class Sampler:
         its = self._filtered
         return its if its is not None and self._filters.is_on and 1 in its else None
 
-    def all_sound(self, logits: mx.array, picked: mx.array) -> mx.array:
-        """Whether all the logits that tokens were picked from are finite, a lazy bool scalar."""
+    def marked(self, logits: mx.array, picked: mx.array) -> mx.array:
+        """The tokens that were picked from logits [R, V], -1 where one of a row is not finite."""
         if self._sees_raw and self._options.temperature > 0 and self._by_kernel is not None:
-            return mx.all(picked >= 0)
-        return all_finite(logits)
+            return picked  # the kernel has marked them
+        return mx.where(finite_rows(logits), picked, -1)
 
     def pick_greedy(self, logits: mx.array, position: int, prefix: mx.array) -> mx.array:
         """The likeliest tokens int32 [R] after penalties and bias, the lowest id of equal ones."""

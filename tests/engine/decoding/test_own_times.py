@@ -46,7 +46,7 @@ class Device(Executor):
         self.clock, self.free_at, self.ends = clock, 0.0, []
 
     def submit(self, wait, outcomes, /):
-        depth = (len(outcomes[0].tolist()) - 2) // 2
+        depth = (len(outcomes[0].tolist()) - 1) // 2
         took = PASS_S[depth]
         start = max(self.clock.now, self.free_at)
         self.free_at = start + took

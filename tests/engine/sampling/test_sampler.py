@@ -18,7 +18,7 @@ from mlx_engine.sampling.sampler import (
     DRAFTED_FROM,
     Sampler,
     SamplerKernels,
-    all_finite,
+    finite_rows,
     fresh_seed,
     presence_and_frequency_penalty,
     repetition_penalty,
@@ -235,16 +235,20 @@ def test_bias_outside_the_vocabulary_is_refused() -> None:
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("size", [1, 5, 257])
-def test_all_finite_sees_one_bad_number(bad: float, size: int) -> None:
+def test_one_bad_number_marks_its_row_and_no_other(bad: float, size: int) -> None:
     logits = np.full((3, size), -3e38, dtype=np.float32)
-    assert all_finite(mx.array(logits)).item() is True
+    assert finite_rows(mx.array(logits)).tolist() == [True] * 3
     logits[1, size - 1] = bad
-    assert all_finite(mx.array(logits)).item() is False
+    assert finite_rows(mx.array(logits)).tolist() == [True, False, True]
+    sampler = Sampler(SamplingOptions(), size, 1)
+    picked = sampler.pick(mx.array(logits), 4, NOTHING)
+    marked = sampler.marked(mx.array(logits), picked).tolist()
+    assert marked == [picked[0].item(), -1, picked[2].item()]
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_bad_numbers_still_give_a_token_id(bad: float) -> None:
-    """The loop sees all_finite and the picks at the same time: the picks must do no harm."""
+    """Rows are marked while the picks are made: the picks must do no harm."""
     options = SamplingOptions(top_k=3, top_p=0.5, min_p=0.1, repetition_penalty=1.2)
     picked = Sampler(options, 5, 1).pick(mx.full((2, 5), bad), 0, tokens([1])).tolist()
     assert all(0 <= token < 5 for token in picked)
@@ -262,7 +266,12 @@ def test_nothing_is_evaluated(compiling: None) -> None:
     def everything(logits: mx.array, prefix: mx.array) -> list[mx.array]:
         picked = sampler.pick(logits, 4, prefix)
         greedy = sampler.pick_greedy(logits, 4, prefix)
-        return [picked, greedy, sampler.probability(logits, picked, prefix), all_finite(logits)]
+        return [
+            picked,
+            greedy,
+            sampler.probability(logits, picked, prefix),
+            sampler.marked(logits, picked),
+        ]
 
     mx.compile(everything)(mx.zeros((2, 10)), tokens([3]))
 
@@ -297,8 +306,7 @@ def test_filters_are_one_launch_of_a_kernel(options: SamplingOptions) -> None:
     picked = sampler.pick(logits, 5, tokens([1]))
     assert primitives(picked) == primitives(sampler.pick_draft(logits, 5, tokens([1])))
     assert primitives(picked) == {"Depends": 1}
-    assert primitives(sampler.all_sound(logits, picked)).keys() >= {"GreaterEqual", "Depends"}
-    assert "Abs" not in primitives(sampler.all_sound(logits, picked))
+    assert primitives(sampler.marked(logits, picked)) == {"Depends": 1}
 
 
 def test_a_sampler_works_on_the_thread_that_made_it() -> None:
