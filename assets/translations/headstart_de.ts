@@ -4432,10 +4432,6 @@
         <translation>{origin}: Die Zusammenführung {text} ist kein Paar. Noch einmal holen.</translation>
     </message>
     <message>
-        <source>{origin}: tokenizer.ggml.{key} is {value} in a vocabulary of {count}. Get the file again.</source>
-        <translation>{origin}: tokenizer.ggml.{key} ist {value} in einem Vokabular von {count}. Die Datei noch einmal holen.</translation>
-    </message>
-    <message>
         <source>{origin}: tokenizer.ggml.{key} is {value}, where {wanted} is needed. Get the file again.</source>
         <translation>{origin}: tokenizer.ggml.{key} ist {value}; nötig ist {wanted}. Die Datei noch einmal holen.</translation>
     </message>
@@ -4456,8 +4452,8 @@
         <translation>{origin}: Die Chatvorlage ist kein Text. Die Datei noch einmal holen.</translation>
     </message>
     <message>
-        <source>{origin}: its merges do not go with its vocabulary ({error}). Get the file again.</source>
-        <translation>{origin}: Die Zusammenführungen passen nicht zum Vokabular ({error}). Die Datei noch einmal holen.</translation>
+        <source>{origin}: its vocabulary has pieces that are far longer than any words. Get the file again.</source>
+        <translation>{origin}: Der Wortschatz hat Stücke, die weit länger sind als alle Wörter. Die Datei noch einmal holen.</translation>
     </message>
     <message>
         <source>{path} is not in SentencePiece&apos;s format: get tokenizer.json from where the model came from, or take another version of it.</source>

@@ -17,11 +17,11 @@ _UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]
 _HAN_APART = r"&&[^\p{Han}]]"
 
 
-def _words(digits: str) -> str:
-    """The pattern of Llama 3 and Qwen 2, but for how many digits go together."""
+def _words(digits: str, blanks: str = _BLANKS) -> str:
+    """The pattern of Llama 3 and Qwen 2, but for how many digits, and blanks, go together."""
     return (
         rf"{_SUFFIX}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{digits}"
-        rf"| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*{_BLANKS}"
+        rf"| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*{blanks}"
     )
 
 
@@ -64,6 +64,42 @@ _ALPHABETS = (
     "\U00010cc0-\U00010cf2\U000118a0-\U000118df\U0001e900-\U0001e943"
 )
 _EAST_ASIAN = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
+_GPT_4O_SINGLE_DIGITS = _cased(_UPPER, _LOWER, f"{_SUFFIX}?", r"\p{N}", r"[\r\n/]")
+_THREES_OF_WORDS = r"\d{1,3}(?=(?:\d{3})*\b)"
+_EAST_ASIAN_APART = (
+    "[\uac00-\ud7a3\u3131-\u318e]+|[\uff01\u2026\u201c\u201d\u2018\u2019\u2014\uff1a\uff1b\uff0c"
+    "\u3001-\u303f\ufe30-\ufe4f]+|[\u3105-\u312f]+|[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"
+)
+_HALVED_BLANKS = (
+    r"|\s*[\r\n]+"
+    + "".join(rf"|\s{{{count}}}(?!\S)" for count in (512, 256, 128, 64, 32, 16, 8, 4, "1,2"))
+    + r"|\s{1}"
+)
+_EXAONE_MOE = (
+    rf"{_SUFFIX}|[^\r\n\p{{L}}\p{{N}}]?(?:\p{{L}}\p{{M}}*(?: \p{{L}}\p{{M}}*)*)+|\p{{N}}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+"
+)
+_SPARK = (
+    *_DEEPSEEK_3[:2],
+    _DEEPSEEK_3[2].replace(rf"[\r\n]*{_BLANKS}", r"|[\r\n]|\s+(?!\S)|\s+"),
+    r"\p{N}",
+)
+_AFMOE = (
+    r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))",
+    "[\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\u3040-\u309f\u30a0-\u30ff\uff65-\uff9f\u2f00-\u2fdf"
+    "\u0e00-\u0e7f\u0e80-\u0eff\u1780-\u17ff\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff\uac00-\ud7af"
+    "\u1100-\u11ff]+",
+    _DEEPSEEK_3[2],
+)
+_BLOOM = r" ?[^(\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+"
+_CHAMELEON = (
+    "<sentinel:[0-9]+>",
+    "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z",
+    r"([\t\n]|    |  )",
+    r"\p{N}",
+    r"[\p{P}!-/:-@\[-`{-~]",
+    _GPT_2,
+)
 _DEEPSEEK_LLM = (
     r"[\r\n]",
     rf"\s?[{_ALPHABETS}]+",
@@ -110,27 +146,57 @@ _LLAMA_3 = PreTokenizer((_words(r"\p{N}{1,3}"),), whole_words=True, adds_bos=Tru
 _QWEN_2 = PreTokenizer((_words(r"\p{N}"),), composed=True)
 _SINGLE_DIGITS = PreTokenizer((r"\p{N}", _GPT_2))
 
+_SINGLE_DIGIT_NAMES = (
+    "smollm",
+    "starcoder",
+    "refact",
+    "codeshell",
+    "exaone",
+    "minerva-7b",
+    "mellum2",
+)
+_GPT_2_NAMES = ("gpt-2", "phi-2", "mpt", "olmo", "exaone4", "jais", "trillion", "granite-docling")
+_LLAMA_3_NAMES = ("llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "lfm2", "pixtral")
+_GPT_4O_NAMES = ("gpt-4o", "llama4", "kanana2", "minimax-m2", "talkie")
+
 _KNOWN = {
     "default": PreTokenizer(_UNNAMED),
     "falcon": PreTokenizer(_FALCON),
-    **dict.fromkeys(("gpt-2", "phi-2", "mpt", "olmo", "exaone4"), PreTokenizer((_GPT_2,))),
-    **dict.fromkeys(("llama3", "llama-v3", "llama-bpe", "falcon3", "lfm2", "pixtral"), _LLAMA_3),
+    **dict.fromkeys((*_GPT_2_NAMES, "gigachat", "a.x-4.0", "mellum"), PreTokenizer((_GPT_2,))),
+    **dict.fromkeys((*_LLAMA_3_NAMES, "midm-2.0"), _LLAMA_3),
     **dict.fromkeys(("dbrx", "smaug-bpe"), PreTokenizer(_LLAMA_3.patterns)),
+    "jais-2": PreTokenizer((_words(r"\p{N}{1,3}", _HALVED_BLANKS),)),
+    "minicpm5": PreTokenizer((r"\p{N}{1,3}", _words(r"\p{N}+")), whole_words=True),
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "megrez"), _QWEN_2),
-    "stablelm2": PreTokenizer(_QWEN_2.patterns),
+    **dict.fromkeys(
+        ("stablelm2", "hunyuan", "solar-open", "grok-2", "kormo"), PreTokenizer(_QWEN_2.patterns)
+    ),
+    "laguna": PreTokenizer((r"[^\n]+|[\n]+", *_QWEN_2.patterns)),
+    "ufakzeka": PreTokenizer((_words(r"\p{N}").removeprefix(f"{_SUFFIX}|"),)),
     "qwen35": PreTokenizer((_MARKED_WORDS,), composed=True),
+    "exaone-moe": PreTokenizer((_EXAONE_MOE,)),
     "chatglm-bpe": PreTokenizer(_LLAMA_3.patterns),
     **dict.fromkeys(("glm4", "glm5"), PreTokenizer(_LLAMA_3.patterns, whole_words=True)),
-    **dict.fromkeys(("gpt-4o", "llama4", "kanana2", "minimax-m2"), PreTokenizer((_GPT_4O,))),
+    **dict.fromkeys(_GPT_4O_NAMES, PreTokenizer((_GPT_4O,))),
+    **dict.fromkeys(("tiny_aya", "cohere2moe"), PreTokenizer((_THREES_OF_WORDS, _GPT_4O))),
+    "youtu": PreTokenizer((_EAST_ASIAN_APART, _GPT_4O_SINGLE_DIGITS), whole_words=True),
     "tekken": PreTokenizer((_TEKKEN,), whole_words=True, adds_bos=True),
-    "kimi-k2": PreTokenizer((_KIMI,)),
-    **dict.fromkeys(("deepseek-v3", "hunyuan-dense", "joyai-llm"), PreTokenizer(_DEEPSEEK_3)),
-    **dict.fromkeys(("bailingmoe", "bailingmoe2"), PreTokenizer((_BAILING,))),
+    **dict.fromkeys(("kimi-k2", "kimi-k25"), PreTokenizer((_KIMI,))),
+    **dict.fromkeys(
+        ("deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"), PreTokenizer(_DEEPSEEK_3)
+    ),
+    "spark2_5": PreTokenizer(_SPARK),
+    "afmoe": PreTokenizer(_AFMOE),
+    "superbpe": PreTokenizer((r"\p{N}+", r"(?=(\d{3})+(?!\d))")),
+    **dict.fromkeys(("bailingmoe", "bailingmoe2", "llada-moe"), PreTokenizer((_BAILING,))),
     "seed-coder": PreTokenizer((_SEED,)),
     "deepseek-llm": PreTokenizer(_DEEPSEEK_LLM),
     "deepseek-coder": PreTokenizer(_DEEPSEEK_CODER),
-    **dict.fromkeys(("smollm", "starcoder", "refact", "codeshell", "exaone"), _SINGLE_DIGITS),
+    **dict.fromkeys(_SINGLE_DIGIT_NAMES, _SINGLE_DIGITS),
     "command-r": PreTokenizer(_SINGLE_DIGITS.patterns, composed=True),
+    **dict.fromkeys(("bloom", "poro-chat", "gpt3-finnish"), PreTokenizer((_BLOOM,))),
+    "viking": PreTokenizer((_BLOOM, r"\p{N}")),
+    "chameleon": PreTokenizer(_CHAMELEON, adds_bos=True),
 }
 
 PATTERNS = frozenset(pattern for pre in _KNOWN.values() for pattern in pre.patterns)
@@ -138,8 +204,8 @@ PATTERNS = frozenset(pattern for pre in _KNOWN.values() for pattern in pre.patte
 
 
 def pre_tokenizer_named(name: str | None, origin: str) -> PreTokenizer:
-    """None: the file names none, which old ones do. UnsupportedModel names one that is unknown."""
-    found = _KNOWN.get("default" if name is None else name)
+    """None or "": the file names none, which old ones do. UnsupportedModel where it is unknown."""
+    found = _KNOWN.get(name or "default")
     if found is None:
         raise UnsupportedModel(
             "{origin}: this version does not know its pre-tokenizer {name}"

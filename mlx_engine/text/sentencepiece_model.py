@@ -11,7 +11,8 @@ import numpy as np
 import tokenizers
 from tokenizers import AddedToken, normalizers
 
-from mlx_engine.text.gguf_tokenizer import GgufVocabulary, open_with, piece_core
+from mlx_engine.text.gguf_tokenizer import open_with, piece_core
+from mlx_engine.text.gguf_vocabulary import GgufVocabulary
 from mlx_engine.text.roles import CONFIG
 from mlx_engine.text.tokenizer import CoreFile, Tokenizer, named_special_tokens, read_object
 from mlx_engine.values.errors import BadTokenizer, UnsupportedModel

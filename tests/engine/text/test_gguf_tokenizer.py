@@ -96,10 +96,10 @@ def test_marks_stay_with_their_letters_only_for_qwen35() -> None:
         ({"tokens": ["a", "a", "ab", "c", "d", "e", "f"]}, "a token twice"),
         ({"token_type": np.array([1])}, "token_type does not go with 7"),
         ({"merges": ["ab"]}, "'ab' is no pair"),
-        ({"merges": ["a x"]}, "merges do not go"),
-        ({"eos_token_id": 7}, "eos_token_id is 7 in a vocabulary of 7"),
+        ({"merges": ["a x"]}, "`x` out of vocabulary"),
         ({"eos_token_id": "x"}, "eos_token_id is 'x'"),
-        ({"bos_token_id": -1}, "bos_token_id is -1"),
+        ({"bos_token_id": True}, "bos_token_id is True"),
+        ({"suppress_tokens": ["a"]}, "suppress_tokens is"),
     ],
 )
 def test_what_cannot_be_is_named(changes: dict[str, object], message: str) -> None:

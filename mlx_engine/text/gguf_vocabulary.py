@@ -1,0 +1,222 @@
+"""The vocabulary in a GGUF's metadata, and what its tokens are for.
+
+The rules follow llama.cpp's llama-vocab.cpp and its converter.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlx_engine.text.roles import known_ends
+from mlx_engine.values.errors import BadTokenizer
+from mlx_engine.values.words import Words
+
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED = 1, 2, 3, 4, 5
+"""Kinds of tokens, as numbered in the file."""
+
+_DEFAULT_IDS = {"unknown_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+"""Of SentencePiece's vocabularies that name none."""
+_MARKER = re.compile(r"[<\[].*\w.*[>\]]", re.DOTALL)
+_LOOKS_SPECIAL = re.compile(r"<[|\uff5c].*[|\uff5c]>|<unused.*>|<(pad|mask)>", re.DOTALL)
+_LONGEST_MARKER = 200
+_ALSO_A_TAG = "</s>"
+"""An end where the metadata name it; in Gemma's vocabulary it ends what is struck through."""
+_NAMED = ("bos_token_id", "eos_token_id", "eot_token_id", "eom_token_id")
+
+
+@dataclass(frozen=True, slots=True)
+class GgufVocabulary:
+    """Everything under `tokenizer.ggml.`; origin names the file in messages.
+
+    tokens: by id, "" and those of kind UNUSED belong to no text. kinds: by id, one of the numbers
+    above.
+    """
+
+    table: Mapping[str, object]
+    tokens: list[str]
+    kinds: list[int]
+    origin: str
+
+    @classmethod
+    def of(cls, table: Mapping[str, object], origin: str) -> "GgufVocabulary":
+        """Raises BadTokenizer when tokens are no texts, or kinds do not go with them."""
+        tokens = _texts(table, "tokenizer.ggml.tokens", origin)
+        numbers = _numbers(table, "tokenizer.ggml.token_type", len(tokens), "iu", origin)
+        kinds = [NORMAL] * len(tokens) if numbers is None else numbers.tolist()
+        vocabulary = cls(table, tokens, kinds, origin)
+        kinds[:] = vocabulary._kinds_by_role()
+        return vocabulary
+
+    def ids(self) -> dict[str, int]:
+        """Text -> id of all tokens in use; BadTokenizer when two have one text."""
+        used = [i for i, text in enumerate(self.tokens) if text and self.kinds[i] != UNUSED]
+        found = {self.tokens[i]: i for i in used}
+        if len(found) != len(used):
+            raise BadTokenizer(
+                "{origin}: its vocabulary has a token twice. Get the file again.",
+                origin=self.origin,
+            )
+        return found
+
+    def scores(self) -> NDArray[np.float64]:
+        """By id; when the file tells no two tokens apart, the earlier token has the higher one."""
+        count = len(self.tokens)
+        found = _numbers(self.table, "tokenizer.ggml.scores", count, "fiu", self.origin)
+        normal = np.array(self.kinds) == NORMAL
+        if found is None or not normal.any() or np.ptp(found[normal]) == 0:
+            return -np.arange(count, dtype=np.float64)
+        return found.astype(np.float64)
+
+    def merges(self) -> list[tuple[str, str]]:
+        """Pairs, the first merged first; a blank parts them, and the first piece is never empty."""
+        pairs = []
+        for text in _texts(self.table, "tokenizer.ggml.merges", self.origin):
+            blank = text.find(" ", 1)
+            if blank < 0 or blank == len(text) - 1:
+                raise BadTokenizer(
+                    "{origin}: the merge {text} is no pair. Get it again.",
+                    origin=self.origin,
+                    text=ascii(text)[:40],
+                )
+            pairs.append((text[:blank], text[blank + 1 :]))
+        return pairs
+
+    def text(self, key: str) -> str | None:
+        """A text of the metadata, None when there is none."""
+        value = self.table.get(f"tokenizer.ggml.{key}")
+        if value is not None and not isinstance(value, str):
+            raise self._wrong(key, value, Words("a text"))
+        return value
+
+    def flag(self, key: str, default: bool) -> bool:
+        """Yes or no."""
+        value = self.table.get(f"tokenizer.ggml.{key}", default)
+        if not isinstance(value, bool):
+            raise self._wrong(key, value, Words("yes or no"))
+        return value
+
+    def token_id(self, key: str) -> int | None:
+        """The id of a token that has a part to play, None when the file names none.
+
+        An id that no token has counts for nothing. In SentencePiece's vocabularies the usual one
+        takes its place, if that token looks like one.
+        """
+        value = self.table.get(f"tokenizer.ggml.{key}")
+        if value is not None and type(value) is not int:
+            raise self._wrong(key, value, Words("a whole number"))
+        if value is not None and 0 <= value < len(self.tokens):
+            return value
+        is_pieces = self.table.get("tokenizer.ggml.model") == "llama"
+        usual = _DEFAULT_IDS.get(key, -1) if is_pieces else -1
+        is_there = 0 <= usual < len(self.tokens) and _MARKER.fullmatch(self.tokens[usual])
+        return usual if is_there else None
+
+    def token_ids(self, key: str) -> list[int]:
+        """Those of a list of ids that a token has."""
+        value = self.table.get(f"tokenizer.ggml.{key}")
+        if value is None:
+            return []
+        if not isinstance(value, np.ndarray) or value.dtype.kind not in "iu":
+            raise self._wrong(key, value, Words("a list of whole numbers"))
+        return [token for token in value.tolist() if 0 <= token < len(self.tokens)]
+
+    def _kinds_by_role(self) -> list[int]:
+        """By id, right also where a converter typed the tokens of turns as words, or none at all.
+
+        What ends an answer is a control token, as llama.cpp has it, and so is a token that looks
+        like one, as its converter has it. Among words, a marker in the chat template is a token of
+        its own, and one that looks special as well, unless pieces of text make it.
+        """
+        kinds, ids = list(self.kinds), {text: i for i, text in enumerate(self.tokens)}
+        named = {self.token_id(key) for key in _NAMED}
+        unknown = self.token_id("unknown_token_id")
+        ends = {ids[text] for text in known_ends(ids) - {_ALSO_A_TAG}}
+        words: list[int] = []
+        for i, text in enumerate(self.tokens):
+            kind = kinds[i]
+            if i in ends and kind != CONTROL:
+                kinds[i] = CONTROL
+            elif kind in (NORMAL, USER_DEFINED) and text[:1] in ("<", "[") and _is_marker(text):
+                if i in named or (kind == USER_DEFINED and _LOOKS_SPECIAL.fullmatch(text)):
+                    kinds[i] = CONTROL
+                elif kind == NORMAL:
+                    words.append(i)
+        if unknown is not None and kinds[unknown] == NORMAL and unknown in words:
+            kinds[unknown] = UNKNOWN
+        for i in self._unmade(words) if words else ():
+            if kinds[i] == NORMAL:
+                kinds[i] = self._kind_of_marker(self.tokens[i], ids)
+        return kinds
+
+    def _kind_of_marker(self, text: str, ids: Mapping[str, int]) -> int:
+        """Tags that come in pairs (<think>) are shown, and other markers are not."""
+        if _LOOKS_SPECIAL.fullmatch(text):
+            return CONTROL
+        template = self.table.get("tokenizer.chat_template")
+        if not isinstance(template, str) or text not in template:
+            return NORMAL
+        opening = text.replace("/", "", 1)
+        is_paired = opening in ids and f"{opening[0]}/{opening[1:]}" in ids
+        return USER_DEFINED if is_paired else CONTROL
+
+    def _unmade(self, words: Iterable[int]) -> list[int]:
+        """Those of the words that merges of shorter ones do not make."""
+        if "tokenizer.ggml.merges" in self.table:
+            made = {first + second for first, second in self.merges()}
+            return [i for i in words if self.tokens[i] not in made]
+        pieces = set(self.tokens)
+        return [
+            i
+            for i in words
+            if not any(
+                self.tokens[i][:n] in pieces and self.tokens[i][n:] in pieces
+                for n in range(1, len(self.tokens[i]))
+            )
+        ]
+
+    def _wrong(self, key: str, value: object, wanted: str) -> BadTokenizer:
+        return BadTokenizer(
+            "{origin}: tokenizer.ggml.{key} is {value}, where {wanted} is needed."
+            " Get the file again.",
+            origin=self.origin,
+            key=key,
+            value=ascii(value)[:40],
+            wanted=wanted,
+        )
+
+
+def _texts(table: Mapping[str, object], key: str, origin: str) -> list[str]:
+    value = table.get(key)
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise BadTokenizer(
+            "{origin}: {key} is not a list of texts. Get the file again.", origin=origin, key=key
+        )
+    return value
+
+
+def _numbers(
+    table: Mapping[str, object], key: str, count: int, dtypes: str, origin: str
+) -> NDArray[np.float64] | NDArray[np.int64] | None:
+    value = table.get(key)
+    if value is None:
+        return None
+    if (
+        isinstance(value, np.ndarray)
+        and value.dtype.kind in dtypes
+        and len(value) >= count
+        and bool(np.isfinite(value).all())
+    ):
+        return value[:count]
+    raise BadTokenizer(
+        "{origin}: {key} does not go with {count} tokens. Get the file again.",
+        origin=origin,
+        key=key,
+        count=count,
+    )
+
+
+def _is_marker(text: str) -> bool:
+    return len(text) <= _LONGEST_MARKER and _MARKER.fullmatch(text) is not None
