@@ -4723,5 +4723,17 @@
         <source>{origin}: norms queries and keys (qk_layernorm), which this version does not for Phi-2. Take another model.</source>
         <translation type="unfinished"></translation>
     </message>
+    <message>
+        <source>{path}: not a list of tokens. Get it again.</source>
+        <translation>{path}: keine Liste von Token. Sie noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>{path}: how {name} cuts a text is not known here: get tokenizer.json from where the model came from.</source>
+        <translation>{path}: Wie {name} einen Text zerteilt, ist hier nicht bekannt: tokenizer.json von dort holen, wo das Modell herkommt.</translation>
+    </message>
+    <message>
+        <source>{path}: the merge {text} is no pair. Get it again.</source>
+        <translation>{path}: Der Merge {text} ist kein Paar. Die Datei noch einmal holen.</translation>
+    </message>
 </context>
 </TS>

@@ -4,6 +4,7 @@ Pieces, scores and kinds are what a GGUF has of them, so both become one kind of
 https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,13 @@ import numpy as np
 import tokenizers
 from tokenizers import AddedToken, normalizers
 
+from mlx_engine.text.added_tokens import described_tokens
 from mlx_engine.text.gguf_tokenizer import open_with, piece_core
 from mlx_engine.text.gguf_vocabulary import GgufVocabulary
 from mlx_engine.text.roles import CONFIG
 from mlx_engine.text.tokenizer import CoreFile, Tokenizer, named_special_tokens, read_object
+from mlx_engine.text.tokenizer_library import library_errors
+from mlx_engine.text.vocab_and_merges import MERGES, VOCABULARY, read_vocab_and_merges
 from mlx_engine.values.errors import BadTokenizer, UnsupportedModel
 from mlx_engine.values.untrusted import TOKENIZER_BYTES, read_bytes
 
@@ -25,20 +29,28 @@ _FIRST_BYTE = b"\x0a"
 
 
 def read_tokenizer(folder: Path) -> Tokenizer:
-    """From tokenizer.json, else from tokenizer.model. Raises BadTokenizer, UnsupportedModel."""
+    """From tokenizer.json, else from tokenizer.model, else from vocab.json and merges.txt.
+
+    Raises BadTokenizer, UnsupportedModel.
+    """
     path = folder / NAME
-    if (folder / "tokenizer.json").exists() or not path.exists():
+    if (folder / "tokenizer.json").exists():
         return Tokenizer.from_folder(folder)
+    if not path.exists():
+        has_merges = all((folder / name).exists() for name in (VOCABULARY, MERGES))
+        return Tokenizer.from_folder(folder, read_vocab_and_merges(folder) if has_merges else None)
     model = _model(path)
-    vocabulary = _vocabulary(model, path)
-    core = piece_core(vocabulary)
-    _normalize(core, model.normalizer_spec)
-    _add_tokens(core, folder / "added_tokens.json")
-    bos = core.token_to_id(named_special_tokens(folder).get("bos_token", ""))
-    bos = model.trainer_spec.bos_id if bos is None else bos
-    opening = core.id_to_token(bos) if bos >= 0 else None
-    if opening and read_object(folder / CONFIG).get("add_bos_token", True) is not False:
-        open_with(core, opening, bos)
+    config = read_object(folder / CONFIG)
+    with library_errors(str(path)):
+        vocabulary = _vocabulary(model, described_tokens(config, str(folder / CONFIG)), str(path))
+        core = piece_core(vocabulary)
+        _normalize(core, model.normalizer_spec)
+        _add_tokens(core, folder / "added_tokens.json")
+        bos = core.token_to_id(named_special_tokens(folder).get("bos_token", ""))
+        bos = model.trainer_spec.bos_id if bos is None else bos
+        opening = core.id_to_token(bos) if bos >= 0 else None
+        if opening and config.get("add_bos_token", True) is not False:
+            open_with(core, opening, bos)
     ends = {model.trainer_spec.eos_id} - {-1}
     return Tokenizer.from_folder(folder, CoreFile(core, path, ends, bos if opening else None))
 
@@ -71,14 +83,20 @@ def _model(path: Path) -> Any:
     return model
 
 
-def _vocabulary(model: Any, path: Path) -> GgufVocabulary:
+def _vocabulary(model: Any, listed: Mapping[int, AddedToken], origin: str) -> GgufVocabulary:
+    """Pieces that only held a place have the text that the config lists for their id."""
+    pieces = [piece.piece for piece in model.pieces]
+    own = set(pieces)
+    for token, added in listed.items():
+        if token < len(pieces) and added.content not in own:
+            pieces[token] = added.content
     table = {
-        "tokenizer.ggml.tokens": [piece.piece for piece in model.pieces],
+        "tokenizer.ggml.tokens": pieces,
         "tokenizer.ggml.scores": np.array([piece.score for piece in model.pieces], np.float64),
         "tokenizer.ggml.token_type": np.array([piece.type for piece in model.pieces], np.int64),
         "tokenizer.ggml.add_space_prefix": bool(model.normalizer_spec.add_dummy_prefix),
     }
-    return GgufVocabulary.of(table, str(path))
+    return GgufVocabulary.of(table, origin)
 
 
 def _normalize(core: tokenizers.Tokenizer, spec: Any) -> None:

@@ -1,8 +1,9 @@
 """Turns text into token ids and back."""
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import tokenizers
@@ -25,12 +26,16 @@ _ANCHOR = "\n"
 
 
 class CoreFile(NamedTuple):
-    """A core, the file it was read from, and the tokens that have a meaning by that file."""
+    """A core, the file it was read from, and the tokens that have a meaning by that file.
+
+    names: those that tokenizer_config.json need not say, "eos_token" -> text and so on.
+    """
 
     core: tokenizers.Tokenizer
     path: Path
     end_ids: Collection[int] = ()
     bos_id: int | None = None
+    names: Mapping[str, str] = MappingProxyType({})
 
 
 class Tokenizer:
@@ -80,8 +85,8 @@ class Tokenizer:
         """
         own = folder / "tokenizer.json"
         file = other or CoreFile(_read_core(own), own)
-        core, names = file.core, named_special_tokens(folder)
-        config = read_object(folder / CONFIG)
+        core, names = file.core, {**file.names, **named_special_tokens(folder)}
+        config = {**file.names, **read_object(folder / CONFIG)}
         lists = [read_object(folder / name) for name in (_SPECIAL_TOKENS_MAP, _ADDED_TOKENS)]
         configured, template = ConfiguredTokens.of_folder(folder), TemplateFile.find(folder)
         with library_errors(str(file.path)):

@@ -1,4 +1,4 @@
-"""Folders with a tokenizer.model alone, against SentencePiece itself."""
+"""Folders with a tokenizer.model alone, or vocab.json and merges.txt, against the originals."""
 
 import io
 import json
@@ -10,7 +10,8 @@ import pytest
 import sentencepiece
 from awkward_texts import PIECES
 from tiny_qwen3_5 import write_tiny_qwen3_5
-from tiny_tokenizer import CORPUS
+from tiny_tokenizer import CORPUS, make_tiny_tokenizer
+from transformers import AutoTokenizer
 
 import mlx_engine
 from mlx_engine.text.sentencepiece_model import read_tokenizer
@@ -74,6 +75,61 @@ def test_tokens_with_a_meaning(tmp_path: Path) -> None:
     assert (other.opening_ids, other.vocabulary) == ((), 332)
     assert other.end_ids == {2, other.encode("<think>")[-1]}
     assert other.encode("<|b|><|a|>") == [331, 330]
+
+
+def test_pieces_that_held_a_place_have_the_text_that_the_config_lists(tmp_path: Path) -> None:
+    write_model(tmp_path, user_defined_symbols=["<think>", "[UNUSED_TOKEN_1]"])
+    place = read_tokenizer(tmp_path).encode("[UNUSED_TOKEN_1]")[-1]
+    listed = {str(place): {"content": "<|im_start|>", "special": True}, "0": {"content": "<unk>"}}
+    config = {"added_tokens_decoder": listed, "add_bos_token": False}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    made = read_tokenizer(tmp_path)
+    assert made.encode("<|im_start|>") == [place] and place in made.special_ids
+
+
+def as_vocab_and_merges(folder: Path, **config: str) -> Path:
+    """The tiny tokenizer as folders of GPT-2's time had it."""
+    file = make_tiny_tokenizer(folder) / "tokenizer.json"
+    model = json.loads(file.read_text())["model"]
+    file.unlink()
+    (folder / "vocab.json").write_text(json.dumps(model["vocab"]))
+    lines = ["#version: 0.2", *(" ".join(pair) for pair in model["merges"]), ""]
+    (folder / "merges.txt").write_text("\n".join(lines))
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    return folder
+
+
+@pytest.mark.parametrize("name", ["GPT2Tokenizer", "Qwen2TokenizerFast", "GPTNeoXTokenizer"])
+def test_vocab_and_merges_alone_against_transformers(tmp_path: Path, name: str) -> None:
+    folder = as_vocab_and_merges(tmp_path, tokenizer_class=name, pad_token="<|endoftext|>")
+    truth, made = AutoTokenizer.from_pretrained(folder), read_tokenizer(folder)
+    texts = [*TEXTS, "Hello there's 12345 <|endoftext|> e\u0301"]
+    wanted = [truth.encode(text, add_special_tokens=False) for text in texts]
+    assert [made.encode(text) for text in texts] == wanted
+    assert made.end_ids == {truth.eos_token_id} <= made.special_ids
+    (folder / "tokenizer_config.json").unlink()
+    kind = {"GPT2Tokenizer": "gpt2", "GPTNeoXTokenizer": "gpt_neox"}.get(name, "qwen3")
+    (folder / "config.json").write_text(json.dumps({"model_type": kind}))
+    assert [read_tokenizer(folder).encode(text) for text in texts] == wanted
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "words"),
+    [
+        ("vocab.json", '{"a": "b"}', "not a list of tokens"),
+        ("vocab.json", '{"a": 1}', "out of vocabulary"),
+        ("merges.txt", "a b c", "'a b c' is no pair"),
+        ("tokenizer_config.json", '{"tokenizer_class": "NewTokenizer"}', "how 'NewTokenizer' cuts"),
+        ("tokenizer_config.json", "{}", "how tokenizer_config.json cuts"),
+    ],
+)
+def test_vocab_and_merges_that_do_not_do(
+    tmp_path: Path, file: str, content: str, words: str
+) -> None:
+    folder = as_vocab_and_merges(tmp_path, tokenizer_class="GPT2Tokenizer")
+    (folder / file).write_text(content)
+    with pytest.raises((BadTokenizer, UnsupportedModel), match=words):
+        read_tokenizer(folder)
 
 
 def test_tokenizer_json_goes_first(tmp_path: Path) -> None:
