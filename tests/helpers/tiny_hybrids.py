@@ -25,6 +25,7 @@ HYBRIDS: dict[str, tuple[str, dict[str, object]]] = {
             "layer_types": _SLIDING,
         },
     ),
+    "gpt2": ("GPT2", {"tie_word_embeddings": True}),
     "helium": ("Helium", {"head_dim": 16}),
     "laguna": (
         "Laguna",

@@ -337,7 +337,7 @@ def publish(
     told = deepcopy(sizes_of(model_type) | dict(changes or {}))  # transformers writes into it
     config = settings(**told, attn_implementation="eager")
     torch.manual_seed(seed)
-    model = getattr(hf, f"{name}ForCausalLM")(config).eval().float()
+    model = hf.AutoModelForCausalLM.from_config(config).eval().float()
     with torch.no_grad():
         for part, value in [*model.named_parameters(), *model.named_buffers()]:
             draw(part, value, sharpness)

@@ -81,6 +81,12 @@ _CONTEXT = 4096
 """Taken where a config does not say how far its model reaches."""
 
 _RENAMED = {
+    "gpt2": {"transformer.": ""},
+    "granitemoe": {".router.weight": ".router.layer.weight"},
+    "granitemoehybrid": {".router.weight": ".router.layer.weight"},
+    "laguna": {".shared_experts.": ".shared_expert."},
+    "nemotron_h": {"model.": "backbone."},
+    "phimoe": {".mlp.router.": ".block_sparse_moe.gate.", ".mlp.": ".block_sparse_moe."},
     "llama4_text": {"lm_head.": "output."},
     "nanochat": {
         "model.embed_tokens.": "transformer.wte.",

@@ -62,6 +62,12 @@ OWN_CACHES = Reason(
 _AFFINE = frozenset((bits, size) for bits in (2, 3, 4, 5, 6, 8) for size in (32, 64, 128))
 _MICROSCALED = {(4, 32): "mxfp4", (8, 32): "mxfp8", (4, 16): "nvfp4"}
 _NAMES_IN_A_MESSAGE = 6
+_STACKS = {
+    "gate_proj": ("switch_mlp.gate_proj", "experts.gate_proj"),
+    "up_proj": ("switch_mlp.up_proj", "experts.up_proj", "switch_mlp.fc1"),
+    "down_proj": ("switch_mlp.down_proj", "experts.down_proj", "switch_mlp.fc2"),
+}
+"""What stacks of experts are called in classes, beside the router."""
 
 
 def open_class(module: str, config: Mapping[str, object], table: WeightTable) -> Module:
@@ -185,7 +191,8 @@ class Named(NamedTuple):
 def _build_module(module: str, config: Mapping[str, object], weights: Named) -> Module:
     """The class's Model with these weights, lazy, after its own `sanitize`."""
     model = _blank_module(module, config, weights.origin)
-    arrays = _sanitized(model, weights)
+    apart = _experts_apart(weights.arrays, _parameters_of(model))
+    arrays = _sanitized(model, weights._replace(arrays=apart))
     _pack_leaves(model, arrays, weights.origin)
     _check(model, arrays, weights.origin)
     model.load_weights(list(arrays.items()), strict=True)
@@ -224,6 +231,26 @@ def _blank_module(module: str, config: Mapping[str, object], origin: str) -> Mod
     mx.eval(mx.random.state[0])  # type: ignore[index]  # drawn from, though no weight is computed
     assert isinstance(model, Module)
     return model
+
+
+def _experts_apart(
+    arrays: Mapping[str, mx.array], wanted: Mapping[str, mx.array]
+) -> dict[str, mx.array]:
+    """Expert stacks as transformers 5 has them, gates above ups, by the names of the class."""
+    made = dict(arrays)
+    for name, stack in arrays.items():
+        block, found, part = name.rpartition("experts.")
+        if not found or part not in ("gate_up_proj", "up_proj", "down_proj"):
+            continue
+        halves = mx.split(stack, 2, axis=1) if part == "gate_up_proj" else [stack]
+        parts = ("gate_proj", "up_proj") if part == "gate_up_proj" else (part,)
+        for array, its in zip(halves, parts, strict=True):
+            names = (f"{block}{form}.weight" for form in _STACKS[its])
+            target = next((one for one in names if one in wanted), None)
+            if target is not None:
+                made.pop(name, None)
+                made[target] = array[: wanted[target].shape[0]]
+    return made
 
 
 def _sanitized(model: Module, weights: Named) -> dict[str, mx.array]:

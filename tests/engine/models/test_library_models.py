@@ -6,6 +6,7 @@ import shutil
 import mlx.core as mx
 import numpy as np
 import pytest
+import transformers as hf
 from compared import relative
 from mlx_lm.utils import dequantize_model, quantize_model, save_model
 from mlx_lm.utils import load_model as open_in_mlx_lm
@@ -56,6 +57,7 @@ CASES = {
     ),
     "lfm2 with llama3's scaling": ("lfm2", {"rope_parameters": LLAMA3}),
     "laguna": ("laguna", {}),
+    "gpt2": ("gpt2", {}),
     "helium with YaRN": ("helium", {"rope_parameters": YARN | {"truncate": False}}),
     "llama4 with YaRN": ("llama4_text", {"rope_parameters": YARN}),
     "latent attention with YaRN": (
@@ -128,6 +130,16 @@ def test_falcon_h1_as_mlx_lm_converts_it(tmp_path, bits):
     save_model(tiny.folder, model)
     (tiny.folder / "config.json").write_text(json.dumps(config))
     assert relative(logits(tiny.folder, tiny.tokens), tiny.logits) < (0.05 if bits else 1e-5)
+
+
+@pytest.mark.parametrize("kind", ["granitemoehybrid", "laguna", "nemotron_h", "phimoe"])
+def test_experts_stacked_as_transformers_has_them(tmp_path, kind):
+    tiny = publish(kind, tmp_path / "m")
+    model = hf.AutoModelForCausalLM.from_pretrained(tiny.folder)
+    model.save_pretrained(tiny.folder, save_original_format=False)
+    edit_config(tiny.folder, max_position_embeddings=512)
+    tokens = tiny.tokens[:16]
+    assert relative(logits(tiny.folder, tokens), published_logits(tiny.folder, tokens)) < 2e-5
 
 
 def test_packed_experts_of_jamba(tmp_path):
