@@ -164,13 +164,20 @@ def listing(hub: Hub, model: HubModel) -> Listing:
     files = (
         HubFile(
             name=file.rfilename,
-            nbytes=max(0, int(file.size or 0)),
+            nbytes=_size(file.size or 0),
             git_id=file.blob_id or "",
             sha256=file.lfs.sha256 if file.lfs else None,
         )
         for file in info.siblings or ()
     )
     return Listing(info.sha or "", tuple(files))
+
+
+def _size(told: object) -> int:
+    """Bytes of a file. Raises ValueError for what cannot be."""
+    if not isinstance(told, int) or not 0 <= told < 2**53:
+        raise ValueError(told)
+    return told
 
 
 class Request(NamedTuple):
@@ -193,11 +200,12 @@ def content(hub: Hub, hub_id: str, name: str, commit: str) -> bytes:
     """A small file as a whole. Raises what `in_words` says, and DownloadFailed for a large one."""
     found = piece(hub, hub_id, name, commit, 0, CONFIG_BYTES + 1)
     if len(found) > CONFIG_BYTES:
-        raise _too_large(hub_id, name, CONFIG_BYTES)
+        raise too_large(hub_id, name, CONFIG_BYTES)
     return found
 
 
-def _too_large(hub_id: str, name: str, most: int) -> DownloadFailed:
+def too_large(hub_id: str, name: str, most: int) -> DownloadFailed:
+    """The error for a file that holds more than any of its kind."""
     return DownloadFailed(
         "{hub_id}: {name} has more than {most} bytes, so it is not what it should be. Take another "
         "model.",

@@ -40,7 +40,7 @@ _SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})(\.gguf|\.safetensors)", re.IGNOREC
 _OF_HEADS = re.compile("(?<![a-z])(mtp|nextn)(?![a-z])", re.IGNORECASE)
 _DRAFTS = re.compile(
     r"(^|/)(mtp|nextn)[^/]*/|(?<![a-z])(draft(er)?|assistant|eagle-?\d*|dflash|dspark|medusa|"
-    r"speculator)(?![a-z])|(q\d\w*|f16|f32|bf16)-(mtp|nextn)(?![a-z])",
+    r"speculator)(?![a-z])|(q\d\w{0,20}|f16|f32|bf16)-(mtp|nextn)(?![a-z])",
     re.IGNORECASE,
 )
 """Paths of draft models beside the models that they were made for."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from os import truncate
 from pathlib import Path
 
-from mlx_engine.hub.client import Hub, content, in_words, listing, piece
+from mlx_engine.hub.client import Hub, content, in_words, listing, piece, too_large
 from mlx_engine.hub.plan import plan_from
 from mlx_engine.hub.repository import HubModel
 from mlx_engine.hub.weight_files import GGUF, INDEX, SAFETENSORS
@@ -20,6 +20,8 @@ _LOOK, _MOST = 2**21, 2**26
 """Bytes that are asked for at first, and at most, of a GGUF, whose header does not say its length:
 a vocabulary of 250,000 words takes 12 MB.
 """
+_IN_ALL, _FACTORS_MOST = 2**28, 2**20
+"""Bytes at most: of all headers of a model, where 200 shards have 30 MB; of a list of factors."""
 
 Ask = Callable[[int, int], bytes]
 """The bytes from one place of a file to another."""
@@ -29,6 +31,7 @@ def fetch_headers(hub: Hub, model: HubModel, folder: Path) -> Path:
     """A folder or a GGUF in this folder, as a download would have it. Raises DownloadFailed."""
     with in_words(model.hub_id):
         plan = plan_from(hub, model, listing(hub, model))
+        asked = 0
         place = folder / f"models--{model.hub_id.replace('/', '--')}" / "snapshots" / plan.commit
         for file in plan.files:
             here = place / file.name
@@ -36,6 +39,10 @@ def fetch_headers(hub: Hub, model: HubModel, folder: Path) -> Path:
             if file.name.lower().endswith((GGUF, SAFETENSORS)):
 
                 def ask(start: int, end: int, name: str = file.name) -> bytes:
+                    nonlocal asked
+                    asked += end - start
+                    if asked > _IN_ALL:
+                        raise too_large(model.hub_id, name, _IN_ALL)
                     return piece(hub, model.hub_id, name, plan.commit, start, end)
 
                 _write_header(here, file.nbytes, ask)
@@ -57,7 +64,9 @@ def _write_header(file: Path, nbytes: int, ask: Ask) -> None:
         if is_gguf and end < _MOST and not _tells(file):
             end *= 2
     for tensor in read_gguf_header(file).tensors.values() if is_gguf else ():
-        if tensor.name in (FACTORS, *TWO_LISTS):  # values that tell how keys are rotated
+        if (
+            tensor.name in (FACTORS, *TWO_LISTS) and tensor.nbytes <= _FACTORS_MOST
+        ):  # values that tell how keys are rotated
             _put(file, tensor.offset, ask(tensor.offset, tensor.offset + tensor.nbytes))
 
 

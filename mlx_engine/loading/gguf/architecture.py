@@ -103,6 +103,8 @@ SOFTMAX, SIGMOID = 1, 2
 _BLOCK = re.compile(r"blk\.(\d{1,4})\.(.+)")
 WIDEST = 2**20
 """Rows in a matrix of heads: orders of rows are listed, so a wild number would hang."""
+DEEPEST = 9999
+"""Blocks, which are gone through one by one; names have room for no more."""
 
 _NOT_RUN = (
     "attention.scale",
@@ -144,6 +146,8 @@ class Architecture:
         self._file = file
         self._metadata = GgufMetadata(file.path, file.metadata)
         self._main_blocks = main_blocks(file.tensors, self._metadata)
+        if self._main_blocks > DEEPEST:
+            raise self._cannot_be(f"{self._main_blocks} blocks", "block_count")
         self.model_type = model_type or self.model_type or self._class()
         self._check_variant()
         self._check_depth()
@@ -251,6 +255,8 @@ class Architecture:
     def _joined_attention(self, block: int, kind: str) -> tuple[Placement, ...]:
         heads, kept = self._heads_of(block), self._kept_heads(block)
         values = self._metadata.count("attention.value_length", self._head)
+        if kept * values > WIDEST:
+            raise self._cannot_be(f"{kept} heads of {values}", "attention.value_length")
         sizes = (heads * self._head, kept * self._head, kept * values)
         total, start, places = sum(sizes), 0, []
         for part, size in zip("qkv", sizes, strict=True):

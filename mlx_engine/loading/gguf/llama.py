@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 from typing import ClassVar
 
 from mlx_engine.loading.gguf.architecture import EXPERTS, Architecture
@@ -132,7 +132,7 @@ class MiniCpmGguf(GraniteGguf):
             "attention_multiplier": self._head**-0.5,
             "embedding_multiplier": number("embedding_scale", 12.0),
             "logits_scaling": number("logit_scale", width / 256),
-            "residual_multiplier": number("residual_scale", 1.4 / self._main_blocks**0.5),
+            "residual_multiplier": number("residual_scale", 1.4 / max(1, self._main_blocks) ** 0.5),
         }
 
     def _scaling(self) -> dict[str, object] | None:
@@ -143,7 +143,7 @@ class MiniCpmGguf(GraniteGguf):
         return scaling | {"original_max_position_embeddings": trained}
 
 
-@cache
+@lru_cache(maxsize=8)
 def _side_by_side(heads: int, head: int) -> tuple[int, ...]:
     """Row s * head / 2 + j of a head is stored as its row 2 j + s."""
     return tuple(

@@ -1,7 +1,7 @@
 """GGUF architectures with grouped-query attention beside Llama: Qwen, Gemma 3, gpt-oss, others."""
 
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 from typing import ClassVar
 
 from mlx_engine.loading.gguf.architecture import (
@@ -234,7 +234,7 @@ class Glm4Gguf(Architecture):
         return replace(place, rows=_apart(heads[part], self._head, self._rotated()))
 
 
-@cache
+@lru_cache(maxsize=8)
 def _apart(heads: int, head: int, rotated: int) -> tuple[int, ...]:
     """Row 2 j + s of the rotated ones of a head is stored as its row s * rotated / 2 + j."""
     return tuple(

@@ -58,7 +58,7 @@ class GgufMetadata:
         if not isinstance(value, np.ndarray):
             return (self.count(key, default),) * length
         listed = value[:length].tolist() if value.dtype.kind in "iub" else []
-        if value.size < max(1, length) or not all(0 <= one <= _MOST for one in listed):
+        if len(listed) < max(1, length) or not all(0 <= one <= _MOST for one in listed):
             raise self._wrong(whole, value, f"a list of {length} whole numbers")
         return tuple(listed)
 

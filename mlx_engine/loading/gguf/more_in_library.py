@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from mlx_engine.loading.gguf.architecture import ATTENTION, EXPERTS, OUTSIDE, Architecture
+from mlx_engine.loading.gguf.architecture import ATTENTION, DEEPEST, EXPERTS, OUTSIDE, Architecture
 from mlx_engine.loading.gguf.in_library import MAMBA2, MAMBA2_CHANGES, HunyuanGguf
 from mlx_engine.loading.gguf.llama_like import Gemma3Gguf, layer_kinds
 from mlx_engine.loading.gguf.metadata import base_of
@@ -125,6 +125,8 @@ class Gemma3nGguf(Gemma3Gguf):
         if stack is None:
             return super().place(name)
         count = self._file.tensors[name].shape[0]
+        if count > DEEPEST:
+            raise self._cannot_be(f"{count} matrices in {name}", "altup.num_inputs")
         return tuple(
             Placement(f"{self._inner}{stack}.{number}.weight", matrix=number)
             for number in range(count)

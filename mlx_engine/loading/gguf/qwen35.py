@@ -69,7 +69,7 @@ class Qwen35Gguf(MtpGguf):
         count = self._metadata.count
         key_heads, value_heads = count("ssm.group_count"), count("ssm.time_step_rank")
         inner, key_head = count("ssm.inner_size"), count("ssm.state_size")
-        whole = key_heads and value_heads and not value_heads % key_heads
+        whole = key_heads and value_heads and inner and not value_heads % key_heads
         if not whole or inner % value_heads or max(inner, key_heads * key_head) > WIDEST:
             raise BadModelFile(
                 "{path}: {value_heads} value heads for {key_heads} key heads in a width of "

@@ -5,6 +5,7 @@ import math
 import random
 import re
 from pathlib import Path
+from typing import Literal
 
 import gguf
 import numpy as np
@@ -201,6 +202,27 @@ def test_what_cannot_run_is_named(
     with pytest.raises(kind, match=message) as caught:
         mlx_engine.load(file)
     assert str(file) in str(caught.value)
+
+
+WILD = [2**31 - 1, np.uint64(2**63), 0, np.zeros(0, np.uint32), np.array([2.0] * 4, np.float32)]
+
+
+@pytest.mark.parametrize("heads", ["inside", "only"])
+@pytest.mark.parametrize(
+    "key",
+    ["block_count", "attention.head_count", "attention.head_count_kv", "attention.key_length",
+     "attention.value_length", "ssm.inner_size", "ssm.time_step_rank", "ssm.group_count"],
+)  # fmt: skip
+def test_wild_numbers_are_bounded_before_anything_is_listed(
+    tmp_path: Path, key: str, heads: Literal["inside", "only"]
+) -> None:
+    """Also where heads in a file of their own tell of no block that could contradict them."""
+    for number, value in enumerate(WILD):
+        file = tmp_path / f"{number}.gguf"
+        write_tiny_gguf(file, heads=heads, changes={f"qwen35.{key}": value})
+        with contextlib.suppress(EngineError):
+            told = mlx_engine.inspect(file)
+            assert (told.layers, told.vocabulary) == (4, 300)
 
 
 def test_a_packed_vector_is_refused(tmp_path: Path) -> None:
