@@ -3352,10 +3352,6 @@
         <translation>Schlüssel und Werte bleiben in 16 Bit: Dieses Modell läuft in einer Klasse von mlx-lm mit eigenen Caches.</translation>
     </message>
     <message>
-        <source>{origin}: the sizes in the config do not go together, or this variant is not one mlx-lm runs ({told}). Get the config again from where the weights come from.</source>
-        <translation>{origin}: Die Größen in der Config passen nicht zusammen, oder mlx-lm führt diese Variante nicht aus ({told}). Die Config noch einmal von dort holen, wo die Gewichte herkommen.</translation>
-    </message>
-    <message>
         <source>Keys and values stay in 16 bits: {told}.</source>
         <translation>Schlüssel und Werte bleiben in 16 Bit: {told}.</translation>
     </message>
@@ -3364,20 +3360,20 @@
         <translation>{origin}: Die Klasse, die mlx-lm für {module} hat, braucht ein Paket, das hier fehlt. Ein anderes Modell nehmen.</translation>
     </message>
     <message>
-        <source>{origin}: no {module} can be built from the config ({told}). Get the config again from where the weights come from.</source>
-        <translation>{origin}: Aus der Config lässt sich kein {module} bauen ({told}). Die Config noch einmal von dort holen, wo die Gewichte herkommen.</translation>
-    </message>
-    <message>
-        <source>{origin}: its tensors do not fit its config ({told}). Get both again from the same place.</source>
-        <translation>{origin}: Die Tensoren passen nicht zur Config ({told}). Beide noch einmal vom selben Ort holen.</translation>
-    </message>
-    <message>
         <source>{origin}: is packed in a way this model cannot be ({told}). Get it again.</source>
         <translation>{origin}: ist auf eine Weise gepackt, die es bei diesem Modell nicht gibt ({told}). Noch einmal holen.</translation>
     </message>
     <message>
-        <source>{origin}: this model has no place for {left}{rest}. The config does not belong to these weights, or they are of a variant this version does not know.</source>
-        <translation>{origin}: Dieses Modell hat keinen Platz für {left}{rest}. Die Config gehört nicht zu diesen Gewichten, oder sie sind von einer Variante, die diese Version nicht kennt.</translation>
+        <source>it misses {name}</source>
+        <translation>ihr fehlt {name}</translation>
+    </message>
+    <message>
+        <source>{name} has the shape {shape}, where it wants {wanted}</source>
+        <translation>{name} hat die Form {shape}, wo sie {wanted} will</translation>
+    </message>
+    <message>
+        <source>it has no place for {names}</source>
+        <translation>sie hat keinen Platz für {names}</translation>
     </message>
     <message>
         <source>{origin}: {name} holds {dtype} where {what} numbers belong. It may be packed without its scales: get the file again.</source>
@@ -3390,6 +3386,10 @@
     <message>
         <source>whole</source>
         <translation>ganze</translation>
+    </message>
+    <message>
+        <source>{origin}: the class that mlx-lm has for this architecture does not take these files ({told}). Either config and weights do not belong together, or this is a variant that mlx-lm does not run: get both again from one place, or take another model.</source>
+        <translation>{origin}: Die Klasse, die mlx-lm für diese Architektur hat, nimmt diese Dateien nicht an ({told}). Entweder gehören Konfiguration und Gewichte nicht zusammen, oder dies ist eine Variante, die mlx-lm nicht ausführt: beides noch einmal von einer Stelle holen oder ein anderes Modell nehmen.</translation>
     </message>
     <message>
         <source>{origin}: {name} is packed in a way that does not exist ({dtype} {shape} with {scales_dtype} scales {scales_shape} for rows of {inputs}). The file is damaged or its config belongs to another model: get both again from the same place.</source>

@@ -3,14 +3,13 @@
 Its own keep all of a block or none of it: for plain decoding only.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Self
 
 import mlx.core as mx
 from mlx.nn.layers.base import Module
-from mlx.utils import tree_flatten, tree_map
 
 from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.cache.by_length import CacheByLength
@@ -21,43 +20,34 @@ from mlx_engine.values.options import CacheBits
 MakeCaches = Callable[[CacheBits], LayerCaches]
 
 
-class LibraryCache(Protocol):
-    """What all caches of mlx-lm have: everything they remember, to be read and set.
-
-    state: arrays and numbers in lists and tuples.
-    """
-
-    state: object
-
-
 @dataclass(frozen=True, slots=True)
 class WholeSnapshot:
-    """A cache's state, in arrays nobody writes to."""
+    """A cache of mlx-lm's with arrays nobody writes to."""
 
     length: int
-    state: object
+    library: object
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays in there."""
-        return sum(array.nbytes for array in _arrays(self.state))
+        return sum(array.nbytes for array in _arrays(self.library))
 
 
 class WholeBlockCache(OnHost):
     """LayerCache around an empty cache of mlx-lm's; `keep` takes 0 or all rows of a block.
 
-    The state from before a block is held until the block is kept, so a cache that is written in
-    place is copied once a pass.
+    A copy from before a block is held until the block is kept. Whole caches are copied, for their
+    `state` leaves out where they write next, and some cannot be set.
     """
 
     keeps_any_prefix = False
     keeps_all_rows = False
 
-    def __init__(self, library: LibraryCache) -> None:
+    def __init__(self, library: object) -> None:
         self.library = library
         self.length = 0
         self._block = 0
-        self._before = _copied(library.state)
+        self._before = _copied(library)
 
     @property
     def nbytes(self) -> int:
@@ -66,14 +56,14 @@ class WholeBlockCache(OnHost):
 
     def begin(self, rows: int) -> None:
         """A block of so many rows is about to be written."""
-        self._before = _copied(self.library.state)
+        self._before = _copied(self.library)
         self._block = rows
 
     def keep(self, rows: int) -> None:
         """Commit the block (its number of rows) or forget it (0)."""
         assert rows in (0, self._block), "this cache cannot keep part of a block"
         if rows == 0:
-            self.library.state = self._before
+            self.library = self._before
         self.length += rows
         self._before = None
         self._block = 0
@@ -81,8 +71,7 @@ class WholeBlockCache(OnHost):
     def fork(self) -> Self:
         """Another that goes on from here by itself."""
         other = copy(self)
-        other.library = copy(self.library)
-        other.library.state = _copied(self.library.state)
+        other.library = _copied(self.library)
         return other
 
     def place(self) -> WholeSnapshot:
@@ -90,28 +79,44 @@ class WholeBlockCache(OnHost):
         return self.snapshot()
 
     def snapshot(self) -> WholeSnapshot:
-        """The state at `length`."""
-        return WholeSnapshot(self.length, _copied(self.library.state))
+        """All that is remembered at `length`."""
+        return WholeSnapshot(self.length, _copied(self.library))
 
     def restore(self, snapshot: LayerSnapshot) -> None:
         """Go back to a snapshot."""
         assert isinstance(snapshot, WholeSnapshot)
-        self.library.state = _copied(snapshot.state)
+        self.library = _copied(snapshot.library)
         self.length, self._block = snapshot.length, 0
 
     def arrays(self) -> list[mx.array]:
-        """All arrays of the state."""
-        return _arrays(self.library.state)
+        """All arrays that are remembered."""
+        return _arrays(self.library)
 
 
-def _copied(state: object) -> object:
-    """The same tree with array objects of its own: writing to one leaves the other as it is."""
-    return tree_map(lambda leaf: mx.array(leaf) if isinstance(leaf, mx.array) else leaf, state)
+def _copied(value: object) -> object:
+    """The same with array objects of its own: writing to one leaves the other as it is."""
+    if isinstance(value, mx.array):
+        return mx.array(value)
+    if isinstance(value, list | tuple):
+        parts = [_copied(part) for part in value]
+        return tuple(parts) if isinstance(value, tuple) else parts
+    if not _is_cache(value):
+        return value
+    made = copy(value)
+    vars(made).update({name: _copied(part) for name, part in vars(value).items()})
+    return made
 
 
-def _arrays(state: object) -> list[mx.array]:
-    leaves = dict(tree_flatten(state)).values()
-    return [leaf for leaf in leaves if isinstance(leaf, mx.array)]
+def _arrays(value: object) -> list[mx.array]:
+    if isinstance(value, mx.array):
+        return [value]
+    parts = vars(value).values() if _is_cache(value) else value
+    within = parts if isinstance(parts, Iterable) and not isinstance(parts, str) else ()
+    return [array for part in within for array in _arrays(part)]
+
+
+def _is_cache(value: object) -> bool:
+    return type(value).__module__.startswith("mlx_lm.")
 
 
 def kept_caches(model: Module, bits: CacheBits = 16) -> LayerCaches:
@@ -135,9 +140,9 @@ def whole_caches(model: Module, bits: CacheBits) -> LayerCaches:
     return LayerCaches([WholeBlockCache(cache) for cache in make_prompt_cache(model)])
 
 
-def handed_to_class(caches: LayerCaches, rows: int) -> Sequence[LayerCache | LibraryCache]:
+def handed_to_class(caches: LayerCaches, rows: int) -> Sequence[object]:
     """The caches to hand to the model for a block of so many rows."""
-    handed: list[LayerCache | LibraryCache] = []
+    handed: list[object] = []
     for cache in caches.layers:
         if isinstance(cache, WholeBlockCache):
             cache.begin(rows)
@@ -147,7 +152,7 @@ def handed_to_class(caches: LayerCaches, rows: int) -> Sequence[LayerCache | Lib
     return handed
 
 
-def _ours(cache: LibraryCache, bits: CacheBits) -> LayerCache:
+def _ours(cache: object, bits: CacheBits) -> LayerCache:
     """By exact type: what is derived from a kind may mean something else."""
     from mlx_lm.models.cache import KVCache, RotatingKVCache
 

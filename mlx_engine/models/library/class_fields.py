@@ -32,7 +32,8 @@ FIXED: dict[str, Fields] = {
     "apertus": {"hidden_act": "xielu", "attention_bias": False},
     "bailing_hybrid": _SILU | _NO_BIAS,
     "bitnet": {"hidden_act": "relu2"},
-    "dbrx": _APART,
+    "dbrx": _APART
+    | {"ffn_config.moe_normalize_expert_weights": 1.0, "ffn_config.ffn_act_fn.name": "silu"},
     "deepseek_v32": _DSA,
     "falcon_h1": _SILU
     | _NO_BIAS
@@ -78,7 +79,7 @@ FIXED: dict[str, Fields] = {
     | _TIED
     | {"partial_rotary_factor": 0.5, "num_key_value_heads": 1, "conv1d_width": 4},
 }
-"""What classes do whatever the config says."""
+"""What classes do whatever the config says; a dot leads into an object."""
 
 _GEMMA4: dict[str, object] = {"num_kv_shared_layers": 0, "use_double_wide_mlp": False}
 
@@ -240,7 +241,9 @@ def _filled(level: Fields, kind: str, fields: ConfigFields) -> dict[str, object]
 
 def _refuse_lost(told: Fields, kind: str, origin: str) -> None:
     for name, value in FIXED.get(kind, {}).items():
-        asked = told.get(name, value)
+        asked: object = told
+        for key in name.split("."):
+            asked = asked.get(key, value) if isinstance(asked, Mapping) else value
         if _plain(asked) != _plain(value):
             raise UnsupportedModel(
                 "{origin}: asks for {key} {value}, which mlx-lm does not know for this "

@@ -51,13 +51,14 @@ _NO_MODELS = frozenset(
         "cache",
         "gated_delta",
         "mla",
+        "phi3small",
         "pipeline",
         "rope_utils",
         "ssm",
         "switch_layers",
     )
 )
-"""Modules beside the models that hold parts of them."""
+"""Modules that hold parts of models, and one that writes beyond its arrays and sees what comes."""
 
 _ALIASES = {
     "num_hidden_layers": ("n_layer", "n_layers", "num_layers", "num_transformer_layers"),
@@ -72,10 +73,10 @@ _RECUR = ("conv", "mamba", "recurrent", "linear_attention", "mlp", "moe")
 """Kinds of layers whose state, if they have one, does not grow with the text."""
 
 _WINDOW_UNKNOWN = {
-    "phimoe": "sliding_window",
-    "llama4_text": "attention_chunk_size",
+    "phimoe": ("sliding_window",),
+    "llama4_text": ("attention_chunk_size", "floor_scale"),
 }
-"""Types whose windows mlx-lm's classes do not know: right only as far as the window reaches."""
+"""Types whose windows and scales of long texts mlx-lm's classes do not know: right up to there."""
 
 _CONTEXT = 4096
 """Taken where a config does not say how far its model reaches."""
@@ -146,8 +147,7 @@ class LibraryFamily(Family):
         kinds = (fields.words("layer_types") or blocks)[:layers]
         attend = sum(kind not in _RECUR for kind in kinds) if kinds else layers
         context = fields.count("max_position_embeddings", _CONTEXT, least=8)
-        window = _WINDOW_UNKNOWN.get(self.model_type, "")
-        if fields.has(window):
+        for window in filter(fields.has, _WINDOW_UNKNOWN.get(self.model_type, ())):
             context = min(context, fields.count(window, least=8))
         return Figures(
             layers=layers,

@@ -35,7 +35,6 @@ from mlx_engine.values.errors import (
     EngineError,
     Reason,
     UnsupportedModel,
-    tensor_misshapen,
     tensor_missing,
 )
 from mlx_engine.values.options import CacheBits
@@ -155,12 +154,7 @@ def tried(make: Callable[[], A], origin: str) -> A:
             model.logits(model.forward(mx.zeros((1, rows), dtype=mx.int32), caches))
             caches.keep(rows)
     except Exception as error:
-        raise BadModelFile(
-            "{origin}: the sizes in the config do not go together, or this variant is not one "
-            "mlx-lm runs ({told}). Get the config again from where the weights come from.",
-            origin=origin,
-            told=_told(error),
-        ) from error
+        raise _not_taken(origin, _told(error)) from error
     return model
 
 
@@ -221,13 +215,7 @@ def _blank_module(module: str, config: Mapping[str, object], origin: str) -> Mod
             module=module,
         ) from error
     except Exception as error:
-        raise BadModelFile(
-            "{origin}: no {module} can be built from the config ({told}). Get the "
-            "config again from where the weights come from.",
-            origin=origin,
-            module=module,
-            told=_told(error),
-        ) from error
+        raise _not_taken(origin, _told(error)) from error
     mx.eval(mx.random.state[0])  # type: ignore[index]  # drawn from, though no weight is computed
     assert isinstance(model, Module)
     return model
@@ -259,15 +247,8 @@ def _sanitized(model: Module, weights: Named) -> dict[str, mx.array]:
         return weights.arrays
     try:
         arrays: dict[str, mx.array] = method(model, weights.arrays)
-    except KeyError as error:
-        raise tensor_missing(weights.origin, error.args[0]) from error
     except Exception as error:
-        raise BadModelFile(
-            "{origin}: its tensors do not fit its config ({told}). Get both again "
-            "from the same place.",
-            origin=weights.origin,
-            told=_told(error),
-        ) from error
+        raise _not_taken(weights.origin, _told(error)) from error
     return arrays
 
 
@@ -303,22 +284,19 @@ def _check(model: Module, arrays: Mapping[str, mx.array], origin: str) -> None:
     wanted = _parameters_of(model)
     for name, blank in wanted.items():
         if name not in arrays:
-            raise tensor_missing(origin, name)
+            raise _not_taken(origin, Words("it misses {name}", name=name))
         if arrays[name].shape != blank.shape:
-            raise tensor_misshapen(origin, name, arrays[name].shape, blank.shape)
+            shapes = {"shape": list(arrays[name].shape), "wanted": list(blank.shape)}
+            told = Words(
+                "{name} has the shape {shape}, where it wants {wanted}", name=name, **shapes
+            )
+            raise _not_taken(origin, told)
         _check_kind(name, arrays[name], blank, origin)
     left = sorted(set(arrays) - set(wanted))
     if left:
         more = len(left) - _NAMES_IN_A_MESSAGE
-        rest = f" and {more} more" if more > 0 else ""
-        raise BadModelFile(
-            "{origin}: this model has no place for {left}{rest}. "
-            "The config does not belong to these weights, or they are of a variant this version "
-            "does not know.",
-            origin=origin,
-            left=", ".join(left[:_NAMES_IN_A_MESSAGE]),
-            rest=rest,
-        )
+        names = ", ".join(left[:_NAMES_IN_A_MESSAGE]) + (f", {more} more" if more > 0 else "")
+        raise _not_taken(origin, Words("it has no place for {names}", names=names))
 
 
 def _check_kind(name: str, array: mx.array, blank: mx.array, origin: str) -> None:
@@ -333,6 +311,17 @@ def _check_kind(name: str, array: mx.array, blank: mx.array, origin: str) -> Non
             dtype=str(array.dtype),
             what=Words("floating") if kinds[1] else Words("whole"),
         )
+
+
+def _not_taken(origin: str, told: str) -> BadModelFile:
+    """The error for what a class of mlx-lm does not take; nobody knows which is at fault."""
+    return BadModelFile(
+        "{origin}: the class that mlx-lm has for this architecture does not take these files "
+        "({told}). Either config and weights do not belong together, or this is a variant that "
+        "mlx-lm does not run: get both again from one place, or take another model.",
+        origin=origin,
+        told=told,
+    )
 
 
 def _told(error: Exception) -> str:

@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mlx_lm.models.cache import CacheList, RotatingKVCache
+from mlx_lm.models.deepseek_v41 import LayerCache as DeepseekV41Cache
 
 from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.cache.contract import NEAR, LayerCaches
@@ -139,28 +141,38 @@ def test_masks_of_the_full_cache(rows, window):
     assert cache.make_mask(2) == "causal"
 
 
-class Counter:
-    """A cache of mlx-lm's kind that is written in place."""
-
-    def __init__(self):
-        self.state = [mx.zeros((3,)), None, 0]
+def _write_rotating(cache, rows):
+    cache.update_and_fetch(mx.ones((1, 1, rows, 2)), mx.ones((1, 1, rows, 2)))
 
 
-def test_whole_blocks_are_kept_or_forgotten():
-    library = Counter()
-    caches = LayerCaches([WholeBlockCache(library)])
+LIBRARY = {
+    "written in place": (lambda: RotatingKVCache(6, keep=1), _write_rotating),
+    "with no state to set": (
+        lambda: DeepseekV41Cache(6),
+        lambda cache, rows: cache.update_window(mx.ones((1, rows, 2))),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_whole_blocks_are_kept_or_forgotten(name):
+    make, write = LIBRARY[name]
+    layer = WholeBlockCache(CacheList(make(), make()))
+    caches = LayerCaches([layer])
     assert not caches.keeps_any_prefix
     start = caches.snapshot()
     for keep in (4, 0, 4):
-        caches.layers[0].begin(4)
-        library.state[0][1] += 4
+        layer.begin(4)
+        for part in layer.library.caches:
+            write(part, 4)
         caches.keep(keep)
     assert caches.length == 8
-    assert library.state[0].tolist() == [0, 8, 0]
+    assert [part.offset for part in layer.library.caches] == [8, 8]
+    assert layer.nbytes > 0
     with pytest.raises(AssertionError):
         caches.layers[0].begin(4)
         caches.keep(2)
     caches.restore(start)
     assert caches.length == 0
-    assert library.state[0].tolist() == [0, 0, 0]
+    assert [part.offset for part in layer.library.caches] == [0, 0]
     assert LayerCaches([AttentionCache(), WindowCache(3)]).keeps_any_prefix

@@ -3,8 +3,8 @@
 import ast
 import dataclasses
 import inspect
+from collections.abc import Mapping
 from importlib import import_module
-from math import inf
 
 import pytest
 from transformers import PreTrainedConfig
@@ -127,15 +127,24 @@ def test_where_a_config_is_silent_a_class_takes_what_transformers_takes(kind):
             assert same(knows[name], value) or name in ("intermediate_size",), name
 
 
+OTHER = {"time_step_limit": [0.0, 9.0], "rope_scaling": {"rope_type": "yarn", "factor": 2.0}}
+
+
 @pytest.mark.parametrize("kind", sorted(FIXED))
 def test_what_a_class_does_not_look_at_is_refused_by_name(kind):
-    plain = dict(FIXED[kind])
-    class_fields({**plain, "mood": "sunny"}, kind, "here")
-    for name, value in plain.items():
-        other = not value if isinstance(value, bool) else "other"
-        if value == [0.0, inf]:
-            other = [0.0, 9.0]
-        if name == "rope_scaling":
-            other = {"rope_type": "yarn", "factor": 2.0}
+    class_fields({"mood": "sunny"} | nested(FIXED[kind]), kind, "here")
+    for name, value in FIXED[kind].items():
+        other = OTHER.get(name, "other") if not isinstance(value, bool) else not value
         with pytest.raises(UnsupportedModel, match=f"here: asks for {name} "):
-            class_fields({**plain, name: other}, kind, "here")
+            class_fields(nested(FIXED[kind] | {name: other}), kind, "here")
+
+
+def nested(fields: Mapping[str, object]) -> dict[str, object]:
+    made: dict[str, object] = {}
+    for name, value in fields.items():
+        *outer, last = name.split(".")
+        level = made
+        for key in outer:
+            level = level.setdefault(key, {})
+        level[last] = value
+    return made
