@@ -17,6 +17,7 @@ from app.start.outside import Application, SingleInstance, as_typed
 from app.window.controls.icons import app_icon
 from app.window.language import speak, tr
 from mlx_engine.values.temporary_folder import use_private_temporary_folder
+from mlx_engine.values.private_files import make_private_folder
 from mlx_engine.values.words import Words
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def run_window(arguments: Sequence[str]) -> int:
     if instance.hand_over(paths):
         return 0
     with suppress(OSError):  # what follows from that is said when chats are opened
-        folders.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_folder(folders.data)
     if not instance.claim():
         speak(application, "system")
         QMessageBox.critical(None, "Headstart", tr(HANGS))

@@ -13,6 +13,7 @@ from types import TracebackType
 
 from PySide6.QtCore import QMessageLogContext, QObject, QtMsgType, Signal, qInstallMessageHandler
 
+from mlx_engine.values.private_files import make_private, make_private_file, make_private_folder
 from mlx_engine.values.words import Words
 
 LARGEST_LOG = 1_000_000
@@ -31,7 +32,9 @@ class _LogFile(logging.FileHandler):
     def emit(self, record: logging.LogRecord) -> None:
         file = Path(self.baseFilename)
         with suppress(OSError):
-            file.parent.mkdir(parents=True, exist_ok=True)
+            make_private_folder(file.parent)
+            make_private_file(file)
+            make_private(file.with_name(f"{file.name}.1"))
             is_there = file.is_file()
             if is_there and file.stat().st_size + len(record.getMessage()) > LARGEST_LOG:
                 self.close()
@@ -123,7 +126,8 @@ def watch_for_crashes(logs: Path, note: Callable[[str], None]) -> None:
     file = logs / CRASHES
     try:
         left = file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
-        logs.mkdir(parents=True, exist_ok=True)
+        make_private_folder(logs)
+        make_private_file(file)
         faulthandler.enable(file.open("w", encoding="utf-8"))
     except OSError:
         return

@@ -1,9 +1,10 @@
 """What comes from outside: later launches, and files the system opens."""
 
 import json
+import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 
 from PySide6.QtCore import QEvent, QLockFile, QObject, Signal
@@ -11,13 +12,19 @@ from PySide6.QtGui import QFileOpenEvent
 from PySide6.QtNetwork import QLocalServer, QLocalSocket
 from PySide6.QtWidgets import QApplication
 
+from mlx_engine.values.private_files import is_private
+
 ANSWER_MS = 1000
 LARGEST_MESSAGE = 1_000_000
+SOCKET, TAKEN = "window", b"taken\n"
 
 
 class SingleInstance(QObject):
     """One window a user: a second launch hands its paths to the first, which uses the same folder
     of data, and ends.
+
+    The socket is in a folder of its own that nobody else may enter; a link in the folder of data
+    leads there, for a socket's path may not be long.
 
     Signals:
         called: a later launch wants the window, with the paths it was given.
@@ -29,22 +36,35 @@ class SingleInstance(QObject):
         super().__init__()
         self._lock = QLockFile(str(data / "headstart.lock"))
         self._lock.setStaleLockTime(0)
-        self._name = "headstart-" + sha256(str(data.resolve()).encode()).hexdigest()[:16]
+        self._link = data / "headstart.socket"
+        self._folder: Path | None = None
         self._server = QLocalServer(self)
-        self._server.setSocketOptions(QLocalServer.SocketOption.UserAccessOption)
         self._server.newConnection.connect(self._greet)
         self._heard: dict[QLocalSocket, bytes] = {}
 
     def hand_over(self, paths: Sequence[str]) -> bool:
-        """Give the paths to a window that runs already; False when there is none."""
+        """Give the paths to a window that runs already; False when there is none that answers."""
+        folder = self._socket_folder()
+        if folder is None:
+            return False
         socket = QLocalSocket()
-        socket.connectToServer(self._name)
+        socket.connectToServer(str(folder / SOCKET))
         if not socket.waitForConnected(ANSWER_MS):
             return False
         socket.write(json.dumps(list(paths)).encode() + b"\n")
-        taken = socket.waitForBytesWritten(ANSWER_MS) and socket.waitForReadyRead(ANSWER_MS)
+        if socket.waitForBytesWritten(ANSWER_MS) and not socket.bytesAvailable():
+            socket.waitForReadyRead(ANSWER_MS)
+        answer = bytes(socket.readAll().data())
         socket.disconnectFromServer()
-        return taken
+        return answer == TAKEN
+
+    def _socket_folder(self) -> Path | None:
+        """Where the link leads, if that is a folder which only this user may enter."""
+        try:
+            folder = self._link.readlink()
+        except OSError:
+            return None
+        return folder if is_private(folder) else None
 
     def claim(self) -> bool:
         """Be the one window of this folder until `close`; False when another is, though it may not
@@ -54,13 +74,29 @@ class SingleInstance(QObject):
 
     def listen(self) -> bool:
         """Be the one that is called; what a crashed window left behind is taken away first."""
-        QLocalServer.removeServer(self._name)
-        return self._server.listen(self._name)
+        try:
+            self._remove(self._socket_folder())
+            self._folder = Path(tempfile.mkdtemp(prefix="headstart-"))
+            self._link.symlink_to(self._folder)
+        except OSError:
+            return False
+        return self._server.listen(str(self._folder / SOCKET))
 
     def close(self) -> None:
         """Listen no more, and make room for another."""
         self._server.close()
+        for socket in list(self._heard):
+            socket.abort()
+        with suppress(OSError):
+            self._remove(self._folder)
         self._lock.unlock()
+
+    def _remove(self, folder: Path | None) -> None:
+        """A folder of a socket, where there is one, and the link."""
+        self._link.unlink(missing_ok=True)
+        if folder is not None:
+            (folder / SOCKET).unlink(missing_ok=True)
+            folder.rmdir()
 
     def _greet(self) -> None:
         while self._server.hasPendingConnections():
@@ -77,7 +113,7 @@ class SingleInstance(QObject):
             socket.abort()
         elif said.endswith(b"\n"):
             self._heard[socket] = b""
-            socket.write(b"taken\n")
+            socket.write(TAKEN)
             socket.flush()
             self.called.emit(paths_in(said))
 

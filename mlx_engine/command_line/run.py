@@ -11,6 +11,7 @@ from pathlib import Path
 from mlx_engine.command_line.arguments import parse
 from mlx_engine.command_line.outside import Outside, real_outside
 from mlx_engine.values.errors import EngineError
+from mlx_engine.values.private_files import make_private_file, make_private_folder
 
 BAD_INPUT = 2
 BUG = 70
@@ -85,7 +86,8 @@ def crash_note(error: BaseException, folder: Path | None) -> str:
 def _written(trace: str, folder: Path) -> Path | None:
     path = folder / time.strftime("crash-%Y%m%d-%H%M%S.log")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(folder)
+        make_private_file(path)
         path.write_text(trace, encoding="utf-8")
     except OSError:
         return None

@@ -15,6 +15,8 @@ from pathlib import Path
 from time import time, time_ns
 from typing import Literal, NamedTuple, cast
 
+from mlx_engine.values.private_files import make_private, make_private_folder
+
 LEFT_OVER_S = 3600
 """Seconds after which nobody writes any more what is not whole, or not there."""
 
@@ -58,8 +60,9 @@ class PromptFolder:
 
     def prepare(self) -> None:
         """Make it, for its owner alone, and clear what was left over."""
-        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(self.path)
         for path in self._ours():
+            make_private(path)
             is_used = path.suffix == ".chat" or _NAME.fullmatch(path.name)
             if not is_used and _is_left_over(path):
                 self._unlink(path)

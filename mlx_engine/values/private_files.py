@@ -34,11 +34,6 @@ def is_private(folder: Path) -> bool:
     return is_ours and not its.st_mode & OTHERS
 
 
-def private_opener(name: str, flags: int) -> int:
-    """For `open`: a file that is made belongs to its owner alone."""
-    return os.open(name, flags, FILE_MODE)
-
-
 def make_private_file(path: Path) -> None:
     """Make an empty file where there is none, and keep others from the one that is there.
 

@@ -133,3 +133,16 @@ def test_a_sudden_end_is_in_the_next_log(tmp_path):
     assert "sudden end" in said[0]
     assert "Segmentation fault" in said[0]
     assert said[1] == "", "it is told once"
+
+
+def test_other_users_cannot_read_the_logs(tmp_path):
+    logs = tmp_path / "logs"
+    logs.mkdir(mode=0o755)
+    for name in ("headstart.log", "headstart.log.1", "crash.log"):
+        (logs / name).touch(0o644)
+    Mistakes(logs).note("Something that was said.")
+    code = "from app.start.mistakes import *; watch_for_crashes(Path(sys.argv[1]), print)"
+    root = Path(__file__).parents[3]
+    subprocess.run([sys.executable, "-c", code, str(logs)], cwd=root, check=True)
+    assert {file.stat().st_mode & 0o777 for file in logs.iterdir()} == {0o600}
+    assert logs.stat().st_mode & 0o777 == 0o700

@@ -1,10 +1,12 @@
 """A second launch hands its paths to the first window."""
 
 import os
+import stat
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from PySide6.QtCore import QObject, QUrl
@@ -17,8 +19,16 @@ from app.start.outside import Application, SingleInstance, as_typed, paths_in
 
 
 @pytest.fixture
-def first(qtbot, tmp_path):
-    made = SingleInstance(tmp_path)
+def data(tmp_path, request):
+    """The folder of data, so deep in others; a socket's path has at most 103 bytes."""
+    folder = tmp_path.joinpath(*["a folder of many letters"] * getattr(request, "param", 0))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@pytest.fixture
+def first(qtbot, data):
+    made = SingleInstance(data)
     assert made.listen()
     yield made
     made.close()
@@ -30,9 +40,10 @@ def hand_over_elsewhere(folder: Path, paths: list[str]) -> threading.Thread:
     return thread
 
 
-def test_paths_arrive_in_the_first_window(first, tmp_path, qtbot):
+@pytest.mark.parametrize("data", [0, 8], indirect=True)
+def test_paths_arrive_in_the_first_window(first, data, qtbot):
     with qtbot.waitSignal(first.called) as heard:
-        thread = hand_over_elsewhere(tmp_path, ["/models/ünï code.gguf", "b"])
+        thread = hand_over_elsewhere(data, ["/models/ünï code.gguf", "b"])
     thread.join()
     assert heard.args == [["/models/ünï code.gguf", "b"]]
 
@@ -45,6 +56,57 @@ def test_another_profile_is_another_window(first, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
     assert SingleInstance(other).hand_over(["a"]) is False
+
+
+LISTEN = """
+import socket, sys
+server = socket.socket(socket.AF_UNIX)
+server.bind(sys.argv[1])
+server.listen()
+print("listening", flush=True)
+caller, _ = server.accept()
+print(caller.recv(1000).decode(), end="", flush=True)
+caller.sendall(sys.argv[2].encode())
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize(
+    ("mode", "answer"),
+    [(0o755, "taken\n"), (0o777, "taken\n"), (0o700, "no\n"), (0o700, ""), (0o700, "taken\n")],
+)
+def test_only_an_answering_window_of_this_user_is_called(
+    qtbot, tmp_path, monkeypatch, mode, answer
+):
+    """Not a socket where others may write, however well it answers; nor what answers otherwise."""
+    monkeypatch.setattr("app.start.outside.ANSWER_MS", 200)
+    with TemporaryDirectory() as name:
+        shared = Path(name)
+        shared.chmod(mode)
+        (tmp_path / "headstart.socket").symlink_to(shared)
+        command = [sys.executable, "-S", "-c", LISTEN, str(shared / "window"), answer]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as other:
+            assert other.stdout is not None and other.stdout.readline() == "listening\n"
+            instance = SingleInstance(tmp_path)
+            is_ours = mode == 0o700 and answer == "taken\n"
+            assert instance.hand_over(["/secret"]) == is_ours
+            if mode == 0o700:
+                assert "secret" in other.stdout.readline()
+            else:
+                other.kill()
+                assert other.stdout.read() == "", "it was told nothing"
+        if mode == 0o700:
+            assert instance.claim() and instance.listen(), "it is replaced"
+            instance.close()
+            shared.mkdir(exist_ok=True)
+
+
+def test_nobody_else_can_reach_the_socket(first, tmp_path):
+    folder = (tmp_path / "headstart.socket").readlink()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    first.close()
+    assert not folder.exists() and not (tmp_path / "headstart.socket").is_symlink()
 
 
 def test_what_a_crash_left_behind_is_replaced(first, tmp_path):
