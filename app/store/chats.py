@@ -45,11 +45,11 @@ _COPIED = (
     "role, finish_reason, model, created_at, text, thinking, spans, stats, "
     "thinking_seconds, problem, edited"
 )
-_UP_TO = """WITH RECURSIVE up (id, parent) AS (
-        SELECT id, parent FROM message WHERE id = ?
+_UP_TO = """WITH RECURSIVE up (id, parent, chat) AS (
+        SELECT id, parent, chat FROM message WHERE id = ?
         UNION ALL
-        SELECT message.id, message.parent FROM up JOIN message ON message.id = up.parent
-        WHERE message.id < up.id
+        SELECT message.id, message.parent, up.chat FROM up JOIN message ON message.id = up.parent
+        WHERE message.id < up.id AND message.chat = up.chat
     )
     SELECT id, parent FROM up ORDER BY id"""
 
@@ -186,9 +186,10 @@ class Chats:
                 now,
                 chat_id,
             )
-            new_ids: dict[int | None, int | None] = {None: None}
+            new_ids = dict[int | None, int]()
             for row in messages:
-                new_ids[row["id"]] = copy_message(database, row["id"], copy, new_ids[row["parent"]])
+                parent = new_ids.get(row["parent"])  # None also where a damaged file has no such
+                new_ids[row["id"]] = copy_message(database, row["id"], copy, parent)
             database.write("UPDATE chat SET leaf = ? WHERE id = ?", new_ids.get(leaf), copy)
             settings = self.settings(chat_id).value
             if settings.read_from is not None:

@@ -304,8 +304,9 @@ class Database:
             with known_errors(self.path):
                 yield
         except StoreDamaged:
-            with suppress(OSError):
-                look_closer_file(self.path).touch()
+            if self.path != IN_MEMORY:
+                with suppress(OSError):
+                    look_closer_file(self.path).touch()
             raise
         except sqlite3.OperationalError as error:
             if not self.read_only:

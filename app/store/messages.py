@@ -17,16 +17,26 @@ from mlx_engine.values.stats import GenerationStats
 
 MOST_FIGURES = 500
 _PATH = """WITH RECURSIVE path (id, height) AS (
-        SELECT leaf, 0 FROM chat WHERE id = ?
+        SELECT coalesce(
+            (SELECT id FROM message WHERE id = chat.leaf AND chat = chat.id),
+            (SELECT max(id) FROM message WHERE chat = chat.id)
+        ), 0 FROM chat WHERE id = ?
         UNION ALL
-        SELECT parent, height + 1 FROM path JOIN message USING (id) WHERE parent < message.id
+        SELECT above.id, height + 1 FROM path JOIN message USING (id)
+        JOIN message AS above ON above.id = message.parent
+        WHERE above.id < message.id AND above.chat = message.chat
     )
     SELECT message.* FROM path JOIN message USING (id) ORDER BY height DESC"""
-_NEWEST_BELOW = """WITH RECURSIVE down (id) AS (
-        SELECT ? UNION ALL
-        SELECT (SELECT max(id) FROM message WHERE parent = down.id) FROM down WHERE id IS NOT NULL
+_NEWEST_BELOW = """WITH RECURSIVE down (id, chat) AS (
+        SELECT id, chat FROM message WHERE id = ? UNION ALL
+        SELECT (SELECT max(id) FROM message
+            WHERE parent = down.id AND id > down.id AND chat = down.chat), chat
+        FROM down WHERE id IS NOT NULL
     )
     SELECT max(id) AS id FROM down"""
+"""In a damaged file a message may follow a later one, itself, or one of another chat, and a chat
+may show one that is not its own: then it shows its newest.
+"""
 
 
 class AnswerFigures(NamedTuple):
@@ -125,7 +135,13 @@ class Messages:
     def edit(self, message_id: int, text: str) -> StoredMessage:
         """Another wording beside a message; the old one and all below it stay as a branch."""
         old = self.get(message_id)
-        return self.add(old.chat_id, old.parent, old.role, text)
+        return self.add(old.chat_id, self._parent(old), old.role, text)
+
+    def _parent(self, message: StoredMessage) -> int | None:
+        """The one before a message, None where a damaged file names none that can be."""
+        sql = "SELECT id FROM message WHERE id = ? AND chat = ? AND id < ?"
+        row = self._database.row(sql, message.parent, message.chat_id, message.id)
+        return None if row is None else int(row["id"])
 
     def rewrite(self, message_id: int, text: str) -> StoredMessage:
         """An answer in its user's words beside it, with copies of what follows it on show.
@@ -136,7 +152,7 @@ class Messages:
         on_show = [turn.message.id for turn in self.path(old.chat_id)]
         following = on_show[on_show.index(old.id) + 1 :] if old.id in on_show else []
         with self._database.transaction():
-            leaf = rewritten = copy_message(self._database, old.id, old.chat_id, old.parent)
+            leaf = rewritten = copy_message(self._database, old.id, old.chat_id, self._parent(old))
             self._database.write(
                 """UPDATE message SET text = ?, edited = 1, state = 'done', finish_reason = NULL,
                     problem = '', spans = '[]', stats = NULL WHERE id = ?""",

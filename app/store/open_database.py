@@ -29,8 +29,9 @@ from app.store.database import (
     look_closer_file,
     pragma,
     primary_code,
+    transaction,
 )
-from app.store.salvage import SIDE_FILES, salvage, set_aside
+from app.store.salvage import SIDE_FILES, relink, salvage, set_aside
 from app.store.schema import (
     APPLICATION_ID,
     MIGRATIONS,
@@ -176,6 +177,8 @@ def _bring_up_to_date(
             Words("{path} was damaged in its search index, which has been made again.", path=path)
         )
     if look_closer:
+        with transaction(connection):
+            relink(connection)
         _check_pages(connection, path, "integrity_check(1)")
     if copy is not None:
         notices.append(

@@ -23,6 +23,8 @@ PAGE_SIZE, PAGES, FREE_PAGES = slice(16, 18), slice(28, 32), slice(32, 40)
 """Bytes of the header, big endian (sqlite.org/fileformat2.html, section 1.3)."""
 SIDE_FILES = ("-wal", "-shm", "-journal")
 """Endings of what SQLite keeps beside a file."""
+LOST = 0
+"""The number of no message."""
 TABLE_LEAF = 13
 """First byte of a page with rows (section 1.6)."""
 
@@ -34,9 +36,10 @@ _LOST_FOLDERS = """INSERT INTO folder (id, created_at, name)
     WHERE folder IS NOT NULL AND folder NOT IN (SELECT id FROM folder) GROUP BY folder"""
 _LOST_PARENTS = """UPDATE message SET parent =
     (SELECT max(id) FROM message AS before WHERE chat = message.chat AND id < message.id)
-    WHERE parent NOT IN (SELECT id FROM message)"""
+    WHERE parent IS NOT NULL AND NOT EXISTS (SELECT 1 FROM message AS above
+        WHERE above.id = message.parent AND above.chat = message.chat AND above.id < message.id)"""
 _LOST_LEAVES = """UPDATE chat SET leaf = (SELECT max(id) FROM message WHERE chat = chat.id)
-    WHERE leaf IS NULL OR leaf NOT IN (SELECT id FROM message)"""
+    WHERE NOT EXISTS (SELECT 1 FROM message WHERE id = chat.leaf AND chat = chat.id)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +77,23 @@ def salvage(aside: Path, path: Path) -> Saved:
         target.execute("PRAGMA defer_foreign_keys = ON")
         for table, columns in sound_columns().items():
             for row in _sound_rows(aside, graft, table, columns):
+                if (row.get("parent") or 0) >= row["id"]:  # else it is not taken
+                    row["parent"] = LOST
                 places = ", ".join("?" * len(row))
                 sql = f"INSERT OR IGNORE INTO {table} ({', '.join(row)}) VALUES ({places})"
                 target.execute(sql, list(row.values()))
-        for statement in (_LOST_CHATS, _LOST_FOLDERS, _LOST_PARENTS, _LOST_LEAVES):
-            target.execute(statement)
+        relink(target)
         chats, messages = (
             target.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
             for table in ("chat", "message")
         )
     return Saved(chats, messages)
+
+
+def relink(connection: sqlite3.Connection) -> None:
+    """Within a transaction: give rows that belong to what is not there what they belong to."""
+    for statement in (_LOST_CHATS, _LOST_FOLDERS, _LOST_PARENTS, _LOST_LEAVES):
+        connection.execute(statement)
 
 
 @contextmanager

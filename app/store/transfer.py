@@ -164,7 +164,9 @@ def _as_json(store: SessionStore, chat_id: int, branch: SavedChat) -> str:
         "settings": settings,
         "messages": [_content(message) for message in path],
         "others": [
-            _content(message) | {"parent": number.get(message.parent)} for message in others
+            _content(message) | {"parent": place if place < number[message.id] else None}
+            for message in others
+            for place in [number.get(message.parent, len(number))]
         ],
     }
     return json.dumps(content, ensure_ascii=False, indent=2) + "\n"

@@ -1,10 +1,11 @@
 """Messages as a tree: branches are kept, the selected one is shown, answers grow in place."""
 
 import json
+from random import Random
 
 import hypothesis.strategies as st
 import pytest
-from chat_stores import Clock, finished, talk, texts
+from chat_stores import Clock, finished, import_chat, talk, texts
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -12,9 +13,11 @@ from app.store.chats import Chats, Search
 from app.store.messages import Messages
 from app.store.open_database import open_in_memory
 from app.store.rows import stats_from, stats_to_json
+from app.store.session_store import open_store
+from app.store.transfer import export_chat
 from app.values.chat_settings import ChatSettings
 from app.values.chats import AnswerSoFar, DraftedSpan
-from app.values.errors import NoSuchChat
+from app.values.errors import NoSuchChat, StoreDamaged
 from mlx_engine.values.stats import GenerationStats, SourceStats
 from mlx_engine.values.words import Words
 
@@ -281,3 +284,46 @@ def test_figures_of_each_source_are_kept_and_older_ones_read():
     assert stats_from(written) == stats
     del written["by_source"]
     assert stats_from(written) == GenerationStats(drafted=9)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_follows_whatever_a_chat_can_be_used(tmp_path, seed):
+    """In a damaged file: messages after later ones, themselves, ones of other chats, and none."""
+    random = Random(seed)
+    store = open_store(tmp_path / "chats.db")
+    chats = [talk(store, "one", "two", "three", "four"), talk(store, "five", "six", "seven")]
+    ids = range(1, 8)
+    for setting in ("foreign_keys = OFF", "ignore_check_constraints = ON"):
+        store.database.rows(f"PRAGMA {setting}")
+    sql = "UPDATE message SET parent = ? WHERE id = ?"
+    for _ in range(5):
+        store.database.write(sql, random.choice([None, -1, *ids, 9, 2**40]), random.choice(ids))
+    sql = "UPDATE chat SET leaf = ? WHERE id = ?"
+    store.database.write(sql, random.choice([None, 0, *ids, 9]), random.choice(chats))
+    for setting in ("foreign_keys = ON", "ignore_check_constraints = OFF"):
+        store.database.rows(f"PRAGMA {setting}")
+    for chat in chats:
+        turns = store.open_chat(chat).turns
+        assert turns and {turn.message.chat_id for turn in turns} == {chat}
+        every = store.messages.all_of(chat)
+        copied = store.messages.all_of(store.chats.duplicate(chat))
+        assert [message.text for message in copied] == [message.text for message in every]
+        for message in every:
+            store.messages.select(message.id)
+            assert store.open_chat(chat).turns
+            assert store.messages.path(store.chats.branch(chat, message.id))
+        for place in (tmp_path / "chat.json", tmp_path / "chat.md"):
+            export_chat(store, chat, place)
+            assert import_chat(store, place, ChatSettings()).chat_id
+        store.messages.edit(turns[0].message.id, "otherwise")
+        store.messages.rewrite(turns[-1].message.id, "otherwise")
+        assert store.messages.path(chat)[-1].message.text == "otherwise"
+    for chat in chats:
+        try:
+            store.chats.delete_for_ever(chat)
+        except StoreDamaged:  # another chat's message follows one of this chat
+            store.close()
+            store = open_store(tmp_path / "chats.db")
+            store.chats.delete_for_ever(chat)
+    assert store.database.rows("PRAGMA foreign_key_check") == []
+    store.close()
