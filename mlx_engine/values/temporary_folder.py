@@ -5,11 +5,12 @@ anyone can foretell, and loads what lies there already, whoever wrote it. It ask
 """
 
 import os
-import stat
 import sys
 from functools import cache
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
+
+from mlx_engine.values.private_files import is_private
 
 
 @cache
@@ -24,16 +25,10 @@ def use_private_temporary_folder() -> None:
     folder = Path(gettempdir()) / f"headstart-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        if not _is_private(folder):
+        if not is_private(folder):
             folder = Path(mkdtemp(prefix="headstart-"))
     except FileExistsError:
         folder = Path(mkdtemp(prefix="headstart-"))
     except OSError:
         return
     os.environ["TMPDIR"] = str(folder)
-
-
-def _is_private(folder: Path) -> bool:
-    told = folder.lstat()
-    is_own = stat.S_ISDIR(told.st_mode) and told.st_uid == os.getuid()
-    return is_own and not told.st_mode & 0o077
