@@ -81,9 +81,14 @@ class RowsCache(ABC):
         """Bytes of the buffers."""
         return sum(buffer.nbytes for buffer in self._buffers)
 
-    @abstractmethod
     def write(self, keys: mx.array, values: mx.array) -> KeysValues:
         """Append a block [1, heads, rows, size] after the committed rows; all it may see."""
+        self.append(keys, values)
+        return self.keys_and_values()
+
+    @abstractmethod
+    def keys_and_values(self) -> KeysValues:
+        """All that the block just written may see; the name is mlx-lm's, whose layers may share."""
 
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> KeysValues:
         """`write` under mlx-lm's name."""
@@ -156,9 +161,8 @@ class AttentionCache(RowsCache):
 
     keeps_all_rows = True
 
-    def write(self, keys: mx.array, values: mx.array) -> KeysValues:
-        """Append a block; all rows in view."""
-        self.append(keys, values)
+    def keys_and_values(self) -> KeysValues:
+        """All rows."""
         return self._unpacked(slice(0, self.most + self._block))
 
     def append(self, keys: mx.array, values: mx.array) -> Buffers:

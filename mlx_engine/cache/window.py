@@ -69,9 +69,8 @@ class WindowCache(RowsCache):
             return None if N == 1 else "causal"
         return causal_mask(self.start(), N, range(self._begin(), self.most + N), window)
 
-    def write(self, keys: mx.array, values: mx.array) -> KeysValues:
-        """Append a block; all rows from a multiple of WINDOW_STEP on."""
-        self.append(keys, values)
+    def keys_and_values(self) -> KeysValues:
+        """All rows from a multiple of WINDOW_STEP on."""
         return self._unpacked(self._at(self._begin(), self.most + self._block))
 
     def append(self, keys: mx.array, values: mx.array) -> Buffers:

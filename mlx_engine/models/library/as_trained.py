@@ -1,9 +1,12 @@
 """What mlx-lm 0.32.2 does otherwise than was trained, done as it was."""
 
+from collections.abc import Mapping
+
 import mlx.core as mx
 from mlx.nn.layers.activations import silu
 from mlx.nn.layers.base import Module
 
+from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.library.exchange import Maker, exchange
 
 
@@ -105,3 +108,23 @@ class _OfScaled(Module):
         """x [..., H] -> what the layer makes of it."""
         y: mx.array = self.layer(self._factor * x)
         return y
+
+
+def with_unused_keys(
+    arrays: Mapping[str, mx.array], config: Mapping[str, object], origin: str
+) -> dict[str, mx.array]:
+    """Zeros for keys and values of Gemma 3n's last layers, which read those of others.
+
+    transformers 5 does not write them, and the class has a place for them.
+    """
+    fields = ConfigFields(config, origin)
+    layers, size = fields.layers(), fields.count("head_dim")
+    shared = fields.count("num_kv_shared_layers", least=0, most=layers)
+    shape = fields.count("num_key_value_heads") * size, fields.count("hidden_size")
+    parts = {"k_proj.weight": shape, "v_proj.weight": shape, "k_norm.weight": (size,)}
+    zeros = {
+        f"model.language_model.layers.{layer}.self_attn.{part}": mx.broadcast_to(mx.array(0.0), its)
+        for layer in range(layers - shared, layers)
+        for part, its in parts.items()
+    }
+    return {**zeros, **arrays}

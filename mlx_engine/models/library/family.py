@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Mapping
 from functools import cache
 from importlib.util import find_spec
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -39,8 +40,15 @@ _ANOTHER_NAME = {
     "hunyuan_v1_moe": "hunyuan",
     "gemma4_unified": "gemma4",
     "deepseek_v41_text": "deepseek_v41",
+    "gemma3n_text": "gemma3n",
 }
 """Types that share the module of another; as mlx-lm 0.32.2 has it."""
+
+_WRAPPED = {"gemma3n": "model.language_model."}
+"""Modules of wholes that run text alone: what they have before names of the text model."""
+
+_IN_TRAINING_ALONE = {"altup_coef_clip": inf}
+"""What Gemma 3n's class clips coefficients by in any pass."""
 
 _NO_MODELS = frozenset(
     (
@@ -131,8 +139,13 @@ class LibraryFamily(Family):
 
     def __init__(self, model_type: str, config: Mapping[str, object], origin: str) -> None:
         super().__init__(model_type, config, origin)
-        self._is_part = "text_config" in config and config.get("model_type") != model_type
-        if self._is_part:
+        module, self._prefix = module_of(model_type), ""  # as the files have it
+        if module in _WRAPPED:
+            text = _one_level(config, origin) | _IN_TRAINING_ALONE
+            self.model_type, self._prefix = module, _WRAPPED[module]
+            self.config = {"model_type": module, "text_config": text}
+        elif "text_config" in config and config.get("model_type") != model_type:
+            self._prefix = "model."
             self.config = _one_level(config, origin) | {"model_type": model_type}
 
     def figures(self) -> Figures:
@@ -158,7 +171,7 @@ class LibraryFamily(Family):
             cache=CacheSize(attend * _values(fields), attend * _values(fields) // LEAST_GROUP),
             asked_experts=_asked(fields),
             work=WorkSize(
-                2 * fields.count("intermediate_size", 4 * fields.count("hidden_size")),
+                2 * _widest(fields),
                 fields.count("num_attention_heads", 1),
                 _values(fields),
                 fields.count("vocab_size"),
@@ -169,9 +182,9 @@ class LibraryFamily(Family):
     def split(self, raw: Mapping[str, T], origin: str) -> Parts[T]:
         """Tensors of a model's own files by part; heads are recognised and set aside."""
         del origin
-        skipped = {name: raw[name] for name in raw if why_unneeded(name)}
+        skipped = {name: raw[name] for name in raw if self._is_unneeded(name)}
         raw = {
-            _of_text(name) if self._is_part else name: raw[name]
+            _of_text(name, self._prefix) if self._prefix else name: raw[name]
             for name in raw
             if name not in skipped
         }
@@ -181,6 +194,11 @@ class LibraryFamily(Family):
         trunk = {self._name(n): tensor for n, tensor in raw.items() if n not in heads}
         is_granite = self.model_type.startswith("granite")
         return Parts(trunk, heads, skipped, _halves_joined(raw) if is_granite else {})
+
+    def _is_unneeded(self, name: str) -> bool:
+        """Also a copy of the embedding, where the class knows no other output head."""
+        is_copy = self.model_type in _WRAPPED and bare_name(name).startswith("lm_head.")
+        return is_copy or why_unneeded(name) is not None
 
     def _name(self, name: str) -> str:
         """As the class has it."""
@@ -241,10 +259,10 @@ def _one_level(config: Mapping[str, object], origin: str) -> dict[str, object]:
     return given
 
 
-def _of_text(name: str) -> str:
-    """As files of the text model alone have it."""
+def _of_text(name: str, prefix: str) -> str:
+    """As files of the text model have it, which begin with this."""
     bare = bare_name(name)
-    return bare if bare.startswith("lm_head.") else f"model.{bare}"
+    return bare if bare.startswith("lm_head.") else f"{prefix}{bare}"
 
 
 def _halves_joined(names: Collection[str]) -> dict[str, Recipe]:
@@ -262,6 +280,13 @@ def _is_head(name: str, layers: int, joined: Collection[int]) -> bool:
     layer = _LAYER.fullmatch(name)
     number = -1 if layer is None else int(layer[4])
     return bool(_HEAD.fullmatch(name)) or (number >= layers and number in joined)
+
+
+def _widest(fields: ConfigFields) -> int:
+    """Of the feed-forwards, whose width may be told for each layer."""
+    usual = 4 * fields.count("hidden_size")
+    listed = fields.by_layer("intermediate_size")
+    return int(max(listed, default=usual))
 
 
 def _asked(fields: ConfigFields) -> float:

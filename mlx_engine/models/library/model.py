@@ -17,7 +17,7 @@ from mlx.utils import tree_flatten
 from mlx_engine.cache.by_length import CacheByLength
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.models.contract import Begin, Headless, Model, lazily
-from mlx_engine.models.library.as_trained import AS_TRAINED, use_all_factors
+from mlx_engine.models.library.as_trained import AS_TRAINED, use_all_factors, with_unused_keys
 from mlx_engine.models.library.caches import (
     MakeCaches,
     WholeBlockCache,
@@ -77,6 +77,8 @@ def open_class(module: str, config: Mapping[str, object], table: WeightTable) ->
     for.
     """
     arrays = table.take_all()
+    if module == "gemma3n":
+        arrays = with_unused_keys(arrays, config, table.origin)
     model = _build_module(module, config, Named(arrays, table.origin))
     table.hold(_parameters_of(model).values())
     exchange(model, AS_TRAINED)

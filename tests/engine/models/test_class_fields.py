@@ -15,8 +15,11 @@ from mlx_engine.models.library import family
 from mlx_engine.models.library.class_fields import ABSENT, FIXED, RENAMED, class_fields
 from mlx_engine.models.registry import FAMILIES
 
-APART = {"olmo", "kimi_k25", "llava", "mistral3", "pixtral", "bailing_hybrid", "kimi_linear"}
-"""Not importable; around a text part with a type of its own; refused as transformers writes it."""
+APART = {"olmo", "kimi_k25", "llava", "mistral3", "pixtral", "bailing_hybrid", "kimi_linear",
+         "gemma3n_text"}  # fmt: skip
+"""Not importable; around a text part with a type of its own; refused as transformers writes it; run
+as the whole is.
+"""
 
 _NAMES = (
     # of training, and how it is run

@@ -1,5 +1,6 @@
 """Models that run through mlx-lm's classes have the logits that transformers has."""
 
+import itertools
 import json
 import shutil
 
@@ -8,13 +9,16 @@ import numpy as np
 import pytest
 import transformers as hf
 from compared import relative
+from dialled_draft import DialledDraft
 from mlx_lm.utils import dequantize_model, quantize_model, save_model
 from mlx_lm.utils import load_model as open_in_mlx_lm
-from model_edits import edit_config, logits
-from tiny_published import WINDOW, publish, published_logits
+from model_edits import edit_config, edit_tensors, logits
+from plain_run import run
+from tiny_published import VOCABULARY, WINDOW, publish, published_logits
 
 import mlx_engine
 from mlx_engine import PromptTooLong
+from mlx_engine.drafting.contract import NoDraft
 
 YARN = {
     "rope_type": "yarn",
@@ -38,6 +42,7 @@ CASES = {
             }
         },
     ),
+    "gemma3n": ("gemma3n_text", {"altup_coef_clip": 0.5, "num_kv_shared_layers": 2}),
     "jamba": ("jamba", {}),
     "falcon_h1, two groups": ("falcon_h1", {"mamba_n_groups": 2, "mamba_rms_norm": True}),
     "granite 4, two groups": ("granitemoehybrid", {"mamba_n_groups": 2}),
@@ -154,3 +159,66 @@ def test_packed_experts_of_jamba(tmp_path):
     wanted = logits(tiny.folder, tiny.tokens)
     assert relative(logits(packed, tiny.tokens), wanted) < 1e-5
     assert relative(wanted, tiny.logits) > 1e-3
+
+
+@pytest.fixture(scope="module")
+def gemma3n(tmp_path_factory):
+    return publish("gemma3n_text", tmp_path_factory.mktemp("tiny") / "m")
+
+
+def as_whole(tiny, folder, prefix):
+    """A copy as the text part of a model with eyes and ears, all its tensors after this prefix."""
+    shutil.copytree(tiny.folder, folder)
+    text = json.loads((folder / "config.json").read_text())
+    outer = {"model_type": "gemma3n", "text_config": text, "vision_config": {}, "audio_config": {}}
+    (folder / "config.json").write_text(json.dumps(outer))
+    first = "layers.0.self_attn."
+    unused = {f"layers.4.self_attn.{part}": f"{first}{part}" for part in UNUSED}
+
+    def wrapped(arrays):
+        bare = {name.removeprefix("model."): array for name, array in arrays.items()}
+        bare |= {name: bare[twin] for name, twin in unused.items()}
+        return {f"{prefix}{name}": array for name, array in bare.items()}
+
+    edit_tensors(folder, wrapped)
+    return folder
+
+
+UNUSED = ("k_proj.weight", "v_proj.weight", "k_norm.weight")
+"""Of layers that read others' keys, which published files have and transformers does not write."""
+
+
+@pytest.mark.parametrize("prefix", ["model.language_model.", "language_model.model."])
+def test_gemma3n_as_published_and_as_mlx_has_it(tmp_path, gemma3n, prefix):
+    folder = as_whole(gemma3n, tmp_path / "m", prefix)
+    others = {
+        f"model.{part}.x.weight": mx.zeros((2, 2))
+        for part in ("vision_tower", "audio_tower", "embed_vision", "embed_audio")
+    }
+    edit_tensors(folder, lambda arrays: arrays | others)
+    assert relative(logits(folder, gemma3n.tokens), gemma3n.logits) < 1e-5
+
+
+def test_gemma3n_as_mlx_lm_packs_it(tmp_path, gemma3n):
+    folder = as_whole(gemma3n, tmp_path / "m", "model.language_model.")
+    edit_config(folder, rope_theta=1e6, rope_local_base_freq=1e4)
+    model, config = quantize_model(*open_in_mlx_lm(folder), 32, 4)
+    (folder / "model.safetensors").unlink()
+    save_model(folder, model)
+    (folder / "config.json").write_text(json.dumps(config))
+    tokens = gemma3n.tokens[:WINDOW]
+    wanted = np.array(model(mx.array([tokens]), cache=model.make_cache())[0])
+    assert relative(logits(folder, tokens), wanted) < 1e-5
+
+
+@pytest.mark.parametrize("depth", [1, 4])
+def test_drafts_keep_the_words_of_gemma3n(gemma3n, depth):
+    """Its last layers read the keys of earlier ones, behind a window too."""
+    engine, prompt = mlx_engine.load(gemma3n.folder), gemma3n.tokens[:9]
+    model, length = engine.parts.model, 3 * WINDOW
+    truth = run(model, prompt, NoDraft(), 0, max_tokens=length).tokens
+    source = DialledDraft([*prompt, *truth], itertools.cycle(range(depth + 1)), VOCABULARY)
+    ran = run(model, prompt, source, depth, max_tokens=length)
+    assert ran.tokens == truth
+    assert 0 < ran.stats.accepted < ran.stats.drafted
+    engine.close()
