@@ -59,6 +59,8 @@ _LAYOUTS = frozenset(("hf", "mlx", "gguf", "safetensors", "model"))
 FOLDERS_OF_HEADS = ("mtp", "nextn")
 """What folders of heads and draft models beside a model are called."""
 
+_LARGEST_HEADER_OF_HEADS = 16_000_000
+"""Bytes; a head with 400 experts has a tenth of that."""
 _LFS_POINTER = b"version https://git-lfs"
 
 
@@ -245,12 +247,16 @@ def damage(path: Path) -> str | None:
 
 
 def tensor_names(path: Path) -> tuple[str, ...]:
-    """Names in a safetensors file; empty when its header cannot be read. Raises OSError."""
+    """Names in a safetensors file that may be of heads; empty when its header cannot be read or is
+    longer than any of heads. Raises OSError.
+    """
     with open_regular(path) as file:
         start = file.read(8)
         if _header_damage(start, path.stat().st_size) is not None:
             return ()
         (length,) = struct.unpack("<Q", start)
+        if length > _LARGEST_HEADER_OF_HEADS:
+            return ()
         try:
             header = parse_json(file.read(length))
         except BadJsonError:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _LENGTH_BYTES = 8
 _MOST_DIMENSIONS = 8
+_MOST_TENSORS = 2**18  # the largest models have as many experts, in 60 files
 _LONGEST_NAME = 300
 _SAMPLES = 256
 _SAMPLE_BYTES = 4096
@@ -93,6 +94,8 @@ def read_header(path: Path) -> tuple[TensorInfo, ...]:
     except OSError as error:
         raise BadModelFile(why_not_read(path, error)) from error
     entries = _parse(path, text)
+    if len(entries) > _MOST_TENSORS:
+        refuse(path, f"its header names {len(entries)} tensors, more than {_MOST_TENSORS}")
     data_bytes = size - _LENGTH_BYTES - length
     infos, spans = [], []
     for name, entry in entries.items():
@@ -120,6 +123,8 @@ def merge_headers(paths: Iterable[Path]) -> dict[str, TensorInfo]:
                     file_name=merged[info.name].file.name,
                 )
             merged[info.name] = info
+        if len(merged) > 2 * _MOST_TENSORS:
+            refuse(path, f"with the files before it there are {len(merged)} tensors")
     return merged
 
 

@@ -28,8 +28,10 @@ _VERSIONS = (2, 3)
 _SHORTEST_PAIR = 8 + 1 + 4 + 1  # bytes of a key of one letter, its type, one byte of value
 _SHORTEST_TENSOR = 8 + 1 + 4 + 8 + 4 + 8
 _LONGEST_NAME = 300
-_MOST_ENTRIES = 2**18  # metadata or tensors; real files have some thousands
+_MOST_ENTRIES = 2**16  # metadata or tensors; real files have some thousands
 _MOST_STRINGS = 2**22  # of all arrays of a file: several times the largest vocabulary
+_MOST_TEXT = 2**28  # bytes of all texts; a whole tokenizer.json may be among them
+_MOST_NUMBERS = 2**24  # of one array: there is one for each token, or a table of a normalizer
 _MOST_DIMENSIONS = 4
 _DEEPEST = 4
 _ALIGNMENT = 32
@@ -162,7 +164,7 @@ class _Cursor:
         self._path = path
         self._data = data
         self._size = len(data)
-        self._strings_left = _MOST_STRINGS
+        self._strings_left, self._text_left = _MOST_STRINGS, _MOST_TEXT
         self.offset = 0
 
     @property
@@ -190,8 +192,10 @@ class _Cursor:
         What is no UTF-8 is refused where exact, else it becomes U+FFFD.
         """
         length = self.whole(8)
-        if length > self.left:
-            self.refuse(f"a text of {length} bytes where {self.left} are left")
+        left = min(self.left, self._text_left)
+        if length > left:
+            self.refuse(f"a text of {length} bytes where {left} are left")
+        self._text_left -= length
         if most is not None and length > most:
             self.refuse(f"a name of {length} bytes, more than {most}")
         start, self.offset = self.offset, self.offset + length
@@ -230,7 +234,7 @@ class _Cursor:
         kind, count = self.whole(4), self.whole(8)
         if kind in _NUMBERS or kind == _FLAG:
             dtype = np.dtype(_NUMBERS.get(kind, "<u1"))
-            if count > self.left // dtype.itemsize:
+            if count > min(_MOST_NUMBERS, self.left // dtype.itemsize):
                 self.refuse(f"an array of {count} numbers where {self.left} bytes are left")
             return np.frombuffer(self._data, dtype, count, self._pass(count * dtype.itemsize))
         if kind not in (_TEXT, _ARRAY):

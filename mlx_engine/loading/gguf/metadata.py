@@ -13,6 +13,7 @@ from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 from mlx_engine.values.words import Words
 
 _MOST = 2**31 - 1
+_LONGEST_NAME = 60
 FACTORS = "rope_freqs.weight"
 _MAGNITUDE = "rope.scaling.yarn_attn_factor"
 _FACTOR = "rope.scaling.attn_factor"
@@ -28,7 +29,7 @@ class GgufMetadata:
         self.path = path
         self._table = table
         self.architecture = self.text("general.architecture") or ""
-        if not self.architecture:
+        if not 0 < len(self.architecture) <= _LONGEST_NAME:
             raise BadModelFile(
                 "{path}: has no general.architecture, so there is no telling how to run it.",
                 path=path,

@@ -119,7 +119,7 @@ def read_gguf_model(path: Path) -> GgufModel:
     if metadata.text("general.type") == "adapter":
         raise adapter(path)
     architecture = metadata.architecture
-    made = _known(architecture, path)(file)
+    made, half = _known(architecture, path)(file), file.half
     tensors: dict[str, GgufPart] = {}
     unneeded: dict[str, TensorInfo] = {}
     for name, stored in file.tensors.items():
@@ -131,7 +131,7 @@ def read_gguf_model(path: Path) -> GgufModel:
         scale = f"{name.removesuffix('.weight')}.scale"
         factor = file.tensors.get(scale) if _is_factor(made, scale) else None
         for place in made.place(name):
-            for part in parts_of(stored, place, factor, file.half):
+            for part in parts_of(stored, place, factor, half):
                 if part.name in tensors:
                     raise BadModelFile(
                         "{path}: {name} and {stored_name} are the same tensor "

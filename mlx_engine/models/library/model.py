@@ -81,9 +81,12 @@ def open_class(module: str, config: Mapping[str, object], table: WeightTable) ->
         arrays = with_unused_keys(arrays, config, table.origin)
     model = _build_module(module, config, Named(arrays, table.origin))
     table.hold(_parameters_of(model).values())
-    exchange(model, AS_TRAINED)
-    if module == "falcon_h1":
-        use_all_factors(model)
+    try:
+        exchange(model, AS_TRAINED)
+        if module == "falcon_h1":
+            use_all_factors(model)
+    except Exception as error:
+        raise _not_taken(table.origin, _told(error)) from error
     use_kernels(model, table.kernels)
     return model
 

@@ -1,6 +1,7 @@
 """Folders as other tools leave them: leftover indexes, tensors that no text needs."""
 
 import json
+import os
 import shutil
 
 import mlx.core as mx
@@ -11,7 +12,7 @@ from tiny_published import publish
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
 import mlx_engine
-from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+from mlx_engine.values.errors import BadModelFile, EngineError, UnsupportedModel
 
 Q = "model.layers.0.self_attn.q_proj.weight"
 INDEX = "model.safetensors.index.json"
@@ -117,3 +118,24 @@ def test_weights_that_others_packed_are_refused_by_their_method(folder):
         (folder / "config.json").write_text(json.dumps(config | {key: OTHER}))
         with pytest.raises(UnsupportedModel, match="packed by 'gptq'"):
             mlx_engine.inspect(folder)
+
+
+def test_strange_files_beside_a_model_are_not_waited_for(sound, folder):
+    """Pipes and loops where files are looked at by chance; a header of gigabytes of zeros."""
+    for name in ("x.safetensors", "mtp.safetensors", "mtp-m.gguf"):
+        os.mkfifo(folder / name)
+    (folder / "loop.safetensors").symlink_to("loop.safetensors")
+    huge = folder / "huge.safetensors"
+    huge.write_bytes((10**8).to_bytes(8, "little"))
+    os.truncate(huge, 2**40)
+    assert np.array_equal(logits(folder, sound[0].tokens), sound[1])
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json", INDEX])
+def test_a_pipe_in_the_place_of_a_file_is_refused_by_name(folder, name):
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    if name == INDEX:
+        drop_tensors(folder, Q)
+    with pytest.raises(EngineError, match=f"{name}: a folder, a pipe or a device"):
+        mlx_engine.load(folder)

@@ -78,6 +78,7 @@ def test_what_mlx_writes_is_read(file: Path) -> None:
         (safetensors({"a": entry(), "b": entry(offsets=(12, 36))}, DATA), "b and a overlap"),
         (safetensors({"\ud800": entry()}, DATA), "half of a character"),
         (safetensors({"n" * 301: entry()}, DATA), "tensor named 'nnn"),
+        (safetensors({str(n): 0 for n in range(2**18 + 1)}), "262145 tensors, more than"),
     ],
 )
 def test_damage_is_named(file: Path, content: bytes, message: str) -> None:

@@ -1,3 +1,4 @@
+import os
 import struct
 from pathlib import Path
 
@@ -210,3 +211,28 @@ def test_a_file_that_may_not_be_read_is_not_to_be_downloaded_again(
     monkeypatch.setattr("builtins.open", refuse)
     with pytest.raises(BadModelFile, match="Allow reading it"):
         map_file(file)
+
+
+KEY = struct.pack("<Q", 1) + b"k"
+
+
+@pytest.mark.parametrize(
+    ("pairs", "rest"),
+    [
+        (1, KEY + struct.pack("<IQ", 8, 2**38)),  # a text of 256 GB of zeros
+        (1, struct.pack("<Q", 2**38)),
+        (1, KEY + struct.pack("<IIQ", 9, 6, 2**37)),  # as many numbers
+        (1, KEY + struct.pack("<IIQ", 9, 8, 2**22 + 1)),  # empty texts
+        (1, KEY + struct.pack("<IIQ", 9, 9, 2**22 + 1)),
+        (2**16 + 1, b""),
+    ],
+)
+def test_a_file_of_zeros_without_an_end_fills_no_memory(
+    tmp_path: Path, pairs: int, rest: bytes
+) -> None:
+    """A sparse file is as long as it says and takes no room."""
+    file = tmp_path / "m.gguf"
+    file.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, pairs) + rest)
+    os.truncate(file, 2**40)
+    with pytest.raises(BadModelFile, match="damaged at byte"):
+        read_gguf_header(file)

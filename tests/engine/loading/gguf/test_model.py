@@ -18,7 +18,7 @@ from tiny_qwen3_5 import tiny_config, write_tiny_qwen3_5
 
 import mlx_engine
 from mlx_engine import DraftOptions, LoadOptions, SamplingOptions
-from mlx_engine.loading.gguf.file import read_gguf
+from mlx_engine.loading.gguf.file import GgufFile, read_gguf
 from mlx_engine.loading.gguf.header import GgufTensor, block_types
 from mlx_engine.loading.gguf.model import read_gguf_model
 from mlx_engine.loading.gguf.part import Placement, parts_of
@@ -223,6 +223,17 @@ def test_wild_numbers_are_bounded_before_anything_is_listed(
         with contextlib.suppress(EngineError):
             told = mlx_engine.inspect(file)
             assert (told.layers, told.vocabulary) == (4, 300)
+
+
+def test_many_tensors_are_read_in_linear_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What goes through all of them is asked a few times, however many there are."""
+    file, asked, half = write_tiny_gguf(tmp_path / "m.gguf"), list[None](), GgufFile.half.fget
+    with_tensors(file, *(zeros(f"blk.1.odd{number}.weight", 1) for number in range(300)))
+    monkeypatch.setattr(GgufFile, "half", property(lambda file: asked.append(None) or half(file)))
+    assert len(read_gguf_model(file).tensors) > 300
+    assert len(asked) < 5
 
 
 def test_a_packed_vector_is_refused(tmp_path: Path) -> None:
