@@ -8,6 +8,7 @@ from mlx_engine.models.families.gemma3 import Gemma, Gemma2, Gemma3
 from mlx_engine.models.families.gpt_oss import GptOss
 from mlx_engine.models.families.layer_normed import (
     Cohere,
+    Gpt2,
     GptBigCode,
     GptNeoX,
     Nemotron,
@@ -54,6 +55,7 @@ _TYPES: dict[type[SpecFamily], str] = {
     Phi: "phi",
     GptNeoX: "gpt_neox",
     GptBigCode: "gpt_bigcode",
+    Gpt2: "gpt2",
     GptOss: "gpt_oss",
     Olmo2: "olmo2 olmo3",
     Exaone4: "exaone4 exaone4_5",

@@ -26,6 +26,7 @@ variant of a config, in the table of tests/engine/models/test_plain_families.py.
 | Gemma 1 to 3, gpt-oss, Phi-3, GLM-4 (`glm`, `glm4`), OLMo 2 | their names | none | transformers |
 | Command R, R7B, A, OLMoE, Solar Open | cohere, cohere2, olmoe, solar_open | none | transformers |
 | StarCoder 1, 2, Pythia, Phi-2 | gpt_bigcode, starcoder2, gpt_neox, phi | none | transformers |
+| GPT-2 | gpt2 | none | transformers |
 | Nemotron 3, 4, Minitron, StableLM | nemotron, stablelm | none | transformers |
 | Granite 3, MiniCPM 1, 2, 4 | granite, minicpm | none | transformers, as Granite |
 | Hy3, EXAONE 4.5, K-EXAONE | hy_v3, exaone4_5, exaone_moe | 1, looped | transformers |

@@ -1,9 +1,9 @@
-"""Families with layer norms: Command R and A, StarCoder, Nemotron, StableLM, Phi-2, GPT-NeoX."""
+"""Families with layer norms: Command R, StarCoder, Nemotron, StableLM, Phi-2, GPT-NeoX, GPT-2."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.llama import (
@@ -13,12 +13,14 @@ from mlx_engine.models.families.llama import (
     plain_feed,
     plain_model,
 )
+from mlx_engine.models.family import Parts
 from mlx_engine.models.layer_specs import FeedForward
 from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.models.specs import Block, ModelSpec
 from mlx_engine.models.stored_forms import Piece, Recipe, Recipes, qkv_recipes
 from mlx_engine.values.errors import UnsupportedModel
 
+T = TypeVar("T")
 _HEAD_NORM = re.compile(r"(.+\.self_attn\.[qk])_layernorm\.norms\.\d{1,4}\.weight")
 
 
@@ -182,7 +184,8 @@ class GptBigCode(_JoinedByHead):
     def read(self, fields: ConfigFields) -> ModelSpec:
         """By the names of Hugging Face's config."""
         width, longest = fields.count("n_embd"), fields.count("n_positions", 1024, least=8)
-        has_one_key = fields.flag("multi_query", default=True)
+        is_gpt2 = self.model_type == "gpt2"
+        has_one_key = not is_gpt2 and fields.flag("multi_query", default=True)
         fields = fields.with_values(
             hidden_size=width,
             intermediate_size=fields.count("n_inner", 4 * width),
@@ -192,18 +195,58 @@ class GptBigCode(_JoinedByHead):
             max_position_embeddings=longest,
         ).with_defaults(tie_word_embeddings=True)
         plain = plain_attention(fields)
-        attention = replace(
-            plain,
-            rope=None,
-            qkv_bias=True,
-            out_bias=True,
-            scale=None if fields.flag("scale_attn_weights", default=True) else 1.0,
-            qkv_blocks=1 if has_one_key else plain.heads,
-        )
+        is_scaled = fields.flag("scale_attn_weights", default=True)
+        by_layer = fields.flag("scale_attn_by_inverse_layer_idx", default=False)
         feed = _ungated(fields, "gelu_pytorch_tanh", has_bias=True, key="activation_function")
-        blocks = [Block(attention, feed)] * fields.layers()
+        blocks = []
+        for layer in range(fields.layers()):
+            attention = replace(
+                plain,
+                rope=None,
+                qkv_bias=True,
+                out_bias=True,
+                scale=plain.key_dim ** (-0.5 * is_scaled) / (layer + 1 if by_layer else 1),
+                qkv_blocks=1 if has_one_key or is_gpt2 else plain.heads,
+            )
+            blocks.append(Block(attention, feed))
         model = _layer_normed(fields, blocks, "layer_norm_epsilon")
         return replace(model, positions=longest)
+
+
+class Gpt2(GptBigCode):
+    """`gpt2`: published matrices are turned, [inputs, outputs]."""
+
+    renames = GptBigCode.renames | {
+        "attn.c_proj": "self_attn.o_stored",
+        "mlp.c_fc": "mlp.up_stored",
+        "mlp.c_proj": "mlp.down_stored",
+    }
+
+    def split(self, raw: Mapping[str, T], origin: str) -> Parts[T]:
+        """MLX's conversions, whose names begin with `model.`, have matrices our way."""
+        parts = super().split(raw, origin)
+        if any(name.startswith("model.") for name in raw):
+            return parts
+        made = parts.trunk_recipes.items()
+        return replace(parts, trunk_recipes={name: _turned(name, recipe) for name, recipe in made})
+
+    def recipes(self, names: Iterable[str]) -> Recipes:
+        """Of matrices that are not turned."""
+        listed = list(names)
+        made = dict(super().recipes(listed))
+        for name in listed:
+            base, found, kind = name.partition("_stored.")
+            if found:
+                made[f"{base}_proj.{kind}"] = Recipe((Piece(name),))
+        return made
+
+
+def _turned(name: str, recipe: Recipe) -> Recipe:
+    """The same for a stored matrix whose outputs lie along its last axis."""
+    if not name.endswith(".weight"):
+        return recipe
+    pieces = tuple(piece._replace(axis=-1) for piece in recipe.pieces)
+    return recipe._replace(pieces=pieces, form="transposed")
 
 
 def _number_of(piece: Piece) -> int:

@@ -18,12 +18,6 @@ _NO_BIAS: dict[str, object] = {"attention_bias": False, "mlp_bias": False}
 _GELU: dict[str, object] = {"hidden_activation": "gelu_pytorch_tanh", "attention_bias": False}
 _TIED: dict[str, object] = {"tie_word_embeddings": True}
 _APART: dict[str, object] = {"tie_word_embeddings": False}
-_GPT2: dict[str, object] = {
-    "activation_function": "gelu_pytorch_tanh",
-    "scale_attn_weights": True,
-    "scale_attn_by_inverse_layer_idx": False,
-    "add_cross_attention": False,
-}
 _MAMBA = {"hidden_act": "silu", "layer_norm_epsilon": 1e-5}
 _DSA = _SILU | _APART | {"mlp_bias": False}
 
@@ -44,7 +38,6 @@ FIXED: dict[str, Fields] = {
     "gemma4_text": _GELU,
     "gemma4_unified": _GELU,
     "glm_moe_dsa": _DSA,
-    "gpt2": _GPT2 | _TIED,
     "gptj": _APART | {"activation_function": "gelu_pytorch_tanh"},
     "granitemoe": _SILU,
     "granitemoehybrid": _SILU,
@@ -169,7 +162,6 @@ ABSENT: dict[str, Fields] = {
 """What transformers takes where the config is silent, and classes would take something else."""
 
 RENAMED: dict[str, dict[str, str]] = {
-    "gpt2": {"n_ctx": "n_positions"},
     "lfm2": {"block_dim": "hidden_size"},
 }
 """Fields that classes look for -> those transformers 5 tells the same by."""

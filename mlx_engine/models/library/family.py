@@ -90,7 +90,6 @@ _CONTEXT = 4096
 """Taken where a config does not say how far its model reaches."""
 
 _RENAMED = {
-    "gpt2": {"transformer.": ""},
     "granitemoe": {".router.weight": ".router.layer.weight"},
     "granitemoehybrid": {".router.weight": ".router.layer.weight"},
     "laguna": {".shared_experts.": ".shared_expert."},

@@ -110,7 +110,7 @@ def test_what_was_just_made_is_not_copied():
 
 
 def test_what_cannot_be_run_dry_is_told(tmp_path):
-    with pytest.raises(UnsupportedModel, match="gpt2: a dry run is for"):
-        dry_run({"model_type": "gpt2"}, "mlx-4bit")
+    with pytest.raises(UnsupportedModel, match="gptj: a dry run is for"):
+        dry_run({"model_type": "gptj"}, "mlx-4bit")
     with pytest.raises(BadModelFile, match="missing"):
         read_config(tmp_path)

@@ -62,7 +62,6 @@ CASES = {
     ),
     "lfm2 with llama3's scaling": ("lfm2", {"rope_parameters": LLAMA3}),
     "laguna": ("laguna", {}),
-    "gpt2": ("gpt2", {}),
     "helium with YaRN": ("helium", {"rope_parameters": YARN | {"truncate": False}}),
     "llama4 with YaRN": ("llama4_text", {"rope_parameters": YARN}),
     "latent attention with YaRN": (

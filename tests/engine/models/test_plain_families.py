@@ -462,6 +462,11 @@ CASES: dict[str, Case] = {
         "gpt_bigcode",
         {"multi_query": False, "scale_attn_weights": False, "activation_function": "relu"},
     ),
+    "gpt2": Case("gpt2"),
+    "gpt2, scaled by layer": Case(
+        "gpt2", {"scale_attn_by_inverse_layer_idx": True, "tie_word_embeddings": False}
+    ),
+    "gpt2, square": Case("gpt2", {"n_inner": 64, "activation_function": "relu"}),
     "gpt_bigcode, not tied": Case(
         "gpt_bigcode", {"tie_word_embeddings": False, "n_inner": None}, {"n_inner": None}
     ),
@@ -486,6 +491,7 @@ CONVERTED = (
     "gemma2",
     "olmoe",
     "solar_open",
+    "gpt2",
     "gpt_neox, as the 20B",
     "nemotron",
     "phi",
@@ -602,6 +608,9 @@ def test_folders_of_mlx_lm(made, tmp_path, name, bits):
     edit_config(folder, **in_older_keys(folder))
     if "gpt_oss" in name:
         pack_experts(folder)
+    if "gpt2" in name:
+        bare = "transformer."
+        edit_tensors(folder, lambda all_of: {n.removeprefix(bare): a for n, a in all_of.items()})
     model, config = open_in_mlx_lm(folder)
     if bits is not None:
         model, config = quantize_model(model, config, 32, bits)
@@ -624,7 +633,7 @@ def in_older_keys(folder):
     config = json.loads((folder / "config.json").read_text())
     rope = config.get("rope_parameters")
     if rope is None:
-        return {}
+        return {"n_ctx": config.get("n_positions")} if "n_positions" in config else {}
     local = rope.get(SLIDING)
     rope = rope.get(FULL, rope)
     made = older(rope, partial_rotary_factor=rope.get("partial_rotary_factor", 1.0))
