@@ -3,10 +3,13 @@
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from mlx_engine.values.errors import BadModelFile
+from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 from mlx_engine.values.words import Words
 
 T = TypeVar("T")
+_WINDOW = 4096
+"""What most types take where no window is told."""
+
 _TIED = "tie_word_embeddings"
 _MOST_LAYERS = 1000  # they are listed one by one, so a wild number would hang
 
@@ -130,6 +133,19 @@ class ConfigFields:
         """An object within, None when it is not there."""
         return ConfigFields(self._object(name), self.origin) if self.has(name) else None
 
+    def require(self, fixed: Mapping[str, object]) -> None:
+        """UnsupportedModel where a key asks for another value than the one that is run."""
+        for name, value in fixed.items():
+            asked = self._value(name, value)
+            if asked != value:
+                raise UnsupportedModel(
+                    "{origin}: asks for {key} {name}, which this version does not run. Take "
+                    "another model.",
+                    origin=self.origin,
+                    key=name,
+                    name=ascii(asked)[:40],
+                )
+
     def require_multiple(self, name: str, of: str) -> None:
         """Both are counts, and the first is a multiple of the second."""
         if self.count(name) % self.count(of):
@@ -150,6 +166,11 @@ class ConfigFields:
         """Whether the output head is the embedding; None where the config does not say."""
         return self.flag(_TIED, default=False) if self.has(_TIED) else None
 
+    def window(self, usual: int | None = _WINDOW) -> int | None:
+        """`sliding_window`, None for none; usual: where the key is not there."""
+        name = "sliding_window"
+        return self.count(name) if self.has(name) else (None if name in self else usual)
+
     def windows(
         self, window: int | None, otherwise: Callable[[int], bool] | None = None
     ) -> tuple[int | None, ...]:
@@ -168,7 +189,7 @@ class ConfigFields:
             )
         slides = [kind == "sliding_attention" for kind in kinds[:layers]]
         if any(slides) and window is None:
-            window = self.count("sliding_window")
+            window = self.count("sliding_window", _WINDOW)
         return tuple(window if slide else None for slide in slides)
 
     def rope(self, kind: str) -> "ConfigFields":

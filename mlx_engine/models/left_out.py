@@ -1,8 +1,4 @@
-"""What transformers takes where a config is silent, by model type; sizes aside, whose lack is told.
-
-What most types take is written where a family reads it. A test holds the table against the classes
-of transformers' configs.
-"""
+"""What is known of configs by model type; a test holds the tables against transformers' classes."""
 
 Fields = dict[str, object]
 
@@ -15,6 +11,16 @@ _GLM: Fields = _LONG | {"rms_norm_eps": 1.5625e-7, "head_dim": 128}
 _GLM_MOE: Fields = _LONG | {"rms_norm_eps": 1e-5, "first_k_dense_replace": 1, "n_shared_experts": 1}
 _COHERE: Fields = {"max_position_embeddings": 8192, "tie_word_embeddings": True}
 
+FIXED: dict[str, Fields] = {
+    **{kind: {"hidden_act": "silu"} for kind in ("qwen3_5", "qwen3_5_moe", "qwen3_next")},
+    "smollm3": {"use_sliding_window": False},
+    "gemma": {"use_bidirectional_attention": False},
+    "hy_v3": {"mlp_bias": False},
+    "deepseek_v2": {"mlp_bias": False},
+    "gpt_bigcode": {"add_cross_attention": False},
+}
+"""Fields that change the result and that a family does not read -> the one value it runs."""
+
 LEFT_OUT: dict[str, Fields] = {
     "llama": _SHORT,
     "iquestcoder": _LONG | {"rms_norm_eps": 1e-5, "head_dim": 128},
@@ -24,7 +30,6 @@ LEFT_OUT: dict[str, Fields] = {
         "head_dim": 128,
         "rms_norm_eps": 1e-5,
         "max_position_embeddings": 262144,
-        "sliding_window": None,
     },
     "mixtral": _LONG | {"rope_theta": 1e6, "rms_norm_eps": 1e-5},
     "seed_oss": {
@@ -109,3 +114,4 @@ LEFT_OUT: dict[str, Fields] = {
     "phi": _SHORT,
     "gpt_neox": _SHORT,
 }
+"""What transformers takes where a config is silent, sizes aside; what most take, families know."""

@@ -66,10 +66,10 @@ def scaled(plain: Rope, rope: ConfigFields, fields: ConfigFields) -> Rope:
         factors = (rope.number("factor", 1.0),) * pairs
     elif name == "llama3":
         factors = _llama3(plain, rope, trained)
-    elif name == "yarn":
+    elif name == "yarn" and not rope.has("short_factor"):  # as Phi-3 first called LongRoPE
         factor = _factor(rope, fields, trained)
         factors, magnitude = _yarn(plain, rope, trained, factor), _yarn_magnitude(rope, factor)
-    elif name in ("longrope", "su"):
+    elif name in ("longrope", "su", "yarn"):
         factors = _listed(rope, "short_factor", pairs)
         late = _listed(rope, "long_factor", pairs)
         magnitude = _longrope_magnitude(rope, fields, trained)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.family import CanonicalPart, Family, Figures, Parts
 from mlx_engine.models.layer_specs import Shape
-from mlx_engine.models.left_out import LEFT_OUT
+from mlx_engine.models.left_out import FIXED, LEFT_OUT
 from mlx_engine.models.norm_shift import norm_shift, shift_reasons, shifted
 from mlx_engine.models.specs import ModelSpec
 from mlx_engine.models.stored_forms import Recipes, expert_recipes
@@ -42,8 +42,9 @@ class SpecFamily(Family):
     def spec(self) -> ModelSpec:
         """The model; raises what `read` does."""
         fields = ConfigFields(self.config, self.origin)
-        silent = LEFT_OUT.get(self.model_type.removesuffix("_text"), {})
-        return self.read(fields.with_defaults(**silent)).within_context()
+        kind = self.model_type.removesuffix("_text")
+        fields.require(FIXED.get(kind, {}))
+        return self.read(fields.with_defaults(**LEFT_OUT.get(kind, {}))).within_context()
 
     @cached_property
     def _names(self) -> TensorNames:

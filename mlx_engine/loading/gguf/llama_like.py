@@ -254,7 +254,10 @@ class Olmo2Gguf(Architecture):
 
     def _rotation(self) -> dict[str, object]:
         told = super()._rotation()
-        return told | {"rope_local_base_freq": told["rope_theta"]}
+        if self._class() == "olmo2":
+            return told
+        plain = {"rope_theta": told["rope_theta"]}
+        return told | {"rope_parameters": {"full_attention": plain, "sliding_attention": plain}}
 
     def _own(self) -> dict[str, object]:
         window = self._metadata.count("attention.sliding_window", 0)

@@ -91,7 +91,9 @@ class Glm4Moe(SpecFamily):
             qk_norm="head" if fields.flag("use_qk_norm", default=is_dots) else "none",
         )
         model = _with_head_behind(fields, attention, _routed_feeds(fields))
-        windows = fields.windows(None) if is_dots else (None,) * fields.layers()
+        late = fields.count("max_window_layers", 62, least=0)
+        window = fields.window() if self.model_type == "dots1" else None
+        windows = fields.windows(window, lambda layer: layer >= late)
         blocks = (
             replace(block, mixer=replace(attention, window=window))
             for block, window in zip(model.blocks, windows, strict=True)

@@ -65,7 +65,7 @@ def _mixers(fields: ConfigFields) -> list[Attention]:
     `layer_types` behind the trunk's, else of the first.
     """
     slides, windows = replace(plain_attention(fields), qk_norm="head"), most_windows(fields)
-    full = replace(slides, rope=None) if fields.has("sliding_window") else slides
+    full = replace(slides, rope=None) if fields.window() else slides
     listed = fields.words("layer_types")
     told = (fields.words("mtp_layer_types") or listed[fields.layers() :] or listed)[:1]
     windows += most_windows(fields.with_values(num_hidden_layers=1, layer_types=list(told)))

@@ -58,7 +58,7 @@ class Starcoder2(SpecFamily):
     def read(self, fields: ConfigFields) -> ModelSpec:
         """By the names of Hugging Face's config."""
         bias = fields.flag("use_bias", default=True)
-        window = fields.count("sliding_window") if fields.has("sliding_window") else None
+        window = fields.window(None)
         attention = replace(plain_attention(fields), qkv_bias=bias, out_bias=bias, window=window)
         feed = _ungated(fields, "gelu_pytorch_tanh", has_bias=bias)
         blocks = [Block(attention, feed)] * fields.layers()

@@ -107,10 +107,9 @@ def _window(fields: ConfigFields) -> int | None:
     """
     if not any(kind in _WINDOWED for kind in fields.model_types):
         return None
-    if "sliding_window" not in fields and "mixtral" not in fields.model_types:
-        return 4096
-    is_used = fields.flag("use_sliding_window", default=True) and fields.has("sliding_window")
-    return fields.count("sliding_window") if is_used else None
+    is_used = fields.flag("use_sliding_window", default=True)
+    is_silent = {"mixtral", "ministral3"} & {*fields.model_types}
+    return fields.window(None if is_silent else 4096) if is_used else None
 
 
 def _rotated(fields: ConfigFields) -> tuple[bool, ...]:
@@ -153,8 +152,7 @@ class Olmo2(SpecFamily):
         windows = most_windows(fields) if is_olmo3 else (None,) * fields.layers()
         slides = full
         if is_olmo3:
-            base = fields.number("rope_local_base_freq", 5e5)
-            slides = replace(full, rope=local_rope(fields, full.key_dim, base))
+            slides = replace(full, rope=local_rope(fields, full.key_dim, 5e5))
         feed = plain_feed(fields)
         mixers = (replace(slides, window=window) if window else full for window in windows)
         return plain_model(fields, (Block(mixer, feed, norms="after") for mixer in mixers))
@@ -162,9 +160,8 @@ class Olmo2(SpecFamily):
 
 def most_windows(fields: ConfigFields) -> tuple[int | None, ...]:
     """For each layer the window or None; where `layer_types` is silent, every fourth has none."""
-    window = fields.count("sliding_window") if fields.has("sliding_window") else None
     return fields.windows(
-        window, lambda layer: (layer + 1) % fields.count("sliding_window_pattern", 4) != 0
+        fields.window(), lambda layer: (layer + 1) % fields.count("sliding_window_pattern", 4) != 0
     )
 
 
@@ -184,8 +181,7 @@ class Phi3(_Joined):
 
     def read(self, fields: ConfigFields) -> ModelSpec:
         """By the names of Hugging Face's config; a `sliding_window` is for every layer."""
-        window = fields.count("sliding_window") if fields.has("sliding_window") else None
-        attention = replace(plain_attention(fields, share=1.0), window=window)
+        attention = replace(plain_attention(fields, share=1.0), window=fields.window(None))
         feed = plain_feed(fields)
         return plain_model(fields, [Block(attention, feed)] * fields.layers())
 

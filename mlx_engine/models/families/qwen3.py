@@ -1,6 +1,7 @@
 """Qwen2 and Qwen3, with and without experts, MiMo-7B, Mellum: biases or norms of queries and keys.
 
-Layers from `max_window_layers` on have a window, in Qwen3 MoE all, if `use_sliding_window` says so.
+Layers from `max_window_layers` on have a window, if `use_sliding_window` says so; in Qwen3 MoE all,
+in Qwen2 MoE every other one before.
 Qwen3 technical report: arXiv 2505.09388.
 """
 
@@ -38,7 +39,8 @@ class Qwen2Moe(SpecFamily):
         attention = replace(plain_attention(fields), qkv_bias=bias)
         shared = plain_feed(fields, fields.count("shared_expert_intermediate_size", 5632))
         first, blocks = fields.count("max_window_layers", 28, least=0), list[Block]()
-        for layer, window in enumerate(_late_windows(fields, first)):
+        windows = fields.windows(_window(fields), lambda layer: layer < first and layer % 2 == 0)
+        for layer, window in enumerate(windows):
             feed = _feed(fields, layer)
             if isinstance(feed, Experts):
                 feed = replace(feed, shared=shared, shared_gate=True)
@@ -154,9 +156,11 @@ def _dense(fields: ConfigFields, attention: Attention) -> ModelSpec:
 
 def _late_windows(fields: ConfigFields, first: int) -> tuple[int | None, ...]:
     """For each layer the window or None; where `layer_types` is silent, those from `first` on."""
-    is_used = fields.flag("use_sliding_window", default=False) and fields.has("sliding_window")
-    window = fields.count("sliding_window") if is_used else None
-    return fields.windows(window, lambda layer: layer >= first)
+    return fields.windows(_window(fields), lambda layer: layer >= first)
+
+
+def _window(fields: ConfigFields) -> int | None:
+    return fields.window() if fields.flag("use_sliding_window", default=False) else None
 
 
 def _normed(fields: ConfigFields) -> Attention:

@@ -475,6 +475,40 @@ CASES: dict[str, Case] = {
 }
 
 
+CASES |= {
+    "llama, rotation told twice": Case(
+        "llama", {}, {"rope_parameters": PLAIN, "rope_scaling": YARN | {"attention_factor": 1.4}}
+    ),
+    "gemma3_text, rotation told twice": Case(
+        "gemma3_text", {}, {"rope_scaling": {"rope_type": "linear", "factor": 8.0}}
+    ),
+    "gemma3_text, exact gelu": Case(
+        "gemma3_text", {"hidden_activation": "gelu"}, {"hidden_act": "relu"}
+    ),
+    "mistral, trained length told twice": Case(
+        "mistral", {}, {"rope_parameters": YARN, "original_max_position_embeddings": 32}
+    ),
+    "qwen3, yarn by lengths, part of a head": Case(
+        "qwen3",
+        {"hidden_act": "relu"},
+        {"rope_parameters": PLAIN | {"partial_rotary_factor": 0.5}, "rope_scaling": None}
+        | older(YARN | {"factor": None}),
+    ),
+    "mixtral, quick_gelu": Case("mixtral", {"hidden_act": "quick_gelu"}),
+    "phi3, longrope called yarn": Case(
+        "phi3", NO_WINDOW, older(SHORT | {"rope_type": "yarn"}) | {"hidden_act": "relu2"}
+    ),
+    "qwen2_moe, windows where layer_types is silent": Case(
+        "qwen2_moe",
+        WINDOWED | {"max_window_layers": 3, "num_hidden_layers": 4, "hidden_act": "gelu_new"},
+        {"layer_types": None},
+    ),
+    "dots1, windows where layer_types is silent": Case(
+        "dots1", {"sliding_window": WINDOW, "max_window_layers": 1}, {"layer_types": None}
+    ),
+}
+"""Rotations and feed-forwards told in odd ways."""
+
 BFLOAT16 = ("llama", "qwen2, tied", "gemma3_text", "gpt_oss", "phi3")
 CONVERTED = (
     "llama, biases",
