@@ -57,12 +57,11 @@ class DeleteController(QObject):
             if model.nbytes
             else tr("Move {name} to the trash?", name=model.name)
         )
-        box = QMessageBox(
-            QMessageBox.Icon.Question, tr("Delete from disk"), question, parent=self._page
-        )
+        box = QMessageBox(QMessageBox.Icon.Question, tr("Delete from disk"), "", parent=self._page)
+        box.setTextFormat(Qt.TextFormat.PlainText)
+        box.setText(question)
         after = tr("The room is free once the trash is emptied.")
         box.setInformativeText(f"{model.path}\n{after}")
-        box.setTextFormat(Qt.TextFormat.PlainText)
         delete = box.addButton(tr("Move to trash"), QMessageBox.ButtonRole.DestructiveRole)
         box.addButton(QMessageBox.StandardButton.Cancel)
         box.setDefaultButton(QMessageBox.StandardButton.Cancel)

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QAbstractSlider, QFrame, QMenu, QWidget
 from app.values.models import FoundModel, short_quantisation
 from app.window.composer.composer import Composer
 from app.window.controls.icons import IconButton, icon
-from app.window.controls.labels import ShortButton, ShortLabel
+from app.window.controls.labels import ShortButton, ShortLabel, set_tip, unmarked
 from app.window.controls.layouts import Wide, centred, column, row, stacked
 from app.window.controls.notice_bar import NoticeBar
 from app.window.language import said, tr
@@ -112,7 +112,7 @@ class HeadBar(QFrame):
         self._menu.clear()
         for entry in self._recent:
             words = said(joined((entry.name, entry.detail)))
-            action = self._menu.addAction(words.replace("&", "&&"))
+            action = self._menu.addAction(unmarked(words))
             action.setCheckable(True)
             action.setChecked(self._in_use is not None and entry.is_of(self._in_use))
             action.triggered.connect(lambda _, entry=entry: self.recent_chosen.emit(entry))
@@ -124,7 +124,7 @@ class HeadBar(QFrame):
     def _name(self, name: str) -> None:
         self._model.show_text(name)
         self._model.setAccessibleDescription(name)
-        self._model.setToolTip(tr("{name}: choose another model", name=name))
+        set_tip(self._model, tr("{name}: choose another model", name=name))
 
     def _show_loading(self, is_loading: bool) -> None:
         self._is_loading = is_loading

@@ -12,7 +12,7 @@ from app.window.compare.compare_pane import ComparePane
 from app.window.composer.message_box import LONGEST, MessageBox
 from app.window.controls.choices import Option, Segments
 from app.window.controls.icons import Sign
-from app.window.controls.labels import label, paragraph, say, set_role, tabular
+from app.window.controls.labels import label, paragraph, say, set_role, set_tip, tabular
 from app.window.controls.layouts import STRETCH, Wide, column, row, scrolled
 from app.window.language import number, said, tr
 from app.window.transcript.reader import Reader
@@ -332,7 +332,7 @@ class CompareView(QWidget):
         self._run.setText(tr("Stop") if self._is_running else tr("Run"))
         can_run = bool(self._prompt.toPlainText().strip()) and not self._why_not
         self._run.setEnabled(self._is_running or can_run)
-        self._run.setToolTip(self._why_not)
+        set_tip(self._run, self._why_not)
         self._prompt.setReadOnly(self._is_running)
         self._depth_row.setEnabled(not self._is_running)
         if self._why_not and not self._is_running:

@@ -10,7 +10,7 @@ from app.values.attached_text import AttachedText, Refused, SaidWith
 from app.window.composer.attachments import AttachmentRow
 from app.window.composer.message_box import LONGEST, MessageBox
 from app.window.controls.icons import IconButton
-from app.window.controls.labels import restyle
+from app.window.controls.labels import restyle, set_tip
 from app.window.controls.layouts import STRETCH, column, row
 from app.window.language import said, tr
 from mlx_engine.values.words import Words
@@ -164,7 +164,7 @@ class Composer(QFrame):
             self._send.show_icon("stop", tr("Stop (Esc)"))
         else:
             self._send.show_icon("send", tr("Send"))
-            self._send.setToolTip(self._problem() or tr("Send (Return)"))
+            set_tip(self._send, self._problem() or tr("Send (Return)"))
         can_send = self._has_message() and not self._problem()
         self._send.setEnabled(self._is_answering or can_send)
 

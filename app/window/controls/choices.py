@@ -28,7 +28,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.window.controls.icons import paint_icon
-from app.window.controls.labels import restyle
+from app.window.controls.labels import plain, restyle, set_tip, unmarked
 from app.window.controls.layouts import row
 from app.window.language import said
 from app.window.look import look
@@ -72,7 +72,7 @@ class DropDown(QComboBox):
         for place, option in enumerate(self._options):
             self.addItem(said(option.words), option.value)
             model.item(place).setEnabled(not option.why_not)
-            model.item(place).setToolTip(said(option.why_not))
+            model.item(place).setToolTip(plain(said(option.why_not)))
 
     def select(self, value: str | None) -> None:
         """Show this value; the user did not choose it, so nothing is emitted."""
@@ -154,10 +154,10 @@ class Segments(QWidget):
 
     def _show_option(self, button: QAbstractButton, place: int) -> None:
         option, last = self._options[place], len(self._options) - 1
-        button.setText(said(option.words))
+        button.setText(unmarked(said(option.words)))
         button.setAccessibleName(f"{self._name}: {said(option.words)}")
         button.setEnabled(not option.why_not)
-        button.setToolTip(said(option.why_not))
+        set_tip(button, said(option.why_not))
         restyle(button, "edge", {0: "first", last: "last"}.get(place, ""))
 
     def select(self, value: str | None) -> None:

@@ -8,7 +8,7 @@ from PySide6.QtCore import QEvent, QLocale, QMimeData, QObject, QSignalBlocker, 
 from PySide6.QtGui import QFocusEvent, QKeyEvent, QWheelEvent
 from PySide6.QtWidgets import QGridLayout, QLineEdit, QPlainTextEdit, QSlider, QWidget
 
-from app.window.controls.labels import label, paragraph, restyle, say, tabular
+from app.window.controls.labels import label, paragraph, restyle, say, set_tip, tabular
 from app.window.controls.layouts import column
 from app.window.controls.writing import follow_writing
 from app.window.language import said, tr
@@ -206,11 +206,11 @@ class LineField(Field):
         what = said(what)
         edit.setAccessibleName(name)
         edit.setAccessibleDescription(what)
-        edit.setToolTip(what)
+        set_tip(edit, what)
         edit.setAlignment(Qt.AlignmentFlag.AlignRight)
         edit.setPlaceholderText(empty)
         heading = label(name)
-        heading.setToolTip(what)
+        set_tip(heading, what)
         heading.setBuddy(edit)
         self._grid = grid = QGridLayout(self)
         grid.setContentsMargins(0, 0, 0, 0)
@@ -259,7 +259,7 @@ class NumberField(LineField):
     def forbid(self, why: str) -> None:
         """Disable it with a reason, "" enables it."""
         self._edit.setEnabled(not why)
-        self._edit.setToolTip(why or self._edit.accessibleDescription())
+        set_tip(self._edit, why or self._edit.accessibleDescription())
 
     def settle(self) -> None:
         """A number is tried, anything else is a mistake."""

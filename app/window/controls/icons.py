@@ -9,6 +9,7 @@ from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QSizePolicy, QToolButton, QWidget
 
 from app.start.asset_files import asset_path
+from app.window.controls.labels import set_tip
 from app.window.look import look
 
 Colour = Literal["text", "muted", "accent", "on_accent", "error"]
@@ -135,7 +136,7 @@ class IconButton(QToolButton):
 
     def show_icon(self, name: str, words: str) -> None:
         """Become another button."""
-        self.setToolTip(words)
+        set_tip(self, words)
         self.setAccessibleName(words)
         if name != self._name or self.icon().isNull():
             self._name = name

@@ -1,5 +1,7 @@
 """Labels with a role that the style sheet knows, and figures that keep their width."""
 
+from html import escape
+
 from PySide6.QtCore import QEvent, QSize, Qt
 from PySide6.QtGui import QFont, QResizeEvent
 from PySide6.QtWidgets import QLabel, QPushButton, QSizePolicy, QWidget
@@ -9,8 +11,9 @@ from app.window.language import said
 
 def label(text: str = "", role: str = "") -> QLabel:
     """One line or more of plain text; roles: title, heading, muted, problem, warning, note."""
-    result = QLabel(said(text))
-    result.setTextFormat(Qt.TextFormat.PlainText)
+    result = QLabel()
+    result.setTextFormat(Qt.TextFormat.PlainText)  # first: HTML would be read as it is set
+    result.setText(said(text))
     if role:
         result.setProperty("role", role)
     return result
@@ -29,6 +32,26 @@ def paragraph(text: str = "", role: str = "") -> QLabel:
     result = wrapped(text, role)
     result.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
     return result
+
+
+LONGEST_TIP = 1000
+"""Characters of a tooltip."""
+
+
+def plain(text: str) -> str:
+    """Text for a tooltip, which Qt would take for HTML where it looks like that."""
+    shown = text if len(text) <= LONGEST_TIP else f"{text[:LONGEST_TIP]} …"
+    return f"<p>{escape(shown).replace(chr(10), '<br>')}</p>" if "<" in shown else shown
+
+
+def set_tip(widget: QWidget, text: str) -> None:
+    """Give a widget a tooltip: plain text, wherever it comes from."""
+    widget.setToolTip(plain(text))
+
+
+def unmarked(text: str) -> str:
+    """Text for a button or menu, where & marks the key for what follows."""
+    return text.replace("&", "&&")
 
 
 STEADY_LINES = 5
@@ -63,7 +86,7 @@ class SteadyWords(QLabel):
             cut = cut.rpartition(" ")[0]
             shown = f"{cut} …"
             self.setText(shown)
-        self.setToolTip(self._whole if shown != self._whole else "")
+        set_tip(self, self._whole if shown != self._whole else "")
 
     # Qt
 
@@ -139,7 +162,7 @@ class ShortLabel(QLabel):
         shown = self.fontMetrics().elidedText(self._whole, self._mode, self.width())
         if shown != self.text():
             self.setText(shown)
-        self.setToolTip(self._whole if shown != self._whole else "")
+        set_tip(self, self._whole if shown != self._whole else "")
 
     # Qt
 
@@ -182,12 +205,12 @@ class ShortButton(QPushButton):
         self.updateGeometry()
 
     def _fit(self) -> None:
-        self.setText(self._whole.replace("&", "&&"))
+        self.setText(unmarked(self._whole))
         self._hint = super().sizeHint()
         metrics = self.fontMetrics()
         room = 1 + self.width() - self._hint.width() + metrics.horizontalAdvance(self._whole)
         shown = metrics.elidedText(self._whole, Qt.TextElideMode.ElideMiddle, room)
-        self.setText(shown.replace("&", "&&"))
+        self.setText(unmarked(shown))
 
     # Qt
 

@@ -7,7 +7,7 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QFrame, QPushButton
 
 from app.window.controls.icons import IconButton
-from app.window.controls.labels import announce, paragraph, set_role
+from app.window.controls.labels import announce, paragraph, set_role, unmarked
 from app.window.controls.layouts import Wide, row
 from app.window.language import said, tr
 from app.window.motion import fade_in
@@ -95,7 +95,7 @@ class NoticeBar(QFrame):
         """Show a notice of a model that can be loaded; `taken` brings its path."""
         self.say(words)
         self._offered = model
-        self.take.setText(said(button))
+        self.take.setText(unmarked(said(button)))
         self.take.setAccessibleName(said(button))
         self.take.show()
 

@@ -6,7 +6,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent
 from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 
-from app.window.controls.labels import ShortLabel, label, tabular
+from app.window.controls.labels import ShortLabel, label, set_tip, tabular
 from app.window.controls.layouts import STRETCH, row
 from app.window.drafting.charts import Sparkline
 from app.window.drafting.round_history import RoundHistory, state_in_short
@@ -32,7 +32,7 @@ class StatusStrip(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.setAccessibleName(tr("Drafting status"))
-        self.setToolTip(tr("Open the Drafting view"))
+        set_tip(self, tr("Open the Drafting view"))
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self._drafting, self._acceptance = ShortLabel(), label("", "note")

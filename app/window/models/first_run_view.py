@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QFrame, QPushButton, QVBoxLayout, QWidget
 
 from app.values.models import FoundModel
 from app.window.controls.icons import Sign, icon
-from app.window.controls.labels import ShortButton, label, paragraph, say
+from app.window.controls.labels import ShortButton, label, paragraph, say, set_tip
 from app.window.controls.layouts import STRETCH, centred, column, row, scrolled
 from app.window.language import tr
 from app.window.look import look
@@ -70,7 +70,7 @@ class FirstRunView(QWidget):
         kinds.setAlignment(Qt.AlignmentFlag.AlignCenter)
         choose = QPushButton(tr("Open…"))
         self._built_in.setProperty("role", "primary")
-        choose.setToolTip(tr("Choose a model folder or a .gguf file"))
+        set_tip(choose, tr("Choose a model folder or a .gguf file"))
         self._built_in.clicked.connect(self.built_in_wanted)
         choose.clicked.connect(self.open_wanted)
         buttons = row(STRETCH, self._built_in, choose, STRETCH)
@@ -134,7 +134,7 @@ def row_button(words: str, picture: str, tip: str) -> ShortButton:
     button = ShortButton()
     button.show_text(words)
     button.setAccessibleName(words)
-    button.setToolTip(tip)
+    set_tip(button, tip)
     button.setStyleSheet("text-align: left;")
     button.setIcon(icon(picture, "muted"))
     return button

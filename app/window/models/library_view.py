@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QLineEdit, QPushButton, QWidget
 from app.values.models import DownloadFigures, FoundModel
 from app.window.controls.choices import Option, Segments
 from app.window.controls.icons import IconButton
-from app.window.controls.labels import ShortLabel, label, paragraph, say
+from app.window.controls.labels import ShortLabel, label, paragraph, say, set_tip
 from app.window.controls.layouts import STRETCH, Wide, column, row, stacked
 from app.window.language import tr
 from app.window.models.downloads import DownloadList
@@ -31,7 +31,7 @@ class FolderSection(QWidget):
         self.setAccessibleName(tr("Your folders"))
         self._rows: list[QWidget] = []
         self._add = QPushButton(tr("Add folder…"))
-        self._add.setToolTip(tr("Look for models in a folder of yours, at every start"))
+        set_tip(self._add, tr("Look for models in a folder of yours, at every start"))
         self._add.clicked.connect(self.add_wanted)
         top = row(Wide(label(tr("Your folders"), "muted")), self._add)
         self._column = column(top, of=self, spacing=0)
@@ -91,7 +91,7 @@ class LibraryView(QWidget):
         self._filter.setPlaceholderText(tr("Filter"))
         self._filter.setClearButtonEnabled(True)
         self._open = QPushButton(tr("Open…"))
-        self._open.setToolTip(tr("Choose a model folder or a .gguf file"))
+        set_tip(self._open, tr("Choose a model folder or a .gguf file"))
         self.list = LibraryList()
         goes_down(self._filter, self.list)
         self.folders = FolderSection()

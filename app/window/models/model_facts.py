@@ -6,7 +6,7 @@ from PySide6.QtWidgets import QGridLayout, QPushButton, QWidget
 from app.values.models import ModelCard
 from app.window.controls.chart import Part, ShareBar
 from app.window.controls.icons import Sign
-from app.window.controls.labels import ShortLabel, label, paragraph, say, set_role, tabular
+from app.window.controls.labels import ShortLabel, label, paragraph, say, set_role, set_tip, tabular
 from app.window.controls.layouts import Wide, column, row
 from app.window.language import said, tr
 from mlx_engine.values.memory_plan import MemoryFit
@@ -111,13 +111,14 @@ def storage_table(groups: tuple[TensorGroup, ...]) -> QWidget:
         size.setAlignment(Qt.AlignmentFlag.AlignRight)
         tabular(size)
         name = label(said(group.name), "note")
-        name.setToolTip(
+        set_tip(
+            name,
             tr(
                 "{n:,} tensors, {parameters:,} parameters",
                 "1 tensor, {parameters:,} parameters",
                 group.tensors,
                 parameters=group.parameters,
-            )
+            ),
         )
         grid.addWidget(name, line, 0, Qt.AlignmentFlag.AlignTop)
         storage = ShortLabel()

@@ -25,6 +25,7 @@ from PySide6.QtWidgets import (
     QStyleOptionViewItem,
 )
 
+from app.window.controls.labels import plain
 from app.window.language import said
 from app.window.look import Look, look
 
@@ -80,7 +81,7 @@ class Row(QListWidgetItem, Generic[T]):
             lines = self._lines
             return ". ".join(filter(None, (lines.first, lines.detail, lines.second)))
         if role == Qt.ItemDataRole.ToolTipRole:
-            return self._lines.tip
+            return plain(self._lines.tip)
         return super().data(role)
 
 

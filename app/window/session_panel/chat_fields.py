@@ -9,7 +9,7 @@ from app.values.chat_settings import ChatSettings
 from app.window.controls.cache_fields import CacheFields
 from app.window.controls.choices import Option, Segments
 from app.window.controls.fields import LineField, TextField
-from app.window.controls.labels import label
+from app.window.controls.labels import label, set_tip
 from app.window.controls.layouts import column
 from app.window.language import tr
 from app.window.session_panel.abilities import ModelAbilities
@@ -71,7 +71,7 @@ class ArgumentField(LineField):
 
     def tell_use(self, is_asked_for: bool) -> None:
         """Whether the model in use looks at it."""
-        self._edit.setToolTip(tr(WHAT if is_asked_for else NOT_ASKED))
+        set_tip(self._edit, tr(WHAT if is_asked_for else NOT_ASKED))
 
     def settle(self) -> None:
         """Whatever was typed is tried."""

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QFileDialog, QLineEdit, QMenu, QPushButton, QWidge
 from app.window.controls.choices import DropDown, Option, Segments
 from app.window.controls.fields import NumberField, NumberKind
 from app.window.controls.group import Group
-from app.window.controls.labels import SteadyWords, paragraph, say
+from app.window.controls.labels import SteadyWords, paragraph, say, set_tip
 from app.window.controls.layouts import Wide, named, row
 from app.window.drafting.round_history import DraftingState, SpeedBySetting
 from app.window.language import in_a_sentence, said, tr
@@ -43,9 +43,7 @@ class DraftModelField(QWidget):
         self._edit = QLineEdit()
         self._edit.setAccessibleName(tr(NAME))
         self._edit.setPlaceholderText(tr("None"))
-        self._edit.setToolTip(
-            tr("A file, a folder or a hub id of a small model of the same family")
-        )
+        set_tip(self._edit, tr("A file, a folder or a hub id of a small model of the same family"))
         self._choose = QPushButton(tr("Choose…"))
         self._choose.setAccessibleName(tr("Choose a draft model"))
         menu = QMenu(self._choose)
@@ -61,7 +59,7 @@ class DraftModelField(QWidget):
         """Show a path or hub id, "" for none; nothing is emitted."""
         self._place = place
         self._edit.setText(place)
-        self._edit.setToolTip(place or tr("A file, a folder or a hub id"))
+        set_tip(self._edit, place or tr("A file, a folder or a hub id"))
 
     def _take(self, place: str) -> None:
         if place != self._place:

@@ -10,7 +10,7 @@ from app.window.controls.choices import DropDown, Option
 from app.window.controls.fields import TextField
 from app.window.controls.group import Group
 from app.window.controls.icons import IconButton
-from app.window.controls.labels import label
+from app.window.controls.labels import label, set_tip, unmarked
 from app.window.controls.layouts import STRETCH, Wide, column, row, scrolled
 from app.window.controls.notice_bar import UndoBar
 from app.window.language import tr
@@ -57,7 +57,7 @@ class PresetsGroup(Group):
         self._save = QPushButton(tr("Save as"))
         self._update = QPushButton()
         self._defaults = QPushButton(tr("Make these the defaults"))
-        self._defaults.setToolTip(tr("New chats begin with the settings of this one"))
+        set_tip(self._defaults, tr("New chats begin with the settings of this one"))
         which, name = row(Wide(self._choice), self._rename, self._delete), Wide(self._name)
         self.add(which, self.undo, self._update, row(name, self._save), self._defaults)
         self._choice.chosen.connect(self._choose)
@@ -82,7 +82,8 @@ class PresetsGroup(Group):
         options = [Option(n, tr("{name} (changed)", name=n) if n == changed else n) for n in names]
         self._choice.show_options(options, current)
         self._update.setVisible(changed is not None)
-        self._update.setText(tr("Save the changes to “{name}”", name=shortened(changed or "")))
+        words = tr("Save the changes to “{name}”", name=shortened(changed or ""))
+        self._update.setText(unmarked(words))
         self._choice.setEnabled(bool(names))
         self._choice.setPlaceholderText(tr("Choose a preset") if names else tr("No presets yet"))
         self._rename.setChecked(False)

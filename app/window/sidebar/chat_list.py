@@ -20,7 +20,6 @@ from PySide6.QtWidgets import (
     QAbstractItemDelegate,
     QAbstractItemView,
     QFrame,
-    QLabel,
     QListView,
     QMenu,
     QWidget,
@@ -28,6 +27,7 @@ from PySide6.QtWidgets import (
 
 from app.values.chats import ChatGroup, Folder, ListedChat
 from app.window.controls.fields import keep_key
+from app.window.controls.labels import label, unmarked
 from app.window.language import tr
 from app.window.sidebar.chat_delegate import ChatDelegate
 from app.window.sidebar.chat_list_model import ChatListModel
@@ -252,7 +252,7 @@ class ChatList(QListView):
         menu = QMenu(tr("Move to folder"), parent)
         here = {listed.chat.folder for listed in chats}
         for folder in self._folders:
-            action = menu.addAction(folder.name.replace("&", "&&"))
+            action = menu.addAction(unmarked(folder.name))
             action.triggered.connect(lambda _, to=folder.id: self.move_wanted.emit(ids, to))
             action.setEnabled(here != {folder.id})
         menu.addSeparator()
@@ -314,9 +314,9 @@ class ChatList(QListView):
         data, drag, alone = QMimeData(), QDrag(self), len(marked) == 1
         data.setData(CHATS, json.dumps(self.selected()).encode())
         drag.setMimeData(data)
-        words = QLabel(marked[0].title[:40] if alone else tr("{n:,} chats", "1 chat", len(marked)))
-        words.setTextFormat(Qt.TextFormat.PlainText)
-        words.setProperty("role", "chip")
+        words = label(
+            marked[0].title[:40] if alone else tr("{n:,} chats", "1 chat", len(marked)), "chip"
+        )
         words.setContentsMargins(8, 4, 8, 4)
         drag.setPixmap(words.grab())
         drag.exec(Qt.DropAction.MoveAction)

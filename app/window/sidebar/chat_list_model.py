@@ -13,6 +13,7 @@ from PySide6.QtCore import (
 )
 
 from app.values.chats import PINNED, ChatGroup, Folder, ListedChat
+from app.window.controls.labels import plain
 from app.window.language import said, tr
 
 Index = QModelIndex | QPersistentModelIndex
@@ -196,7 +197,7 @@ class ChatListModel(QAbstractListModel):
             case Qt.ItemDataRole.EditRole:
                 value = row.typed
             case Qt.ItemDataRole.ToolTipRole if row.listed or row.folder:
-                value = row.title
+                value = plain(row.title)
             case Qt.ItemDataRole.AccessibleDescriptionRole:
                 value = _in_words(row)
         return value

@@ -75,7 +75,7 @@ def _find(source: str, word: str, at: int, following: str) -> int:
     """Where the word stands at or after `at`, -1 if nowhere that can be trusted."""
     near = source.find(word, at, at + NEAR + len(word))
     if near < 0:
-        past = MARKUP.match(source, at)
+        past = MARKUP.match(source, at, at + FAR)
         start = past.end() if past else at
         near = source.find(word, start, start + NEAR + len(word))
     if near >= 0 or not following:

@@ -11,6 +11,7 @@ from functools import lru_cache, partial
 from html import unescape
 from math import ceil
 from typing import NamedTuple
+from xml.etree.ElementTree import Element, fromstring
 
 from PySide6.QtCore import QByteArray, QObject, QRectF, Qt, Signal
 from PySide6.QtGui import (
@@ -38,6 +39,12 @@ SMALLEST = 0.6
 """Of its size, to which a formula may shrink that is wider than the page."""
 LONGEST = 1000
 """Characters; a formula of 3,000 takes seconds."""
+MOST_NODES = 25_000
+"""Parts that ziamath makes of a formula, twice as many for each level of nesting: a second."""
+LONG = re.compile(r"(?<![\w.#])\d{3}|\d[eE][-+]?\d")
+"""In lengths of MathML: hundreds of letters, over which arrows and brackets would be pieced."""
+LARGEST = 2**20
+"""Pixels of a picture; a larger formula stays in letters."""
 MOST = 1000
 """Formulas that are remembered."""
 OTHER_SCRIPTS = "[\u0530-\u1cff\u2e80-\ud7ff\uf900-\ufaff]"
@@ -86,17 +93,19 @@ class Formula(NamedTuple):
 
 
 def set_formula(key: FormulaKey) -> Formula | None:
-    """Set by ziamath, on any thread, in 5 to 50 ms; None for what it cannot read."""
+    """Set by ziamath, on any thread, in 5 to 50 ms; None for what it cannot read or is too much."""
     if len(key.latex) > LONGEST or re.search(OTHER_SCRIPTS, key.latex):
         return None
     from ziamath.config import config
+    from ziamath.tex import tex2mml
     from ziamath.zmath import Latex
 
     config.svg2 = False  # Qt's SVG has no symbols
+    latex, inline = NUMBERED.sub(r"{\1*}", key.latex), not key.is_display
     try:
-        svg = Latex(
-            NUMBERED.sub(r"{\1*}", key.latex), size=EM, color=INK, inline=not key.is_display
-        ).svg()
+        if _is_too_much(fromstring(tex2mml(latex, inline=inline))):
+            return None
+        svg = Latex(latex, size=EM, color=INK, inline=inline).svg()
     except Exception:  # of its own, of its parsers, assertions, too deep: all mean the same
         return None
     box = VIEW_BOX.search(svg)
@@ -104,6 +113,18 @@ def set_formula(key: FormulaKey) -> Formula | None:
         return None
     _, top, width, height = map(float, box.groups())
     return Formula(svg, width, -top, height + top)
+
+
+def _is_too_much(mathml: Element) -> bool:
+    """Whether setting it would take seconds."""
+    lengths = (value for element in mathml.iter() for value in element.attrib.values())
+    return any(map(LONG.search, lengths)) or _nodes_of(mathml) > MOST_NODES
+
+
+def _nodes_of(element: Element, times: int = 1) -> int:
+    """How many nodes ziamath makes of MathML: those of a row or cell twice, to measure it first."""
+    inner = 2 * times if element.tag.rpartition("}")[2] in ("math", "mrow", "mtd") else times
+    return times + sum(_nodes_of(child, inner) for child in element)
 
 
 class Waiting(NamedTuple):
@@ -263,7 +284,8 @@ def place_formulas(
             image.setProperty(SIZE, font.pixelSize() if is_sized else pixels)
         natural = image.intProperty(SIZE) * AS_HIGH / EM
         scale = min(natural, width / formula.width)
-        if not is_placed and scale < natural * SMALLEST:
+        pixels_of_it = formula.width * (formula.above + formula.below) * scale**2
+        if not is_placed and (scale < natural * SMALLEST or pixels_of_it > LARGEST):
             continue
         placed.append(key)
         below = ceil(formula.below * scale - HARDLY)

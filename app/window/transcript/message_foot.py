@@ -7,7 +7,7 @@ from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QSizePolicy, QWidget
 
 from app.window.controls.icons import IconButton
-from app.window.controls.labels import label, tabular
+from app.window.controls.labels import label, set_tip, tabular
 from app.window.controls.layouts import STRETCH, row
 from app.window.language import tr
 from app.window.look import look
@@ -104,7 +104,7 @@ class MessageFooter(QuietButton):
     def show_stats(self, stats: GenerationStats) -> None:
         """Show the figures of an answer."""
         self._figures = footer_figures(stats)
-        self.setToolTip(all_figures(stats))
+        set_tip(self, all_figures(stats))
         self.setAccessibleName(tr("Figures: {figures}", figures=", ".join(self._figures)))
         self.update()
 

@@ -20,6 +20,7 @@ from PySide6.QtWidgets import QFrame, QTextBrowser, QTextEdit, QToolTip, QWidget
 from shiboken6 import isValid
 
 from app.values.chats import DraftedSpan
+from app.window.controls.labels import plain
 from app.window.look import look
 from app.window.style_sheet import LaidOut
 from app.window.transcript.drafted_spans import (
@@ -302,7 +303,7 @@ class ProseSegment(QTextBrowser, LaidOut):
     def viewportEvent(self, event: QEvent) -> bool:
         """The tooltip names a link's address or the depth that drafted a word."""
         if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip:
-            QToolTip.showText(event.globalPos(), self._tip(event), self)
+            QToolTip.showText(event.globalPos(), plain(self._tip(event)), self)
             return True
         return bool(super().viewportEvent(event))
 

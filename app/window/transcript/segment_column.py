@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from PySide6.QtGui import QColor, QResizeEvent, QTextCursor
@@ -19,6 +20,8 @@ from app.window.transcript.reader import GAP, PARAGRAPH_GAP, Reader, keeps_heigh
 from app.window.transcript.streaming_markdown import Segment, StreamingMarkdown, settled
 
 DEFINITION = re.compile(r"^ {0,3}\[[^\]\n]+\]:[ \t]*\S+.*$", re.MULTILINE)
+MOST_DEFINITIONS = 1000
+"""Of links and footnotes, that an answer may refer to from any of its segments."""
 
 
 TextWidget = ProseSegment | CodeText
@@ -226,4 +229,5 @@ class SegmentColumn(QWidget):
 def link_definitions(segments: Iterable[Segment]) -> str:
     """The lines of a text that say where its reference links go; those of code do not."""
     prose = (segment.source for segment in segments if segment.kind == "prose")
-    return "\n".join(line for source in prose for line in DEFINITION.findall(source))
+    lines = (found[0] for source in prose for found in DEFINITION.finditer(source))
+    return "\n".join(islice(lines, MOST_DEFINITIONS))

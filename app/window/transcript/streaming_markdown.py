@@ -37,7 +37,6 @@ def opening_fence(line: str) -> Fence | None:
 
 
 INDENT = re.compile(" {4}| {0,3}\t")
-BLANK_END = re.compile(r"(\r?\n[ \t]*)+$")
 
 
 class CodePart(NamedTuple):
@@ -51,7 +50,8 @@ class CodePart(NamedTuple):
 class Segment:
     """`source` is the markdown from offset `start` of the answer on, fence lines included.
 
-    closed: nothing will be added to it any more. head: of the table it goes on with, or "".
+    closed: nothing will be added to it any more. head: of the table or fence that it goes on with,
+    or "".
     """
 
     kind: Kind
@@ -97,7 +97,10 @@ class Segment:
 
     def _indented(self) -> Iterator[CodePart]:
         start = 0
-        for line in BLANK_END.sub("", self.source).splitlines(keepends=True):
+        last = len(self.source.rstrip(" \t\r\n"))
+        end = self.source.find("\n", last)
+        code = self.source[:end].removesuffix("\r") if end >= 0 else self.source
+        for line in code.splitlines(keepends=True):
             indent = INDENT.match(line)
             skipped = indent.end() if indent else len(line) - len(line.lstrip(" "))
             yield CodePart(start + skipped, line[skipped:])
@@ -139,12 +142,15 @@ LIST_LIMIT = 2 * LIMIT
 LINE_LIMIT = 4 * LIMIT
 """From here on it ends anywhere: a paragraph that long is broken output."""
 
-TABLE_RULE = re.compile(r"\|?[ \t]*:?-+:?[ \t]*(\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
+MOST_CODE = 1000
+"""Segments of code in one answer; further code in fences is shown as part of the prose."""
+WIDEST = 100
+"""Columns of a table; more are shown as text."""
+
+TABLE_RULE = re.compile(r"\|?[ \t]*+:?-++:?[ \t]*+(\|[ \t]*+:?-++:?[ \t]*+)*+\|?[ \t]*$")
 LIST_ITEM = re.compile(r"(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
 FOOTNOTE = re.compile(r"\[\^[^\]\s]+\]:")
-INNER_FENCE = re.compile(
-    r"([ \t>]+|(?:[ \t>]*(?:[-*+]|\d{1,9}[.)])[ \t]+)+)(`{3,}|~{3,})([^`\n]*)$"
-)
+INNER_FENCE = re.compile(r"((?:[ \t>]|(?:[-*+]|\d{1,9}[.)])(?=[ \t]))++)(`{3,}|~{3,})([^`\n]*)$")
 
 
 class StreamingMarkdown:
@@ -159,6 +165,9 @@ class StreamingMarkdown:
 
     def __init__(self) -> None:
         self.segments: list[Segment] = []
+        self._code_segments = 0
+        self._text = ""
+        self._begun = 0
         self._begin("prose", 0)
 
     def _begin(self, kind: Kind, start: int, fence: Fence | None = None, head: str = "") -> None:
@@ -169,9 +178,9 @@ class StreamingMarkdown:
         self._inner_prefix = ""
         self._in_list = False
         self._after_blank = True
-        self._last_line = self._text = ""
+        self._last_line = ""
         self._head = self._table = head
-        self._judged = 0
+        self._judged = self._begun
         self.settled = 0
 
     @property
@@ -190,6 +199,9 @@ class StreamingMarkdown:
         del self.segments[first:]
         self._text += text
         self._split_lines()
+        self._text = self._text[self._begun :]  # once: a cut copies nothing of what follows
+        self._judged -= self._begun
+        self._begun = 0
         if self._text:
             self.segments.append(self._segment(self._text, closed=False))
         return first
@@ -200,24 +212,27 @@ class StreamingMarkdown:
             return len(self.segments)
         last = replace(self.segments.pop(), closed=True)
         self.segments.append(last)
+        self._text = ""
         self._begin("prose", last.end)
         return len(self.segments) - 1
 
     def _split_lines(self) -> None:
         while True:
-            end = self._text.find("\n", self._judged) + 1
-            size = (end or len(self._text)) - self._judged
-            if self._fence is None and self._turns(self._text[self._judged : end or None]):
+            start = self._judged
+            most = start + LINE_LIMIT + 1 if self._kind == "prose" else len(self._text)
+            end = self._text.find("\n", start, most) + 1
+            line = self._text[start : end or most]
+            if self._fence is None and self._turns(line):
                 continue
-            if self._kind == "prose" and size > LINE_LIMIT:
-                self._cut(self._judged + LINE_LIMIT)
+            if self._kind == "prose" and len(line) > LINE_LIMIT:
+                self._cut_within(start + LINE_LIMIT)
             elif end == 0:
-                self._judge_beginning(self._text[self._judged : self._judged + 1])
+                self._judge_beginning(line[:1])
                 return
             elif self._kind == "code":
-                self._judge_code(self._text[self._judged : end])
+                self._judge_code(line)
             else:
-                self._judge_prose(self._text[self._judged : end])
+                self._judge_prose(line)
 
     def _segment(self, source: str, closed: bool) -> Segment:
         return Segment(self._kind, self._start, source, closed, self._head)
@@ -225,12 +240,22 @@ class StreamingMarkdown:
     def _cut(
         self, at: int, kind: Kind = "prose", fence: Fence | None = None, head: str = ""
     ) -> None:
-        """End the segment before offset `at` of its text; the rest begins the next one."""
-        rest = self._text[at:]
-        if at:
-            self.segments.append(self._segment(self._text[:at], closed=True))
-        self._begin(kind, self._start + at, fence, head)
-        self._text = rest
+        """End the segment before offset `at` of the text; the rest begins the next one."""
+        start, source = self._start + at - self._begun, self._text[self._begun : at]
+        if source:
+            self.segments.append(self._segment(source, closed=True))
+        self._code_segments += kind == "code"
+        self._begun = at
+        self._begin(kind, start, fence, head)
+
+    def _cut_within(self, at: int) -> None:
+        """End the segment even in an inner fence, which is opened again in the next one."""
+        inner, prefix, in_list = self._inner, self._inner_prefix, self._in_list
+        quote = "> " if ">" in prefix else ""
+        self._cut(at, head=f"{quote}{inner.marker}{inner.info}\n" if inner else "")
+        if inner:
+            self._inner, self._inner_prefix, self._in_list = inner, prefix, in_list
+            self._table = ""
 
     def _turns(self, line: str) -> bool:
         """Whether indented code begins with a line or ended before it, which its first letter
@@ -240,7 +265,7 @@ class StreamingMarkdown:
         may_begin = self._after_blank and not self._in_list and self._inner is None
         if not line.strip() or is_indented == (self._kind == "code"):
             return False
-        if self._kind == "prose" and not may_begin:
+        if self._kind == "prose" and not (may_begin and self._code_segments < MOST_CODE):
             return False
         self._cut(self._judged, "code" if is_indented else "prose")
         return True
@@ -248,7 +273,7 @@ class StreamingMarkdown:
     def _judge_beginning(self, letter: str) -> None:
         """A line that begins with a letter after a blank one is a paragraph, whatever follows."""
         if self._kind == "prose" and self._after_blank and not self._inner and letter.isalpha():
-            self.settled = self._judged
+            self.settled = self._judged - self._begun
 
     def _judge_code(self, line: str) -> None:
         self._judged += len(line)
@@ -257,6 +282,8 @@ class StreamingMarkdown:
 
     def _judge_prose(self, line: str) -> None:
         if self._inner and not self._leaves_inner(line):
+            if self._judged - self._begun + len(line) > LINE_LIMIT:
+                self._cut_within(self._judged)
             self._judged += len(line)
             if self._inner.closed_by(line.lstrip(" \t>")):
                 self._inner = None
@@ -264,18 +291,18 @@ class StreamingMarkdown:
                     self._cut(self._judged)
             return
         fence = opening_fence(line)
-        if fence and fence.info == MATHS:
+        if fence and (fence.info == MATHS or self._code_segments == MOST_CODE):
             self._inner, self._inner_prefix, self._in_list = fence, "", False
             self._judged += len(line)
             return
         if fence:
             self._cut(self._judged, "code", fence)
-            self._judged = len(line)
+            self._judged += len(line)
             return
         if self._ends_before(line):
             self._cut(self._judged, head=self._table)
         elif self._after_blank and _is_top(line) and not LIST_ITEM.match(line):
-            self.settled = self._judged
+            self.settled = self._judged - self._begun
         self._notice(line)
 
     def _leaves_inner(self, line: str) -> bool:
@@ -291,15 +318,17 @@ class StreamingMarkdown:
         return left
 
     def _ends_before(self, line: str) -> bool:
-        size = self._judged
+        size = self._judged - self._begun
+        if size + len(line) > LINE_LIMIT:
+            return True
         if size < LIMIT or not line.strip():
             return False
         top = _is_top(line)
         item = LIST_ITEM.match(line) is not None
-        return (
-            (top and ((self._after_blank and not item) or bool(self._table)))
-            or (size >= LIST_LIMIT and top and (item or self._after_blank))
-            or size + len(line) > LINE_LIMIT
+        return top and (
+            (self._after_blank and not item)
+            or bool(self._table)
+            or (size >= LIST_LIMIT and (item or self._after_blank))
         )
 
     def _notice(self, line: str) -> None:

@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QPushButton, QWidget
 
 from app.values.attached_text import AttachedText, said_with
 from app.window.controls.chips import GAP, ChipFlow
+from app.window.controls.labels import set_tip, unmarked
 from app.window.language import tr
 from app.window.look import look
 from app.window.transcript.prose_segment import ProseSegment
@@ -48,8 +49,8 @@ class UserBubble(QWidget):
         """A click shows what was attached, the next one hides it."""
         name = attachment.name
         short = name if len(name) <= LONGEST_NAME else f"{name[:20]}…{name[-15:]}"
-        chip = QPushButton(f"{short} · {size_words(attachment.nbytes)}")
-        chip.setToolTip(name)
+        chip = QPushButton(unmarked(f"{short} · {size_words(attachment.nbytes)}"))
+        set_tip(chip, name)
         chip.setCheckable(True)
         chip.setAccessibleName(tr("Attachment {name}", name=attachment.name))
         chip.clicked.connect(lambda: self._open(attachment))

@@ -275,3 +275,19 @@ def test_the_sign_of_an_image_in_the_text_itself_is_none(view, qtbot, rest):
     assert QGuiApplication.clipboard().text().startswith("One ")
     assert OBJECT not in QGuiApplication.clipboard().text()
     assert OBJECT not in prose.searched().text
+
+
+NESTED = [
+    ("{", "}"), (r"\hat{", "}"), (r"\overset{a}{", "}"), (r"\frac{1}{1+", "}"), ("x^{", "}"),
+    ("{x^{", "}}^2"), (r"\left(", r"\right)"), (r"\begin{matrix}", r"\end{matrix}"),
+    (r"\sqrt[", "x]{x}"), (r"\substack{", "}"),
+]  # fmt: skip
+
+
+def test_a_formula_that_would_take_seconds_stays_in_letters():
+    for opened, closed in NESTED:
+        assert set_formula(FormulaKey(opened * 4 + "x" + closed * 4, False)) is not None, opened
+        assert set_formula(FormulaKey(opened * 30 + "x" + closed * 30, False)) is None, opened
+    for wide in (r"\overleftarrow{\kern99999999em x}", r"\overline{\hspace{9999999em}}"):
+        assert set_formula(FormulaKey(wide, False)) is None
+    assert set_formula(FormulaKey(r"a\quad\hspace{2em}\color{#123456}{b}\,c", False)) is not None

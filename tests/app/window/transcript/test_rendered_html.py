@@ -178,3 +178,73 @@ def test_a_hostile_segment_takes_no_time(html, text):
     started = time.perf_counter()
     html(text)
     assert time.perf_counter() - started < 10
+
+
+BESIDE_CJK = [
+    "**注意：**请看", "**重要提示（Notice）：**请注意。", "这是**我想做的事。**所以继续。",
+    "これは**「重要」**です。", "**마크다운(Markdown)**을 쓰세요.", "一**(二)**三",
+    "这个**`code`**吗",
+    "**ｶﾀｶﾅ｡**a", "**“a”\ufe01**字", "**(b)**字", "字**(b)**",
+]  # fmt: skip
+
+
+def test_bold_beside_chinese_japanese_and_korean_marks(html):
+    assert [text for text in BESIDE_CJK if html(text).count("strong>") != 2] == []
+    alone = ["a**(b)**c", "a**(b)**字", "字 ** 字** 字", "🙂**(b)**c"]
+    assert [text for text in alone if html(text) != f"<p>{text}</p>"] == []
+
+
+def test_lines_struck_out_beside_chinese_marks(html):
+    assert html("~~「旧」~~新") == "<p><s>「旧」</s>新</p>"
+    assert html("字_「a」_字") == "<p>字_「a」_字</p>"
+
+
+PRICES_AND_NAMES = [
+    "set $HOME/$USER first", "$a=$b; in PHP", "the US$/A$ rate", "I have $20, she has 30$.",
+    "$PATH:$HOME", "echo $a$b", "between $20 and 30$ each", "$5 bis 10$ kostet", "$AAPL ($TSLA)",
+    "$this->foo($bar)", "$_GET/$_POST", "5$/6$ a month", "价格$20，她有30$。", "awk {print $1$2}",
+    "It costs $5 today.\nTomorrow it is 6$.", "Is $HOME set or is HOME$ empty", "$foo.$bar",
+    "Price: $$ to $$$", "${HOME}/${USER}", "$(pwd)/$(ls)", "$10k/$20k", "USD$20 and USD$30",
+]  # fmt: skip
+FORMULAS = [
+    "$n$th", "CO$_2$", "3$\\times$4", "100$\\mu$m", "函数$f(x)$和", "$5$ apples", "10$^{-3}$",
+    "$2x + 3y = 10$", "$5 \\text{ kg and more of it}$", "$12 kg$", "$10 mod 3$", "$速度 = 距离$",
+    "$m$/$s$", "“$x$”", "**$x$**", "$a$, $b$ and $c$", "$P(A|B)$", "$n!$", "$-1$", "\\($20\\)",
+    "$$a$$", "$x$s", "$A$-$B$",
+]  # fmt: skip
+
+
+def test_dollars_of_prices_and_names_are_no_maths(html):
+    assert [text for text in PRICES_AND_NAMES if "title" in html(text)] == []
+    assert [text for text in FORMULAS if "title" not in html(text)] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "shown"),
+    [
+        ("Roses are red,\nviolets **are\nblue**.", "<p>Roses are red,<br>violets <strong>are<br>"
+         "blue</strong>.</p>"),
+        ("- a\n  b\n- c", "<ul><li>a<br>b</li><li>c</li></ul>"),
+        ("> a\n> b", "<blockquote><p>a<br>b</p></blockquote>"),
+        ("a  \nb\\\nc", "<p>a<br>b<br>c</p>"),
+        ("# a\nb\n\nc", '<p class="h1">a</p><p>b</p><p>c</p>'),
+    ],
+)  # fmt: skip
+def test_a_line_break_is_one(html, source, shown):
+    assert html(source) == shown
+
+
+def test_a_line_break_at_a_formula_is_that_of_the_formula(html):
+    assert "<br><br>" not in html("a $$x$$\nb\nc $$y$$ d")
+
+
+def test_what_is_nested_too_deep_is_text(html):
+    assert "</p>" in html("> " * 300 + "end") and "end" in html("> " * 300 + "end")
+    assert "end" in html("- " * 300 + "end") and "end" in html("1. > " * 200 + "end")
+
+
+def test_a_table_is_no_larger_than_its_text(html):
+    sparse = "|a" * 90 + "|\n" + "|-" * 90 + "|\n" + "|\n" * 200
+    assert "<table" not in html(sparse)
+    assert html("|a" * 90 + "|\n" + "|-" * 90 + "|\n" + ("|1" * 90 + "|\n") * 9).count("<td") == 810
+    assert html("| a | b |\n|---|---|\n| 1 |\n|\n").count("<td") == 4
