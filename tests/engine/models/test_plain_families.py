@@ -468,7 +468,9 @@ CASES: dict[str, Case] = {
     ),
     "gpt2, square": Case("gpt2", {"n_inner": 64, "activation_function": "relu"}),
     "gpt_bigcode, not tied": Case(
-        "gpt_bigcode", {"tie_word_embeddings": False, "n_inner": None}, {"n_inner": None}
+        "gpt_bigcode",
+        {"tie_word_embeddings": False, "n_inner": 256, "activation_function": "gelu"},
+        {"n_inner": 256},
     ),
     "mimo_v2": Case("mimo_v2_flash"),
     "mimo_v2 unscaled": Case("mimo_v2_flash", {"attention_value_scale": None}),
@@ -530,6 +532,8 @@ CONVERTED = (
     "nemotron",
     "phi",
     "stablelm, the 12B",
+    "cohere2",
+    "gpt_bigcode, not tied",
     "dots1",
     "ernie4_5_moe, one layer of experts",
 )
@@ -763,6 +767,7 @@ KERNELLED = {
     "gpt_oss": {"head_dim": 64},
     "phi3": {"hidden_size": 256},
     "glm4": {"head_dim": 64},
+    "cohere, normed": {"hidden_size": 256},
 }
 """Heads of sizes that the kernels take."""
 
