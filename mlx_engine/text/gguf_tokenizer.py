@@ -129,9 +129,8 @@ def _with_added(
 def _strips_after_roles(table: Mapping[str, object]) -> bool:
     """Whether white space after a special token is no part of a text, as Phi-3 has it."""
     name = str(table.get("general.name")).lower()
-    is_phi_3 = table.get("general.architecture") == "phi3"
-    has_pieces = table.get("tokenizer.ggml.model") == _PIECES
-    return (is_phi_3 and has_pieces) or "phi-3" in name or "phi3" in name
+    kind = [str(table.get(key)) for key in ("general.architecture", "tokenizer.ggml.model")]
+    return kind == ["phi3", _PIECES] or "phi-3" in name or "phi3" in name
 
 
 def _adds_bos(kind: str, vocabulary: GgufVocabulary) -> bool:

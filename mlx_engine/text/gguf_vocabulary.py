@@ -109,7 +109,7 @@ class GgufVocabulary:
             raise self._wrong(key, value, Words("a whole number"))
         if value is not None and 0 <= value < len(self.tokens):
             return value
-        is_pieces = self.table.get("tokenizer.ggml.model") == "llama"
+        is_pieces = str(self.table.get("tokenizer.ggml.model")) == "llama"
         usual = _DEFAULT_IDS.get(key, -1) if is_pieces else -1
         is_there = 0 <= usual < len(self.tokens) and _MARKER.fullmatch(self.tokens[usual])
         return usual if is_there else None
