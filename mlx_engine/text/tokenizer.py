@@ -12,12 +12,7 @@ from mlx_engine.text.added_tokens import TokenLists, add_listed_tokens, text_of
 from mlx_engine.text.mended_tokenizer import mend
 from mlx_engine.text.roles import CONFIG, ConfiguredTokens, TemplateFile, known_ends
 from mlx_engine.text.token_bytes import TokenBytes
-from mlx_engine.text.tokenizer_library import (
-    check_growth,
-    has_known_patterns,
-    in_time,
-    library_errors,
-)
+from mlx_engine.text.tokenizer_library import TimedCalls, check_growth, library_errors
 from mlx_engine.values.errors import BadPrompt, BadTokenizer
 from mlx_engine.values.untrusted import TOKENIZER_BYTES, read_json, read_text
 
@@ -73,8 +68,8 @@ class Tokenizer:
             self._added = core.get_added_tokens_decoder()
             self.special_ids = frozenset(i for i, token in self._added.items() if token.special)
             self.vocabulary = max(core.get_vocab(with_added_tokens=True).values(), default=-1) + 1
-            self._is_known = has_known_patterns(core)
-            self.opening_ids = in_time(lambda: _opening_ids(core), 1, origin, self._is_known)
+            self._calls = TimedCalls(origin, core)
+            self.opening_ids = self._calls.run(lambda: _opening_ids(core), 1)
             self.token_bytes = TokenBytes.of(core, origin)
 
     @classmethod
@@ -145,11 +140,8 @@ class Tokenizer:
         """
         check_unicode(text)
         # as a batch: `encode` keeps Python's other threads waiting, a window's among them
-        (encoded,) = in_time(
-            lambda: self._core.encode_batch_fast([text], add_special_tokens=False),
-            len(text),
-            self._origin,
-            self._is_known,
+        (encoded,) = self._calls.run(
+            lambda: self._core.encode_batch_fast([text], add_special_tokens=False), len(text)
         )
         ids: list[int] = encoded.ids
         opening = [*self.opening_ids]
@@ -175,11 +167,8 @@ class Tokenizer:
         cannot be cut; they stay.
         """
         check_unicode(text)
-        (encoding,) = in_time(
-            lambda: self._core.encode_batch([text], add_special_tokens=False),
-            len(text),
-            self._origin,
-            self._is_known,
+        (encoding,) = self._calls.run(
+            lambda: self._core.encode_batch([text], add_special_tokens=False), len(text)
         )
         spans = zip(encoding.ids, encoding.offsets, strict=True)
         cuts = [
@@ -195,8 +184,8 @@ class Tokenizer:
 
         The English spacing clean-up that some configs ask for is not done: it changes the text.
         """
-        with library_errors(self._origin):
-            return self._core.decode(ids, skip_special_tokens=not keep_special)
+        skip = not keep_special
+        return self._calls.run(lambda: self._core.decode(ids, skip_special_tokens=skip), len(ids))
 
     @property
     def opening_text(self) -> str:

@@ -1,8 +1,9 @@
 """The border to the `tokenizers` library, which runs what a file says that others wrote."""
 
 import json
+import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from threading import Thread
 from typing import Any, TypeVar
@@ -20,6 +21,9 @@ _SHORT = 2000
 MOST_GROWTH = 100
 """Times as long as before that a text may be after all replacements of a file."""
 T = TypeVar("T")
+
+# Texts come one by one, and a pool of threads would be shared with a core that is stuck.
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 
 @contextmanager
@@ -41,44 +45,56 @@ def library_errors(origin: str) -> Iterator[None]:
         ) from error
 
 
-def has_known_patterns(core: tokenizers.Tokenizer) -> bool:
+def _has_known_patterns(core: tokenizers.Tokenizer) -> bool:
     """Whether `core` merges byte pairs, and cuts texts by published patterns alone."""
-    steps = [*steps_of(core.normalizer), *steps_of(core.pre_tokenizer)]
+    parts = (core.normalizer, core.pre_tokenizer, core.decoder)
+    steps = [step for part in parts for step in steps_of(part)]
     patterns = {step.get("pattern", {}).get("Regex") for step in steps} - {None}
     return isinstance(core.model, models.BPE) and len(steps) < 20 and patterns <= PATTERNS
 
 
-def in_time(work: Callable[[], T], characters: int, origin: str, is_known: bool = False) -> T:
-    """Run `work` on a text of so many characters; BadTokenizer when it fails or takes too long.
+class TimedCalls:
+    """Work of one core on texts; BadTokenizer, naming `origin`, when it fails or takes too long.
 
     A file's patterns may take hours for a line of text (backtracking), and nothing can stop them:
-    `work` runs on a thread that is left behind then. is_known: of has_known_patterns.
+    the work runs on a thread that is left behind then, and nothing more is asked of the core.
     """
-    if is_known and characters < _SHORT:
-        with library_errors(origin):
-            return work()
-    future = Future[T]()
 
-    def run() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as error:
-            future.set_exception(error)
+    def __init__(self, origin: str, core: tokenizers.Tokenizer | None = None) -> None:
+        self._origin = origin
+        self._is_known = core is not None and _has_known_patterns(core)
+        self._left_behind: Thread | None = None
 
-    Thread(target=run, name="tokenizer", daemon=True).start()
-    seconds = SECONDS + characters / CHARACTERS_A_SECOND
-    with library_errors(origin):
-        try:
-            return future.result(seconds)
-        except TimeoutError:
+    def run(self, work: Callable[[], T], characters: int) -> T:
+        """The result of `work` on a text of so many characters."""
+        if self._is_known and characters < _SHORT:
+            with library_errors(self._origin):
+                return work()
+        future = Future[T]()
+        seconds = SECONDS + characters / CHARACTERS_A_SECOND
+        if self._left_behind is None or not self._left_behind.is_alive():
+            thread = Thread(target=_finish, args=(work, future), name="tokenizer", daemon=True)
+            thread.start()
+            wait([future], seconds)
+            self._left_behind = None if future.done() else thread
+        if not future.done():
             raise BadTokenizer(
                 "{origin}: the tokenizer needs more than {seconds:.0f} s for a text of {characters}"
                 " characters. Shorten the text, or get the tokenizer from where the model comes"
                 " from.",
-                origin=origin,
+                origin=self._origin,
                 seconds=seconds,
                 characters=characters,
-            ) from None
+            )
+        with library_errors(self._origin):
+            return future.result()
+
+
+def _finish(work: Callable[[], T], future: Future[T]) -> None:
+    try:
+        future.set_result(work())
+    except BaseException as error:
+        future.set_exception(error)
 
 
 def steps_of(part: Any) -> list[dict[str, Any]]:

@@ -69,11 +69,15 @@ def test_what_fails_at_an_answer_is_a_bad_tokenizer(tmp_path: Path) -> None:
 
 def test_a_text_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokenizer_library, "SECONDS", 0.01)
-    never = Event()
-    with pytest.raises(BadTokenizer, match=r"x\.json: .* a text of 3 char"):
-        tokenizer_library.in_time(never.wait, 3, "x.json")
+    calls, never, asked = tokenizer_library.TimedCalls("x.json"), Event(), Event()
+    for work in (never.wait, asked.set):
+        with pytest.raises(BadTokenizer, match=r"x\.json: .* a text of 3 char"):
+            calls.run(work, 3)
+    assert not asked.is_set(), "while the first text still runs, no other is begun"
     never.set()
-    assert tokenizer_library.in_time(lambda: 5, 3, "x.json") == 5
+    monkeypatch.setattr(tokenizer_library, "SECONDS", 60)
+    calls._left_behind.join()
+    assert calls.run(lambda: 5, 3) == 5
 
 
 @pytest.mark.parametrize("part", ["normalizer", "decoder"])
