@@ -22,6 +22,7 @@ from mlx_engine.values.errors import BadChatTemplate, BadOption, BadPrompt
 from mlx_engine.values.options import TemplateValue, require
 
 LONGEST_SOURCE = 64 * 1024
+LONGEST_REFUSAL = 500
 NO_ARGUMENTS: Mapping[str, TemplateValue] = MappingProxyType({})
 _SPECIAL_TOKENS = ("bos_token", "eos_token", "pad_token", "unk_token", "opening")
 PLAIN_SOURCE = (
@@ -212,7 +213,7 @@ class ChatTemplate:
                 "replace it.",
                 origin=self.origin,
                 kind=type(error).__name__,
-                error=str(error),
+                error=_brief(error),
             ) from error
 
     def _failed(self, error: Exception) -> BadChatTemplate:
@@ -221,7 +222,7 @@ class ChatTemplate:
             " conversation, or replace the template.",
             origin=self.origin,
             kind=type(error).__name__,
-            error=str(error),
+            error=_brief(error),
         )
 
     def _strftime_now(self, pattern: str) -> str:
@@ -241,6 +242,12 @@ def fallback_template(opening: str = "") -> ChatTemplate:
     opening: the text of the tokens a prompt begins with.
     """
     return ChatTemplate(PLAIN_SOURCE, {"opening": opening}, "the built-in plain chat format")
+
+
+def _brief(error: Exception) -> str:
+    """What an error says, which a template may have written, to be shown in a sentence."""
+    text = str(error)
+    return text if len(text) <= LONGEST_REFUSAL else f"{text[:LONGEST_REFUSAL]}…"
 
 
 def in_turns(messages: Sequence[Message]) -> list[Message]:

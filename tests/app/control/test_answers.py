@@ -58,6 +58,14 @@ def test_the_final_text_is_the_engine_s(pieces, kept):
     assert all(span.end <= len(whole) for span in answer.answer.spans)
 
 
+def test_an_answer_that_turns_out_to_begin_with_a_thought_loses_its_marks():
+    answer = RunningAnswer(1, 2)
+    answer.take([TextPiece("A plan.", depth=2), TextPiece(" Words.")], now=0.0)
+    answer.take([GenerationFinished("end", GenerationStats(), "Words.", "A plan.")], now=1.0)
+    assert (answer.answer.text, answer.thinking.text) == ("Words.", "A plan.")
+    assert not answer.answer.spans and not answer.thinking.spans
+
+
 def test_thinking_is_kept_apart_and_timed():
     answer = RunningAnswer(1, 2)
     answer.take([TextPiece("Hm", "thinking", 1)], now=10.0)

@@ -105,6 +105,13 @@ def test_refusal_of_the_template_is_reported() -> None:
             )
 
 
+def test_a_long_refusal_is_cut() -> None:
+    template = ChatTemplate("{{ raise_exception('no ' * 99999) }}", {}, "x")
+    with pytest.raises(BadChatTemplate, match="no…") as refused:
+        template.render(ASK, add_generation_prompt=True)
+    assert len(str(refused.value)) < 700
+
+
 YES = Message("assistant", "Yes", "so")
 
 

@@ -194,8 +194,21 @@ def test_thinking_opens_and_closes_for_the_reader_alone(view):
     assert thinking.is_open and thinking.words() == "Thought for 4.2 s"
     view.finish_thinking(1, 64)
     assert thinking.is_open and thinking.words() == "Thought for 1 min 4 s"
-    view.finish(replace(LIVE, thinking=PARAGRAPH * 9, state="done"))
+    stream(view, "So.\n\n")
+    stream(view, "Late thought.", "thinking")
+    assert "Late thought." in shown_text(view, 1)
+    thoughts = PARAGRAPH * 9 + "Late thought."
+    view.finish(replace(LIVE, text="So.\n\n", thinking=thoughts, state="done"))
     assert of(view, 1).answer.thinking.words() == "Thought for 1 min 4 s"
+
+
+def test_what_turns_out_to_be_a_thought_is_shown_as_one(view):
+    begin(view)
+    stream(view, "A plan. And words.")
+    view.finish(replace(LIVE, text="And words.", thinking="A plan.", state="done"))
+    until_filled(view)
+    answer = of(view, 1).answer
+    assert (answer.text(), answer.thinking.text) == ("And words.", "A plan.")
 
 
 def test_opening_thinking_does_not_move_its_line(view, qtbot):
