@@ -199,7 +199,7 @@ def four_answers(engine: Engine, sampling: SamplingOptions, draft: DraftOptions)
     answers = [listen(session, session.send("The fox, the fox, the fox"))]
     answers.append(listen(session, session.send("The fox 😀?")))
     answers.append(listen(session, session.regenerate()))
-    stop = ((answers[0].text or "xy")[4:7],)
+    stop = (answers[0].text[1:4] or "xy",)
     session.generation = GenerationOptions(max_tokens=10, stop=stop)
     answers.append(listen(session, session.edit(0, "The quick fox")))
     return answers
