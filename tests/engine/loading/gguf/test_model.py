@@ -136,7 +136,7 @@ def test_heads_of_their_own_kind(
     with mlx_engine.load(file) as engine:
         told = engine.description
         assert (told.mtp_heads, told.mtp is None) == (heads, heads == 1)
-        assert engine.generate([1, 2, 3], max_tokens=2).tokens
+        assert engine.generate([1, 2, 3], max_tokens=2, ignore_eos=True).tokens
 
 
 def test_stale_claims_of_heads(tmp_path: Path) -> None:
