@@ -151,9 +151,9 @@ class ConfigFields:
         if self.count(name) % self.count(of):
             raise self.wrong(name, self.count(name), f"a multiple of {of}={self.count(of)}")
 
-    def layers(self) -> int:
+    def layers(self, default: int | None = None) -> int:
         """How many blocks the trunk has."""
-        return self.count("num_hidden_layers", most=_MOST_LAYERS)
+        return self.count("num_hidden_layers", default, most=_MOST_LAYERS)
 
     def kv_heads(self, heads: int) -> int:
         """Heads of keys and values, which share out the heads of queries among them."""

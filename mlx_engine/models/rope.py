@@ -22,6 +22,7 @@ from mlx_engine.values.errors import UnsupportedModel
 from mlx_engine.values.words import Words
 
 _MOST_TOKENS = 2**31 - 1
+_WIDEST_HEAD = 2**16  # factors are listed for each pair of elements, so a wild number would hang
 
 
 def rope_of(
@@ -42,6 +43,8 @@ def rope_of(
     rope = fields.rope(kind)
     is_partly = share is not None or rope.word("rope_type", "default") == "proportional"
     part = rope.number("partial_rotary_factor", share or 1.0) if is_partly else 1.0
+    if head > _WIDEST_HEAD:
+        raise fields.wrong("head_dim", head, f"at most {_WIDEST_HEAD}")
     width = int(head * part)
     if width < 2 or width > head or width % 2:
         raise fields.wrong("partial_rotary_factor", width / head, Words("an even part of a head"))

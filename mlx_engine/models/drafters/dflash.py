@@ -67,7 +67,7 @@ class DFlashConfig:
             raise UnsupportedModel(
                 "{origin}: attention_bias is not run in DFlash models.", origin=origin
             )
-        count = fields.count("num_hidden_layers")
+        count = fields.layers()
         kinds = fields.words("layer_types") or (_KINDS[0],) * count
         if len(kinds) != count or not set(kinds) <= set(_KINDS):
             raise fields.wrong("layer_types", list(kinds), Words("the kind of every layer"))

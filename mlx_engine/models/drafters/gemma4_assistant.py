@@ -74,7 +74,7 @@ class AssistantConfig:
             )
         types = fields.words("layer_types")
         unknown = [kind for kind in types if kind not in _ROTATIONS]
-        if unknown or len(types) != fields.count("num_hidden_layers"):
+        if unknown or len(types) != fields.layers():
             raise fields.wrong("layer_types", list(types), Words("the kind of every layer"))
         size = fields.count("head_dim")
         full_size = fields.count("global_head_dim", size)

@@ -155,7 +155,7 @@ class LibraryFamily(Family):
             flat.setdefault(name, next(found, None))
         fields = ConfigFields(flat, self.origin)
         blocks = fields.words("layers_block_type")
-        layers = fields.count("num_hidden_layers", len(blocks) or None)
+        layers = fields.layers(len(blocks) or None)
         kinds = (fields.words("layer_types") or blocks)[:layers]
         attend = sum(kind not in _RECUR for kind in kinds) if kinds else layers
         context = fields.count("max_position_embeddings", _CONTEXT, least=8)

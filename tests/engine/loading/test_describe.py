@@ -245,7 +245,10 @@ def test_tensors_that_a_config_has_no_place_for_are_no_model(
     [
         (lambda file: file.unlink(), "tokenizer.json is missing"),
         (lambda file: file.write_bytes(file.read_bytes()[:-9]), "not JSON"),
-        (lambda file: file.write_text('{"model": {"type": "Unheard"}}'), "is not a tokenizer|the tokenizer fails"),
+        (
+            lambda file: file.write_text('{"model": {"type": "Unheard"}}'),
+            "is not a tokenizer|the tokenizer fails",
+        ),
     ],
 )
 def test_a_tokenizer_that_does_not_load(tmp_path, spoil, says):

@@ -8,6 +8,7 @@ from model_edits import edit_config, edit_tensors
 from tiny_published import publish
 
 import mlx_engine
+from mlx_engine.models.drafters.dflash import DFlashConfig
 from mlx_engine.values.errors import BadModelFile, EngineError, UnsupportedModel
 
 Q = "model.layers.0.self_attn.q_proj.weight"
@@ -157,3 +158,25 @@ def test_lightning_attention_is_not_that_of_minimax_m2(tmp_path, kinds):
     for attempt in (mlx_engine.inspect, mlx_engine.load):
         with pytest.raises(UnsupportedModel, match=r"MiniMax-Text-01.*lightning"):
             attempt(folder)
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value"),
+    [
+        ("llama", "head_dim", 2**16 + 2),
+        ("qwen3", "head_dim", 2**24),
+        ("llama", "num_hidden_layers", 1001),
+        ("mamba2", "num_hidden_layers", 1001),
+    ],
+)
+def test_what_is_listed_one_by_one_is_bounded(tmp_path, kind, key, value):
+    """Layers, and factors of pairs of elements: 2**31 of them would fill all memory."""
+    folder = publish(kind, tmp_path / kind).folder
+    edit_config(folder, **{key: value})
+    with pytest.raises(BadModelFile, match=f"{key}={value}, where"):
+        mlx_engine.inspect(folder)
+
+
+def test_layers_of_a_drafter_are_bounded():
+    with pytest.raises(BadModelFile, match="num_hidden_layers=1001"):
+        DFlashConfig.read({"num_hidden_layers": 1001}, "tiny")
