@@ -12,6 +12,7 @@ options that make it so. What a config asks for is transformers' word: both open
 
 import argparse
 import json
+import math
 import random
 import shutil
 import sys
@@ -31,6 +32,7 @@ import transformers as hf
 from compared import relative
 from model_edits import logits
 from numpy.typing import NDArray
+from tiny_hybrids import LATENT
 from tiny_published import ARCHITECTURES, VOCABULARY, WINDOW, draw, published_logits, sizes_of
 from tiny_tokenizer import make_tiny_tokenizer
 
@@ -60,8 +62,64 @@ _LINEAR = {
     "shared_expert_intermediate_size": 48,
     "head_dim": 32,
 }
+_EXPERTS = {"moe_intermediate_size": 32, "num_experts_per_tok": 2, "n_shared_experts": 1}
+_MAMBA = {"state_size": 8, "intermediate_size": 128, "time_step_rank": 4}
 SIZES: dict[str, dict[str, object]] = {
     **dict.fromkeys(("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"), _LINEAR),
+    "bailing_hybrid": {
+        **LATENT,
+        **_EXPERTS,
+        "num_local_experts": 4,
+        "num_hidden_layers": 4,
+        "n_group": 2,
+        "topk_group": 1,
+    },
+    "dbrx": {
+        "d_model": 64,
+        "n_heads": 4,
+        "n_layers": 3,
+        "max_seq_len": 512,
+        "attn_config": {"kv_n_heads": 2, "clip_qkv": 8.0, "rope_theta": 10000.0},
+        "ffn_config": {"ffn_hidden_size": 96, "moe_num_experts": 4, "moe_top_k": 2},
+    },
+    "deepseek_v32": {
+        **LATENT,
+        **_EXPERTS,
+        "n_routed_experts": 8,
+        "first_k_dense_replace": 1,
+        "index_n_heads": 32,  # with few of them many scores are 0, and any of those may be chosen
+        "index_head_dim": 32,
+        "n_group": 2,
+        "topk_group": 1,
+    },
+    "mamba": _MAMBA,
+    "falcon_mamba": _MAMBA,
+    "gptj": {"n_embd": 64, "n_layer": 3, "n_head": 4, "n_positions": 512, "rotary_dim": 8},
+    "internlm3": {"head_dim": 16},
+    "kimi_linear": {
+        **LATENT,
+        **_EXPERTS,
+        "num_local_experts": 4,
+        "linear_head_dim": 16,
+        "linear_num_heads": 4,
+    },
+    "longcat_flash": {
+        **LATENT,
+        "num_layers": 2,
+        "ffn_hidden_size": 96,
+        "expert_ffn_hidden_size": 32,
+        "n_routed_experts": 4,
+        "zero_expert_num": 0,
+        "moe_topk": 2,
+        "head_dim": 16,
+    },
+    "recurrent_gemma": {
+        "num_hidden_layers": 6,
+        "lru_width": 64,
+        "attention_window_size": 16,
+        "head_dim": 16,
+        "num_key_value_heads": 1,
+    },
     "step3p5": {
         "head_dim": 16,
         "n_routed_experts": 4,
@@ -93,6 +151,18 @@ OPTIONS: dict[str, tuple[object, ...]] = {
             "rope_interleave",
             "moe_router_enable_expert_bias",
             "use_parallel_residual",
+            "conv_bias",
+            "use_conv_bias",
+            "mamba_conv_bias",
+            "mamba_proj_bias",
+            "mamba_rms_norm",
+            "mamba_norm_before_gate",
+            "projectors_bias",
+            "qk_layernorm",
+            "lm_head_bias",
+            "mup_enabled",
+            "use_expert_bias",
+            "linear_allow_neg_eigval",
         ),
         (True, False),
     ),
@@ -139,6 +209,11 @@ OPTIONS: dict[str, tuple[object, ...]] = {
     "q_lora_rank": (None, 32),
     "qk_rope_head_dim": (16, 8),
     "max_position_embeddings": (512, 48),
+    **dict.fromkeys(("n_groups", "mamba_n_groups"), (1, 2)),
+    "time_step_limit": ((0.0, math.inf), (0.01, 1.0)),
+    "position_embedding_type": (None, "rope"),
+    "gating": (True, "per-head", "per-element"),
+    "index_topk": (512, 24),
     "layer_types": (None, "random"),
     "mlp_layer_types": (None, "random"),
 }

@@ -49,6 +49,7 @@ HYBRIDS: dict[str, tuple[str, dict[str, object]]] = {
             },
         },
     ),
+    "minicpm3": ("MiniCPM3", {**LATENT, "v_head_dim": 16}),
     "phi": ("Phi", {"rope_parameters": _PLAIN | {"partial_rotary_factor": 0.5}}),
     "phimoe": (
         "Phimoe",

@@ -82,8 +82,8 @@ AS_TRAINED: dict[str, Maker] = {
 """By the class of mlx-lm's that does otherwise."""
 
 
-def use_all_factors(model: Module) -> None:
-    """Falcon-H1's factors of keys and values; mlx-lm folds all others into matrices.
+def _factors_of_falcon_h1(model: Module) -> None:
+    """Those of keys and values; mlx-lm folds all others into matrices.
 
     Files of llama.cpp have these two folded in, and their configs leave them out.
     """
@@ -95,6 +95,16 @@ def use_all_factors(model: Module) -> None:
             attention.v_proj = _OfScaled(attention.v_proj, values)
 
     exchange(model, {"mlx_lm.models.falcon_h1.FalconH1Attention": with_factors})
+
+
+def _divisor_of_minicpm3(model: Module) -> None:
+    """That of logits, also where the output head is the embedding."""
+    if model.args.tie_word_embeddings:
+        model.model.norm.weight *= model.args.dim_model_base / model.args.hidden_size
+
+
+LEFT_OUT = {"falcon_h1": _factors_of_falcon_h1, "minicpm3": _divisor_of_minicpm3}
+"""By module: puts in numbers that mlx-lm leaves out."""
 
 
 class _OfScaled(Module):

@@ -17,6 +17,9 @@ from mlx_engine.cache.contract import LayerCache, LayerCaches, LayerSnapshot, On
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.values.options import CacheBits
 
+_SEEN_BEFORE = {"mlx_lm.models.plamo3": 1}
+"""Tokens that rows see beyond the window they keep, by the module of a class."""
+
 MakeCaches = Callable[[CacheBits], LayerCaches]
 
 
@@ -124,7 +127,8 @@ def kept_caches(model: Module, bits: CacheBits = 16) -> LayerCaches:
     from mlx_lm.models.cache import make_prompt_cache
 
     wanted = make_prompt_cache(model)
-    return LayerCaches([_ours(cache, bits) for cache in wanted])
+    more = _SEEN_BEFORE.get(type(model).__module__, 0)
+    return LayerCaches([_ours(cache, bits, more) for cache in wanted])
 
 
 def caches_by_length(model: Module, border: int, bits: CacheBits = 16) -> LayerCaches:
@@ -152,12 +156,12 @@ def handed_to_class(caches: LayerCaches, rows: int) -> Sequence[object]:
     return handed
 
 
-def _ours(cache: object, bits: CacheBits) -> LayerCache:
+def _ours(cache: object, bits: CacheBits, more: int) -> LayerCache:
     """By exact type: what is derived from a kind may mean something else."""
     from mlx_lm.models.cache import KVCache, RotatingKVCache
 
     if type(cache) is KVCache:
         return AttentionCache(bits)
     if type(cache) is RotatingKVCache and cache.keep == 0:
-        return WindowCache(cache.max_size, bits=bits)
+        return WindowCache(cache.max_size + more, bits=bits)
     return WholeBlockCache(cache)

@@ -37,7 +37,7 @@ FIXED: dict[str, Fields] = {
     "gemma4": _GELU,
     "gemma4_text": _GELU,
     "gemma4_unified": _GELU,
-    "glm_moe_dsa": _DSA,
+    "glm_moe_dsa": _DSA | {"indexer_types": "full", "index_topk_freq": 1},
     "gptj": _APART | {"activation_function": "gelu_pytorch_tanh"},
     "granitemoe": _SILU,
     "granitemoehybrid": _SILU,
@@ -54,7 +54,7 @@ FIXED: dict[str, Fields] = {
     "llama4_text": _SILU | {"moe_layers": [], "attention_bias": False},
     "longcat_flash": _SILU | _APART,
     "mamba": _MAMBA,
-    "mamba2": _SILU,
+    "mamba2": _MAMBA,
     "minicpm3": _SILU | {"mlp_bias": False},
     "minimax_m3_vl": _SILU,
     "mistral4": _SILU,
@@ -180,6 +180,9 @@ _CHECKS_SCALING = ("hunyuan_v1_dense", "hunyuan_v1_moe", "internlm3")
 _NORM_ROTATED = ("llama4", "llama4_text")
 """Types that norm queries and keys once they are rotated, by which no magnitude is left."""
 
+_NORMS_SEVERAL = ("deepseek_v32", "glm_moe_dsa", "nemotron_h")
+"""Types whose classes leave the share of a single expert as it is, also where it is to be one."""
+
 _TRAINED = "original_max_position_embeddings"
 _OUTER = ("rope_theta", "partial_rotary_factor", _TRAINED)
 """Fields of the rotation that may stand beside the others."""
@@ -226,13 +229,19 @@ def _filled(level: Fields, kind: str, fields: ConfigFields) -> dict[str, object]
             told.pop("rope_scaling", None)
         told.setdefault("rope_scaling", scaling)
     told = {new: told[old] for new, old in RENAMED.get(kind, {}).items() if old in told} | told
+    kinds = told.get("mlp_layer_types")
+    if "first_k_dense_replace" in told and isinstance(kinds, list) and "sparse" in kinds:
+        told["first_k_dense_replace"] = kinds.index("sparse")
     if kind in _LAYERS and not is_whole:
         told["layer_types"] = [_LAYERS[kind].get(one, one) for one in fields.words("layer_types")]
     return told
 
 
 def _refuse_lost(told: Fields, kind: str, origin: str) -> None:
-    for name, value in FIXED.get(kind, {}).items():
+    fixed = dict(FIXED.get(kind, {}))
+    if kind in _NORMS_SEVERAL and told.get("num_experts_per_tok") == 1:
+        fixed["norm_topk_prob"] = False
+    for name, value in fixed.items():
         asked: object = told
         for key in name.split("."):
             asked = asked.get(key, value) if isinstance(asked, Mapping) else value
@@ -247,10 +256,13 @@ def _refuse_lost(told: Fields, kind: str, origin: str) -> None:
 
 
 def _plain(value: object) -> object:
-    """One value for what has several names or forms."""
+    """One value for what has several names or forms, as a word for all layers has."""
     if isinstance(value, str):
         return _SAME_ACTIVATION.get(value, value)
-    return list(value) if isinstance(value, tuple) else value
+    if isinstance(value, list | tuple):
+        parts = list(value)
+        return parts[0] if parts and isinstance(parts[0], str) and len({*parts}) == 1 else parts
+    return value
 
 
 def _rotation(told: dict[str, object], kind: str, fields: ConfigFields) -> Fields:
@@ -262,15 +274,17 @@ def _rotation(told: dict[str, object], kind: str, fields: ConfigFields) -> Field
     scaling = told.pop("rope_scaling", None)
     given = _object(scaling or told.get("rope_parameters") or {}, fields)
     outer = {name: told[name] for name in _OUTER if name in told}
-    local = told.get("rope_local_base_freq")
+    local, longest = told.get("rope_local_base_freq"), told.get("max_position_embeddings")
     if local is not None and "full_attention" not in given:
         given = {"full_attention": given, "sliding_attention": {"rope_theta": local}}
     if told.get("use_qk_norm") is True and kind in _NORM_ROTATED:
         given = {**given, "attention_factor": 1.0}
     if not any(isinstance(one, Mapping) for one in given.values()):
-        made = _of_one_kind(given, outer)
+        trained = {_TRAINED: outer[_TRAINED]} if _TRAINED in outer else {}
+        made = _of_one_kind({**given, **trained}, outer, longest)  # as Phi-3's configs say it
         return {**_older_fields(made), "rope_parameters": made} if made else {}
-    kinds = {name: _of_one_kind(_object(one, fields), outer) for name, one in given.items() if one}
+    parts = {name: _object(part, fields) for name, part in given.items() if part}
+    kinds = {name: _of_one_kind(part, outer, longest) for name, part in parts.items()}
     found = _older_fields(kinds.get("full_attention", {}))
     found.pop("partial_rotary_factor", None)
     if "sliding_attention" in kinds:
@@ -282,15 +296,21 @@ def _kind_of(scaling: object) -> object:
     return scaling.get("rope_type") if isinstance(scaling, Mapping) else None
 
 
-def _of_one_kind(given: Fields, outer: Fields) -> dict[str, object]:
+def _of_one_kind(given: Fields, outer: Fields, longest: object) -> dict[str, object]:
     """What is said of one kind of layers, the kind of stretching under both names it has had."""
     told = {name: value for name, value in given.items() if value is not None}
     made = {**outer, **told}
-    if _TRAINED in outer:  # as Phi-3's configs say it
-        made[_TRAINED] = outer[_TRAINED]
+    if made.get("rope_type", made.get("type")) == "yarn" and "factor" not in made:
+        made["factor"] = _stretched(made.get(_TRAINED), longest)
     if "rope_type" in made or "type" in made:
         made["type"] = made["rope_type"] = made.get("rope_type", made.get("type"))
     return made
+
+
+def _stretched(trained: object, longest: object) -> float:
+    """By how much a context is, where a config does not say."""
+    lengths = [one for one in (longest, trained) if isinstance(one, int | float) and one > 0]
+    return lengths[0] / lengths[1] if len(lengths) == 2 else 1.0
 
 
 def _older_fields(made: Fields) -> dict[str, object]:

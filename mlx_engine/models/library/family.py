@@ -111,6 +111,7 @@ _RENAMED = {
 }
 """By type: parts of names that transformers 5 writes otherwise than classes of mlx-lm have them."""
 
+_TIED = "tie_word_embeddings"
 _HEAD = re.compile(r"(language_model\.)?(model\.)?(language_model\.)?mtp(_layers|_block)?\.(.+)")
 _LAYER = re.compile(r"(language_model\.)?(model\.)?(language_model\.)?layers\.(\d{1,6})\..+")
 _SIGN = re.compile(r"(?:.+\.)?layers\.(\d{1,6})\.(?:eh_proj|enorm|hnorm)\..+")
@@ -234,7 +235,7 @@ class LibraryFamily(Family):
                 origin=origin,
                 model_type=repr(self.model_type),
             )
-        told = class_fields(self.config, self._kind(), self.origin)
+        told = class_fields(_tied_by(trunk.names, self.config), self._kind(), self.origin)
         if self.model_type not in GEMMA4:
             model = open_class(module, told, trunk)
             return whole_model(model, origin, use_own_rotations(model, told, self.origin))
@@ -246,6 +247,13 @@ class LibraryFamily(Family):
         text = self.config.get("text_config")
         inner = text.get("model_type") if isinstance(text, Mapping) else None
         return inner if self.model_type not in FIXED and isinstance(inner, str) else self.model_type
+
+
+def _tied_by(names: Collection[str], config: Mapping[str, object]) -> Mapping[str, object]:
+    """A flat config that does not say it: an output head of its own says that it is not tied."""
+    has_head = any(name.startswith("lm_head.") for name in names)
+    is_silent = config.get(_TIED) is None and "text_config" not in config
+    return {**config, _TIED: False} if has_head and is_silent else config
 
 
 def _one_level(config: Mapping[str, object], origin: str) -> dict[str, object]:

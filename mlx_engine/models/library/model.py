@@ -17,7 +17,7 @@ from mlx.utils import tree_flatten
 from mlx_engine.cache.by_length import CacheByLength
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.models.contract import Begin, Headless, Model, lazily
-from mlx_engine.models.library.as_trained import AS_TRAINED, use_all_factors, with_unused_keys
+from mlx_engine.models.library.as_trained import AS_TRAINED, LEFT_OUT, with_unused_keys
 from mlx_engine.models.library.caches import (
     MakeCaches,
     WholeBlockCache,
@@ -83,8 +83,8 @@ def open_class(module: str, config: Mapping[str, object], table: WeightTable) ->
     table.hold(_parameters_of(model).values())
     try:
         exchange(model, AS_TRAINED)
-        if module == "falcon_h1":
-            use_all_factors(model)
+        if module in LEFT_OUT:
+            LEFT_OUT[module](model)
     except Exception as error:
         raise _not_taken(table.origin, _told(error)) from error
     use_kernels(model, table.kernels)

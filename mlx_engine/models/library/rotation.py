@@ -74,7 +74,8 @@ def use_own_rotations(
     config: as the class read it (class_fields.py). Phi-3.5-MoE tells what rotated elements are
     multiplied by for both lengths. BadModelFile for fields that are no numbers.
     """
-    fields = ConfigFields(config, origin)
+    told_once = {key: value for key, value in config.items() if key != "rope_scaling"}
+    fields = ConfigFields(told_once, origin)
     kinds = fields.words("layer_types")
     parts = fields.section("rope_parameters") or ()  # for each kind of layers, or one for all
     length, made = TextLength(0), []

@@ -10,11 +10,13 @@ import pytest
 import transformers as hf
 from compared import relative
 from dialled_draft import DialledDraft
+from mlx_lm.models import plamo3
 from mlx_lm.utils import dequantize_model, quantize_model, save_model
 from mlx_lm.utils import load_model as open_in_mlx_lm
 from model_edits import edit_config, edit_tensors, logits
 from plain_run import run
 from tiny_published import VOCABULARY, WINDOW, publish, published_logits
+from tiny_tokenizer import make_tiny_tokenizer
 
 import mlx_engine
 from mlx_engine import PromptTooLong
@@ -26,6 +28,7 @@ YARN = {
     "factor": 4.0,
     "original_max_position_embeddings": 16,
 }
+LINEAR = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}
 LLAMA3 = YARN | {"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 
 CASES = {
@@ -144,6 +147,32 @@ def test_experts_stacked_as_transformers_has_them(tmp_path, kind):
     edit_config(tiny.folder, max_position_embeddings=512)
     tokens = tiny.tokens[:16]
     assert relative(logits(tiny.folder, tokens), published_logits(tiny.folder, tokens)) < 2e-5
+
+
+def test_rows_of_plamo_3_see_as_far_as_its_class_says(tmp_path):
+    """A row sees one token more than its window, as its class masks a text without caches."""
+    sizes = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "head_dim": 16}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 300}
+    config = {**sizes, **heads, "window_size": 8, "sliding_window_pattern": 2}
+    stock = plamo3.Model(plamo3.ModelArgs(**config))
+    save_model(tmp_path, stock)
+    (tmp_path / "config.json").write_text(json.dumps({**config, "model_type": "plamo3"}))
+    make_tiny_tokenizer(tmp_path, 300)
+    tokens = list(range(1, 30))
+    assert relative(logits(tmp_path, tokens), np.array(stock(mx.array([tokens]))[0])) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        ("minicpm3", {"dim_model_base": 16, "tie_word_embeddings": True}),
+        ("glm_moe_dsa", {"mlp_layer_types": ["dense", "dense", "sparse"]}),
+        ("laguna", {"rope_parameters": {"full_attention": YARN, "sliding_attention": LINEAR}}),
+    ],
+)
+def test_options_that_classes_lose(tmp_path, kind, changes):
+    tiny = publish(kind, tmp_path / "m", changes=changes)
+    assert relative(logits(tiny.folder, tiny.tokens), tiny.logits) < 1e-5
 
 
 def test_packed_experts_of_jamba(tmp_path):
