@@ -7,7 +7,6 @@ alone (hf_xet), which begins a file anew and can be stopped only with its proces
 """
 
 import hashlib
-import re
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -34,10 +33,10 @@ from mlx_engine.hub.repository import (
     is_revision,
     needed_files,
 )
+from mlx_engine.hub.weight_files import is_commit
 from mlx_engine.values.errors import BadModelFile, DownloadFailed, LoadStopped
 from mlx_engine.values.untrusted import REFERENCE_BYTES, read_text
 
-_COMMIT = re.compile(r"\w{1,64}", re.ASCII)
 LARGEST_BY_HTTP = 50_000_000_000
 PIECE = 2**16
 LOOK_S = 0.1
@@ -287,7 +286,7 @@ def cached(hub: Hub, model: HubModel, *, heads: bool = False) -> Path | None:
     reference, commit = repository / "refs" / model.revision, model.revision
     with suppress(BadModelFile):
         commit = read_text(reference, REFERENCE_BYTES).strip()
-    if not _COMMIT.fullmatch(commit):
+    if not is_commit(commit):
         return None
     snapshot = repository / "snapshots" / commit
     here = [path for path in snapshot.rglob("*") if path.is_file()]

@@ -59,6 +59,7 @@ _LAYOUTS = frozenset(("hf", "mlx", "gguf", "safetensors", "model"))
 FOLDERS_OF_HEADS = ("mtp", "nextn")
 """What folders of heads and draft models beside a model are called."""
 
+_COMMIT = re.compile(r"\w{1,64}", re.ASCII)
 _LARGEST_HEADER_OF_HEADS = 16_000_000
 """Bytes; a head with 400 experts has a tenth of that."""
 _LFS_POINTER = b"version https://git-lfs"
@@ -216,6 +217,11 @@ def is_same_model(name: str, other: str) -> bool:
     return own == its
 
 
+def is_commit(name: str) -> bool:
+    """Whether a folder of the hub's cache may be called so, and no path out of it is."""
+    return _COMMIT.fullmatch(name) is not None
+
+
 def hub_snapshot(repository: Path) -> Path | None:
     """The folder of files of a repository in the hub's cache, None when there is none."""
     snapshots = repository / "snapshots"
@@ -223,7 +229,7 @@ def hub_snapshot(repository: Path) -> Path | None:
         main = read_text(repository / "refs" / "main", REFERENCE_BYTES).strip()
     except BadModelFile:
         main = ""
-    if main and "/" not in main and (snapshots / main).is_dir():
+    if is_commit(main) and (snapshots / main).is_dir():
         return snapshots / main
     folders = filter(Path.is_dir, snapshots.glob("[!.]*"))
     return max(folders, key=lambda folder: folder.stat().st_mtime, default=None)

@@ -18,7 +18,7 @@ from mlx_engine.hub.repository import (
     needed_files,
     read_hub_link,
 )
-from mlx_engine.hub.weight_files import Shard, gguf_models
+from mlx_engine.hub.weight_files import Shard, gguf_models, hub_snapshot
 from mlx_engine.loading.find import FromHub
 from mlx_engine.values.errors import DownloadFailed, EngineError
 from mlx_engine.values.untrusted import CONFIG_BYTES
@@ -92,6 +92,7 @@ def test_a_reference_in_the_cache_is_no_path(hub: Hub, tmp_path: Path, commit: s
     reference.parent.mkdir(parents=True)
     reference.write_text(commit, encoding="latin-1")
     assert cached(hub, MODEL) is None
+    assert hub_snapshot(hub.repository("org/small")) is None
     reference.unlink()
     os.mkfifo(reference)
     assert cached(hub, MODEL) is None

@@ -139,3 +139,10 @@ def test_a_pipe_in_the_place_of_a_file_is_refused_by_name(folder, name):
         drop_tensors(folder, Q)
     with pytest.raises(EngineError, match=f"{name}: a folder, a pipe or a device"):
         mlx_engine.load(folder)
+
+
+def test_classes_of_mlx_lm_get_no_such_tensors_either(tmp_path):
+    tiny = publish("mamba2", tmp_path / "m")
+    wanted = logits(tiny.folder, tiny.tokens)
+    edit_tensors(tiny.folder, lambda arrays: arrays | {name: mx.ones((4, 4)) for name in NAMES})
+    assert np.array_equal(logits(tiny.folder, tiny.tokens), wanted)
