@@ -120,7 +120,9 @@ class App(QObject):
         self.composer = composer = ComposerController(
             widgets.composer, chats, answers, models, page.edit_last_prompt, self
         )
-        self.keeper = ChatKeeper(composer, chats, page.reader, settings, store, listed, self)
+        self.keeper = ChatKeeper(
+            composer, chats, page.reader, settings, store, listed, folders.being_shown_file, self
+        )
         self.cards = cards = CardController(
             widgets.card, widgets.layer, models, settings, machine, read_card, self
         )
@@ -152,7 +154,9 @@ class App(QObject):
         value, window = self.settings.value, self.widgets.window
         window.restore(value.window_state)
         self.listed.refresh()
-        self.keeper.restore(value, {chat.id for chat in self.store.chats.listed()})
+        titles = {chat.id: chat.title for chat in self.store.chats.listed()}
+        if words := self.keeper.restore(value, titles):
+            self.widgets.notice.say(words)
         window.painted.connect(self._begin_work)
         QTimer.singleShot(UNSEEN_MS, self, self._begin_work)
         window.show()

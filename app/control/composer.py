@@ -1,6 +1,7 @@
 """Joins the composer with the chat on show: what is sent, stopped, attached, edited and kept."""
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -34,8 +35,14 @@ from app.worker.replies import TokensCounted
 from mlx_engine.values.words import Words
 
 NO_MODEL = Words("Open or drop a model first")
+ENDED_SUDDENLY = Words(
+    "Headstart came to a sudden end while it showed the chat “{title}”. It is in the list, and "
+    "nothing of it is lost; this is a new chat."
+)
 NEW = 0
 """In place of the number of a chat that has none yet."""
+CALM_MS = 1000
+"""A chat that could not be shown would have stopped the window by then."""
 KEPT_AFTER_MS = 500
 """A chat is laid out and painted first; and nobody types words so fast that each is worth a file.
 """
@@ -212,12 +219,20 @@ class ChatKeeper(QObject):
         settings: KeptSettings,
         store: SessionStore,
         listed: ChatListController,
+        being_shown: Path,
         parent: QObject | None = None,
     ) -> None:
-        """reader: of the transcript, which has what is typed in messages."""
+        """reader: of the transcript, which has what is typed in messages. being_shown: a file that
+        names the chat that is being laid out or answered, so that one whose showing ends the
+        program is not shown at each start.
+        """
         super().__init__(parent)
         self._composer, self._chats, self._store = composer, chats, store
         self._reader, self._settings = reader, settings
+        self._being_shown = being_shown
+        self._calm = QTimer(self, interval=CALM_MS)
+        self._calm.timeout.connect(self._forget_if_shown)
+        chats.opened.connect(self._mark_being_shown)
         self._later = QTimer(self, singleShot=True, interval=KEPT_AFTER_MS)
         self._later.timeout.connect(lambda: settings.change(self.settings()))
         for happened in (chats.opened, composer.typed, reader.typed, listed.changed):
@@ -244,16 +259,48 @@ class ChatKeeper(QObject):
             return dict(texts)
         return {of: text for of, text in texts.items() if of in there}
 
-    def restore(self, kept: AppSettings, chats: Container[int]) -> None:
-        """As it was then, as far as it is still there; a new chat is on show. chats: not in the
-        bin.
+    def _mark_being_shown(self) -> None:
+        chat_id = self._chats.chat.chat_id
+        with suppress(OSError):
+            if chat_id is None:
+                self._being_shown.unlink(missing_ok=True)
+            else:
+                self._being_shown.write_text(str(chat_id))
+                self._calm.start()
+
+    def _forget_if_shown(self) -> None:
+        if not self._reader.turns.is_busy and self._chats.running is None:
+            self._forget_being_shown()
+
+    def _forget_being_shown(self) -> None:
+        self._calm.stop()
+        with suppress(OSError):
+            self._being_shown.unlink(missing_ok=True)
+
+    def restore(self, kept: AppSettings, chats: Mapping[int, str]) -> str:
+        """As it was then, as far as it is still there; a new chat is on show. chats: titles of
+        those not in the bin. Words of the chat that was being shown when the program died, and is
+        not opened.
         """
+        is_risky = self._was_being_shown(kept.last_chat)
         self._composer.restore(self._there("chat", kept.unsent))
         self._reader.unsent.update(self._there("message", kept.rewritten))
         self._chats.begin(kept.new_chat)
-        if kept.last_chat is not None and kept.last_chat in chats:
-            self._chats.open(kept.last_chat)
+        if kept.last_chat is None or kept.last_chat not in chats:
+            return ""
+        if is_risky:
+            return tr(ENDED_SUDDENLY, title=chats[kept.last_chat] or tr("New chat"))
+        self._chats.open(kept.last_chat)
+        return ""
+
+    def _was_being_shown(self, chat_id: int | None) -> bool:
+        try:
+            with self._being_shown.open("rb") as file:
+                return file.read(20) == str(chat_id).encode()
+        except OSError:
+            return False
 
     def close(self) -> None:
         """Nothing is kept any more."""
         self._later.stop()
+        self._forget_being_shown()

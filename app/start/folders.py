@@ -30,6 +30,11 @@ class Folders:
         return self.data / "chats.db"
 
     @property
+    def being_shown_file(self) -> Path:
+        """Names the chat that is being laid out or answered; there only for so long."""
+        return self.data / "being-shown"
+
+    @property
     def kernels_file(self) -> Path:
         """What is remembered of the Metal kernels on this machine."""
         return self.cache / "kernels.json"

@@ -121,6 +121,10 @@
         <translation>Zuerst ein Modell öffnen oder hierher ziehen</translation>
     </message>
     <message>
+        <source>Headstart came to a sudden end while it showed the chat “{title}”. It is in the list, and nothing of it is lost; this is a new chat.</source>
+        <translation>Headstart wurde plötzlich beendet, während es den Chat „{title}“ zeigte. Er steht in der Liste, und nichts davon ist verloren; dies ist ein neuer Chat.</translation>
+    </message>
+    <message>
         <source>Attach text files</source>
         <translation>Textdateien anhängen</translation>
     </message>

@@ -111,11 +111,21 @@ and what follows closes the kinds of them that a lexer only sees when they are c
 """
 OPEN = ("string", "comment")
 LONGEST = 1000
-"""Characters; longer lines have no colours before the code is complete."""
+"""Characters; longer lines have no colours."""
+MOST_LINES, MOST = 1000, 20_000
+"""Lines and characters; longer code is read line by line: lexers may take the square of its size,
+within one pattern that nothing can interrupt.
+"""
 SLICE_S = 0.003
 """Colouring gives way to everything else after so long."""
 SOON_MS = 100
 """Code that grows is read so long after it did: not anew for each piece of a line."""
+
+
+def can_be_read_whole(code: str) -> bool:
+    """Whether a lexer is given all of it at once, which tells more of strings of many lines."""
+    lines = code.split("\n") if len(code) <= MOST else ()
+    return 0 < len(lines) <= MOST_LINES and len(max(lines, key=len)) <= LONGEST
 
 
 class CodeColours(QSyntaxHighlighter):
@@ -141,10 +151,14 @@ class CodeColours(QSyntaxHighlighter):
 
     def complete(self, code: str) -> None:
         """The code is or will be this, and does not change any more."""
-        if code != self._code:
+        if code == self._code:
+            return
+        if can_be_read_whole(code):
             self._code = code
             self._whole = enumerate(coloured_lines(code, self._language))
             self._turn.start(TURN_MS)
+        else:
+            self.grow()
 
     def _come_to_read(self) -> None:
         """Once there is a lexer: its making takes tens of milliseconds, beside the window when that

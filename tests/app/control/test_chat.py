@@ -353,6 +353,24 @@ def test_how_an_answer_went_is_known_after_a_restart(alone, source, qapp, qtbot,
         assert (after[3].state, after[3].notice) == ("failed", "The conversation is too long.")
 
 
+def test_a_chat_that_was_being_shown_when_the_program_died_is_not_shown_first(
+    alone, qapp, qtbot, tmp_path
+):
+    alone.ask("Stars")
+    chat_id, marker = alone.app.chats.chat.chat_id, tmp_path / "home" / "being-shown"
+    assert marker.read_text() == str(chat_id)
+    alone.until(lambda: not marker.exists())  # once nothing more is laid out
+    alone.app.close()
+    marker.write_text(str(chat_id))
+    with running(qapp, qtbot, tmp_path / "home", scripted()) as again:
+        assert again.app.chats.chat.chat_id is None
+        assert "“Stars”. It is in the list" in again.widgets.notice.accessibleDescription()
+        again.app._choose_chat(chat_id)
+        assert again.shown == ["Stars", "You said: Stars"] and marker.exists()
+    with running(qapp, qtbot, tmp_path / "home", scripted()) as after:
+        assert after.app.chats.chat.chat_id == chat_id
+
+
 def test_an_answer_cut_by_closing_the_window_says_so(alone, source, qapp, qtbot, tmp_path):
     say_next(source, SLOW)
     alone.send("Go")

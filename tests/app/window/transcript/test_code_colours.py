@@ -13,7 +13,12 @@ from PySide6.QtWidgets import QApplication, QPlainTextEdit
 from app.start.threads import Turns
 from app.window.look import look
 from app.window.transcript import code_colours
-from app.window.transcript.code_colours import CodeColours, coloured_lines, make_lexer
+from app.window.transcript.code_colours import (
+    CodeColours,
+    can_be_read_whole,
+    coloured_lines,
+    make_lexer,
+)
 from app.window.transcript.code_segment import CodeText
 from app.window.transcript.reader import Reader
 
@@ -176,3 +181,16 @@ def test_pieces_of_code_that_wait_for_one_lexer_are_read_in_a_turn_each(qapp, mo
         turn[0] += 1
         qapp.processEvents()
     assert len(set(read)) == len(colours)
+
+
+def test_code_that_a_lexer_would_read_for_minutes_is_read_line_by_line(qapp):
+    short = "x = 1\n" * 900
+    assert can_be_read_whole(short)
+    for long in (short * 2, "a b " * 300, "x = 1  # why and why not\n" * 900):
+        assert not can_be_read_whole(long)
+    editor = QPlainTextEdit("a\n" * 4000 + "int x = 1;")
+    colours = CodeColours(editor.document(), "java", Turns())
+    colours.complete(editor.toPlainText())
+    while colours._finished < 4000:
+        colours.read()
+    assert colours_on_show(editor)[-2:] == [("int", "keyword"), ("1", "number")]
