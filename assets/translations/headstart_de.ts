@@ -3465,15 +3465,15 @@
     </message>
     <message>
         <source>0 to 1 (off)</source>
-        <translation type="unfinished"></translation>
+        <translation>0 bis 1 (aus)</translation>
     </message>
     <message>
         <source>0 (off) to 1</source>
-        <translation type="unfinished"></translation>
+        <translation>0 (aus) bis 1</translation>
     </message>
     <message>
         <source>0 to 1</source>
-        <translation type="unfinished"></translation>
+        <translation>0 bis 1</translation>
     </message>
     <message>
         <source>0.01 to 10</source>
@@ -3985,7 +3985,7 @@
     </message>
     <message>
         <source>{origin}: generation_config.json suppresses every token. Get it again.</source>
-        <translation type="unfinished"></translation>
+        <translation>{origin}: generation_config.json unterdrückt jedes Token. Noch einmal holen.</translation>
     </message>
     <message>
         <source>{origin} has token ids up to {vocabulary}, but the model knows {model_vocabulary} tokens: the tokenizer belongs to another model. Use the one that came with the weights.</source>
@@ -4417,7 +4417,7 @@
     </message>
     <message>
         <source>{setting} {value} is not a token id or a list of them: correct it.</source>
-        <translation type="unfinished"></translation>
+        <translation>{setting} {value} ist keine Token-ID und keine Liste davon: berichtigen.</translation>
     </message>
     <message>
         <source>{path}: its chat_template is neither text nor a list of templates.</source>
