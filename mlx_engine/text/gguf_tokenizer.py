@@ -49,7 +49,7 @@ def tokenizer_from_gguf(metadata: Mapping[str, object], origin: str) -> Tokenize
             kind=ascii(kind)[:60],
             readers=", ".join(readers),
         )
-    vocabulary = GgufVocabulary.of(metadata, origin)
+    vocabulary = GgufVocabulary.of(metadata, origin).with_roles()
     if kind == _BYTE_LEVEL and vocabulary.text("pre") in _PIECES_BY_MERGES:
         kind = _MERGED_PIECES
     core = readers[kind](vocabulary)

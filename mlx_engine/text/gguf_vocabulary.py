@@ -5,7 +5,7 @@ The rules follow llama.cpp's llama-vocab.cpp and its converter.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED = 1, 2, 3, 4, 5
 
 _DEFAULT_IDS = {"unknown_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 """Of SentencePiece's vocabularies that name none."""
+_OPENING, _WORDS = ("<", "["), (NORMAL, USER_DEFINED, UNUSED)
 _MARKER = re.compile(r"[<\[].*\w.*[>\]]", re.DOTALL)
 _LOOKS_SPECIAL = re.compile(r"<[|\uff5c].*[|\uff5c]>|<unused.*>|<(pad|mask)>", re.DOTALL)
 _LONGEST_MARKER = 200
@@ -46,9 +47,7 @@ class GgufVocabulary:
         tokens = _texts(table, "tokenizer.ggml.tokens", origin)
         numbers = _numbers(table, "tokenizer.ggml.token_type", len(tokens), "iu", origin)
         kinds = [NORMAL] * len(tokens) if numbers is None else numbers.tolist()
-        vocabulary = cls(table, tokens, kinds, origin)
-        kinds[:] = vocabulary._kinds_by_role()
-        return vocabulary
+        return cls(table, tokens, kinds, origin)
 
     def ids(self) -> dict[str, int]:
         """Text -> id of all tokens in use; BadTokenizer when two have one text."""
@@ -123,36 +122,32 @@ class GgufVocabulary:
             raise self._wrong(key, value, Words("a list of whole numbers"))
         return [token for token in value.tolist() if 0 <= token < len(self.tokens)]
 
-    def _kinds_by_role(self) -> list[int]:
-        """By id, right also where a converter typed the tokens of turns as words, or none at all.
+    def with_roles(self) -> "GgufVocabulary":
+        """The same with kinds that are right also where a converter typed the tokens of turns as
+        words, or none at all.
 
         What ends an answer is a control token, as llama.cpp has it, and so is a token that looks
         like one, as its converter has it. Among words, a marker in the chat template is a token of
         its own, and one that looks special as well, unless pieces of text make it.
         """
         kinds, ids = list(self.kinds), {text: i for i, text in enumerate(self.tokens)}
-        named = {self.token_id(key) for key in _NAMED}
-        unknown = self.token_id("unknown_token_id")
-        ends = {ids[text] for text in known_ends(ids) - {_ALSO_A_TAG}}
-        words: list[int] = []
+        roles = {self.token_id(key): CONTROL for key in _NAMED}
+        roles[self.token_id("unknown_token_id")] = UNKNOWN
+        roles |= {ids[text]: CONTROL for text in known_ends(ids) - {_ALSO_A_TAG}}
+        words: dict[int, int] = {}
         for i, text in enumerate(self.tokens):
-            kind = kinds[i]
-            if i in ends and kind != CONTROL:
-                kinds[i] = CONTROL
-            elif kind in (NORMAL, USER_DEFINED) and text[:1] in ("<", "[") and _is_marker(text):
-                if i in named or (kind == USER_DEFINED and _LOOKS_SPECIAL.fullmatch(text)):
-                    kinds[i] = CONTROL
-                elif kind == NORMAL:
-                    words.append(i)
-        if unknown is not None and kinds[unknown] == NORMAL and unknown in words:
-            kinds[unknown] = UNKNOWN
+            if text[:1] not in _OPENING or kinds[i] not in _WORDS or not _is_marker(text):
+                continue
+            if i in roles or (kinds[i] == USER_DEFINED and _LOOKS_SPECIAL.fullmatch(text)):
+                kinds[i] = roles.get(i, CONTROL)
+            elif kinds[i] == NORMAL and (role := self._role(text, ids)) != NORMAL:
+                words[i] = role
         for i in self._unmade(words) if words else ():
-            if kinds[i] == NORMAL:
-                kinds[i] = self._kind_of_marker(self.tokens[i], ids)
-        return kinds
+            kinds[i] = words[i]
+        return replace(self, kinds=kinds)
 
-    def _kind_of_marker(self, text: str, ids: Mapping[str, int]) -> int:
-        """Tags that come in pairs (<think>) are shown, and other markers are not."""
+    def _role(self, text: str, ids: Mapping[str, int]) -> int:
+        """The kind of a marker by its text: tags that come in pairs (<think>) are shown."""
         if _LOOKS_SPECIAL.fullmatch(text):
             return CONTROL
         template = self.table.get("tokenizer.chat_template")
