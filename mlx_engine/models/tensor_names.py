@@ -30,11 +30,13 @@ _OUTSIDE = r"(?:[a-z_]+\.)*"
 _UNNEEDED = {
     re.compile(
         rf"{_OUTSIDE}(visual|vision|vision_\w+|multi_modal_projector|mm_projector|vit_large_projector|"
-        r"connector|embed_vision|mlp1|image_newline|img_processor|vpm|resampler)(\.|$)|(v|mm)\."
+        r"connector|embed_vision|mlp1|image_newline|img_processor|vpm|resampler|aligner|merger|"
+        r"projector|image_tower|video_tower|high_res_\w+)(\.|$)|(v|mm)\."
     ): Words("for pictures, which are not read"),
-    re.compile(rf"{_OUTSIDE}(audio|audio_\w+|speech_\w+|embed_audio|apm|tts)\.|a\."): Words(
-        "for sound, which is not heard"
-    ),
+    re.compile(
+        rf"{_OUTSIDE}(audio|audio_\w+|speech_\w+|sound_\w+|embed_audio|apm|tts)\."
+        r"|(model\.)?encoder\.|a\."
+    ): Words("for sound, which is not heard"),
     re.compile(
         r".*(\brotary_emb\.(\w+_)?(inv_freq|cos_cached|sin_cached)"
         r"|\.(attention|attn)\.(masked_)?bias)$"

@@ -108,7 +108,7 @@ ABSENT: dict[str, Fields] = {
     "gemma3n": {"rope_theta": 1e6, "rope_local_base_freq": 1e4},
     "gemma4": _GEMMA4,
     "gemma4_text": _GEMMA4,
-    "gemma4_unified": _GEMMA4 | {"sliding_window": 1024},
+    "gemma4_unified": _GEMMA4 | {"sliding_window": 1024, "hidden_size_per_layer_input": 0},
     "glm_moe_dsa": {"topk_method": "noaux_tc", "scoring_func": "sigmoid", "moe_layer_freq": 1},
     "granitemoe": {"tie_word_embeddings": False},
     "granitemoehybrid": {
@@ -206,6 +206,8 @@ def class_fields(config: Fields, kind: str, origin: str) -> dict[str, object]:
     told = _filled(config, kind, fields)
     if isinstance(text, Mapping):
         told["text_config"] = _filled(text, kind, fields)
+        if "vocab_size" in text:  # Gemma 4's class looks beside the text part
+            told.setdefault("vocab_size", text["vocab_size"])
         _refuse_lost({**told, **_filled(text, kind, fields)}, kind, origin)
         return told
     if fields.has("num_attention_heads"):

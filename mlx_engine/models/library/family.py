@@ -269,7 +269,7 @@ def _one_level(config: Mapping[str, object], origin: str) -> dict[str, object]:
 def _of_text(name: str, prefix: str) -> str:
     """As files of the text model have it, which begin with this."""
     bare = bare_name(name)
-    return bare if bare.startswith("lm_head.") else f"{prefix}{bare}"
+    return bare if bare.startswith(("lm_head.", "backbone.")) else f"{prefix}{bare}"
 
 
 def _halves_joined(names: Collection[str]) -> dict[str, Recipe]:

@@ -8,6 +8,7 @@ import pytest
 from tiny_qwen3_5 import TinyValues, is_shifted_norm, our_names, tiny_config, tiny_values
 
 from mlx_engine.models.registry import family_for
+from mlx_engine.models.tensor_names import why_unneeded
 from mlx_engine.values.errors import BadModelFile
 
 TINY = tiny_values(tiny_config(layers=4), seed=3)
@@ -180,3 +181,20 @@ def test_heads_file_with_and_without_prefix() -> None:
     whole_model = QWEN.split_heads_file(raw, "x")
     assert whole_model.head == {"layers.0.join.weight": 1}
     assert whole_model.skipped == {"model.layers.0.x": 2}
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("model.aligner.linear1.weight", "for pictures, which are not read"),
+        ("merger.mlp.0.pre_norm.bias", "for pictures, which are not read"),
+        ("model.projector.readout.0.weight", "for pictures, which are not read"),
+        ("image_tower.encoder.layers.0.layer_norm1.bias", "for pictures, which are not read"),
+        ("encoder.layers.0.attn.to_kv.weight", "for sound, which is not heard"),
+        ("sound_encoder.layers.0.weight", "for sound, which is not heard"),
+        ("model.layers.0.mlp.projector.weight", None),
+        ("model.encoder_norm.weight", None),
+    ],
+)
+def test_what_no_text_needs_is_known_by_name(name, why):
+    assert why_unneeded(name) == why

@@ -34,6 +34,8 @@ CASES = {
     "internvl": ("InternVL", {"model_type": "qwen3"}),
     "smolvlm": ("SmolVLM", {"model_type": "llama"}),
     "mistral3": ("Mistral3", {"model_type": "mistral"}),
+    "deepseek_vl": ("DeepseekVL", {"model_type": "llama"}),
+    "video_llava": ("VideoLlava", {"model_type": "llama"}),
 }
 """model_type -> transformers' classes (without Config, ForConditionalGeneration), and what the
 config of their text part gets."""
