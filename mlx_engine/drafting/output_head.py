@@ -135,7 +135,7 @@ class FrequentOutput(OutputHead):
     ) -> None:
         self._vocabulary = vocabulary
         ranked = dict.fromkeys(chain((t for t in frequent if t < vocabulary), range(vocabulary)))
-        self._kept = set(islice(ranked, size))
+        self._kept = set(islice(ranked, min(size, vocabulary)))
         self._kept.update(token for token in always if token < vocabulary)
         self._new: set[int] = set()
         self._ids: mx.array | None = None

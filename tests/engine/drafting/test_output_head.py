@@ -61,6 +61,10 @@ def test_fewer_rows_are_the_rows(mtp_head, states):
     assert head.size == 256 + 1 + NEW_TOKENS
 
 
+def test_a_vocabulary_beyond_the_model_s_is_all_of_it(mtp_head):
+    assert output(mtp_head, "frequent", size=2**64).size == mtp_head.vocabulary
+
+
 def test_what_is_counted_goes_before_low_numbers(mtp_head, states):
     head = output(mtp_head, "frequent", always=[650], frequent=(9999, 5, *range(400, 654)))
     kept = [0, *range(5, 6), *range(400, 654), 650]
