@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QFileDialog, QMessageBox
 from app.control.drops import DropController
 from app.start.threads import Beside, Turns
 from app.store.session_store import SessionStore
-from app.store.transfer import NewChat, export_chat, insert_chat, read_chat
+from app.store.transfer import NewChat, export_chat, insert_in_steps, read_chat
 from app.values.chat_settings import ChatSettings
 from app.values.errors import StoreError
 from app.window.language import tr
@@ -162,12 +162,15 @@ class FileController(QObject):
             if isinstance(chat, StoreError):
                 self._refuse(chat)
             else:
-                self._insert(chat)
+                yield from self._insert(chat)
             yield
 
-    def _insert(self, chat: NewChat) -> None:
+    def _insert(self, chat: NewChat) -> Iterator[None]:
         try:
-            chat_id = insert_chat(self._store, chat)
+            for chat_id in insert_in_steps(self._store, chat):  # noqa: B007
+                yield
+                if self._is_closed:
+                    return
         except StoreError as error:
             self._refuse(error)
             return

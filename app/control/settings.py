@@ -22,6 +22,8 @@ from app.window.look import Scheme
 from app.window.settings_view import SettingsView
 from app.window.style_sheet import dress
 from mlx_engine import PromptFolder
+from mlx_engine.values.private_files import make_private, make_private_folder
+from mlx_engine.values.untrusted import open_regular
 from mlx_engine.values.words import Words
 
 LARGEST_FILE = 16 * 2**20
@@ -57,7 +59,10 @@ def save_settings(path: Path, settings: AppSettings) -> None:
         old = _content(path)
     except (OSError, ValueError, RecursionError):
         old = {}
-    text = json.dumps(encode(settings, old), indent=2) + "\n"
+    try:
+        text = json.dumps(encode(settings, old), indent=2) + "\n"
+    except (ValueError, RecursionError):  # of what is not ours in the old file
+        text = json.dumps(encode(settings), indent=2) + "\n"
     try:
         _write_whole(path.resolve(), text)
     except OSError as error:
@@ -70,9 +75,12 @@ def save_settings(path: Path, settings: AppSettings) -> None:
 
 
 def _content(path: Path) -> Any:
-    if path.stat().st_size > LARGEST_FILE:
+    make_private(path)
+    with open_regular(path) as file:
+        content = file.read(LARGEST_FILE + 1)
+    if len(content) > LARGEST_FILE:
         raise ValueError("too large for settings")
-    return json.loads(path.read_text(encoding="utf-8"))
+    return json.loads(content.decode("utf-8"))
 
 
 def _kept_aside(path: Path) -> str:
@@ -92,7 +100,7 @@ def _kept_aside(path: Path) -> str:
 
 def _write_whole(path: Path, text: str) -> None:
     """Either the old or the new text is there afterwards, also after a power cut."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private_folder(path.parent)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
     part = Path(name)
     try:

@@ -5,6 +5,7 @@ extra `documents` and are imported there only.
 """
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from typing import Literal
 
 from app.values.attached_text import AttachedText, Refused
@@ -25,7 +27,7 @@ LARGEST_DOCUMENT = 200_000_000
 """Bytes of a file; pictures make most of it."""
 LARGEST_UNPACKED = 50_000_000
 """Bytes of the text of a Word file with its markup, and LARGEST_DOCUMENT of all that is in it."""
-LONGEST_S, MOST_MEMORY = 30.0, 4 * 2**30
+LONGEST_S, MOST_MEMORY = 30.0, 2 * 2**30
 PATIENCE_S = 10.0
 """So much later than it should have ended by itself the process is killed."""
 LOOK_S = 0.2
@@ -94,6 +96,8 @@ def _output(command: Sequence[str], is_wanted: Callable[[], bool]) -> bytes:
                     raise
 
 
+LEVELS = "123456789"
+"""Of Word's headings."""
 NO_READERS = Words(
     "needs the readers of documents, which are not installed: pip install "
     "'headstart[documents]', or paste its text."
@@ -104,6 +108,7 @@ NO_MEMORY = Words("needs too much memory to be read: paste the part that matters
 def main() -> None:
     """Write {"text": ...} or {"problem": ...}, Words as text, of the file in the arguments."""
     path, most = Path(sys.argv[2]), int(sys.argv[3])
+    Thread(target=_end_at_most_memory, daemon=True).start()
     with suppress(ValueError, OSError):  # a Mac does not keep to it
         resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     with path.open("rb") as file:
@@ -113,6 +118,14 @@ def main() -> None:
     except Exception as error:  # damage shows in all kinds of them
         said = {"problem": words_to_text(_what_is_wrong(error))}
     sys.stdout.write(json.dumps(said))
+
+
+def _end_at_most_memory() -> None:
+    """For a Mac, which keeps to no limit: end the process that has taken more."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    while resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit < MOST_MEMORY:
+        time.sleep(LOOK_S)
+    os._exit(1)
 
 
 def _what_is_wrong(error: Exception) -> Words:
@@ -182,7 +195,7 @@ def _pdf_pages(path: Path) -> Iterator[str]:
 def _word_lines(path: Path) -> Iterator[str]:
     """Paragraphs and tables in their order, headings as in Markdown."""
     import docx
-    from docx.table import Table
+    from docx.table import Table, _Cell
 
     with zipfile.ZipFile(path) as parts:
         sizes = {part.filename: part.file_size for part in parts.infolist()}
@@ -200,10 +213,11 @@ def _word_lines(path: Path) -> Iterator[str]:
     styles = {style.style_id: style.name or "" for style in document.styles}
     for block in document.iter_inner_content():
         if isinstance(block, Table):
-            for row in block.rows:
-                yield "\t".join(" ".join(cell.text.split()) for cell in row.cells)
+            for row in block.rows:  # row.cells has a merged cell as often as its file says
+                cells = (_Cell(cell, block) for cell in row._tr.tc_lst)
+                yield "\t".join(" ".join(cell.text.split()) for cell in cells)
             continue
         style = styles.get(block._p.style or "", "")  # block.style takes a thousand times as long
         level = style.removeprefix("Heading ")
-        is_heading = style.startswith("Heading ") and level.isdigit() and block.text.strip()
+        is_heading = style.startswith("Heading ") and level in LEVELS and block.text.strip()
         yield f"{'#' * min(int(level), 6)} {block.text}" if is_heading else block.text

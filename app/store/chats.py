@@ -18,11 +18,16 @@ from app.values.typed_json import Reading
 
 MAX_TITLE = 200
 FIRST_WORDS = 60
+MOST_LOOKED_AT = 10_000
+"""Characters of a text that a title is taken from."""
+_CONTROLS = re.compile("[\0-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Those that are not seen, and those that turn the direction of what follows."""
 
 
 def clean_title(text: str) -> str:
-    """One line, not endless."""
-    return " ".join(text.split())[:MAX_TITLE]
+    """One line, not endless, of characters that can be seen."""
+    line = " ".join(text.lstrip()[:MOST_LOOKED_AT].split())[:MAX_TITLE]
+    return _CONTROLS.sub("\ufffd", line)
 
 
 def title_from(text: str) -> str:

@@ -6,6 +6,7 @@ Texts may be any str: what SQLite cannot keep is replaced (app.store.words.stora
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import Any, Literal
@@ -129,9 +130,8 @@ def closed_on_error(connection: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def _text(raw: bytes) -> str:
-    """Flipped bytes of a damaged file must not be more than wrong letters."""
-    return raw.decode("utf-8", "replace")
+_text = partial(str, encoding="utf-8", errors="replace")
+"""Flipped bytes of a damaged file must not be more than wrong letters."""
 
 
 def begin_to_write(connection: sqlite3.Connection) -> None:

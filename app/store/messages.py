@@ -1,5 +1,6 @@
 """The tree of messages of every chat: branches, answers while they are written, the path shown."""
 
+import json
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
@@ -16,17 +17,6 @@ from mlx_engine.values.conversation import FinishReason, GenerationFinished, Rol
 from mlx_engine.values.stats import GenerationStats
 
 MOST_FIGURES = 500
-_PATH = """WITH RECURSIVE path (id, height) AS (
-        SELECT coalesce(
-            (SELECT id FROM message WHERE id = chat.leaf AND chat = chat.id),
-            (SELECT max(id) FROM message WHERE chat = chat.id)
-        ), 0 FROM chat WHERE id = ?
-        UNION ALL
-        SELECT above.id, height + 1 FROM path JOIN message USING (id)
-        JOIN message AS above ON above.id = message.parent
-        WHERE above.id < message.id AND above.chat = message.chat
-    )
-    SELECT message.* FROM path JOIN message USING (id) ORDER BY height DESC"""
 _NEWEST_BELOW = """WITH RECURSIVE down (id, chat) AS (
         SELECT id, chat FROM message WHERE id = ? UNION ALL
         SELECT (SELECT max(id) FROM message
@@ -34,9 +24,7 @@ _NEWEST_BELOW = """WITH RECURSIVE down (id, chat) AS (
         FROM down WHERE id IS NOT NULL
     )
     SELECT max(id) AS id FROM down"""
-"""In a damaged file a message may follow a later one, itself, or one of another chat, and a chat
-may show one that is not its own: then it shows its newest.
-"""
+"""In a damaged file a message may follow a later one, itself, or one of another chat."""
 
 
 class AnswerFigures(NamedTuple):
@@ -84,14 +72,26 @@ class Messages:
         self.unwritten: dict[int, EndedAnswer] = {}
 
     def path(self, chat_id: int) -> tuple[Turn, ...]:
-        """The selected branch from its first message to its leaf."""
-        children: dict[int | None, list[int]] = {}
-        for row in self._database.rows(
+        """The selected branch from its first message to its leaf.
+
+        In a damaged file the leaf may be of another chat: then it is the newest.
+        """
+        children, parents = dict[int | None, list[int]](), dict[int, int | None]()
+        for message_id, parent in self._database.rows(
             "SELECT id, parent FROM message WHERE chat = ? ORDER BY id", chat_id
         ):
-            children.setdefault(row["parent"], []).append(row["id"])
-        rows = self._database.rows(_PATH, chat_id)
-        messages = (self._read(row) for row in rows)
+            children.setdefault(parent, []).append(message_id)
+            parents[message_id] = parent
+        chat = self._database.row("SELECT leaf FROM chat WHERE id = ?", chat_id)
+        leaf = None if chat is None else chat["leaf"]
+        ids = [leaf if leaf in parents else max(parents)] if parents and chat is not None else []
+        while ids and (above := parents[ids[-1]]) in parents and above < ids[-1]:
+            ids.append(above)
+        rows = self._database.rows(
+            "SELECT * FROM message WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id",
+            json.dumps(ids),
+        )
+        messages = map(self._read, rows)
         return tuple(_turn(message, children.get(message.parent, [])) for message in messages)
 
     def all_of(self, chat_id: int) -> tuple[StoredMessage, ...]:

@@ -8,7 +8,8 @@ follows the one before it, one of the others the number in "parent".
 """
 
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -25,6 +26,7 @@ from app.store.rows import (
     text_of,
 )
 from app.store.session_store import SessionStore
+from app.store.words import storable
 from app.values.chat_settings import ChatSettings
 from app.values.chats import StoredMessage
 from app.values.errors import BadChatFile
@@ -38,6 +40,7 @@ from mlx_engine.values.saved_chat import (
     chat_from_markdown,
     message_from_content,
 )
+from mlx_engine.values.untrusted import open_regular
 from mlx_engine.values.words import Words
 
 
@@ -64,25 +67,46 @@ INSERT = f"""INSERT INTO message (chat, parent, created_at, spans, stats, {SAME}
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 
 
+AT_ONCE = 500
+"""Messages that are added in one step, in a few milliseconds."""
+UNFINISHED = 0.0
+"""When a chat of several steps was thrown away, before it is whole: the next start deletes it."""
+
+
 def insert_chat(store: SessionStore, chat: NewChat) -> int:
-    """Add it; its id. Raises StoreError, then nothing was added."""
+    """Add it; its id. Raises StoreError, then it is not listed."""
+    *_, chat_id = insert_in_steps(store, chat)
+    return chat_id
+
+
+def insert_in_steps(store: SessionStore, chat: NewChat) -> Iterator[int]:
+    """Add it, AT_ONCE messages a step; its id with each. It is listed after the last."""
     database = store.database
     said = next((message.text for message in chat.messages if message.role == "user"), "")
-    with database.transaction():
-        chat_id = store.chats.create(chat.settings, chat.title or title_from(said))
-        now = store.chats.get(chat_id).created_at
-        ids: list[int] = []
-        for message in chat.messages:
-            parent = None if message.parent is None else ids[message.parent]
-            figures = WrittenSpans().json(message.spans), stats_to_json(message.stats)
-            made = chat_id, parent, message.created_at or now, *figures
-            ids.append(database.insert(INSERT, *made, *AS_IT_IS(message)))
-        if chat.leaf >= 0:
-            database.write("UPDATE chat SET leaf = ? WHERE id = ?", ids[chat.leaf], chat_id)
-        if chat.folder:
-            store.folders.put_into(chat.folder, chat_id)
+    ids = list[int]()
+    chat_id, now = 0, 0.0
+    while not chat_id or len(ids) < len(chat.messages):
+        batch = chat.messages[len(ids) : len(ids) + AT_ONCE]
+        is_last = len(ids) + len(batch) == len(chat.messages)
+        with database.transaction():
+            if not chat_id:
+                chat_id = store.chats.create(chat.settings, chat.title or title_from(said))
+                now = store.chats.get(chat_id).created_at
+            for message in batch:
+                parent = None if message.parent is None else ids[message.parent]
+                figures = WrittenSpans().json(message.spans), stats_to_json(message.stats)
+                made = chat_id, parent, message.created_at or now, *figures
+                ids.append(database.insert(INSERT, *made, *AS_IT_IS(message)))
+            database.write(
+                "UPDATE chat SET leaf = ?, deleted_at = ? WHERE id = ?",
+                ids[chat.leaf] if is_last and chat.leaf >= 0 else None,
+                None if is_last else UNFINISHED,
+                chat_id,
+            )
+            if is_last and chat.folder:
+                store.folders.put_into(chat.folder, chat_id)
+        yield chat_id
     database.checkpoint()
-    return chat_id
 
 
 LARGEST_FILE = 256 * 2**20
@@ -102,7 +126,7 @@ def export_chat(store: SessionStore, chat_id: int, path: Path) -> None:
     text = chat_as_markdown(branch) if kind == ".md" else _as_json(store, chat_id, branch)
     part = path.with_name(path.name + ".part")
     try:
-        part.write_bytes(text.encode("utf-8"))
+        part.write_bytes(text.encode("utf-8", "replace"))
         part.replace(path)
     except OSError as error:
         with suppress(OSError):
@@ -139,10 +163,12 @@ def read_chat(path: Path, defaults: ChatSettings) -> NewChat:
 
 
 def _text(path: Path) -> str:
-    if path.stat().st_size > LARGEST_FILE:
-        raise ValueError(Words("it is larger than {size} MB", size=LARGEST_FILE // 2**20))
+    with open_regular(path) as file:
+        if os.fstat(file.fileno()).st_size > LARGEST_FILE:
+            raise ValueError(Words("it is larger than {size} MB", size=LARGEST_FILE // 2**20))
+        content = file.read(LARGEST_FILE)
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ValueError(Words("it is not text in UTF-8")) from None
 
@@ -203,14 +229,14 @@ def _from_saved(chat: SavedChat, defaults: ChatSettings) -> NewChat:
         )
         for place, message in enumerate(chat.messages)
     ]
-    settings = replace(defaults, system=chat.system or "")
+    settings = replace(defaults, system=storable(chat.system or ""))
     return NewChat("", settings, rows, len(rows) - 1)
 
 
 def _from_json(content: Any, defaults: ChatSettings) -> NewChat:
     chat = chat_from_content(content)
     reading = read_fields(defaults, _safe_settings(content.get("settings", {})), "settings")
-    settings = replace(reading.value, system=chat.system or "")
+    settings = replace(reading.value, system=storable(chat.system or ""))
     others = content.get("others", [])
     if not isinstance(others, list):
         raise ValueError(Words('"others" is no list'))

@@ -9,6 +9,7 @@ dataclasses.
 import base64
 import json
 import math
+import re
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -22,6 +23,10 @@ from mlx_engine.values.words import Words
 Value = TypeVar("Value")
 
 
+LARGEST = 2**64
+"""Of a whole number; nothing counts further, and Qt and SQLite take no larger ones."""
+_NO_PATH = re.compile("[\0\ud800-\udc7f\udd00-\udfff]")
+"""What no path has; bytes of names that are not UTF-8 are kept as U+DC80 to U+DCFF."""
 PLAIN = frozenset((type(None), str, bool, int, float, Path, bytes))
 
 
@@ -174,8 +179,9 @@ def _decode_plain(kind: Any, content: object) -> Any:
         if math.isfinite(number):
             return number
     elif kind in (type(None), str, bool, int) and type(content) is kind:
-        return content
-    elif kind is Path and isinstance(content, str) and "\0" not in content:
+        if kind is not int or abs(cast(int, content)) <= LARGEST:
+            return content
+    elif kind is Path and isinstance(content, str) and not _NO_PATH.search(content):
         return Path(content)
     elif kind is bytes and isinstance(content, str):
         try:

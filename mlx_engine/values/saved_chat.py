@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import takewhile
 from typing import Any, get_args
 
 from mlx_engine.values.conversation import Message, Role
@@ -106,10 +107,10 @@ def _turns(text: str, model: str) -> Iterator[Message]:
 
 
 def _turn(role: Role, body: str, marked: re.Pattern[str]) -> Message:
-    thinking: list[str] = []
     lines = body.split("\n")
-    while lines and lines[0].startswith(_QUOTE):
-        thinking.append(lines.pop(0)[1:].removeprefix(" "))
+    quoted = list(takewhile(lambda line: line.startswith(_QUOTE), lines))
+    thinking = [line[1:].removeprefix(" ") for line in quoted]
+    lines = lines[len(quoted) :]
     if thinking:
         lines = lines[1:] if lines and not lines[0] else lines
     elif body.startswith("\\") and body.lstrip("\\").startswith(_QUOTE):

@@ -131,6 +131,8 @@ NEARBY_MS = 50
 """After so long without scrolling the messages next to those in view are made."""
 AT_ONCE = 60
 """So many messages of another chat get their places in one turn, in a few milliseconds."""
+AT_FIRST = 600
+"""So many have places before a chat is shown; those above get theirs when they are scrolled to."""
 
 
 class MessageColumn(PinnedScroll):
@@ -155,7 +157,13 @@ class MessageColumn(PinnedScroll):
         self.scrolled.connect(self._nearby.start)
         reader.edit_begun.connect(self._stay_with_the_editor)
         self.scrolled.connect(lambda: reader.turns.do(self._make_in_view))
+        self.scrolled.connect(lambda: reader.turns.do(self._add_above))
         self._set_margins()
+
+    @property
+    def placed(self) -> list[MessageView]:
+        """The messages that have their places, from the top: all, or the last of very many."""
+        return self._views
 
     @property
     def views(self) -> list[MessageView]:
@@ -184,10 +192,21 @@ class MessageColumn(PinnedScroll):
 
     def _add_earlier(self, count: int) -> None:
         """Give places to so many messages above those that have theirs."""
-        if self.content.isHidden():
+        if self._earlier and count:
             self._earlier, last = self._earlier[:-count], self._earlier[-count:]
             self._views[:0] = self._inserted(0, last)
-            self.content.setVisible(not self._earlier)
+        self.content.setVisible(not self._lacks_places())
+
+    def _lacks_places(self) -> bool:
+        """Whether some are to be placed before any are shown."""
+        return bool(self._earlier) and len(self._views) < AT_FIRST
+
+    def _add_above(self) -> None:
+        """Those above, once the first ones are nearly in view."""
+        near = self.verticalScrollBar().value() < self.viewport().height()
+        if self._earlier and near and not self.is_filling:
+            self.stay()
+            self._add_earlier(AT_ONCE)
 
     def go_to_message(self, message_id: int) -> None:
         """Show the chat from this message on."""
@@ -203,7 +222,8 @@ class MessageColumn(PinnedScroll):
         self._reader.turns.do(self._make_next)
 
     def _make_next(self) -> None:
-        if self._earlier:
+        wanted = (message.id == self._first for message in self._earlier)
+        if self._lacks_places() or (self._first is not None and any(wanted)):
             self._add_earlier(AT_ONCE)
         elif view := self._next_in_view():
             self.make_some(view)
@@ -244,7 +264,7 @@ class MessageColumn(PinnedScroll):
 
     def replace_from(self, message_id: int, messages: Iterable[ShownMessage]) -> None:
         """Show another branch: from this message on, these instead; the place is kept."""
-        self._add_earlier(len(self._earlier))
+        self.view(message_id)
         self.content.setMinimumHeight(self.content.height())  # until these are as high
         self._drop_from(self._place_of(message_id))
         added = self._add(messages)
@@ -268,8 +288,8 @@ class MessageColumn(PinnedScroll):
         """An answer is complete."""
         view = self.view(message.id)
         if view is not None and not view.finish(message):
-            index = self.views.index(view)
-            later = [v.message for v in self.views[index + 1 :]]
+            index = self._views.index(view)
+            later = [v.message for v in self._views[index + 1 :]]
             self.replace_from(message.id, [message, *later])
 
     def _hold_the_end(self) -> None:
@@ -290,14 +310,14 @@ class MessageColumn(PinnedScroll):
         """
         if self.is_filling:
             return []
-        is_new = any(view.isHidden() for view in self.views)
+        is_new = any(view.isHidden() for view in self._views)
         if is_new or self.content.height() < self._column.totalMinimumSize().height():
             self._nearby.start()
             return []
         self._column.activate()
         top = self.verticalScrollBar().value() - distance
         bottom = top + self.viewport().height() + 2 * distance
-        near = (v for v in self.views if v.y() <= bottom and v.y() + v.height() > top)
+        near = (v for v in self._views if v.y() <= bottom and v.y() + v.height() > top)
         return [view for view in near if not view.is_built]
 
     def _make_in_view(self) -> None:

@@ -224,7 +224,7 @@ class TranscriptView(QWidget):
             self.column.ensureWidgetVisible(view)
 
     def _last(self, role: Role) -> MessageView | None:
-        return next((v for v in reversed(self.column.views) if v.message.role == role), None)
+        return next((v for v in reversed(self.column.placed) if v.message.role == role), None)
 
     def _find(self, query: str) -> None:
         if self.column.is_filling:

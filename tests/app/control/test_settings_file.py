@@ -156,3 +156,53 @@ def test_changes():
     assert zoomed(zoomed(settings, 3), 0).text_zoom == 1.0
     with pytest.raises(BadOption):
         AppSettings(text_zoom=0.0)
+
+
+def test_a_pipe_in_its_place_is_no_settings(path):
+    path.parent.mkdir()
+    os.mkfifo(path)
+    assert (
+        read_settings(path).value == AppSettings()
+        and "could not be read" in read_settings(path).notes[0]
+    )
+    save_settings(path, FULL)
+    assert read_settings(path).value == FULL
+
+
+def test_what_is_not_ours_may_be_nested_deep(path):
+    path.parent.mkdir()
+    path.write_text('{"later": ' + "[" * 900 + "]" * 900 + "}")
+    save_settings(path, FULL)
+    assert read_settings(path).value == FULL
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"idle_minutes": 10**300, "text_zoom": 10**300, "prompt_files_gb": 2**70},
+        {"last_chat": -(10**30), "unsent": {"1" * 19: "x"}, "recent_models": ["\ud800", None]},
+        {"model_folders": ["\ud800", "/a\0b", "\udcff"], "downloads": [["a"], {}]},
+        {"new_chat": {"load": {"heads": "\ud800"}, "read_from": 2**65, "sampling": []}},
+        {"presets": {"\ud800": {"system": "\ud800"}, "": None}, "models": {"\0": {"keep": 3}}},
+        {"window_state": "A" * 1000, "folded_groups": [[]], "language": None, "theme": {}},
+    ],
+)
+def test_odd_values_leave_no_more_than_notes(path, odd):
+    path.parent.mkdir()
+    path.write_text(json.dumps(odd))
+    reading = read_settings(path)
+    for place in (*reading.value.model_folders, reading.value.new_chat.load.heads):
+        assert place is None or os.fsencode(place)
+    assert abs(reading.value.idle_minutes) < 2**63
+    save_settings(path, reading.value)
+    assert read_settings(path).value == reading.value
+
+
+def test_other_users_cannot_read_it(path):
+    path.parent.mkdir(mode=0o755)
+    path.write_text("{}")
+    path.chmod(0o644)
+    read_settings(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    save_settings(path, FULL)
+    assert path.stat().st_mode & 0o777 == 0o600 and path.parent.stat().st_mode & 0o777 == 0o700

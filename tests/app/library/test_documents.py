@@ -198,3 +198,25 @@ def test_any_bytes_are_answered(tmp_path_factory, content):
     path.write_bytes(b"%PDF-1.7\n" + content)
     with pytest.MonkeyPatch.context() as patch:
         assert "problem" in in_process(path, patch)
+
+
+def test_a_cell_counts_once_however_many_columns_it_claims(tmp_path):
+    document = docx.Document()
+    cells = document.add_table(2, 2)._cells
+    for number, cell in enumerate(cells):
+        cell.text = f"cell {number}"
+    cells[3]._tc.vMerge = "continue"
+    cells[0]._tc.grid_span = 10**9
+    document.save(str(tmp_path / "wide.docx"))
+    read = read_text_file(tmp_path / "wide.docx")
+    assert isinstance(read, AttachedText), read
+    assert "cell 0\tcell 1\ncell 2\tcell 3" in read.text
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a process is told its own memory elsewhere")
+def test_a_reader_that_takes_too_much_memory_ends_itself(tmp_path, monkeypatch):
+    start = "import sys, time; sys.path.append(sys.argv[1]); from app.library import documents;"
+    start += "documents.MOST_MEMORY = 2**20; documents._end_at_most_memory(); time.sleep(60)"
+    monkeypatch.setattr(documents, "START", start)
+    refused = read_text_file(pdf(tmp_path / "x.pdf", "text"))
+    assert isinstance(refused, Refused) and refused.words.startswith("x.pdf could not be read")

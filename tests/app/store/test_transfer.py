@@ -1,8 +1,10 @@
 """A chat goes into a file and comes back with all it had; broken files are refused whole."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import pytest
@@ -10,15 +12,16 @@ from chat_stores import finished, import_chat, talk, texts, without_rights
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.store.session_store import SessionStore, open_passing_store
-from app.store.transfer import export_chat
+from app.store.session_store import SessionStore, open_passing_store, open_store
+from app.store.transfer import AT_ONCE, NewChat, export_chat, insert_in_steps
+from app.store.transfer import read_chat as read_chat_file
 from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.values.chats import AnswerSoFar, DraftedSpan, StoredMessage
 from app.values.errors import BadChatFile
 from mlx_engine.command_line.conversation import read_chat, write_chat
 from mlx_engine.values.conversation import Message
 from mlx_engine.values.options import DraftOptions, LoadOptions
-from mlx_engine.values.saved_chat import SavedChat
+from mlx_engine.values.saved_chat import SavedChat, chat_from_markdown
 
 MINE = ChatSettings(
     model_path="/secret/place/model.gguf",
@@ -277,3 +280,70 @@ def test_any_extras(tmp_path, content):
             store.messages.all_of(imported.chat_id)
         )
     store.close()
+
+
+def many(count: int) -> NewChat:
+    rows = [
+        StoredMessage(place, 0, place - 1 if place else None, "user", f"text {place}")
+        for place in range(count)
+    ]
+    return NewChat("Long", ChatSettings(), rows, count - 1, "A folder")
+
+
+def test_a_long_chat_is_added_in_steps_and_listed_when_it_is_whole(store):
+    steps = insert_in_steps(store, many(2 * AT_ONCE + 1))
+    chat_id = next(steps)
+    assert next(steps) == chat_id and store.chats.listed() == ()
+    assert list(steps) == [chat_id]
+    (listed,) = store.chats.listed()
+    assert (listed.id, listed.title, listed.folder) == (chat_id, "Long", 1)
+    assert texts(store, chat_id) == [f"text {place}" for place in range(2 * AT_ONCE + 1)]
+
+
+def test_a_long_chat_that_is_cut_off_goes_with_the_next_start(tmp_path):
+    store = open_store(tmp_path / "chats.db")
+    next(insert_in_steps(store, many(AT_ONCE + 1)))
+    store.close()
+    store = open_store(tmp_path / "chats.db")
+    assert store.chats.listed() == store.chats.in_bin() == ()
+    assert store.database.rows("SELECT * FROM message") == []
+    store.close()
+
+
+def test_half_characters_of_a_file_can_be_written_out(store, tmp_path):
+    half = {"role": "user", "text": "q\ud800", "thinking": "\udfff"}
+    content = {"format": "headstart-chat-1", "model": "m\ud800", "system": "half \ud800"}
+    content |= {"title": "\ud800", "folder": "\ud800", "messages": [half]}
+    content["settings"] = {"preset": "\ud800", "template_arguments": {"\ud800": "\ud800"}}
+    (tmp_path / "in.json").write_text(json.dumps(content))
+    chat = import_chat(store, tmp_path / "in.json", ChatSettings()).chat_id
+    assert store.open_chat(chat).settings.system == "half \ufffd"
+    for name in ("out.json", "out.md"):
+        export_chat(store, chat, tmp_path / name)
+        assert texts(store, import_chat(store, tmp_path / name, ChatSettings()).chat_id)
+
+
+def test_titles_are_one_line_that_can_be_seen(store, tmp_path):
+    title = "a\0b\x1b[31m\u202egnp.exe " + "x" * 1_000_000
+    content = {"format": "headstart-chat-1", "model": "m", "system": None, "title": title}
+    (tmp_path / "in.json").write_text(json.dumps(content | {"messages": []}))
+    import_chat(store, tmp_path / "in.json", ChatSettings())
+    (chat,) = store.chats.listed()
+    assert chat.title.startswith("a\ufffdb\ufffd[31m\ufffdgnp.exe xx") and len(chat.title) == 200
+
+
+def test_a_pipe_is_no_chat(tmp_path):
+    os.mkfifo(tmp_path / "pipe.json")
+    with pytest.raises(BadChatFile, match="could not be read"):
+        read_chat_file(tmp_path / "pipe.json", ChatSettings())
+
+
+def test_quoted_lines_take_time_by_their_number(tmp_path):
+    def seconds(lines: int) -> float:
+        chat = "# Chat with m\n\n## m\n\n" + "> x\n" * lines
+        start = process_time()
+        chat_from_markdown(chat)
+        return process_time() - start
+
+    few = min(seconds(40_000) for _ in range(3))
+    assert min(seconds(160_000) for _ in range(3)) < 10 * few, "not 16 times"

@@ -691,3 +691,25 @@ def test_the_reader_keeps_their_place_while_text_above_wraps_anew(view):
         QApplication.processEvents()
     settle()
     assert top(read) == place < 0 and bar(view).value() > before + 500
+
+
+def test_of_very_many_messages_the_last_have_places_and_others_when_they_are_near(
+    view, monkeypatch
+):
+    monkeypatch.setattr("app.window.transcript.message_column.AT_FIRST", 120)
+    count = 400
+    messages = [ShownMessage(number, "user", f"words {number}") for number in range(count)]
+    show(view, *messages)
+    assert len(view.column.placed) == 120
+    assert view.column.placed[-1].message.id == count - 1
+    bar(view).setValue(0)
+    first = view.column.placed[0]
+    before = first.mapTo(view.column, QPoint()).y()
+    while view.reader.turns.is_busy:
+        QApplication.processEvents()
+    settle()
+    assert len(view.column.placed) > 120
+    assert abs(first.mapTo(view.column, QPoint()).y() - before) < 100, "it keeps its place"
+    view.column.go_to_message(3)
+    until_filled(view)
+    assert view.column.placed[0].message.id <= 3
