@@ -17,7 +17,7 @@ from mlx_engine.values.untrusted import CONFIG_BYTES
 LONGEST_SILENCE_S = 15
 PARTIAL_CONTENT = 206
 """What a server answers that sends the bytes it was asked for, and not all."""
-_NOT_SIGNED_IN = 401
+_NOT_SIGNED_IN, _NO_SUCH_BYTES = 401, 416
 
 T = TypeVar("T")
 
@@ -229,6 +229,8 @@ def piece(hub: Hub, hub_id: str, name: str, commit: str, start: int, end: int) -
         )
         found = bytearray()
         with asked as answer:
+            if answer.status_code == _NO_SUCH_BYTES:
+                return b""
             hf_raise_for_status(answer)
             place = start if answer.status_code == PARTIAL_CONTENT else 0  # all of it is sent
             for part in answer.iter_bytes():

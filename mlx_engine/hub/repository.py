@@ -27,6 +27,8 @@ _QUANTISATION = re.compile(
     re.ASCII | re.IGNORECASE,
 )
 _REVISION = re.compile(r"(?:[\w][\w.+@-]{0,99}/){0,9}[\w][\w.+@-]{0,99}", re.ASCII)
+_UNREAD_DRAFTS = re.compile("gemma-?4", re.IGNORECASE)
+"""Of models whose assistants are not read from GGUFs."""
 _IN_WORDS = 12
 """Choices that a message lists."""
 
@@ -267,6 +269,7 @@ def _gguf_files(
         and heads.lower().endswith(GGUF)
         and PurePosixPath(heads).parent == folder
         and heads not in names
+        and not _UNREAD_DRAFTS.search(heads)
     ]
     if with_heads and beside:
         names.append(

@@ -135,8 +135,8 @@ def test_draft_models_are_not_offered_beside_the_model_they_draft_for() -> None:
     with pytest.raises(ChoiceNeededError) as asked:
         needed_files(files, HubModel("org/g"))
     assert {choice.label for choice in asked.value.choices} == {"Q8_0", "BF16"}
-    (model, *_) = needed_files(files, HubModel("org/g", quantisation="Q8_0"))
-    assert model.name == f"{BASE}-Q8_0.gguf"
+    (model,) = needed_files(files, HubModel("org/g", quantisation="Q8_0"))
+    assert model.name == f"{BASE}-Q8_0.gguf"  # an assistant in a GGUF is not read
     with pytest.raises(DownloadFailed, match="has no F16"):
         needed_files(files, HubModel("org/g", quantisation="F16"))
 
@@ -173,7 +173,9 @@ def test_no_more_is_kept_than_was_asked_for(hub: Hub, fake: FakeHub, no_ranges: 
     data = os.urandom(CONFIG_BYTES + 100_000)
     fake.no_ranges = no_ranges
     fake.repositories["org/small"] = {"config.json": data, "model.safetensors": data}
+    fake.repositories["org/small"]["empty.json"] = b""
     with in_words("org/small"):
+        assert content(hub, "org/small", "empty.json", COMMIT) == b""
         asked = hub, "org/small", "model.safetensors", COMMIT
         assert piece(*asked, 40_000_000, 40_000_500) == data[40_000_000:40_000_500]
         with pytest.raises(DownloadFailed, match=r"config\.json has more than"):
