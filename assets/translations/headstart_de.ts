@@ -4308,6 +4308,10 @@
         <translation>{origin}: mlx-lm hat keine Klasse für model_type {model_type}.</translation>
     </message>
     <message>
+        <source>a whole number, or a list of them, below 2**31</source>
+        <translation>eine ganze Zahl oder eine Liste davon, unter 2**31</translation>
+    </message>
+    <message>
         <source>{origin}: the norm weights of the {part} leave open whether they are stored as w or as 1 + w, and nothing else in the file tells. Take the heads from the original Hugging Face files, or convert model and heads together.</source>
         <translation>{origin}: An den Normgewichten ({part}) ist nicht zu erkennen, ob sie als w oder als 1 + w gespeichert sind, und nichts sonst in der Datei verrät es. Die Köpfe aus den ursprünglichen Hugging-Face-Dateien nehmen oder Modell und Köpfe zusammen konvertieren.</translation>
     </message>

@@ -22,6 +22,7 @@ from mlx_engine.models.stored_forms import Piece, Recipe
 from mlx_engine.models.tensor_names import bare_name, why_unneeded
 from mlx_engine.values.errors import UnsupportedModel
 from mlx_engine.values.memory_plan import WorkSize
+from mlx_engine.values.words import Words
 
 if TYPE_CHECKING:
     from mlx_engine.models.contract import Model
@@ -292,8 +293,12 @@ def _is_head(name: str, layers: int, joined: Collection[int]) -> bool:
 def _widest(fields: ConfigFields) -> int:
     """Of the feed-forwards, whose width may be told for each layer."""
     usual = 4 * fields.count("hidden_size")
-    listed = fields.by_layer("intermediate_size")
-    return int(max(listed, default=usual))
+    widest = max(fields.by_layer("intermediate_size"), default=usual)
+    if not 0 <= widest < 2**31:
+        raise fields.wrong(
+            "intermediate_size", widest, Words("a whole number, or a list of them, below 2**31")
+        )
+    return int(widest)
 
 
 def _asked(fields: ConfigFields) -> float:

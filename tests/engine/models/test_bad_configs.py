@@ -167,6 +167,7 @@ def test_lightning_attention_is_not_that_of_minimax_m2(tmp_path, kinds):
         ("qwen3", "head_dim", 2**24),
         ("llama", "num_hidden_layers", 1001),
         ("mamba2", "num_hidden_layers", 1001),
+        ("lfm2", "intermediate_size", float("inf")),
     ],
 )
 def test_what_is_listed_one_by_one_is_bounded(tmp_path, kind, key, value):
