@@ -71,10 +71,12 @@ _NO_MODELS = frozenset(
 
 _ALIASES = {
     "num_hidden_layers": ("n_layer", "n_layers", "num_layers", "num_transformer_layers"),
-    "hidden_size": ("n_embd", "d_model", "dim", "model_dim"),
-    "num_attention_heads": ("n_head", "n_heads", "num_heads"),
+    "hidden_size": ("n_embd", "d_model", "dim", "model_dim", "hidden_dim"),
+    "num_attention_heads": ("n_head", "n_heads", "num_heads", "num_query_heads"),
     "num_key_value_heads": ("n_kv_heads", "num_kv_heads", "num_attention_groups"),
-    "max_position_embeddings": ("n_positions", "n_ctx", "max_seq_len", "max_sequence_length"),
+    "max_position_embeddings": (
+        *("n_positions", "n_ctx", "max_seq_len", "max_sequence_length", "max_context_length"),
+    ),
 }
 _EXPERTS = ("n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts")
 _CHOSEN = ("num_experts_per_tok", "moe_top_k")
@@ -154,7 +156,9 @@ class LibraryFamily(Family):
         flat = _one_level(self.config, self.origin)
         for name, others in _ALIASES.items():
             found = (flat[other] for other in others if flat.get(other) is not None)
-            flat.setdefault(name, next(found, None))
+            told = flat.setdefault(name, next(found, None))
+            if isinstance(told, list) and all(isinstance(one, int) for one in told):
+                flat[name] = max(told, default=0)  # OpenELM's layers differ
         fields = ConfigFields(flat, self.origin)
         blocks = fields.words("layers_block_type")
         layers = fields.layers(len(blocks) or None)

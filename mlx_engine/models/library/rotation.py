@@ -30,6 +30,9 @@ _WIDTH = {
 }
 """By the whole name of a rotation's class: its attribute for the number of rotated elements."""
 
+_TURNS_BACK = "mlx_lm.models.deepseek_v41"
+"""A class that also turns back what it has turned, by a YaRN of its own."""
+
 
 @dataclass(slots=True)
 class TextLength:
@@ -74,6 +77,8 @@ def use_own_rotations(
     config: as the class read it (class_fields.py). Phi-3.5-MoE tells what rotated elements are
     multiplied by for both lengths. BadModelFile for fields that are no numbers.
     """
+    if type(model).__module__ == _TURNS_BACK:
+        return None
     told_once = {key: value for key, value in config.items() if key != "rope_scaling"}
     fields = ConfigFields(told_once, origin)
     kinds = fields.words("layer_types")

@@ -3,6 +3,7 @@
 import itertools
 import json
 import shutil
+from importlib import import_module
 
 import mlx.core as mx
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import transformers as hf
 from compared import relative
 from dialled_draft import DialledDraft
-from mlx_lm.models import plamo3
+from mlx_lm.models.cache import make_prompt_cache
 from mlx_lm.utils import dequantize_model, quantize_model, save_model
 from mlx_lm.utils import load_model as open_in_mlx_lm
 from model_edits import edit_config, edit_tensors, logits
@@ -149,17 +150,45 @@ def test_experts_stacked_as_transformers_has_them(tmp_path, kind):
     assert relative(logits(tiny.folder, tokens), published_logits(tiny.folder, tokens)) < 2e-5
 
 
-def test_rows_of_plamo_3_see_as_far_as_its_class_says(tmp_path):
-    """A row sees one token more than its window, as its class masks a text without caches."""
-    sizes = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "head_dim": 16}
-    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 300}
-    config = {**sizes, **heads, "window_size": 8, "sliding_window_pattern": 2}
-    stock = plamo3.Model(plamo3.ModelArgs(**config))
+UNKNOWN_TO_TRANSFORMERS = {
+    "afm7": {
+        "hidden_dim": 64,
+        "num_layers": 3,
+        "num_kv_reuse_layers": 1,
+        "num_heads": 4,
+        "num_kv_heads": 2,
+        "hidden_dim_scale_factor": 2.0,
+    },
+    "deepseek_v41": {
+        **{"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 32},
+        **{"q_lora_rank": 32, "qk_rope_head_dim": 16, "o_groups": 2, "o_lora_rank": 16},
+        **{"moe_intermediate_size": 32, "n_routed_experts": 4, "num_experts_per_tok": 2},
+        **{"compress_ratios": [1, 2], "kv_source_layer_ids": [0, 1], "hc_mult": 2},
+        **{"sliding_window": 8, "index_n_heads": 4, "index_head_dim": 32, "rope_scaling": YARN},
+    },
+    "openelm": {
+        **{"head_dim": 16, "num_transformer_layers": 2, "model_dim": 64, "ffn_dim_divisor": 8},
+        **{"num_query_heads": [4, 8], "num_kv_heads": [2, 4], "ffn_multipliers": [2.0, 3.0]},
+    },
+    "plamo3": {  # a row sees one token more than its window
+        **{"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "head_dim": 16},
+        **{"num_attention_heads": 4, "num_key_value_heads": 2},
+        **{"window_size": 8, "sliding_window_pattern": 2},
+    },
+}
+
+
+@pytest.mark.parametrize("kind", UNKNOWN_TO_TRANSFORMERS)
+def test_logits_equal_the_class_alone(tmp_path, kind):
+    module = import_module(f"mlx_lm.models.{kind}")
+    config = {"model_type": kind, "vocab_size": 300, **UNKNOWN_TO_TRANSFORMERS[kind]}
+    stock = module.Model(module.ModelArgs.from_dict(config))
     save_model(tmp_path, stock)
-    (tmp_path / "config.json").write_text(json.dumps({**config, "model_type": "plamo3"}))
+    (tmp_path / "config.json").write_text(json.dumps(config))
     make_tiny_tokenizer(tmp_path, 300)
     tokens = list(range(1, 30))
-    assert relative(logits(tmp_path, tokens), np.array(stock(mx.array([tokens]))[0])) < 1e-5
+    alone = stock(mx.array([tokens]), cache=make_prompt_cache(stock))[0].astype(mx.float32)
+    assert relative(logits(tmp_path, tokens), np.array(alone)) < 1e-5
 
 
 @pytest.mark.parametrize(
