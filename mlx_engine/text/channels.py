@@ -22,11 +22,11 @@ class Markers(NamedTuple):
         return self.opening[0].isalpha()
 
     def is_of(self, tokenizer: Tokenizer, template: str) -> bool:
-        """Whether a vocabulary has the markers as tokens, or a chat template spells them."""
-        both = (self.opening, self.closing)
+        """Whether a vocabulary has the markers as tokens, or a chat template spells the opening."""
         # of "<|channel>thought" the vocabulary has what comes up to the bracket
+        both = (self.opening, self.closing)
         tokens = (marker[: marker.find(">") + 1] or marker for marker in both)
-        return all(map(tokenizer.has_token, tokens)) or all(text in template for text in both)
+        return self.opening in template or all(map(tokenizer.has_token, tokens))
 
 
 THINKING = (
@@ -70,7 +70,7 @@ THINKING = (
         "Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", ("[END FINAL RESPONSE]",)
     ),
 )
-"""The first row that a model has is its own; the first of all, where it has none.
+"""A model's own are those it has, and the first of all.
 
 https://github.com/vllm-project/vllm/tree/main/vllm/reasoning, the models' chat templates.
 """

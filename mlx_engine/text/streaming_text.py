@@ -103,9 +103,9 @@ class StreamingText:
         self._header: str | None = None
         rows = THINKING if split_thinking and not self._has_headers else ()
         known = tuple(row for row in rows if row.is_of(tokenizer, template))
-        self._own = known or rows[:1]
+        self._own = (*known, *rows[:1])
         self._any = tuple(row for row in rows if row in known or not row.is_words)
-        self._opened = known or self._any
+        self._opened = self._own if known else self._any
         self._closed: tuple[Markers, ...] = ()
         texts = [text for row in self._any for text in (row.opening, row.closing, *row.answer)]
         self._matcher = matcher_of((*stop, *texts))

@@ -215,6 +215,17 @@ def test_where_markers_count(
         assert (stream.thinking, stream.text) == (thinking, answer)
 
 
+def test_a_template_opens_thoughts_in_another_way_than_the_vocabulary_has_it(
+    tmp_path: Path,
+) -> None:
+    """Every Gemma has MedGemma's tokens, and a fine-tune may think in tags."""
+    made = marked_tokenizer(tmp_path, "<unused94>", "<unused95>", special=True)
+    for template, closing in (("<think>\n", "</think>"), ("<thought>", "</thought>")):
+        found = split(made, f"a{closing}b", thinking_open=True, template=template)
+        assert found == ("a", "b")
+    assert split(made, "a</think>b") == ("a", "b")
+
+
 def test_a_closing_marker_behind_a_closed_block_is_text(tokenizer: Tokenizer) -> None:
     assert split(tokenizer, "a</think>b", thinking_open=False) == ("", "a</think>b")
     assert split(tokenizer, " a</think>b", goes_on_from=1) == ("", " a</think>b")
