@@ -17,7 +17,7 @@ FIXED: dict[str, Fields] = {
     "gemma": {"use_bidirectional_attention": False},
     "hy_v3": {"mlp_bias": False},
     "deepseek_v2": {"mlp_bias": False},
-    "gpt_bigcode": {"add_cross_attention": False},
+    **{kind: {"add_cross_attention": False} for kind in ("gpt2", "gpt_bigcode")},
 }
 """Fields that change the result and that a family does not read -> the one value it runs."""
 

@@ -56,6 +56,10 @@ OF_TYPES = {
     "deepseek_v2": {"head_dim", "norm_topk_prob", "num_key_value_heads"},
     "deepseek_v3": {"num_key_value_heads"},
     "glm4_moe_lite": {"num_key_value_heads"},
+    "gpt2": {
+        *("reorder_and_upcast_attn", "summary_activation", "summary_proj_to_labels"),
+        *("summary_type", "summary_use_proj"),
+    },
     "gpt_oss": {"hidden_act"},
     "smollm3": {"sliding_window"},
     "youtu": {"num_key_value_heads"},
