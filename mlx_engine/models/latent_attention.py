@@ -122,8 +122,9 @@ class LatentAttention:
         spec, position, rows = self._spec, cache.start(), queries.shape[1]
         queries = queries.reshape(1, rows, spec.heads, -1).swapaxes(1, 2)
         straight, rotated = mx.split(queries, [spec.nope], axis=-1)
-        latent, key = latent[:, None], self._rotate(key[:, None], position)
-        rotated = self._rotate(rotated, position)
+        is_long = masks.is_long
+        latent, key = latent[:, None], self._rotate(key[:, None], position, is_long=is_long)
+        rotated = self._rotate(rotated, position, is_long=is_long)
         served = self._served.of(cache.row_bits)
         if served is not None and rows in served:
             absorbed = self._of_rows(self._unpack_keys.back, straight)

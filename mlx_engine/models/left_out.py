@@ -102,7 +102,7 @@ LEFT_OUT: dict[str, Fields] = {
         "max_position_embeddings": 202752,
     },
     "youtu": _LONG,
-    "mimo_v2_flash": _LONG,
+    "mimo_v2_flash": _LONG | {"sliding_window": 129},
     "ernie4_5": _ERNIE | {"head_dim": 128},
     "ernie4_5_moe": _ERNIE,
     "minimax_m2": {"rope_theta": 5e6, "max_position_embeddings": 196608},

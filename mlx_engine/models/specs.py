@@ -183,7 +183,7 @@ class ModelSpec:
     def long_beyond(self) -> int | None:
         """Tokens from which on a text is read with `long_factors`; None where there are none."""
         mixers = (block.mixer for block in self.blocks)
-        ropes = (mixer.rope for mixer in mixers if isinstance(mixer, Attention))
+        ropes = (mixer.rope for mixer in mixers if not isinstance(mixer, Delta))
         borders = (rope.long_beyond for rope in ropes if rope and rope.long_factors)
         return next(borders, None)
 

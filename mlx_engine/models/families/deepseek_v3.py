@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.families.llama import plain_attention, plain_feed, plain_model
+from mlx_engine.models.families.llama import plain_attention, plain_feed, plain_model, turned_share
 from mlx_engine.models.layer_specs import Attention, Experts, FeedForward, Latent
 from mlx_engine.models.rope import rope_of, score_magnitude
 from mlx_engine.models.spec_family import SpecFamily
@@ -164,11 +164,8 @@ class BailingMoe(SpecFamily):
         score = fields.word("score_function", "softmax")
         if score not in ("softmax", "sigmoid"):
             raise fields.wrong("score_function", score, Words("softmax or sigmoid"))
-        attention = plain_attention(fields)
-        rotated = fields.count("rotary_dim", attention.key_dim) / attention.key_dim
         attention = replace(
-            attention,
-            rope=rope_of(fields, attention.key_dim, share=rotated),
+            plain_attention(fields, share=turned_share(fields)),
             qkv_bias=fields.flag("use_qkv_bias", default=False),
             qk_norm="head" if fields.flag("use_qk_norm", default=False) else "none",
         )
@@ -229,15 +226,16 @@ def routed_experts(fields: ConfigFields) -> Experts:
     groups = fields.count("n_group", 1, most=count)
     if count % groups:
         raise fields.wrong("n_group", groups, f"a divisor of the {count} experts")
+    kept = fields.count("topk_group", 1, most=groups)
     return Experts(
         count=count,
-        per_token=fields.count("num_experts_per_tok", most=count),
+        per_token=fields.count("num_experts_per_tok", most=kept * count // groups),
         feed=plain_feed(fields, inner),
         score="sigmoid",
         choice_bias=True,
         float32_router=True,
         groups=groups,
-        kept_groups=fields.count("topk_group", 1, most=groups),
+        kept_groups=kept,
         normalise=fields.flag("norm_topk_prob", default=True),
         scale=fields.number("routed_scaling_factor", 1.0),
         shared=plain_feed(fields, shared) if shared else None,

@@ -153,7 +153,7 @@ class GptNeoX(_JoinedByHead):
 
     def read(self, fields: ConfigFields) -> ModelSpec:
         """By the names of Hugging Face's config, of either version."""
-        fields = fields.with_defaults(
+        fields = fields.with_values(
             rope_theta=fields.number("rotary_emb_base", 10000.0),
             partial_rotary_factor=fields.number("rotary_pct", 0.25),
         )

@@ -254,14 +254,25 @@ def local_rope(fields: ConfigFields, head: int, base: float) -> Rope:
     return rope_of(fields, head, kind="sliding_attention", base=base)
 
 
+def head_size(fields: ConfigFields) -> int:
+    """Elements of a head."""
+    hidden, heads = fields.count("hidden_size"), fields.count("num_attention_heads")
+    return fields.count("head_dim", max(1, hidden // heads), most=2**14)
+
+
+def turned_share(fields: ConfigFields) -> float:
+    """The part of a head that is rotated by `rotary_dim`, where no other is told."""
+    head = head_size(fields)
+    return fields.count("rotary_dim", head) / head
+
+
 def plain_attention(
     fields: ConfigFields, *, share: float | None = None, interleaved: bool = False
 ) -> Attention:
     """Causal over all, without norms and biases; share: the part of a head that is rotated where
     the config may say so, and does not.
     """
-    hidden, heads = fields.count("hidden_size"), fields.count("num_attention_heads")
-    head = fields.count("head_dim", max(1, hidden // heads), most=2**14)
+    heads, head = fields.count("num_attention_heads"), head_size(fields)
     return Attention(
         heads=heads,
         kv_heads=fields.kv_heads(heads),

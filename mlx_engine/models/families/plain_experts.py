@@ -12,10 +12,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.families.llama import plain_attention, plain_feed, plain_model
+from mlx_engine.models.families.llama import plain_attention, plain_feed, plain_model, turned_share
 from mlx_engine.models.family import CanonicalPart
 from mlx_engine.models.layer_specs import Experts, FeedForward, Shape
-from mlx_engine.models.rope import rope_of
 from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.models.specs import Block, Heads, ModelSpec
 from mlx_engine.models.tensor_names import HeadNames
@@ -126,11 +125,8 @@ class MiniMaxM2(SpecFamily):
                 "does not run. Take MiniMax-M2 or another model.",
                 origin=fields.origin,
             )
-        attention = plain_attention(fields)
-        share = fields.count("rotary_dim", attention.key_dim) / attention.key_dim
         attention = replace(
-            attention,
-            rope=rope_of(fields, attention.key_dim, share=share),
+            plain_attention(fields, share=turned_share(fields)),
             qk_norm="whole" if fields.flag("use_qk_norm", default=True) else "none",
         )
         count = fields.count("num_local_experts", most=2**16)

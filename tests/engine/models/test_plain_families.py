@@ -496,6 +496,13 @@ CASES |= {
         {"rope_parameters": PLAIN | {"partial_rotary_factor": 0.5}, "rope_scaling": None}
         | older(YARN | {"factor": None}),
     ),
+    "deepseek_v3, longrope": Case("deepseek_v3", OUTGROWN),
+    "minimax_m2, longrope": Case(
+        "minimax_m2", {}, {"rotary_dim": 16, "rope_parameters": None} | older(SHORT)
+    ),
+    "gpt_neox, theta of others": Case(
+        "gpt_neox", {}, {"rope_parameters": None, "rope_theta": 500.0}
+    ),
     "mixtral, quick_gelu": Case("mixtral", {"hidden_act": "quick_gelu"}),
     "phi3, longrope called yarn": Case(
         "phi3", NO_WINDOW, older(SHORT | {"rope_type": "yarn"}) | {"hidden_act": "relu2"}
