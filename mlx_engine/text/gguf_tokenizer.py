@@ -145,11 +145,8 @@ def _adds_bos(kind: str, vocabulary: GgufVocabulary) -> bool:
 
 def open_with(core: tokenizers.Tokenizer, token: str, token_id: int) -> None:
     """Make this the token that texts begin with."""
-    quoted = token.replace("$", "$$")
-    with library_errors(token):
-        core.post_processor = processors.TemplateProcessing(
-            single=f"{quoted} $A", pair=None, special_tokens=[(token, token_id)]
-        )
+    named = {"id": "bos", "ids": [token_id], "tokens": [token]}  # its text may be no name: "<a:b>"
+    core.post_processor = processors.TemplateProcessing("bos $A", None, special_tokens=[named])
 
 
 def _ends(vocabulary: GgufVocabulary) -> set[int]:

@@ -7,6 +7,7 @@ merges.txt; gguf: the metadata of a GGUF. Each is read, and cuts, joins and stre
 import json
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -22,6 +23,7 @@ from mlx_engine.text.gguf_tokenizer import template_from_gguf, tokenizer_from_gg
 from mlx_engine.text.sentencepiece_model import read_tokenizer
 from mlx_engine.text.streaming_text import StreamingText
 from mlx_engine.text.tokenizer import Tokenizer
+from mlx_engine.values.errors import BadTokenizer
 
 TEXT = f"<|im_start|>user\nHello  there, {'a' * 30}b Füchse 123 😀<think><|im_end|>\n"
 TEXTS = ["", "a b", " ", "\u2581", "\u0120", "<0x41>", "</s>", "<|im_end|>", "a" * 9999, "\0"]
@@ -92,7 +94,8 @@ def use(tokenizer: Tokenizer) -> None:
     for token in some:
         streamed.add(token)
     streamed.finish()
-    tokenizer.fitted(max(1, min(tokenizer.vocabulary, 330)))
+    with suppress(BadTokenizer):
+        tokenizer.fitted(max(1, min(tokenizer.vocabulary, 299)))
 
 
 def scratch() -> Path:

@@ -95,6 +95,14 @@ def test_a_chat_begins_with_bos_once(adds: bool, writes: bool) -> None:
     assert plain.tokens.count(1) == adds
 
 
+@pytest.mark.parametrize("text", ["<|plamo:bos|>", "<$A>", "<b o s>", "bos"])
+def test_bos_may_have_any_text(text: str) -> None:
+    given = pieces()
+    given["tokenizer.ggml.tokens"][1] = text
+    made = tokenizer_from_gguf(given | {"tokenizer.ggml.bos_token_id": 1}, "x")
+    assert made.opening_ids == (1,) and made.encode("a", add_special=True)[0] == 1
+
+
 @pytest.mark.parametrize(
     ("named", "strips"),
     [
