@@ -123,8 +123,9 @@ class ConfigFields:
         return 0.0 if value == 0 and not isinstance(value, bool) else self.number(name, 0.0)
 
     def flag(self, name: str, *, default: bool) -> bool:
-        """True or false."""
-        value = self._value(name, default)
+        """True or false; null is false, as transformers takes it."""
+        value = self._fields.get(name, default)
+        value = False if value is None else value
         if not isinstance(value, bool):
             raise self.wrong(name, value, Words("true or false"))
         return value

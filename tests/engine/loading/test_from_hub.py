@@ -186,6 +186,16 @@ def published(fake: FakeHub, name: str, place: Path) -> None:
 
 
 @pytest.mark.usefixtures("everywhere")
+def test_headers_that_never_end_are_not_fetched(
+    tmp_path: Path, fake: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mlx_engine.loading.hub_headers._IN_ALL", 1000)
+    published(fake, "org/m", publish("llama", tmp_path / "m").folder)
+    with pytest.raises(DownloadFailed, match="has more than 1000 bytes"):
+        inspect_remote("org/m", tmp_path)
+
+
+@pytest.mark.usefixtures("everywhere")
 @pytest.mark.parametrize("form", ["gguf", "folder"])
 def test_heads_of_the_hub(tmp_path: Path, fake: FakeHub, form: str) -> None:
     if form == "gguf":

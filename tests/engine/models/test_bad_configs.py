@@ -4,8 +4,9 @@ import json
 
 import mlx.core as mx
 import pytest
-from model_edits import edit_config, edit_tensors
-from tiny_published import publish
+from compared import relative
+from model_edits import edit_config, edit_tensors, logits
+from tiny_published import publish, published_logits
 
 import mlx_engine
 from mlx_engine.models.drafters.dflash import DFlashConfig
@@ -181,3 +182,13 @@ def test_what_is_listed_one_by_one_is_bounded(tmp_path, kind, key, value):
 def test_layers_of_a_drafter_are_bounded():
     with pytest.raises(BadModelFile, match="num_hidden_layers=1001"):
         DFlashConfig.read({"num_hidden_layers": 1001}, "tiny")
+
+
+@pytest.mark.parametrize("key", ["rope_interleave", "norm_topk_prob"])
+def test_null_is_false_where_transformers_takes_it_so(tmp_path, key):
+    """Whatever the family takes where nothing is said."""
+    tiny = publish("deepseek_v3", tmp_path / "m")
+    path = tiny.folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {key: None}))
+    wanted = published_logits(tiny.folder, tiny.tokens)
+    assert relative(logits(tiny.folder, tiny.tokens), wanted) < 1e-4
