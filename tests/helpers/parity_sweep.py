@@ -96,13 +96,6 @@ SIZES: dict[str, dict[str, object]] = {
     "falcon_mamba": _MAMBA,
     "gptj": {"n_embd": 64, "n_layer": 3, "n_head": 4, "n_positions": 512, "rotary_dim": 8},
     "internlm3": {"head_dim": 16},
-    "kimi_linear": {
-        **LATENT,
-        **_EXPERTS,
-        "num_local_experts": 4,
-        "linear_head_dim": 16,
-        "linear_num_heads": 4,
-    },
     "longcat_flash": {
         **LATENT,
         "num_layers": 2,

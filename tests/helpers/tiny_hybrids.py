@@ -49,6 +49,19 @@ HYBRIDS: dict[str, tuple[str, dict[str, object]]] = {
             },
         },
     ),
+    "kimi_linear": (
+        "KimiLinear",
+        {
+            **LATENT,
+            **_EXPERTS,
+            "q_lora_rank": None,
+            "num_local_experts": 4,
+            "n_shared_experts": 1,
+            "linear_head_dim": 16,
+            "linear_num_heads": 4,
+            "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+        },
+    ),
     "minicpm3": ("MiniCPM3", {**LATENT, "v_head_dim": 16}),
     "phi": ("Phi", {"rope_parameters": _PLAIN | {"partial_rotary_factor": 0.5}}),
     "phimoe": (

@@ -127,6 +127,7 @@ ABSENT: dict[str, Fields] = {
         "rope_scaling": {"type": "dynamic", "alpha": 1.0, "factor": 1.0},
     },
     "jamba": {"tie_word_embeddings": False},
+    "kimi_linear": {"first_k_dense_replace": 1, "routed_scaling_factor": 2.446},
     "lfm2": {"rope_theta": 1e6},
     "lfm2_moe": {"rope_theta": 1e6},
     "llama4": {"rope_theta": 500000.0, "rope_scaling": None, "use_qk_norm": True},
@@ -162,6 +163,14 @@ ABSENT: dict[str, Fields] = {
 """What transformers takes where the config is silent, and classes would take something else."""
 
 RENAMED: dict[str, dict[str, str]] = {
+    "kimi_linear": {
+        "model_max_length": "max_position_embeddings",
+        "num_experts": "num_local_experts",
+        "num_experts_per_token": "num_experts_per_tok",
+        "num_shared_experts": "n_shared_experts",
+        "num_expert_group": "n_group",
+        "moe_renormalize": "norm_topk_prob",
+    },
     "lfm2": {"block_dim": "hidden_size"},
 }
 """Fields that classes look for -> those transformers 5 tells the same by."""
@@ -180,7 +189,7 @@ _CHECKS_SCALING = ("hunyuan_v1_dense", "hunyuan_v1_moe", "internlm3")
 _NORM_ROTATED = ("llama4", "llama4_text")
 """Types that norm queries and keys once they are rotated, by which no magnitude is left."""
 
-_NORMS_SEVERAL = ("deepseek_v32", "glm_moe_dsa", "nemotron_h")
+_NORMS_SEVERAL = ("deepseek_v32", "glm_moe_dsa", "kimi_linear", "nemotron_h")
 """Types whose classes leave the share of a single expert as it is, also where it is to be one."""
 
 _TRAINED = "original_max_position_embeddings"
@@ -231,12 +240,27 @@ def _filled(level: Fields, kind: str, fields: ConfigFields) -> dict[str, object]
             told.pop("rope_scaling", None)
         told.setdefault("rope_scaling", scaling)
     told = {new: told[old] for new, old in RENAMED.get(kind, {}).items() if old in told} | told
+    if kind == "kimi_linear" and "linear_num_heads" in told:
+        told.setdefault("linear_attn_config", _kimi_delta(told, fields))
     kinds = told.get("mlp_layer_types")
     if "first_k_dense_replace" in told and isinstance(kinds, list) and "sparse" in kinds:
         told["first_k_dense_replace"] = kinds.index("sparse")
     if kind in _LAYERS and not is_whole:
         told["layer_types"] = [_LAYERS[kind].get(one, one) for one in fields.words("layer_types")]
     return told
+
+
+def _kimi_delta(told: Fields, fields: ConfigFields) -> dict[str, object]:
+    """Kimi Linear's delta layers, which are numbered from 1, as its class looks for them."""
+    kinds = fields.words("layer_types")
+    full = [number for number, kind in enumerate(kinds, 1) if kind == "full_attention"]
+    return {
+        "head_dim": told.get("linear_head_dim"),
+        "num_heads": told["linear_num_heads"],
+        "short_conv_kernel_size": told.get("linear_conv_kernel_dim", 4),
+        "full_attn_layers": full,
+        "kda_layers": [number for number in range(1, len(kinds) + 1) if number not in full],
+    }
 
 
 def _refuse_lost(told: Fields, kind: str, origin: str) -> None:

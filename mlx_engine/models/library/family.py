@@ -95,6 +95,9 @@ _CONTEXT = 4096
 _RENAMED = {
     "granitemoe": {".router.weight": ".router.layer.weight"},
     "granitemoehybrid": {".router.weight": ".router.layer.weight"},
+    "kimi_linear": {
+        f".block_sparse_moe.{one}_proj.": f".mlp.{one}_proj." for one in ("gate", "up", "down")
+    },
     "laguna": {".shared_experts.": ".shared_expert."},
     "nemotron_h": {"model.": "backbone."},
     "phimoe": {".mlp.router.": ".block_sparse_moe.gate.", ".mlp.": ".block_sparse_moe."},
