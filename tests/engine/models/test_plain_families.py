@@ -22,6 +22,7 @@ from plain_run import run
 from tiny_published import VOCABULARY, WINDOW, publish, published_logits
 
 import mlx_engine
+from mlx_engine.cache.joint import joint_caches
 from mlx_engine.drafting.contract import NoDraft
 from mlx_engine.engine import Engine
 from mlx_engine.loading.load import load_model
@@ -814,12 +815,15 @@ def test_a_text_that_is_cut_back_is_short_again(made):
 
 def test_each_conversation_of_a_pass_has_positions_of_its_own(made):
     """Learned ones, which are added before the first layer."""
-    engine = made("gpt_bigcode")[1]
-    prompts = [PROMPT, PROMPT[:4], PROMPT[2:] * 3]
-    options = SamplingOptions(temperature=0)
-    together = engine.generate_many(prompts, max_tokens=6, sampling=options)
-    alone = [engine.generate(prompt, max_tokens=6, sampling=options) for prompt in prompts]
-    assert [one.tokens for one in together] == [one.tokens for one in alone]
+    model, alone = made("gpt_bigcode")[1].parts.model, []
+    conversations, texts = [model.make_caches(), model.make_caches()], [PROMPT, PROMPT[:4]]
+    for caches, text in zip(conversations, texts, strict=True):
+        model.forward(mx.array([text]), caches)
+        caches.keep(len(text))
+        alone.append(np.array(model.forward(mx.array([[7]]), caches)))
+        caches.keep(0)
+    together = model.forward(mx.array([[7, 7]]), joint_caches(conversations, [1, 1]))
+    assert np.allclose(np.array(together), np.concatenate(alone, axis=1), atol=1e-5)
 
 
 def test_masks_stored_as_tensors_are_left_out(made, tmp_path):
