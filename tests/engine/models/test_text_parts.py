@@ -34,6 +34,7 @@ CASES = {
     "internvl": ("InternVL", {"model_type": "qwen3"}),
     "smolvlm": ("SmolVLM", {"model_type": "llama"}),
     "mistral3": ("Mistral3", {"model_type": "mistral"}),
+    "mistral3 of today": ("Mistral3", sizes_of("ministral3") | {"model_type": "ministral3"}),
     "deepseek_vl": ("DeepseekVL", {"model_type": "llama"}),
     "video_llava": ("VideoLlava", {"model_type": "llama"}),
 }
