@@ -66,14 +66,6 @@ _EXPERTS = {"moe_intermediate_size": 32, "num_experts_per_tok": 2, "n_shared_exp
 _MAMBA = {"state_size": 8, "intermediate_size": 128, "time_step_rank": 4}
 SIZES: dict[str, dict[str, object]] = {
     **dict.fromkeys(("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"), _LINEAR),
-    "bailing_hybrid": {
-        **LATENT,
-        **_EXPERTS,
-        "num_local_experts": 4,
-        "num_hidden_layers": 4,
-        "n_group": 2,
-        "topk_group": 1,
-    },
     "dbrx": {
         "d_model": 64,
         "n_heads": 4,

@@ -25,6 +25,21 @@ HYBRIDS: dict[str, tuple[str, dict[str, object]]] = {
             "layer_types": _SLIDING,
         },
     ),
+    "bailing_hybrid": (
+        "BailingHybrid",
+        {
+            **{name: size for name, size in LATENT.items() if name != "q_lora_rank"},
+            **_EXPERTS,
+            "num_hidden_layers": 4,
+            "num_local_experts": 4,
+            "n_shared_experts": 1,
+            "n_group": 2,
+            "topk_group": 1,
+            "head_dim": 16,
+            "first_k_dense_replace": 1,
+            "layer_group_size": 2,
+        },
+    ),
     "gpt2": ("GPT2", {"tie_word_embeddings": True}),
     "helium": ("Helium", {"head_dim": 16}),
     "laguna": (

@@ -25,6 +25,9 @@ FIXED: dict[str, Fields] = {
     "afmoe": _SILU | _NO_BIAS,
     "apertus": {"hidden_act": "xielu", "attention_bias": False},
     "bailing_hybrid": _SILU | _NO_BIAS,
+    "bailing_moe_v3": _SILU
+    | _NO_BIAS
+    | {"norm_topk_prob": True, "moe_renormalize": True, "kda_safe_gate": True},
     "bitnet": {"hidden_act": "relu2"},
     "dbrx": _APART
     | {"ffn_config.moe_normalize_expert_weights": 1.0, "ffn_config.ffn_act_fn.name": "silu"},
@@ -84,6 +87,12 @@ ABSENT: dict[str, Fields] = {
         "mup_enabled": False,
     },
     "apertus": {"rope_theta": 12e6, "mlp_bias": False, "post_norm": False, "qk_norm": True},
+    "bailing_moe_v3": {
+        "rope_theta": 6e6,
+        "q_lora_rank": None,
+        "first_k_dense_replace": 2,
+        "layer_group_size": 6,
+    },
     "bitnet": {"rope_theta": 500000.0, "tie_word_embeddings": False},
     "deepseek_v32": {
         "routed_scaling_factor": 2.5,
@@ -163,6 +172,13 @@ ABSENT: dict[str, Fields] = {
 """What transformers takes where the config is silent, and classes would take something else."""
 
 RENAMED: dict[str, dict[str, str]] = {
+    "bailing_moe_v3": {
+        "num_experts": "num_local_experts",
+        "num_experts_per_tok": "num_experts_per_token",
+        "n_group": "num_expert_group",
+        "moe_shared_expert_intermediate_size": "moe_intermediate_size",
+        "max_position_embeddings": "model_max_length",
+    },
     "kimi_linear": {
         "model_max_length": "max_position_embeddings",
         "num_experts": "num_local_experts",

@@ -190,7 +190,7 @@ class Named(NamedTuple):
 def _build_module(module: str, config: Mapping[str, object], weights: Named) -> Module:
     """The class's Model with these weights, lazy, after its own `sanitize`."""
     model = _blank_module(module, config, weights.origin)
-    apart = _experts_apart(weights.arrays, _parameters_of(model))
+    apart = _as_the_class_names(weights.arrays, _parameters_of(model))
     arrays = _sanitized(model, weights._replace(arrays=apart))
     _pack_leaves(model, arrays, weights.origin)
     _check(model, arrays, weights.origin)
@@ -226,11 +226,18 @@ def _blank_module(module: str, config: Mapping[str, object], origin: str) -> Mod
     return model
 
 
-def _experts_apart(
+def _as_the_class_names(
     arrays: Mapping[str, mx.array], wanted: Mapping[str, mx.array]
 ) -> dict[str, mx.array]:
-    """Expert stacks as transformers 5 has them, gates above ups, by the names of the class."""
+    """Expert stacks as transformers 5 has them, gates above ups, by the names of the class.
+
+    Ling 3's linear attention, too, whose last matrix transformers calls as that of its others.
+    """
     made = dict(arrays)
+    for name in arrays:
+        other = name.replace(".attention.dense.", ".attention.o_proj.")
+        if name not in wanted and other in wanted:
+            made[other] = made.pop(name)
     for name, stack in arrays.items():
         block, found, part = name.rpartition("experts.")
         if not found or part not in ("gate_up_proj", "up_proj", "down_proj"):

@@ -66,6 +66,7 @@ CASES = {
     ),
     "lfm2 with llama3's scaling": ("lfm2", {"rope_parameters": LLAMA3}),
     "kimi_linear": ("kimi_linear", {}),
+    "ling 3": ("bailing_hybrid", {}),
     "laguna": ("laguna", {}),
     "helium with YaRN": ("helium", {"rope_parameters": YARN | {"truncate": False}}),
     "llama4 with YaRN": ("llama4_text", {"rope_parameters": YARN}),
