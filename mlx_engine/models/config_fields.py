@@ -198,17 +198,18 @@ class ConfigFields:
 
         `rope_scaling` replaces `rope_parameters`, or goes onto the part for full attention where
         these have a part for each kind; keys beside them are for full attention, and
-        `original_max_position_embeddings` wins there over one within.
+        `original_max_position_embeddings` wins there over one within. `truncate` counts beside the
+        parts alone.
         """
         scaling, given = self._object("rope_scaling"), self._object("rope_parameters")
         by_kind = any(isinstance(part, Mapping) for part in given.values())
-        own = given.get(kind) if by_kind else None
+        part = given.get(kind) if by_kind else None
+        own = {**part, "truncate": given.get("truncate")} if isinstance(part, Mapping) else {}
         if kind != "full_attention":
-            return ConfigFields(own if isinstance(own, Mapping) else {}, self.origin)
+            return ConfigFields(own, self.origin)
         beside = {key: self._fields.get(key) for key in ("rope_theta", "partial_rotary_factor")}
         if by_kind:
-            within = own if isinstance(own, Mapping) else {}
-            return ConfigFields({**beside, **within, **scaling}, self.origin)
+            return ConfigFields({**beside, **own, **scaling}, self.origin)
         made = {**beside, **(scaling or given)}
         trained = self._fields.get("original_max_position_embeddings")
         if trained is not None:

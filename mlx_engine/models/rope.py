@@ -105,9 +105,9 @@ def context_of(fields: ConfigFields, default: int | None = None) -> int:
 
 
 def score_magnitude(fields: ConfigFields) -> float:
-    """What latent attention multiplies scores by under YaRN: (0.1 mscale_all_dim ln f + 1)²."""
+    """What latent attention multiplies stretched scores by: (0.1 mscale_all_dim ln f + 1)²."""
     rope = fields.rope("full_attention")
-    if rope.word("rope_type", rope.word("type", "default")) != "yarn":
+    if rope.word("rope_type", rope.word("type", "default")) == "default":
         return 1.0
     factor = _factor(rope, fields, _trained(rope, fields))
     return _log_magnitude(factor, rope.number_from_0("mscale_all_dim")) ** 2

@@ -41,6 +41,7 @@ class Step3p5(SpecFamily):
     def read(self, fields: ConfigFields) -> ModelSpec:
         """By the names of Hugging Face's config."""
         fields = fields.with_defaults(rms_norm_eps=1e-5, sliding_window=512)
+        fields = fields.with_values(hidden_act="silu")  # whatever name a config has for it
         layers, sparse = fields.layers(), _sparse(fields)
         kinds = _kinds(fields, layers + _HEADS)
         blocks = [

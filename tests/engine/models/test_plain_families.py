@@ -154,6 +154,9 @@ CASES: dict[str, Case] = {
     "olmo2, keys absent": Case("olmo2", {}, ABSENT),
     "olmo3": Case("olmo3"),
     "olmo3, yarn": Case("olmo3", {"rope_parameters": {SLIDING: PLAIN, FULL: SHORT_YARN}}),
+    "olmo3, truncated in a part": Case(
+        "olmo3", {"rope_parameters": {SLIDING: PLAIN, FULL: SHORT_YARN | {"truncate": False}}}
+    ),
     "olmo3, as published": Case(
         "olmo3",
         {"num_hidden_layers": 5, "layer_types": None},
