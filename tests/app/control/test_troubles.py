@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QApplication, QPlainTextEdit
 from scripted_engine import Answer
 from windows import running, scripted
 
+from app.store.schema import MIGRATIONS
 from app.values.errors import StoreFull
 from app.window.composer.message_box import MessageBox
 from app.window.controls.icons import IconButton, Sign
@@ -102,7 +103,7 @@ def test_a_newer_database_can_be_read_and_what_is_typed_stays(qapp, qtbot, tmp_p
     with running(qapp, qtbot, tmp_path, scripted()) as first:
         first.ask("From before")
     newer = sqlite3.connect(tmp_path / "chats.db")
-    newer.execute("PRAGMA user_version = 999")
+    newer.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
     newer.commit()
     newer.close()
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
