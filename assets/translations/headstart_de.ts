@@ -4661,7 +4661,7 @@
     </message>
     <message>
         <source>{origin}: clips queries, keys and values (clip_qkv), which this version does not. Take another model.</source>
-        <translation type="unfinished"></translation>
+        <translation>{origin}: begrenzt Anfragen, Schlüssel und Werte (clip_qkv), was diese Version nicht tut. Ein anderes Modell nehmen.</translation>
     </message>
     <message>
         <source>{origin}: model_type {name} is not one this version runs. Take another model.</source>
@@ -4701,15 +4701,15 @@
     </message>
     <message>
         <source>{origin}: the config asks for capped scores (attn_logit_softcapping), which are not known of Gemma 3. Take another one.</source>
-        <translation type="unfinished"></translation>
+        <translation>{origin}: Die Konfiguration verlangt gedeckelte Punktzahlen (attn_logit_softcapping), die von Gemma 3 nicht bekannt sind. Ein anderes nehmen.</translation>
     </message>
     <message>
         <source>{origin}: the config asks for attention in both directions, which this version does not run. Take another Gemma.</source>
-        <translation type="unfinished"></translation>
+        <translation>{origin}: Die Konfiguration verlangt Aufmerksamkeit in beide Richtungen, was diese Version nicht ausführt. Ein anderes Gemma nehmen.</translation>
     </message>
     <message>
         <source>{origin}: asks for {key} {name}, which this version does not run. Take another model.</source>
-        <translation type="unfinished"></translation>
+        <translation>{origin}: verlangt {key} {name}, was diese Version nicht ausführt. Ein anderes Modell nehmen.</translation>
     </message>
     <message>
         <source>{origin}: its vocabulary is of bytes, but its pre-tokenizer is of another kind and would lose all spaces: a tool that does not know it saved it again. Get tokenizer.json from where the model was first published.</source>
@@ -4729,7 +4729,7 @@
     </message>
     <message>
         <source>{origin}: norms queries and keys (qk_layernorm), which this version does not for Phi-2. Take another model.</source>
-        <translation type="unfinished"></translation>
+        <translation>{origin}: normiert Anfragen und Schlüssel (qk_layernorm), was diese Version für Phi-2 nicht tut. Ein anderes Modell nehmen.</translation>
     </message>
     <message>
         <source>{path}: not a list of tokens. Get it again.</source>

@@ -120,7 +120,7 @@ def test_a_depth_raised_later_drafts_with_all_heads(tmp_path, kind):
     [
         ("mimo_v2_flash", {"swa_head_dim": 0}),
         ("mimo_v2_flash", {"swa_num_key_value_heads": 3}),
-        ("mimo_v2_flash", {"sliding_window": None, "sliding_window_size": None}),
+        ("mimo_v2_flash", {"sliding_window": 0, "sliding_window_size": None}),
         ("step3p5", {"attention_other_setting": "x"}),
         ("step3p5", {"attention_other_setting": {"num_attention_groups": 2}}),
         ("step3p5", {"layer_types": ["full_attention"] * 2}),
