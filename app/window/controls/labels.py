@@ -41,7 +41,7 @@ LONGEST_TIP = 1000
 def plain(text: str) -> str:
     """Text for a tooltip, which Qt would take for HTML where it looks like that."""
     shown = text if len(text) <= LONGEST_TIP else f"{text[:LONGEST_TIP]} …"
-    return f"<p>{escape(shown).replace(chr(10), '<br>')}</p>" if "<" in shown else shown
+    return f"<span>{escape(shown).replace(chr(10), '<br>')}</span>" if "<" in shown else shown
 
 
 def set_tip(widget: QWidget, text: str) -> None:

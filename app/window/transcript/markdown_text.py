@@ -185,7 +185,7 @@ FIXED = {
 """Token type -> HTML, where that is not the token's tag and nothing else."""
 
 
-DEEPEST = 100
+DEEPEST = 40
 """Lists and quotes nested deeper are text."""
 DEEPEST_LINK = 8
 """Brackets in brackets, of which deeper ones are no links."""

@@ -36,6 +36,9 @@ def opening_fence(line: str) -> Fence | None:
     return Fence(found[1] or found[3], (found[2] or found[4] or "").strip())
 
 
+BLANKS = " \t\r\n"
+"""To markdown a line of these alone is empty; a line that has other spaces is not."""
+LINE = re.compile(r"[^\n]*\n|[^\n]+")
 INDENT = re.compile(" {4}| {0,3}\t")
 
 
@@ -97,10 +100,10 @@ class Segment:
 
     def _indented(self) -> Iterator[CodePart]:
         start = 0
-        last = len(self.source.rstrip(" \t\r\n"))
+        last = len(self.source.rstrip(BLANKS))
         end = self.source.find("\n", last)
         code = self.source[:end].removesuffix("\r") if end >= 0 else self.source
-        for line in code.splitlines(keepends=True):
+        for line in LINE.findall(code):
             indent = INDENT.match(line)
             skipped = indent.end() if indent else len(line) - len(line.lstrip(" "))
             yield CodePart(start + skipped, line[skipped:])
@@ -120,7 +123,7 @@ def settled(source: str) -> str:
     """
     shown = UNFINISHED_FENCE.sub("", source)
     line = shown[shown.rfind("\n") + 1 :]
-    if not line.strip() or "\\" in line:
+    if not line.strip(BLANKS) or "\\" in line:
         return shown
     if line.count("`") % 2:
         return shown + "`"
@@ -148,9 +151,9 @@ WIDEST = 100
 """Columns of a table; more are shown as text."""
 
 TABLE_RULE = re.compile(r"\|?[ \t]*+:?-++:?[ \t]*+(\|[ \t]*+:?-++:?[ \t]*+)*+\|?[ \t]*$")
-LIST_ITEM = re.compile(r"(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
+LIST_ITEM = re.compile(r"(?:[-*+]|[0-9]{1,9}[.)])(?:[ \t\r\n]|$)")
 FOOTNOTE = re.compile(r"\[\^[^\]\s]+\]:")
-INNER_FENCE = re.compile(r"((?:[ \t>]|(?:[-*+]|\d{1,9}[.)])(?=[ \t]))++)(`{3,}|~{3,})([^`\n]*)$")
+INNER_FENCE = re.compile(r"((?:[ \t>]|(?:[-*+]|[0-9]{1,9}[.)])(?=[ \t]))++)(`{3,}|~{3,})([^`\n]*)$")
 
 
 class StreamingMarkdown:
@@ -263,7 +266,7 @@ class StreamingMarkdown:
         """
         is_indented = INDENT.match(line) is not None
         may_begin = self._after_blank and not self._in_list and self._inner is None
-        if not line.strip() or is_indented == (self._kind == "code"):
+        if not line.strip(BLANKS) or is_indented == (self._kind == "code"):
             return False
         if self._kind == "prose" and not (may_begin and self._code_segments < MOST_CODE):
             return False
@@ -285,7 +288,8 @@ class StreamingMarkdown:
             if self._judged - self._begun + len(line) > LINE_LIMIT:
                 self._cut_within(self._judged)
             self._judged += len(line)
-            if self._inner.closed_by(line.lstrip(" \t>")):
+            around = " \t>" if ">" in self._inner_prefix else " \t"
+            if self._inner.closed_by(line.lstrip(around)):
                 self._inner = None
                 if self._in_list and line[0] in "`~":
                     self._cut(self._judged)
@@ -309,7 +313,7 @@ class StreamingMarkdown:
         """Whether a line ends the list or quote around the open inner fence."""
         assert self._inner
         if ">" in self._inner_prefix:
-            left = not line.lstrip().startswith(">")
+            left = not line.lstrip(" \t").startswith(">")
         else:
             outside = line[0] not in " \t\r\n" and not self._inner.closed_by(line)
             left = self._in_list and outside
@@ -321,7 +325,7 @@ class StreamingMarkdown:
         size = self._judged - self._begun
         if size + len(line) > LINE_LIMIT:
             return True
-        if size < LIMIT or not line.strip():
+        if size < LIMIT or not line.strip(BLANKS):
             return False
         top = _is_top(line)
         item = LIST_ITEM.match(line) is not None
@@ -334,7 +338,7 @@ class StreamingMarkdown:
     def _notice(self, line: str) -> None:
         """Remember what a prose line says about the lines after it."""
         self._judged += len(line)
-        self._after_blank = not line.strip()
+        self._after_blank = not line.strip(BLANKS)
         if "|" not in line:
             self._table = ""
         elif not self._table and TABLE_RULE.match(line) and "|" in self._last_line:

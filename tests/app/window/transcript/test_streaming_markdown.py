@@ -2,11 +2,14 @@
 
 import html as entities
 import re
+from random import Random
 
+import pytest
+from fuzz_markdown import a_text, try_markdown
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from app.window.transcript.markdown_text import markdown_html
+from app.window.transcript.markdown_text import html_words, markdown_html
 from app.window.transcript.segment_column import GrowingTable
 from app.window.transcript.streaming_markdown import LIMIT, LINE_LIMIT, StreamingMarkdown, settled
 
@@ -260,3 +263,30 @@ def test_markers_do_not_flash():
     assert settled("so **bold** x") == "so **bold** x"
     assert settled("so **") == "so **"
     assert settled("call `f(") == "call `f(`"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_odd_texts_become_the_same_in_pieces_and_as_a_whole(seed):
+    for n in range(12):
+        random = Random(f"{seed}/{n}")
+        try_markdown(a_text(random), random)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```math\n>```\n(\n", "\u2028\n---\n", "    a\x0b    b\n", "- > ```py\n  > # a\n  > ```\n",
+        "> ```py\n" + "> x = 1\n" * 3000 + "> ```\n", "- ```py\n" + "  x = 1\n" * 3000 + "  ```\n",
+        "\n" * 20_000 + "a", "*  " * 400 + "\n",
+    ],
+)  # fmt: skip
+def test_what_is_odd_or_long_is_bounded_and_the_same_in_pieces(text):
+    try_markdown(text, Random(1))
+    stream = streamed([text])
+    assert max(len(segment.markdown) for segment in stream.segments) <= LINE_LIMIT + 20
+    shown = [
+        segment.code if segment.kind == "code" else html_words(markdown_html(segment.markdown))
+        for segment in stream.segments
+    ]
+    assert "".join(shown).count("x = 1") == text.count("x = 1")
+    assert not any("```py" in words for words in shown)
