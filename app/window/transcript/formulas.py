@@ -39,8 +39,8 @@ SMALLEST = 0.6
 """Of its size, to which a formula may shrink that is wider than the page."""
 LONGEST = 1000
 """Characters; a formula of 3,000 takes seconds."""
-MOST_NODES = 25_000
-"""Parts that ziamath makes of a formula, twice as many for each level of nesting: a second."""
+MOST_NODES = 8_000
+"""Parts that ziamath makes of a formula, twice as many for each level of nesting: half a second."""
 LONG = re.compile(r"(?<![\w.#])\d{3}|\d[eE][-+]?\d")
 """In lengths of MathML: hundreds of letters, over which arrows and brackets would be pieced."""
 LARGEST = 2**20

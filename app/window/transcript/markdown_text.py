@@ -105,7 +105,9 @@ def _block_maths(state: StateBlock, line: int, last: int, silent: bool) -> bool:
     is_environment = opened[0] not in DISPLAYED
     closing = DISPLAYED.get(opened[0]) or opened[0].replace("begin", "end", 1)
     unclosed = state.env.setdefault(UNCLOSED, {})
-    start, end = opened.end(), line if line >= unclosed.get(closing, 0) else last
+    if line < unclosed.get(closing, 0):
+        return False
+    start, end = opened.end(), line
     while end < last and not state.isEmpty(end):
         text = state.src[start : state.eMarks[end]].rstrip(" \t")
         at = text.rfind(closing) if is_environment else text.find(closing)
@@ -117,7 +119,7 @@ def _block_maths(state: StateBlock, line: int, last: int, silent: bool) -> bool:
             end -= 1
             break
         start = state.eMarks[end - 1] + 1
-    unclosed[closing] = max(end, unclosed.get(closing, 0))
+    unclosed[closing] = end
     return False
 
 

@@ -277,7 +277,7 @@ def test_odd_texts_become_the_same_in_pieces_and_as_a_whole(seed):
     [
         "```math\n>```\n(\n", "\u2028\n---\n", "    a\x0b    b\n", "- > ```py\n  > # a\n  > ```\n",
         "> ```py\n" + "> x = 1\n" * 3000 + "> ```\n", "- ```py\n" + "  x = 1\n" * 3000 + "  ```\n",
-        "\n" * 20_000 + "a", "*  " * 400 + "\n",
+        "\n" * 20_000 + "a", "*  " * 400 + "\n", "$\n\\[\n\n\\[o\\]\n",
     ],
 )  # fmt: skip
 def test_what_is_odd_or_long_is_bounded_and_the_same_in_pieces(text):
