@@ -202,18 +202,18 @@ class ConfigFields:
         parts alone.
         """
         scaling, given = self._object("rope_scaling"), self._object("rope_parameters")
+        is_full = kind == "full_attention"
         by_kind = any(isinstance(part, Mapping) for part in given.values())
-        part = given.get(kind) if by_kind else None
-        own = {**part, "truncate": given.get("truncate")} if isinstance(part, Mapping) else {}
-        if kind != "full_attention":
-            return ConfigFields(own, self.origin)
         beside = {key: self._fields.get(key) for key in ("rope_theta", "partial_rotary_factor")}
+        made: dict[str, object] = beside if is_full else {}
         if by_kind:
-            return ConfigFields({**beside, **own, **scaling}, self.origin)
-        made = {**beside, **(scaling or given)}
-        trained = self._fields.get("original_max_position_embeddings")
-        if trained is not None:
-            made["original_max_position_embeddings"] = trained
+            own = given.get(kind)
+            made |= own if isinstance(own, Mapping) else {}
+            made |= {**(scaling if is_full else {}), "truncate": given.get("truncate", True)}
+        elif is_full:
+            made |= scaling or given
+            trained = self._fields.get("original_max_position_embeddings")
+            made |= {"original_max_position_embeddings": trained} if trained is not None else {}
         return ConfigFields(made, self.origin)
 
     def _object(self, name: str) -> Mapping[str, object]:
