@@ -25,6 +25,7 @@ HYBRIDS: dict[str, tuple[str, dict[str, object]]] = {
             "layer_types": _SLIDING,
         },
     ),
+    "apertus": ("Apertus", {"rope_parameters": _PLAIN}),
     "bailing_hybrid": (
         "BailingHybrid",
         {

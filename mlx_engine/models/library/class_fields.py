@@ -27,6 +27,7 @@ FIXED: dict[str, Fields] = {
     "bailing_hybrid": _SILU | _NO_BIAS,
     "bailing_moe_v3": _SILU
     | _NO_BIAS
+    | _APART
     | {"norm_topk_prob": True, "moe_renormalize": True, "kda_safe_gate": True},
     "bitnet": {"hidden_act": "relu2"},
     "dbrx": _APART
@@ -49,7 +50,7 @@ FIXED: dict[str, Fields] = {
     "hunyuan_v1_moe": _SILU | _TIED,
     "internlm3": _SILU,
     "jamba": _SILU,
-    "kimi_linear": _SILU | _NO_BIAS | {"q_lora_rank": None},
+    "kimi_linear": _SILU | _NO_BIAS | _APART | {"q_lora_rank": None},
     "laguna": _SILU | {"moe_apply_router_weight_on_input": False},
     "lfm2": _TIED,
     "lfm2_moe": _TIED,
@@ -86,7 +87,20 @@ ABSENT: dict[str, Fields] = {
         "sliding_window": 1024,
         "mup_enabled": False,
     },
-    "apertus": {"rope_theta": 12e6, "mlp_bias": False, "post_norm": False, "qk_norm": True},
+    "apertus": {
+        "rope_theta": 12e6,
+        "mlp_bias": False,
+        "post_norm": False,
+        "qk_norm": True,
+        "rope_parameters": {
+            "rope_type": "llama3",
+            "rope_theta": 12e6,
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 8192,
+        },
+    },
     "bailing_moe_v3": {
         "rope_theta": 6e6,
         "q_lora_rank": None,
@@ -205,8 +219,14 @@ _CHECKS_SCALING = ("hunyuan_v1_dense", "hunyuan_v1_moe", "internlm3")
 _NORM_ROTATED = ("llama4", "llama4_text")
 """Types that norm queries and keys once they are rotated, by which no magnitude is left."""
 
-_NORMS_SEVERAL = ("deepseek_v32", "glm_moe_dsa", "kimi_linear", "nemotron_h")
-"""Types whose classes leave the share of a single expert as it is, also where it is to be one."""
+_NORMS_SEVERAL = {
+    "afmoe": "route_norm",
+    "deepseek_v32": "norm_topk_prob",
+    "glm_moe_dsa": "norm_topk_prob",
+    "kimi_linear": "moe_renormalize",
+    "nemotron_h": "norm_topk_prob",
+}
+"""Types whose classes leave the share of a single expert as it is -> the field to make it one."""
 
 _TRAINED = "original_max_position_embeddings"
 _OUTER = ("rope_theta", "partial_rotary_factor", _TRAINED)
@@ -256,6 +276,9 @@ def _filled(level: Fields, kind: str, fields: ConfigFields) -> dict[str, object]
             told.pop("rope_scaling", None)
         told.setdefault("rope_scaling", scaling)
     told = {new: told[old] for new, old in RENAMED.get(kind, {}).items() if old in told} | told
+    attention = told.get("attn_config")
+    if isinstance(attention, Mapping) and ("rope_parameters" in level or "rope_scaling" in level):
+        told["attn_config"] = {**attention, "rope_theta": told["rope_theta"]}  # DBRX's
     if kind == "kimi_linear" and "linear_num_heads" in told:
         told.setdefault("linear_attn_config", _kimi_delta(told, fields))
     kinds = told.get("mlp_layer_types")
@@ -282,7 +305,8 @@ def _kimi_delta(told: Fields, fields: ConfigFields) -> dict[str, object]:
 def _refuse_lost(told: Fields, kind: str, origin: str) -> None:
     fixed = dict(FIXED.get(kind, {}))
     if kind in _NORMS_SEVERAL and told.get("num_experts_per_tok") == 1:
-        fixed["norm_topk_prob"] = False
+        fixed[_NORMS_SEVERAL[kind]] = False
+        told = {_NORMS_SEVERAL[kind]: True, **told}
     for name, value in fixed.items():
         asked: object = told
         for key in name.split("."):

@@ -96,6 +96,8 @@ def test_scaling_beside_other_rope_parameters_wins_and_a_base_may_be_left_out(tm
     assert relative(logits(plain, tokens), published_logits(plain, tokens)) < 1e-5
     edit_config(plain, rope_scaling=None, rope_parameters=rope)
     assert relative(logits(plain, tokens), published_logits(plain, tokens)) < 1e-5
+    edit_config(plain, rope_parameters=None)
+    assert relative(logits(plain, tokens), published_logits(plain, tokens)) < 1e-5
 
 
 @pytest.mark.parametrize(
