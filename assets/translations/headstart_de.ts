@@ -4724,6 +4724,10 @@
         <translation>{origin}: Der Tokenizer braucht mehr als {seconds:.0f} s für einen Text von {characters} Zeichen. Den Text kürzen oder den Tokenizer von dort holen, wo das Modell herkommt.</translation>
     </message>
     <message>
+        <source>{origin}: its tokens are far longer than any words. Get it again from where the model comes from.</source>
+        <translation>{origin}: Seine Token sind weit länger als alle Wörter. Ihn von dort noch einmal holen, wo das Modell herkommt.</translation>
+    </message>
+    <message>
         <source>{origin}: its replacements could make a text {growth:.0f} times as long, more than {most} times. Get it again from where the model comes from.</source>
         <translation>{origin}: Seine Ersetzungen könnten einen Text {growth:.0f}-mal so lang machen, mehr als {most}-mal. Ihn von dort noch einmal holen, wo das Modell herkommt.</translation>
     </message>

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from tokenizers import AddedToken, Tokenizer
 
+from mlx_engine.text.tokenizer_library import ADDED_CHARACTERS, check_texts
 from mlx_engine.values.errors import BadTokenizer
 
 _FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
@@ -39,6 +40,7 @@ def add_listed_tokens(core: Tokenizer, lists: TokenLists, origin: str) -> None:
     names, extra = _names(lists), _extra(lists)
     named = [text for text in names.values() if text]
     described = _described(lists, {*named, *extra}, origin)
+    check_texts([*(token.content for token in described), *named, *extra], ADDED_CHARACTERS, origin)
     for token in described:
         token.special = token.special or token.content in named
     known = {repr(token) for token in core.get_added_tokens_decoder().values()}

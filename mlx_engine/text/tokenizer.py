@@ -12,7 +12,14 @@ from mlx_engine.text.added_tokens import TokenLists, add_listed_tokens, text_of
 from mlx_engine.text.mended_tokenizer import mend
 from mlx_engine.text.roles import CONFIG, ConfiguredTokens, TemplateFile, known_ends
 from mlx_engine.text.token_bytes import TokenBytes
-from mlx_engine.text.tokenizer_library import TimedCalls, check_growth, library_errors
+from mlx_engine.text.tokenizer_library import (
+    ADDED_CHARACTERS,
+    PIECE_CHARACTERS,
+    TimedCalls,
+    check_growth,
+    check_texts,
+    library_errors,
+)
 from mlx_engine.values.errors import BadPrompt, BadTokenizer
 from mlx_engine.values.untrusted import TOKENIZER_BYTES, read_json, read_text
 
@@ -241,10 +248,17 @@ def _read_core(path: Path) -> tokenizers.Tokenizer:
             "{path} is missing: get tokenizer.json from where the model came from.", path=path
         )
     value = read_object(path)
-    if not isinstance(value.get("model"), dict):
+    model = value.get("model")
+    if not isinstance(model, dict):
         raise BadTokenizer(
             "{path} is not a tokenizer: it has no model. Download the file again.", path=path
         )
+    vocabulary, added = model.get("vocab"), value.get("added_tokens")
+    pieces = vocabulary if isinstance(vocabulary, list) else []
+    texts = [str(piece[0]) for piece in pieces if isinstance(piece, list) and piece]
+    check_texts(texts, PIECE_CHARACTERS, str(path))
+    tokens = added if isinstance(added, list) else []
+    check_texts(map(text_of, tokens), ADDED_CHARACTERS, str(path))
     text = read_text(path, TOKENIZER_BYTES, BadTokenizer)
     with library_errors(str(path)):
         return tokenizers.Tokenizer.from_str(text)

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from threading import Thread
@@ -20,6 +20,10 @@ _SHORT = 2000
 """Characters that need no thread where all patterns are known."""
 MOST_GROWTH = 100
 """Times as long as before that a text may be after all replacements of a file."""
+LONGEST_TEXT = 10_000
+"""Characters of a token that a text is searched for."""
+ADDED_CHARACTERS, PIECE_CHARACTERS = 1_000_000, 4_000_000
+"""Of all added tokens, and of all pieces of a trie; the largest vocabularies have half of that."""
 T = TypeVar("T")
 
 # Texts come one by one, and a pool of threads would be shared with a core that is stuck.
@@ -107,6 +111,20 @@ def _flat(step: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for key in ("normalizers", "pretokenizers", "decoders"):
         for part in step.get(key, ()):
             yield from _flat(part)
+
+
+def check_texts(texts: Iterable[str], most: int, origin: str) -> None:
+    """Raise BadTokenizer for added tokens, or pieces of a trie, that the library cannot hold.
+
+    One of half a million characters overflows its stack, and all together are searched for.
+    """
+    lengths = [len(text) for text in texts]
+    if max(lengths, default=0) > LONGEST_TEXT or sum(lengths) > most:
+        raise BadTokenizer(
+            "{origin}: its tokens are far longer than any words. Get it again from where the model"
+            " comes from.",
+            origin=origin,
+        )
 
 
 def check_growth(core: tokenizers.Tokenizer, origin: str) -> None:

@@ -88,6 +88,20 @@ def test_replacements_that_grow_without_end_are_refused(tmp_path: Path, part: st
         read_tokenizer(with_parts(tmp_path, **{part: sequence}))
 
 
+LONG = "ab" * 300_000
+UNIGRAM = {"type": "Unigram", "vocab": [["a", -1.0], [LONG, -2.0]], "unk_id": 0}
+ADDED = {"id": 3, "content": LONG, "single_word": False, "lstrip": False, "rstrip": False}
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [{"model": UNIGRAM}, {"added_tokens": [ADDED | {"normalized": False, "special": True}]}],
+)
+def test_tokens_that_overflow_the_stack_are_refused(tmp_path: Path, parts: dict[str, Any]) -> None:
+    with pytest.raises(BadTokenizer, match="longer than any words"):
+        read_tokenizer(with_parts(tmp_path, **parts))
+
+
 def test_inspect_says_it_in_words(tmp_path: Path) -> None:
     folder = write_tiny_qwen3_5(tmp_path)
     with_parts(folder, pre_tokenizer={"type": "FixedLength", "length": 0})
