@@ -20,7 +20,7 @@ _SHORT = 2000
 """Characters that need no thread where all patterns are known."""
 MOST_GROWTH = 100
 """Times as long as before that a text may be after all replacements of a file."""
-LONGEST_TEXT = 10_000
+LONGEST_TEXT = 2_000
 """Characters of a token that a text is searched for."""
 ADDED_CHARACTERS, PIECE_CHARACTERS = 1_000_000, 4_000_000
 """Of all added tokens, and of all pieces of a trie; the largest vocabularies have half of that."""
