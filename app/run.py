@@ -16,8 +16,8 @@ from app.start.mistakes import watch_for_crashes
 from app.start.outside import Application, SingleInstance, as_typed
 from app.window.controls.icons import app_icon
 from app.window.language import speak, tr
+from mlx_engine.values.environment import use_private_temporary_folder
 from mlx_engine.values.private_files import make_private_folder
-from mlx_engine.values.temporary_folder import use_private_temporary_folder
 from mlx_engine.values.words import Words
 
 if TYPE_CHECKING:

@@ -39,6 +39,7 @@ from mlx_engine.teacher_forced import head_logits, hidden_states, trunk_logits
 from mlx_engine.text.chat_template import PLAIN_STOP, fallback_template
 from mlx_engine.upkeep import Upkeep
 from mlx_engine.values.conversation import Generation
+from mlx_engine.values.environment import use_private_temporary_folder
 from mlx_engine.values.errors import EngineMisuse, OutOfMemory, Reason
 from mlx_engine.values.memory_plan import MemoryPlan, chunk_rows
 from mlx_engine.values.model_description import ModelDescription
@@ -52,7 +53,6 @@ from mlx_engine.values.options import (
     TemplateValue,
     stop_strings,
 )
-from mlx_engine.values.temporary_folder import use_private_temporary_folder
 
 if TYPE_CHECKING:
     from mlx_engine.models.drafters import SmallModel

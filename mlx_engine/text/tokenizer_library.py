@@ -1,7 +1,6 @@
 """The border to the `tokenizers` library, which runs what a file says that others wrote."""
 
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ import tokenizers
 from tokenizers import models
 
 from mlx_engine.text.gguf_pre_tokenizers import PATTERNS
+from mlx_engine.values.environment import use_one_tokenizer_thread
 from mlx_engine.values.errors import BadTokenizer, EngineError
 
 SECONDS, CHARACTERS_A_SECOND = 5.0, 100_000
@@ -25,9 +25,6 @@ LONGEST_TEXT = 2_000
 ADDED_CHARACTERS, PIECE_CHARACTERS = 1_000_000, 4_000_000
 """Of all added tokens, and of all pieces of a trie; the largest vocabularies have half of that."""
 T = TypeVar("T")
-
-# Texts come one by one, and a pool of threads would be shared with a core that is stuck.
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 
 @contextmanager
@@ -65,6 +62,7 @@ class TimedCalls:
     """
 
     def __init__(self, origin: str, core: tokenizers.Tokenizer | None = None) -> None:
+        use_one_tokenizer_thread()
         self._origin = origin
         self._is_known = core is not None and _has_known_patterns(core)
         self._left_behind: Thread | None = None

@@ -7,7 +7,7 @@ import mlx.core as mx
 import pytest
 
 import mlx_engine
-from mlx_engine.values.temporary_folder import use_private_temporary_folder
+from mlx_engine.values.environment import use_private_temporary_folder
 
 if sys.platform != "linux":
     pytest.skip("only Linux shares a temporary folder", allow_module_level=True)
