@@ -65,23 +65,26 @@ class Ending(Future):
         return self._end
 
 
-@pytest.mark.parametrize("depths", [[0, 4], [0], [4], [0, 0, 4, 4, 4]])
-def test_a_round_is_told_the_time_of_its_own_pass(monkeypatch, depths):
-    model = tiny_model(3, TinySizes(layers=2, vocabulary=37))
+@pytest.fixture
+def device(monkeypatch):
     clock = Clock()
-    device = Device(clock)
     for module in (ahead, answer, round):
         monkeypatch.setattr(module, "perf_counter", clock)
-    running = opened(
-        model,
-        PROMPT,
-        MtpDraft(model.heads, DraftOptions()),
-        CyclingDepth(depths),
-        max_tokens=80,
-        looks_ahead=True,
-        together=Together(reader=device),
-    )
-    told = [event.stats for event in running.events() if isinstance(event, RoundFinished)]
+    return Device(clock)
+
+
+def told_of(device, depths, **more):
+    """What is told of the rounds of an answer at these depths, over and over."""
+    model = tiny_model(3, TinySizes(layers=2, vocabulary=37))
+    heads = MtpDraft(model.heads, DraftOptions())
+    together = Together(reader=device)
+    running = opened(model, PROMPT, heads, CyclingDepth(depths), together=together, **more)
+    return [event.stats for event in running.events() if isinstance(event, RoundFinished)]
+
+
+@pytest.mark.parametrize("depths", [[0, 4], [0], [4], [0, 0, 4, 4, 4]])
+def test_a_round_is_told_the_time_of_its_own_pass(device, depths):
+    told = told_of(device, depths, max_tokens=80, looks_ahead=True)
     assert len(told) > 20
     for depth in set(depths):
         its = [stats.total_ms for stats in told[1:-1] if stats.drafted == depth]
@@ -92,21 +95,7 @@ def test_a_round_is_told_the_time_of_its_own_pass(monkeypatch, depths):
     assert all(stats.host_ms < 0.5 for stats in told[1:-1])
 
 
-def test_what_the_device_waits_for_the_host_is_told(monkeypatch):
-    model = tiny_model(3, TinySizes(layers=2, vocabulary=37))
-    clock = Clock()
-    device = Device(clock)
-    for module in (ahead, answer, round):
-        monkeypatch.setattr(module, "perf_counter", clock)
-    running = opened(
-        model,
-        PROMPT,
-        MtpDraft(model.heads, DraftOptions()),
-        CyclingDepth([4]),
-        max_tokens=60,
-        looks_ahead=False,
-        together=Together(reader=device),
-    )
-    told = [event.stats for event in running.events() if isinstance(event, RoundFinished)]
+def test_what_the_device_waits_for_the_host_is_told(device):
+    told = told_of(device, [4], max_tokens=60, looks_ahead=False)
     assert all(stats.host_ms > 0 for stats in told)
     assert median(stats.verify_ms for stats in told) == pytest.approx(16, rel=0.05)
