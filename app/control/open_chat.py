@@ -56,7 +56,7 @@ class OpenChat:
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
-        """What the block stores, or nothing of it: then the chat is as it was."""
+        """Store all that the block writes, or roll back and leave the chat as it was."""
         before = self.chat_id
         try:
             with self._store.database.transaction():

@@ -97,7 +97,7 @@ def _output(command: Sequence[str], is_wanted: Callable[[], bool]) -> bytes:
 
 
 LEVELS = "123456789"
-"""Of Word's headings."""
+"""Levels that a heading style of Word ends with."""
 NO_READERS = Words(
     "needs the readers of documents, which are not installed: pip install "
     "'headstart[documents]', or paste its text."

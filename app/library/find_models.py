@@ -245,7 +245,7 @@ def _in_folder(
 
 
 def _holds_drafters(folder: Path) -> bool:
-    """Whether GGUFs in there are no models, by the name of the folder and what lies beside it."""
+    """Whether a folder holds drafters only, by its name and the files beside it."""
     is_called_so = folder.name.lower() in FOLDERS_OF_HEADS
     return is_called_so and bool(gguf_models(_listing(folder.parent).files))
 

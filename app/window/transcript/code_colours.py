@@ -123,7 +123,7 @@ SOON_MS = 100
 
 
 def can_be_read_whole(code: str) -> bool:
-    """Whether a lexer is given all of it at once, which tells more of strings of many lines."""
+    """Whether the code is lexed whole, so that strings over several lines are recognised."""
     lines = code.split("\n") if len(code) <= MOST else ()
     return 0 < len(lines) <= MOST_LINES and len(max(lines, key=len)) <= LONGEST
 

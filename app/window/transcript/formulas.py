@@ -116,7 +116,7 @@ def set_formula(key: FormulaKey) -> Formula | None:
 
 
 def _is_too_much(mathml: Element) -> bool:
-    """Whether setting it would take seconds."""
+    """Whether typesetting the formula would take seconds."""
     lengths = (value for element in mathml.iter() for value in element.attrib.values())
     return any(map(LONG.search, lengths)) or _nodes_of(mathml) > MOST_NODES
 

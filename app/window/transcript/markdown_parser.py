@@ -17,7 +17,7 @@ from mdit_py_plugins.footnote.index import footnote_ref
 from app.window.transcript.streaming_markdown import WIDEST
 
 DISPLAYED = {"$$": "$$", "\\[": "\\]"}
-"""What opens maths that has a line of its own, and what closes it."""
+"""Opening delimiter of display maths -> its closing delimiter."""
 DOLLARS = re.compile(r"\$(?![\s$])((?:\\.|[^\\$])++)(?<!\s)\$", re.DOTALL)
 """Pandoc's rule: no space inside either dollar; for what stands around them, see `_is_maths`."""
 ORDINAL = re.compile(r"(?:st|nd|rd|th|s)\b")
