@@ -30,14 +30,14 @@ from mlx_engine.drafting.depth.choice import Known, Learned
 from mlx_engine.drafting.depth.costs import PassCosts
 from mlx_engine.drafting.output_head import OutputShelf
 from mlx_engine.drafting.sources import DraftKit
-from mlx_engine.kernel_choice.kernels_here import RowsHere, kernels_here, launcher_here
-from mlx_engine.kernel_choice.verdict import Verdict, verdict_here
 from mlx_engine.loading.find import FromHub
 from mlx_engine.loading.load import LoadedModel, load_model
 from mlx_engine.sampling.sampler import SamplerKernels
-from mlx_engine.teacher_forced import head_logits, hidden_states, trunk_logits
+from mlx_engine.self_check.between_answers import Upkeep
+from mlx_engine.self_check.kernel_record import Verdict, verdict_here
+from mlx_engine.self_check.kernels_here import RowsHere, kernels_here, launcher_here
+from mlx_engine.self_check.teacher_forced import head_logits, hidden_states, trunk_logits
 from mlx_engine.text.chat_template import PLAIN_STOP, fallback_template
-from mlx_engine.upkeep import Upkeep
 from mlx_engine.values.conversation import Generation
 from mlx_engine.values.environment import use_private_temporary_folder
 from mlx_engine.values.errors import EngineMisuse, OutOfMemory, Reason

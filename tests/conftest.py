@@ -98,7 +98,10 @@ def _nobody_pulls_the_plug() -> Iterator[None]:
         yield
 
 
-ROWS_COMPARED = {"mlx_engine.numerics.STOCK_ROWS": (2,), "mlx_engine.numerics.KEYS": (40,)}
+ROWS_COMPARED = {
+    "mlx_engine.self_check.numerics.STOCK_ROWS": (2,),
+    "mlx_engine.self_check.numerics.KEYS": (40,),
+}
 """Of the passes that say at every load whether rows depend on one another: else most of a load."""
 
 _METER = "mlx_engine.drafting.depth.cost_meter"

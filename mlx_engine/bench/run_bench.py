@@ -31,8 +31,8 @@ from mlx_engine.bench.report import (
 from mlx_engine.bench.rows import Answers, agreement, in_turn, total_rows
 from mlx_engine.bench.several_chats import measure_chats
 from mlx_engine.bench.subject import PLAIN, Run, chat_prompt, long_prompt, nine_kinds, pinned
-from mlx_engine.doctor.machine import backend_words
 from mlx_engine.engine import Engine, open_engine
+from mlx_engine.self_check.machine import backend_words
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import LoadOptions
 

@@ -18,7 +18,7 @@ from mlx_engine.command_line.options import (
     load_options,
     sampling_options,
 )
-from mlx_engine.doctor import Finding
+from mlx_engine.self_check import Finding
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import SamplingOptions
 from mlx_engine.values.words import percent_words, size_words
@@ -79,19 +79,19 @@ def real_outside(log_folder: Path | None = None, kernel_verdict: Path | None = N
 
 
 def _examine(verdict: Path | None, model: str | None) -> Iterable[Finding]:
-    from mlx_engine.doctor.examine import examine
+    from mlx_engine.self_check.doctor import examine
 
     return examine(verdict, model)
 
 
 def _backend() -> str:
-    from mlx_engine.doctor.machine import backend_words
+    from mlx_engine.self_check.machine import backend_words
 
     return backend_words()
 
 
 def _gpu_bytes() -> int:
-    from mlx_engine.doctor.machine import this_machine
+    from mlx_engine.self_check.machine import this_machine
 
     return this_machine().gpu_bytes
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-A_LITTLE_S = "mlx_engine.upkeep.A_LITTLE_S"
+A_LITTLE_S = "mlx_engine.self_check.between_answers.A_LITTLE_S"
 
 
 @pytest.fixture(scope="module", autouse=True)

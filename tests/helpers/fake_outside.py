@@ -9,7 +9,7 @@ from scripted_engine import ScriptedEngine
 
 from mlx_engine.command_line.outside import Outside
 from mlx_engine.command_line.run import run
-from mlx_engine.doctor import Finding
+from mlx_engine.self_check import Finding
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import LoadOptions
 

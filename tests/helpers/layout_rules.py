@@ -21,9 +21,9 @@ def _rooms(names: str) -> set[str]:
 
 
 BELOW_ENGINE = {"metal_kernels"} | _rooms(
-    "values hub text cache sampling models kernel_choice loading drafting decoding"
+    "values hub text cache sampling models loading drafting decoding"
 )
-ENGINE_LEVEL = {"mlx_engine"} | _rooms("bench doctor")
+ENGINE_LEVEL = {"mlx_engine"} | _rooms("bench self_check")
 PUBLIC = {"mlx_engine", VALUES}
 APP_ROOMS = {"app.values", "app.store", "app.library", "app.worker", "app.window"} | {
     "app.start",
@@ -38,7 +38,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "mlx_engine.cache": {"metal_kernels", VALUES},
     "mlx_engine.sampling": {"metal_kernels", VALUES},
     "mlx_engine.models": {"metal_kernels"} | _rooms("cache values"),
-    "mlx_engine.kernel_choice": {"metal_kernels", VALUES},
     "mlx_engine.loading": {"metal_kernels"} | _rooms("models text cache hub values"),
     "mlx_engine.drafting": {"metal_kernels"} | _rooms("models cache sampling values"),
     "mlx_engine.decoding": _rooms("drafting models cache sampling text values"),

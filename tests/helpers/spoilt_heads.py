@@ -6,7 +6,6 @@ from pathlib import Path
 import mlx.core as mx
 import numpy as np
 
-from mlx_engine.check_model import TEXT, HeadFit, measure_fit
 from mlx_engine.loading.arrays import cast_floats
 from mlx_engine.loading.find import locate_model
 from mlx_engine.loading.headers import read_headers
@@ -14,6 +13,7 @@ from mlx_engine.loading.load_tensors import load_tensors
 from mlx_engine.loading.text_parts import read_text_parts
 from mlx_engine.models.contract import Model
 from mlx_engine.models.weights import WeightTable
+from mlx_engine.self_check.head_fit import TEXT, HeadFit, measure_fit
 
 Arrays = dict[str, mx.array]
 

@@ -6,8 +6,8 @@ from kernel_models import Kind, every_kernel, kernel_model
 
 from metal_kernels.kernel import MetalLauncher
 from metal_kernels.trials import TRIALS, Trial
-from mlx_engine.kernel_choice.try_kernels import check
-from mlx_engine.numerics import compare_rows
+from mlx_engine.self_check.kernel_trials import check
+from mlx_engine.self_check.numerics import compare_rows
 
 if not mx.metal.is_available():
     pytest.skip("no Metal here", allow_module_level=True)

@@ -46,11 +46,11 @@ from metal_kernels.kernel import Launch
 from metal_kernels.trials import TRIALS
 from mlx_engine.drafting.depth.adaptive import AdaptiveDepth
 from mlx_engine.drafting.depth.costs import PassCosts
-from mlx_engine.kernel_choice.kernel_words import kernel_states
-from mlx_engine.kernel_choice.kernels_here import remembered
-from mlx_engine.kernel_choice.try_kernels import check
-from mlx_engine.kernel_choice.verdict import Circumstances, Verdict
 from mlx_engine.loading.gguf.header import read_gguf_header
+from mlx_engine.self_check.kernel_record import Circumstances, Verdict
+from mlx_engine.self_check.kernel_states import kernel_states
+from mlx_engine.self_check.kernel_trials import check
+from mlx_engine.self_check.kernels_here import remembered
 from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.options import DraftOptions
 from mlx_engine.values.words import Words, joined, size_words

@@ -14,7 +14,7 @@ from fake_outside import FakeOutside, Terminal
 from scripted_engine import DESCRIPTION, NO_HEADS, Answer, ScriptedEngine
 
 from mlx_engine.command_line.commands import ROOMY
-from mlx_engine.doctor import Finding
+from mlx_engine.self_check import Finding
 from mlx_engine.values.conversation import Generation, Message
 from mlx_engine.values.errors import ModelNotFound, Reason
 from mlx_engine.values.memory_plan import CacheBytes

@@ -17,8 +17,8 @@ from mlx_engine.cache.recurrent import RecurrentCache
 from mlx_engine.drafting.contract import NoDraft
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.models.decoder import Decoder
-from mlx_engine.numerics import compare_rows
 from mlx_engine.sampling.sampler import Sampler
+from mlx_engine.self_check.numerics import compare_rows
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 
 pytestmark = pytest.mark.usefixtures("rows_compared")

@@ -11,7 +11,13 @@ from tiny_model import TinySizes, tiny_model
 
 from mlx_engine.models.layers import Linear
 from mlx_engine.models.matrix import Matrix
-from mlx_engine.teacher_forced import ROWS, by_rows, head_logits, hidden_states, trunk_logits
+from mlx_engine.self_check.teacher_forced import (
+    ROWS,
+    by_rows,
+    head_logits,
+    hidden_states,
+    trunk_logits,
+)
 
 SIZES = TinySizes(layers=2, vocabulary=101)
 TEXT = [(5 * n + n * n) % 101 for n in range(2 * ROWS + 7)]

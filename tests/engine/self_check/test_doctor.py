@@ -10,8 +10,8 @@ from tiny_qwen3_5 import write_tiny_qwen3_5
 
 from metal_kernels.choice import Measured
 from metal_kernels.trials import TRIALS
-from mlx_engine.doctor import Finding, machine
-from mlx_engine.doctor.examine import (
+from mlx_engine.self_check import Finding, machine
+from mlx_engine.self_check.doctor import (
     check_built_in_model,
     check_kernels,
     check_rows,
@@ -20,7 +20,9 @@ from mlx_engine.doctor.examine import (
     rows_finding,
     run_checks,
 )
-from mlx_engine.doctor.machine import (
+from mlx_engine.self_check.kernel_record import verdict_here
+from mlx_engine.self_check.kernel_trials import Tried
+from mlx_engine.self_check.machine import (
     Machine,
     backend_words,
     check_backend,
@@ -31,8 +33,6 @@ from mlx_engine.doctor.machine import (
     check_python,
     this_machine,
 )
-from mlx_engine.kernel_choice.try_kernels import Tried
-from mlx_engine.kernel_choice.verdict import verdict_here
 from mlx_engine.values.errors import ModelNotFound
 
 MAC = Machine("Metal", "Apple M4 Max", 64 * 10**9, 48 * 10**9)

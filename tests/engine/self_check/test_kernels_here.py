@@ -23,17 +23,17 @@ from metal_kernels.choice import (
 from metal_kernels.kernel import Launch, pipeline
 from metal_kernels.trial_cases import Case
 from metal_kernels.trials import TRIALS, Trial
-from mlx_engine.doctor.examine import check_kernels
-from mlx_engine.kernel_choice.kernel_words import formats_off, kernel_states, why_unused
-from mlx_engine.kernel_choice.kernels_here import (
+from mlx_engine.self_check.doctor import check_kernels
+from mlx_engine.self_check.kernel_record import Circumstances, Verdict, circumstances
+from mlx_engine.self_check.kernel_states import formats_off, kernel_states, why_unused
+from mlx_engine.self_check.kernel_trials import check, faster
+from mlx_engine.self_check.kernels_here import (
     RowsHere,
     TrialsOfModel,
     kernels_here,
     remembered,
 )
-from mlx_engine.kernel_choice.try_kernels import check, faster
-from mlx_engine.kernel_choice.verdict import Circumstances, Verdict, circumstances
-from mlx_engine.numerics import rows_differ
+from mlx_engine.self_check.numerics import rows_differ
 
 HERE = circumstances()
 FEW = tuple(t for t in TRIALS if t.words in ("products affine4", "delta 128", "noise"))
@@ -362,7 +362,7 @@ def test_nothing_is_faster_before_it_was_timed(
         timed.append(work)
         return Measured(work, rows)
 
-    monkeypatch.setattr("mlx_engine.kernel_choice.kernels_here.faster", clocked)
+    monkeypatch.setattr("mlx_engine.self_check.kernels_here.faster", clocked)
     wide, file = Work("affine4", 200_000, 512), tmp_path / "kernels.json"
     verdict = Verdict(file, HERE)
     exact, fast = (kernels_here(Tampering(*SOUND), asked, verdict) for asked in ("exact", "fast"))
@@ -387,7 +387,7 @@ def test_a_clock_that_fails_leaves_it_to_stock(monkeypatch: pytest.MonkeyPatch) 
     def full(*given: object) -> Measured:
         raise RuntimeError("[metal::malloc] Attempting to allocate")
 
-    monkeypatch.setattr("mlx_engine.kernel_choice.kernels_here.faster", full)
+    monkeypatch.setattr("mlx_engine.self_check.kernels_here.faster", full)
     verdict = Verdict(None, HERE)
     kernels = kernels_here(Tampering(*SOUND), "exact", verdict)
     kernels.served("norms", Work("", 64, 64), whole=True)

@@ -11,9 +11,9 @@ from metal_kernels.choice import KERNELS, Kernels
 from mlx_engine.cache.attention import RowsCache
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.drafting.contract import DEEPEST
-from mlx_engine.kernel_choice.kernel_words import DOES, why_unused
 from mlx_engine.models.contract import Model
 from mlx_engine.models.decoder import Decoder
+from mlx_engine.self_check.kernel_states import DOES, why_unused
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import AskedNumerics

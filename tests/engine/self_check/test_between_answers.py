@@ -11,15 +11,15 @@ from kernel_models import all_faster
 from metal_emulator import EmulatorLauncher
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
-from mlx_engine.chores import Chores
 from mlx_engine.drafting.depth.cost_meter import CostMeter
 from mlx_engine.drafting.depth.costs import PassCosts
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.engine import Engine
-from mlx_engine.kernel_choice.kernel_words import why_unused
-from mlx_engine.kernel_choice.kernels_here import TrialsOfModel, kernels_here, try_all
-from mlx_engine.kernel_choice.verdict import Verdict, circumstances
 from mlx_engine.loading.load import load_model
+from mlx_engine.self_check.chores import Chores
+from mlx_engine.self_check.kernel_record import Verdict, circumstances
+from mlx_engine.self_check.kernel_states import why_unused
+from mlx_engine.self_check.kernels_here import TrialsOfModel, kernels_here, try_all
 from mlx_engine.values.conversation import GenerationFinished
 from mlx_engine.values.options import DraftOptions, GenerationOptions, LoadOptions, SamplingOptions
 

@@ -5,15 +5,15 @@ from dataclasses import replace
 from time import perf_counter
 
 from metal_kernels.few_row_matvec import MOST_ROWS
-from mlx_engine.check_model import with_head_check
-from mlx_engine.chores import Chores
 from mlx_engine.decoding.device_memory import told_when_full
 from mlx_engine.decoding.opening import computes_beside
 from mlx_engine.drafting.contract import DEEPEST
 from mlx_engine.drafting.depth.cost_meter import CostMeter
 from mlx_engine.drafting.depth.costs import PassCosts
-from mlx_engine.kernel_choice.verdict import Verdict
 from mlx_engine.loading.load import LoadedModel
+from mlx_engine.self_check.chores import Chores
+from mlx_engine.self_check.head_fit import with_head_check
+from mlx_engine.self_check.kernel_record import Verdict
 from mlx_engine.values.errors import NumericsError, Reason
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import MAX_DEPTH, LoadOptions

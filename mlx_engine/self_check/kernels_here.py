@@ -10,8 +10,8 @@ from metal_kernels.choice import KERNELS, NO_KERNELS, KernelName, Kernels, Work
 from metal_kernels.kernel import Launcher, MetalLauncher
 from metal_kernels.stock import computes_on_gpu
 from metal_kernels.trials import TRIALS, Trial, trial_of
-from mlx_engine.kernel_choice.try_kernels import FEWER, Tried, check, faster
-from mlx_engine.kernel_choice.verdict import Verdict, circumstances, typed, wrong_here
+from mlx_engine.self_check.kernel_record import Verdict, circumstances, typed, wrong_here
+from mlx_engine.self_check.kernel_trials import FEWER, Tried, check, faster
 from mlx_engine.values.options import AskedNumerics
 from mlx_engine.values.words import Words
 

@@ -1,4 +1,4 @@
-"""Checks of this machine and this installation, each with a reason."""
+"""What this machine does well: kernels tried, exact rows, heads that fit; and the doctor."""
 
 from dataclasses import dataclass
 from typing import Literal

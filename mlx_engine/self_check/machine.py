@@ -10,8 +10,8 @@ import mlx.core as mx
 
 from mlx_engine.built_in_model import built_in_model
 from mlx_engine.decoding.device_memory import gpu_bytes, memory_bytes, usable_bytes
-from mlx_engine.doctor import Finding, State
 from mlx_engine.loading.describe import inspect_remote
+from mlx_engine.self_check import Finding, State
 from mlx_engine.values.errors import EngineError
 from mlx_engine.values.memory_plan import Fit
 

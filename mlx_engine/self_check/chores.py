@@ -7,12 +7,12 @@ from typing import TypeVar
 import mlx.core as mx
 
 from metal_kernels.choice import KERNELS
-from mlx_engine.kernel_choice.kernel_words import kernel_states
-from mlx_engine.kernel_choice.kernels_here import TrialsOfModel
-from mlx_engine.kernel_choice.verdict import Verdict
 from mlx_engine.loading.load import LoadedModel
 from mlx_engine.models.contract import Model
-from mlx_engine.numerics import (
+from mlx_engine.self_check.kernel_record import Verdict
+from mlx_engine.self_check.kernel_states import kernel_states
+from mlx_engine.self_check.kernels_here import TrialsOfModel
+from mlx_engine.self_check.numerics import (
     ROWS_PENDING,
     ExactCost,
     Found,

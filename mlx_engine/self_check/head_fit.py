@@ -14,7 +14,7 @@ import numpy as np
 
 from mlx_engine.loading.load import LoadedModel
 from mlx_engine.models.contract import Model
-from mlx_engine.teacher_forced import by_rows
+from mlx_engine.self_check.teacher_forced import by_rows
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.words import Words

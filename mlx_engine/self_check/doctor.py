@@ -11,8 +11,11 @@ from metal_kernels.choice import KERNELS, MOST_ROWS, Measured
 from metal_kernels.kernel import Launcher
 from metal_kernels.stock import computes_on_gpu
 from metal_kernels.trials import TRIALS, Trial
-from mlx_engine.doctor import Finding, State
-from mlx_engine.doctor.machine import (
+from mlx_engine.self_check import Finding, State
+from mlx_engine.self_check.kernel_record import verdict_here
+from mlx_engine.self_check.kernel_trials import Tried
+from mlx_engine.self_check.kernels_here import launcher_here, try_all
+from mlx_engine.self_check.machine import (
     check_backend,
     check_memory,
     check_packages,
@@ -20,10 +23,7 @@ from mlx_engine.doctor.machine import (
     check_python,
     this_machine,
 )
-from mlx_engine.kernel_choice.kernels_here import launcher_here, try_all
-from mlx_engine.kernel_choice.try_kernels import Tried
-from mlx_engine.kernel_choice.verdict import verdict_here
-from mlx_engine.numerics import MAY_COST
+from mlx_engine.self_check.numerics import MAY_COST
 from mlx_engine.values.conversation import Generation
 from mlx_engine.values.errors import EngineError
 from mlx_engine.values.options import DraftOptions, SamplingOptions

@@ -23,10 +23,10 @@ from metal_kernels.kernel import Launch, Launcher
 from metal_kernels.trials import TRIALS
 from mlx_engine.decoding.round import State
 from mlx_engine.engine import Engine
-from mlx_engine.kernel_choice.kernels_here import TrialsOfModel, kernels_here
-from mlx_engine.kernel_choice.verdict import DIED, Verdict, circumstances, verdict_here
 from mlx_engine.loading.load import LoadedModel, load_model
 from mlx_engine.models.decoder import Decoder
+from mlx_engine.self_check.kernel_record import DIED, Verdict, circumstances, verdict_here
+from mlx_engine.self_check.kernels_here import TrialsOfModel, kernels_here
 from mlx_engine.values.conversation import Event, PromptProgress, TextPiece
 from mlx_engine.values.errors import NumericsError
 from mlx_engine.values.options import DraftOptions, GenerationOptions, LoadOptions, SamplingOptions
@@ -354,7 +354,7 @@ def first_passes(folder: Path, file: Path, raises: type[BaseException] | None = 
     launcher = Ending("gated_delta_block", 3, raises)
     engine = opened(folder, "dense", launcher, Verdict(file, HERE))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mlx_engine.numerics.KEYS", (40,))
+        patch.setattr("mlx_engine.self_check.numerics.KEYS", (40,))
         engine.measure_costs(lambda: False)
     engine.close()
 

@@ -12,7 +12,7 @@ from metal_kernels.choice import Kernels
 from metal_kernels.stock import Attending, Stock
 from mlx_engine.loading.load import load_model
 from mlx_engine.models.decoder import Decoder
-from mlx_engine.numerics import (
+from mlx_engine.self_check.numerics import (
     ROWS_PENDING,
     ExactCost,
     Found,

@@ -1,1 +1,0 @@
-"""Which kernels are sound and fast on this machine, remembered from one load to the next."""
