@@ -1,7 +1,7 @@
 """MLX's own operations that are one launch on a GPU, and several written out on a CPU.
 
-Layers call them through here, so that a dry run (mlx_engine/bench/dry_run.py) can put one node of
-a graph in the place of each and see on any machine what a Mac would be asked for. A CPU takes a few
+Layers call them through here, so that a dry run (tests/speed/dry_run.py) can put one graph node in
+the place of each and count on any machine what a Mac would be asked for. A CPU takes a few
 microseconds for each node of a graph, however little there is to compute, so it has fewer of them
 written out (stock_on_cpu.py).
 """

@@ -16,7 +16,6 @@ from mlx_engine.bench.report import (
     DraftingReport,
     KindRows,
     MemoryReport,
-    OpsRow,
     PromptRow,
     Row,
     Speed,
@@ -226,12 +225,4 @@ def memory_table(found: MemoryReport) -> Table:
     table.add_row("peak MB", "", f"{found.peak_bytes / MB:.2f}")
     share = found.replay_bytes / found.state_bytes if found.state_bytes else 0.0
     table.add_row("replay inputs, share of the states", "", f"{share:.3%}")
-    return table
-
-
-def ops_table(found: tuple[OpsRow, ...]) -> Table:
-    """How much a round writes down."""
-    table = _table("Graph of a round", "", "drafted", "nodes", "build ms")
-    for row in found:
-        table.add_row(row.engine, f"{row.drafted}", f"{row.nodes}", f"{row.build_ms:.2f}")
     return table

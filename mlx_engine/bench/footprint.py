@@ -1,36 +1,22 @@
-"""What rounds leave in memory over a long answer, and the operations one of them writes down."""
+"""What rounds leave in memory over a long answer."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from pathlib import Path
+from collections.abc import Sequence
 from statistics import median
-from time import perf_counter
 from typing import NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels.stock import computes_on_gpu
-from mlx_engine.bench.lazy_graph import primitives
-from mlx_engine.bench.peers import Graph, MlxLm
-from mlx_engine.bench.report import MemoryReport, MemorySample, OpsRow, Plan
-from mlx_engine.bench.subject import GREEDY, SEED, asked, long_prompt, open_answer, pinned
+from mlx_engine.bench.report import MemoryReport, MemorySample, Plan
+from mlx_engine.bench.subject import GREEDY, asked, long_prompt, open_answer
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.recurrent import RecurrentSnapshot
-from mlx_engine.decoding.sequence import TokenSequence
-from mlx_engine.decoding.verify import Asked, State, verify
-from mlx_engine.drafting.contract import Proposal
-from mlx_engine.drafting.sources import Drafting
 from mlx_engine.engine import Engine
-from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.conversation import RoundFinished
 from mlx_engine.values.options import DraftOptions
 from mlx_engine.values.stats import RoundStats
 
 SAMPLES = 16
-DEPTH = 3  # of the long answer
-DEPTHS = (0, 3)  # of the graphs
-CONTEXT = 32
-REPEATS = 5
+DEPTH = 3
 
 
 def measure_memory(engine: Engine, plan: Plan) -> MemoryReport:
@@ -94,44 +80,3 @@ def growth(samples: Sequence[MemorySample]) -> int:
 
 def _round_ms(rounds: Sequence[RoundStats]) -> float:
     return median(r.total_ms for r in rounds)
-
-
-def count_own_ops(engine: Engine) -> tuple[OpsRow, ...]:
-    """A round without and with a draft, the latter only where there are heads."""
-    depths = DEPTHS if engine.parts.model.heads else DEPTHS[:1]
-    return tuple(_row("headstart", depth, partial(own_graph, engine, depth)) for depth in depths)
-
-
-def count_peer_ops(engine: Engine) -> OpsRow:
-    """A decoding step of mlx-lm, in the types we compute in."""
-    path = Path(engine.description.path)
-    peer = MlxLm(path, GREEDY, as_float32=not computes_on_gpu())
-    prompt = long_prompt(engine, CONTEXT)
-    return _row(peer.name, 0, lambda: peer.graph(prompt))
-
-
-def own_graph(engine: Engine, depth: int) -> Graph:
-    """What a round after a short prompt writes down before anything is computed."""
-    model = engine.parts.model
-    prompt = long_prompt(engine, CONTEXT)
-    sequence = TokenSequence(model)
-    Drafting(engine.parts.drafting, engine.fresh_learned()).begin(sequence, pinned(depth))
-    caches = sequence.caches
-    sequence.commit(prompt[:-1], model.forward(mx.array([prompt[:-1]]), caches))
-    sequence.mark()
-    sampler = Sampler(GREEDY, model.vocabulary, SEED)
-    last = mx.array(prompt[-1:], dtype=mx.int32)
-    state = State(model, caches, sequence.source, sampler, last)
-    started = perf_counter()
-    draft = state.source.propose(Proposal(depth, last, CONTEXT), sampler)
-    (verified,) = verify([Asked(state, draft.tokens, CONTEXT)])
-    built = 1000 * (perf_counter() - started)
-    caches.keep(depth + 1)
-    outputs = [draft.tokens, verified.picked]
-    return Graph([*outputs, *caches.arrays(), *sequence.source.arrays()], built)
-
-
-def _row(engine: str, depth: int, build: Callable[[], Graph]) -> OpsRow:
-    graphs = [build() for _ in range(REPEATS)]
-    nodes = primitives(*graphs[0].outputs).total()
-    return OpsRow(engine, depth, nodes, min(graph.build_ms for graph in graphs))

@@ -9,12 +9,11 @@ from pathlib import Path
 from socket import create_server
 from tempfile import TemporaryFile
 from time import perf_counter, sleep
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
 import mlx.core as mx
-from mlx.utils import tree_flatten
 
 from mlx_engine.bench.subject import Clock, Run
 from mlx_engine.values.options import SamplingOptions
@@ -29,13 +28,6 @@ START_S = 600.0
 ANSWER_S = 3600.0
 LAST_WORDS = 300
 """Characters of a server's log that tell why it left."""
-
-
-class Graph(NamedTuple):
-    """Outputs not yet computed, and how long it took to write them down."""
-
-    outputs: Sequence[mx.array]
-    build_ms: float
 
 
 class MlxLm:
@@ -90,24 +82,6 @@ class MlxLm:
                 clock.first()
             got.append(int(answer.token))
         return clock.run(got, [1] * len(got))
-
-    def graph(self, prompt: Sequence[int]) -> Graph:
-        """One decoding step after `prompt`, as mlx-lm takes it."""
-        from mlx_lm.generate import make_prompt_cache  # type: ignore[attr-defined]
-
-        cache = make_prompt_cache(self._model)
-        self._model(mx.array([list(prompt)]), cache=cache)
-        mx.eval(_arrays(cache))
-        started = perf_counter()
-        logits = self._model(mx.array([[prompt[-1]]]), cache=cache)[:, -1]
-        normal = logits - mx.logsumexp(logits, keepdims=True)
-        outputs = [mx.argmax(normal, axis=-1), normal, *_arrays(cache)]
-        return Graph(outputs, 1000 * (perf_counter() - started))
-
-
-def _arrays(cache: Any) -> list[mx.array]:
-    leaves: Any = tree_flatten([layer.state for layer in cache])
-    return [leaf for _, leaf in leaves if isinstance(leaf, mx.array)]
 
 
 class LlamaServer:

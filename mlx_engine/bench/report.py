@@ -8,8 +8,8 @@ from typing import Literal
 from mlx_engine.values.errors import BadOption, Reason
 from mlx_engine.values.options import SOURCES, DraftOptions, DraftSourceName, SamplingOptions
 
-Part = Literal["drafting", "prompt", "chats", "acceptance", "cache", "memory", "ops"]
-PARTS: tuple[Part, ...] = ("drafting", "prompt", "chats", "acceptance", "cache", "memory", "ops")
+Part = Literal["drafting", "prompt", "chats", "acceptance", "cache", "memory"]
+PARTS: tuple[Part, ...] = ("drafting", "prompt", "chats", "acceptance", "cache", "memory")
 OFF, MLX_LM, LLAMA = "off", "mlx-lm", "llama.cpp"
 PEERS = (MLX_LM, LLAMA)
 ARMS = (OFF, "1", "2", "3", "2@0.85", "auto", "prompt-lookup", *PEERS)
@@ -266,16 +266,6 @@ class MemoryReport:
 
 
 @dataclass(frozen=True, slots=True)
-class OpsRow:
-    """One round's lazy graph: nodes by MLX's own export, and milliseconds to build it."""
-
-    engine: str
-    drafted: int
-    nodes: int
-    build_ms: float
-
-
-@dataclass(frozen=True, slots=True)
 class Conditions:
     """Under which figures were taken; machine: what MLX computes on, the system, its processors."""
 
@@ -309,7 +299,6 @@ class BenchReport:
     acceptance: AcceptanceReport | None = None
     cache: tuple[CacheRow, ...] | None = None
     memory: MemoryReport | None = None
-    ops: tuple[OpsRow, ...] | None = None
     declined: tuple[Reason, ...] = ()
     is_interrupted: bool = False
 

@@ -16,15 +16,13 @@ from rich.console import RenderableType
 
 from mlx_engine.bench import card
 from mlx_engine.bench.acceptance import measure_acceptance, measure_formats
-from mlx_engine.bench.arms import Arm, cannot, no_room, own_arm, own_arms, peer_arms
-from mlx_engine.bench.footprint import count_own_ops, count_peer_ops, measure_memory
+from mlx_engine.bench.arms import Arm, cannot, own_arm, own_arms, peer_arms
+from mlx_engine.bench.footprint import measure_memory
 from mlx_engine.bench.peers import PEER_ERRORS
 from mlx_engine.bench.report import (
-    MLX_LM,
     BenchReport,
     Conditions,
     DraftingReport,
-    OpsRow,
     Part,
     Plan,
 )
@@ -147,9 +145,6 @@ class _Bench:
         if self._is_asked("memory"):
             memory = measure_memory(engine, plan)
             self._keep(card.memory_table(memory), memory=memory)
-        if self._is_asked("ops"):
-            ops = self._ops()
-            self._keep(card.ops_table(ops), ops=ops)
 
     def _keep(self, table: RenderableType, **found: Any) -> None:
         """A part of the report, by its field, and as it is shown."""
@@ -299,16 +294,3 @@ class _Bench:
             left = f", about {left} left"
         self._done += 1
         self._say(f"{what} ({self._done} of {self._planned}){left}")
-
-    def _ops(self) -> tuple[OpsRow, ...]:
-        rows = count_own_ops(self._engine)
-        if MLX_LM not in self._plan.arms:
-            return rows
-        why_not = no_room(self._engine, 2, MLX_LM)
-        if why_not is None:
-            try:
-                return (*rows, count_peer_ops(self._engine))
-            except PEER_ERRORS as error:
-                why_not = cannot(MLX_LM, error)
-        self._declined.append(why_not)
-        return rows

@@ -43,7 +43,6 @@ BENCH_EXAMPLES = """examples:
   headstart bench model/ --only drafting --arms 3,auto --tokens 600 --ignore-eos --temperature 0.8
   headstart bench model.gguf --llama-server llama.cpp/build/bin/llama-server
   headstart bench model/ --json | jq .drafting.total
-  headstart bench --dry-run model/config.json      launches, types, bytes: nothing is computed
 
 Nine kinds of prompt, each answered by all in turn, there and back; medians. A drafted text that is
 not the text of drafting off has no figures. Ctrl-C prints what was measured so far.
@@ -152,11 +151,6 @@ def _add_inspect(parser: argparse.ArgumentParser) -> None:
 
 def _add_bench(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
-    parser.add_argument(
-        "--dry-run",
-        metavar="CONFIG",
-        help="what a Mac would be asked for by the model of this config.json; computes nothing",
-    )
     group = parser.add_argument_group("what is measured")
     group.add_argument("--quick", action="store_true", help="less of everything")
     group.add_argument(

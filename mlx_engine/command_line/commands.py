@@ -256,8 +256,6 @@ def bench(arguments: Namespace, outside: Outside) -> int:
     The tables step aside to stderr when --json goes into a pipe. Raises KeyboardInterrupt after
     the first Ctrl-C, once all that was measured is printed.
     """
-    if arguments.dry_run is not None:
-        return _dry_run(arguments, outside)
     from mlx_engine.bench.picture import check_picture, draw
     from mlx_engine.bench.report import Plan, quick_plan
     from mlx_engine.bench.run_bench import run_bench
@@ -306,19 +304,3 @@ def _teller(screen: Screen) -> Callable[[str], None]:
             last = monotonic()
 
     return tell
-
-
-def _dry_run(arguments: Namespace, outside: Outside) -> int:
-    """Print a table of every way of storing the model, or with --json a line of each."""
-    from mlx_engine.bench.dry_run import FORMATS, dry_run, read_config, table_of
-
-    config = read_config(arguments.dry_run)
-    runs = [dry_run(config, form) for form in FORMATS]
-    if arguments.json:
-        for run in runs:
-            print(json.dumps(asdict(run)), file=outside.stdout)
-        return 0
-    console = make_screen(outside.stdout, outside.stderr, plain=False).answers
-    console.width = max(console.width, WIDEST)
-    console.print(table_of(runs))
-    return 0

@@ -7,9 +7,9 @@ from functools import cache
 
 import mlx.core as mx
 from kernel_models import every_kernel, kernel_model
+from lazy_graph import StandIn, primitives
 
 from metal_kernels.kernel import Launch
-from mlx_engine.bench.lazy_graph import StandIn, primitives
 
 VIEWS = {
     *("AsStrided", "Broadcast", "ExpandDims", "Flatten", "Reshape", "Slice", "Split", "Squeeze"),

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import mlx.core as mx
+from lazy_graph import primitives
 
-from mlx_engine.bench.lazy_graph import primitives
 from mlx_engine.loading.load import load_model
 from mlx_engine.values.options import LoadOptions
 

@@ -24,9 +24,9 @@ from unittest.mock import patch
 import mlx.core as mx
 from graph_operations import Unrun
 from kernel_models import every_kernel, kernel_model
+from lazy_graph import StandIn
 from plain_run import opened
 
-from mlx_engine.bench.lazy_graph import StandIn
 from mlx_engine.decoding import ahead, answer, round
 from mlx_engine.decoding.round import Pass, Round
 from mlx_engine.decoding.together import Together

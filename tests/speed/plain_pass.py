@@ -1,6 +1,7 @@
 """Nodes of a pass's graph on this machine, and plain decoding against mlx-lm in float32, in turns.
 
-    PYTHONPATH=. python tests/speed/plain_pass.py [FOLDER ...] [--tokens 200] [--repeats 7]
+    PYTHONPATH=.:tests/helpers python tests/speed/plain_pass.py [FOLDER ...] [--tokens 200]
+        [--repeats 7]
 
 Without a folder the built-in model. Nodes are all that MLX walks through, views included: of a
 pass of one row, of four rows whose last block was kept in part, and of a head's draft. Tokens are
@@ -15,9 +16,12 @@ from pathlib import Path
 from statistics import median
 
 import mlx.core as mx
+from lazy_graph import primitives
+from mlx.utils import tree_flatten
+from mlx_lm import load
+from mlx_lm.models.cache import make_prompt_cache
 
 import mlx_engine
-from mlx_engine.bench.lazy_graph import primitives
 from mlx_engine.bench.peers import MlxLm
 from mlx_engine.bench.rows import in_turn
 from mlx_engine.bench.subject import GREEDY, PLAIN, Run, asked, chat_prompt, nine_kinds, play
@@ -47,11 +51,28 @@ def our_nodes(engine: Engine) -> dict[str, Counter[str]]:
     return found
 
 
+def their_nodes(folder: Path) -> Counter[str]:
+    """Of one decoding step of mlx-lm behind the same prompt."""
+    model = load(str(folder))[0]
+    model.set_dtype(mx.float32)
+    cache = make_prompt_cache(model)
+
+    def states() -> list[mx.array]:
+        leaves = tree_flatten([layer.state for layer in cache])
+        return [leaf for _, leaf in leaves if isinstance(leaf, mx.array)]
+
+    model(mx.array([PROMPT]), cache=cache)
+    mx.eval(model.parameters(), states())
+    logits = model(mx.array([PROMPT[-1:]]), cache=cache)[:, -1]
+    normal = logits - mx.logsumexp(logits, keepdims=True)
+    return primitives(mx.argmax(normal, axis=-1), normal, *states())
+
+
 def compare(folder: str | None, tokens: int, repeats: int) -> None:
     """Print both tables for one model."""
     engine = mlx_engine.load(folder)
     theirs = MlxLm(Path(engine.description.path), GREEDY, as_float32=True)
-    found = our_nodes(engine) | {theirs.name: primitives(*theirs.graph(PROMPT).outputs)}
+    found = our_nodes(engine) | {theirs.name: their_nodes(Path(engine.description.path))}
     print(f"\n{engine.description.path}")
     for name, kinds in found.items():
         most = ", ".join(f"{count} {kind[:20]}" for kind, count in kinds.most_common(8))

@@ -6,7 +6,6 @@ import pytest
 
 from mlx_engine.bench.acceptance import chances
 from mlx_engine.bench.footprint import growth
-from mlx_engine.bench.lazy_graph import primitives
 from mlx_engine.bench.report import MemorySample
 
 
@@ -15,15 +14,6 @@ def test_growth_leaves_out_what_the_conversation_gained() -> None:
     samples = [start, MemorySample(10, 1000, 400), MemorySample(90, 1700, 1000)]
     assert growth(samples) == 100
     assert growth(samples[:1]) == 0
-
-
-def test_nodes_are_counted_until_they_are_computed() -> None:
-    x = mx.array([1.0, 2.0])
-    mx.eval(x)
-    y = mx.exp(x) * x
-    assert primitives(y) == {"Exp": 1, "Multiply": 1}
-    mx.eval(y)
-    assert not primitives(y)
 
 
 def test_chances_by_rule() -> None:

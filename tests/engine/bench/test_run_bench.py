@@ -132,9 +132,6 @@ def test_everything_is_measured(report: BenchReport) -> None:
     assert report.memory is not None
     assert report.memory.prompt_tokens + report.memory.generated_tokens == 48
     assert report.memory.replay_bytes > 0
-    assert report.ops is not None
-    assert [row.drafted for row in report.ops] == [0, 3, 0]
-    assert all(row.nodes > 100 for row in report.ops)
 
 
 def test_several_chats_at_once_share_their_passes(engine: Engine) -> None:
@@ -167,7 +164,7 @@ def test_the_report_is_one_json_line_with_its_keys(report: BenchReport) -> None:
 def test_every_part_is_shown(report: BenchReport, tables: list[RenderableType]) -> None:
     text = shown(tables)
     words = ("code in Python", "In all", "12 of 12", "with heads", "rejection sampling", "peak MB")
-    for word in (*words, "nodes", "Same words", "seed 1", report.conditions.date):
+    for word in (*words, "Same words", "seed 1", report.conditions.date):
         assert word in text
 
 
@@ -201,7 +198,7 @@ def test_no_green_no_number(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> 
     assert report.drafting is not None
     speeds = [row.speed is None for row in report.drafting.total]
     assert speeds == [False, True, False]
-    assert (report.acceptance, report.memory, report.ops) == (None, None, None)
+    assert (report.acceptance, report.memory) == (None, None)
     assert [reason.code for reason in report.declined] == ["text-differs"]
     assert "NOT the same words" in shown(script.shown)
     assert "NO, token 2 differs" in shown(script.shown)
@@ -225,7 +222,7 @@ def test_ctrl_c_leaves_what_was_measured(engine: Engine, monkeypatch: pytest.Mon
     assert report.drafting is not None
     assert [len(kind.rows) for kind in report.drafting.kinds] == [2, 1]
     assert [row.tokens for row in report.drafting.total] == [3, 3]  # of the whole kind
-    assert (report.prompt, report.ops) == (None, None)
+    assert (report.prompt, report.memory) == (None, None)
     assert "Interrupted" in shown(script.shown)
     assert "Interrupted" in heading(report)[-1]
     assert "Interrupted" not in heading(replace(report, is_interrupted=False))[-1]
@@ -267,28 +264,26 @@ def test_acceptance_is_measured_on_short_prompts(
 
 def test_without_heads_the_rest_is_measured(tmp_path: Path) -> None:
     folder = write_tiny_qwen3_5(tmp_path / "headless", heads="none")
-    plan = replace(only("drafting", "acceptance", "ops"), arms=ARMS[:-1])
+    plan = replace(only("drafting", "acceptance"), arms=ARMS[:-1])
     report = run_bench(folder, plan)
     assert report.agreement.is_green
     assert report.drafting is not None
     names = [row.arm.partition(" ")[0] for row in report.drafting.total]
     assert names == ["off", "prompt-lookup", "mlx-lm"]
     assert report.acceptance is None
-    assert report.ops is not None
-    assert [row.drafted for row in report.ops] == [0, 0]
     assert [reason.code for reason in report.declined] == ["heads-dropped"]
 
 
 def test_the_command(folder: Path, tmp_path: Path) -> None:
     outside = FakeOutside(tmp_path)
-    status = outside.run("bench", str(folder), "--quick", "--only", "ops", "--arms", "1", "--json")
+    status = outside.run("bench", str(folder), "--quick", "--only", "memory", "--json")
     assert status == 0
     (line,) = outside.out.splitlines()
     read = json.loads(line)
     assert read["conditions"]["is_quick"] is True
     assert read["drafting"] is None
-    assert [row["engine"] for row in read["ops"]] == ["headstart", "headstart"]
-    assert "Graph of a round" in outside.err
+    assert read["memory"]["generated_tokens"] > 0
+    assert "Memory over" in outside.err
 
 
 @dataclass
@@ -320,14 +315,16 @@ def measured(
 
 
 def test_options_become_a_plan(tmp_path: Path, measured: Measured) -> None:
-    chosen = "--quick --only ops,drafting --arms 1,2@0.5,mlx-lm --tokens 4 --repeats 3 --ignore-eos"
+    chosen = (
+        "--quick --only memory,drafting --arms 1,2@0.5,mlx-lm --tokens 4 --repeats 3 --ignore-eos"
+    )
     server = "--llama-server bin/llama-server --temperature 0.5 --top-k 20"
     assert FakeOutside(tmp_path).run("bench", *chosen.split(), *server.split()) == 0
     FakeOutside(tmp_path).run("bench")
     assert measured.plans == [
         replace(
             quick_plan(),
-            parts=("drafting", "ops"),
+            parts=("drafting", "memory"),
             arms=("1", "2@0.5", "mlx-lm"),
             tokens=4,
             repeats=3,

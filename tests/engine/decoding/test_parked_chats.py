@@ -3,10 +3,10 @@
 import sys
 
 import pytest
+from lazy_graph import primitives
 from session_runs import listen, session_of, tiny_folder
 
 import mlx_engine
-from mlx_engine.bench.lazy_graph import primitives
 from mlx_engine.decoding.answer import Answer
 from mlx_engine.decoding.round import Pass
 from mlx_engine.drafting import mtp

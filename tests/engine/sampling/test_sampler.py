@@ -10,9 +10,9 @@ from graph_operations import Unrun
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_models import every_kernel
+from lazy_graph import primitives
 from sampling_reference import penalised_row, picked_share, softmax
 
-from mlx_engine.bench.lazy_graph import primitives
 from mlx_engine.sampling.position_noise import plain_noise
 from mlx_engine.sampling.sampler import (
     DRAFTED_FROM,

@@ -1,14 +1,19 @@
 """A model at its published sizes, as on a Mac, from its config alone; nothing is computed.
 
-Weights are arrays that nobody evaluates, stored as an MLX folder of four bits or a GGUF has them.
-A prompt is read, then follow a plain round, a round of three drafts, a further chunk of the prompt
-and the rows of the check of heads; what each would ask of the GPU is told: launches by kind, casts,
-copies, sorts, element types, the largest array in between, and matrices unpacked whole.
+    PYTHONPATH=.:tests:tests/helpers python tests/speed/dry_run.py CONFIG [--json]
+
+CONFIG is a config.json or its folder. Weights are lazy arrays that are never evaluated, stored as
+an MLX folder of four bits or a GGUF stores them. A prompt is read, then follow a plain round, a
+round of three drafts, a further chunk of the prompt, and the rows that the check of heads scores.
+For each the table says what the GPU would be asked for: launches by kind, casts, copies, sorts,
+element types, the largest intermediate array, and matrices unpacked whole.
 """
 
+import argparse
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from math import prod
 from pathlib import Path
@@ -16,11 +21,12 @@ from time import perf_counter
 from typing import Literal, NamedTuple
 
 import mlx.core as mx
+from lazy_graph import CAST, COPIES, SORTS, Operations, StandIn, operations_of
+from rich.console import Console
 from rich.table import Table
 
 from metal_kernels.choice import ALL_ROWS, KERNELS, KernelName, Kernels, Measured, Work
 from metal_kernels.trials import TRIALS
-from mlx_engine.bench.lazy_graph import CAST, COPIES, SORTS, Operations, StandIn, operations_of
 from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.decoding.verify import Asked, State, verify
@@ -377,3 +383,20 @@ _FLOAT32 = ("A_log", "e_score_correction_bias")
 
 def _is_matrix(name: str, shape: Shape) -> bool:
     return name.endswith(".weight") and len(shape) > 1 and "conv1d" not in name
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("config", type=Path, help="a config.json, or the folder it is in")
+    parser.add_argument("--json", action="store_true", help="one JSON line for each format")
+    given = parser.parse_args()
+    config = read_config(given.config)
+    runs = [dry_run(config, form) for form in FORMATS]
+    if given.json:
+        print("\n".join(json.dumps(asdict(run)) for run in runs))
+    else:
+        Console(width=160).print(table_of(runs))
+
+
+if __name__ == "__main__":
+    main()

@@ -6,10 +6,10 @@ from io import StringIO
 
 import mlx.core as mx
 import pytest
+from lazy_graph import StandIn, operations_of, primitives
 from published_configs import CONFIGS
+from speed.dry_run import FORMATS, DryRun, dry_run, read_config, table_of
 
-from mlx_engine.bench.dry_run import FORMATS, DryRun, dry_run, read_config, table_of
-from mlx_engine.bench.lazy_graph import StandIn, operations_of
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
 # enough for one layer of each kind
@@ -95,6 +95,15 @@ def test_launches_of_a_plain_round(name, most):
     assert run.phases["plain round"].launches <= most
     assert run.phases["plain round"].sorts <= 4
     assert run.phases["chunk"].casts <= 4
+
+
+def test_nodes_are_counted_until_they_are_computed():
+    x = mx.array([1.0, 2.0])
+    mx.eval(x)
+    y = mx.exp(x) * x
+    assert primitives(y) == {"Exp": 1, "Multiply": 1}
+    mx.eval(y)
+    assert not primitives(y)
 
 
 def test_what_was_just_made_is_not_copied():
