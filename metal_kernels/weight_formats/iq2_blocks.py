@@ -17,7 +17,7 @@ values: four entries.
 """
 
 from functools import cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import mlx.core as mx
 
@@ -129,36 +129,48 @@ def lattice_constant(name: Lattice) -> str:
     return f"\nconstant ushort IQ2_LATTICE[{len(words)}] = {{{', '.join(words)}}};\n"
 
 
+class Iq2Codes(NamedTuple):
+    """values int8 [..., blocks, 32, 8]; scales float32 [..., blocks, groups]."""
+
+    values: mx.array
+    scales: mx.array
+
+
 def iq2_xxs(rows: mx.array) -> mx.array:
     """uint8 [..., bytes] -> float32 [..., K]."""
-    blocks = blocks_of(rows, 66)
-    groups = mx.contiguous(blocks[..., 2:]).reshape(*blocks.shape[:-1], 8, 8)
-    both = mx.contiguous(groups[..., 4:]).view(mx.uint32)
-    signs = ((both >> mx.array([0, 7, 14, 21], mx.uint32)) & 127).astype(mx.uint16)
-    every = (*blocks.shape[:-1], 32)
-    index = groups[..., :4].reshape(every)
-    return _values("iq2_xxs", blocks, index, _with_eighth(signs.reshape(every)), both[..., 0] >> 28)
+    return _values(iq2_xxs_codes(blocks_of(rows, 66)))
 
 
 def iq2_xs(rows: mx.array) -> mx.array:
-    """The same."""
+    """uint8 [..., bytes] -> float32 [..., K]."""
     blocks = blocks_of(rows, 74)
     both = mx.contiguous(blocks[..., 2:66]).view(mx.uint16)
-    return _values("iq2_xs", blocks, both & 511, _with_eighth(both >> 9), _fours(blocks[..., 66:]))
+    signs, steps = with_eighth(both >> 9), _fours(blocks[..., 66:])
+    return _values(_codes("iq2_xs", blocks, both & 511, signs, steps))
 
 
 def iq2_s(rows: mx.array) -> mx.array:
-    """The same."""
+    """uint8 [..., bytes] -> float32 [..., K]."""
     blocks = blocks_of(rows, 82)
     low = blocks[..., 2:34].astype(mx.uint16)
     highs = (blocks[..., 66:74, None] >> mx.array([0, 2, 4, 6], mx.uint8)) & 3
     index = low | (highs.reshape(low.shape).astype(mx.uint16) << 8)
     signs = blocks[..., 34:66].astype(mx.uint16)
-    return _values("iq2_s", blocks, index, signs, _fours(blocks[..., 74:]))
+    return _values(_codes("iq2_s", blocks, index, signs, _fours(blocks[..., 74:])))
 
 
-def _with_eighth(signs: mx.array) -> mx.array:
-    """uint16 of seven signs."""
+def iq2_xxs_codes(blocks: mx.array) -> Iq2Codes:
+    """Blocks uint8 [..., blocks, 66]."""
+    groups = mx.contiguous(blocks[..., 2:]).reshape(*blocks.shape[:-1], 8, 8)
+    both = mx.contiguous(groups[..., 4:]).view(mx.uint32)
+    signs = ((both >> mx.array([0, 7, 14, 21], mx.uint32)) & 127).astype(mx.uint16)
+    every = (*blocks.shape[:-1], 32)
+    index, steps = groups[..., :4].reshape(every), both[..., 0] >> 28
+    return _codes("iq2_xxs", blocks, index, with_eighth(signs.reshape(every)), steps)
+
+
+def with_eighth(signs: mx.array) -> mx.array:
+    """Seven signs, uint16, with the eighth, which makes the number of minuses even."""
     parity = signs ^ (signs >> 4)
     parity = parity ^ (parity >> 2)
     return signs | (((parity ^ (parity >> 1)) & 1) << 7)
@@ -170,15 +182,18 @@ def _fours(data: mx.array) -> mx.array:
     return both.reshape(*data.shape[:-1], -1)
 
 
-def _values(
+def _codes(
     name: Lattice, blocks: mx.array, index: mx.array, signs: mx.array, steps: mx.array
-) -> mx.array:
-    """index, signs [..., blocks, 32], steps [..., blocks, scales] -> float32 [..., K]."""
+) -> Iq2Codes:
+    """index, signs [..., blocks, 32], steps [..., blocks, groups]."""
     values = _lattice(name)[index]
     minus = (signs[..., None] >> mx.arange(8, dtype=mx.uint16)) & 1
-    signed = mx.where(minus == 1, -values, values)
     scales = half_at(blocks, 0) * (steps.astype(mx.float32) + 0.5) * 0.25
-    return scaled(scales, signed)
+    return Iq2Codes(mx.where(minus == 1, -values, values), scales)
+
+
+def _values(found: Iq2Codes) -> mx.array:
+    return scaled(found.scales, found.values)
 
 
 def _lattice(name: Lattice) -> mx.array:

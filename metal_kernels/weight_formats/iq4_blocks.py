@@ -108,14 +108,19 @@ def iq4_nl(rows: mx.array) -> mx.array:
 
 
 def iq4_xs(rows: mx.array) -> mx.array:
-    """The same."""
+    """uint8 [..., bytes] -> float32 [..., K]."""
     blocks = blocks_of(rows, 136)
     codes = planes(blocks[..., 8:], 16, FOURS, 15)
+    return scaled(iq4_xs_scales(blocks), _looked_up(codes))
+
+
+def iq4_xs_scales(blocks: mx.array) -> mx.array:
+    """Blocks uint8 [..., blocks, 136] -> d * (scale - 32), float32 [..., blocks, 8]."""
     lead = (*blocks.shape[:-1], 8)
     low = ((blocks[..., 4:8, None] >> mx.array(FOURS, mx.uint8)) & 15).reshape(lead)
     high = ((blocks[..., 2:4, None] >> mx.array(PAIRS, mx.uint8)) & 3).reshape(lead)
     steps = signed(low | (high << 4)) - 32
-    return scaled(half_at(blocks, 0) * steps.astype(mx.float32), _looked_up(codes))
+    return half_at(blocks, 0) * steps.astype(mx.float32)
 
 
 def _looked_up(codes: mx.array) -> mx.array:

@@ -13,6 +13,8 @@ everything is read as ushort.
         w = d * scale * q - dmin * minimum
 """
 
+from typing import NamedTuple
+
 import mlx.core as mx
 
 from metal_kernels.weight_formats.block_parts import (
@@ -199,16 +201,29 @@ def q6_k(rows: mx.array) -> mx.array:
     return scaled(scales, codes)
 
 
-def q3_k(rows: mx.array) -> mx.array:
-    """The same."""
-    blocks = blocks_of(rows, 110)
+class Q3Codes(NamedTuple):
+    """codes int8 [..., blocks, 16, 16], from -4 to 3; steps int8 [..., blocks, 16]: scale - 32."""
+
+    codes: mx.array
+    steps: mx.array
+
+
+def q3_k_codes(blocks: mx.array) -> Q3Codes:
+    """Blocks uint8 [..., blocks, 110] without their d."""
     low = planes(blocks[..., 32:96], 32, PAIRS, 3)
     high = planes(blocks[..., :32], 32, BITS, 1)
     codes = signed(low.reshape(high.shape) | (high << 2)) - 4
     low_scales = planes(blocks[..., 96:104], 8, FOURS, 15).reshape(*blocks.shape[:-1], 16)
     high_scales = planes(blocks[..., 104:108], 4, PAIRS, 3).reshape(low_scales.shape)
     steps = signed(low_scales | (high_scales << 4)) - 32
-    return scaled(half_at(blocks, 108) * steps.astype(mx.float32), codes)
+    return Q3Codes(codes.reshape(*steps.shape, 16), steps)
+
+
+def q3_k(rows: mx.array) -> mx.array:
+    """uint8 [..., bytes] -> float32 [..., K]."""
+    blocks = blocks_of(rows, 110)
+    found = q3_k_codes(blocks)
+    return scaled(half_at(blocks, 108) * found.steps.astype(mx.float32), found.codes)
 
 
 def q2_k(rows: mx.array) -> mx.array:

@@ -7,8 +7,8 @@ under published names that are still unread (part.py). Families know nothing of 
   looks things up.
 - architecture, llama, llama_like, layer_normed, in_library, more_in_library, nextn, qwen35:
   metadata to config, names to names, and rows or columns back in Hugging Face's order.
-- part: what each tensor becomes. blocks and lattice open blocks, bits moves their codes into MLX's
-  order, weights does it for whole tensors and files; device_repack does the usual types on a GPU.
+- part: what each tensor becomes. repack turns blocks into MLX's packed arrays, by MLX's operations;
+  weights does it for whole tensors and files.
 
 | architecture | model | heads |
 |---|---|---|

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mlx_engine.loading.gguf.file import Half
 from mlx_engine.loading.gguf.header import read_gguf_header
 from mlx_engine.loading.gguf.part import Placement, parts_of
-from mlx_engine.loading.gguf.weights import MlxMemory, load_gguf_arrays
+from mlx_engine.loading.gguf.weights import load_gguf_arrays
 from mlx_engine.values.errors import BadModelFile
 
 KINDS = gguf.GGMLQuantizationType
@@ -128,32 +128,3 @@ def test_a_factor_beside_floats(tmp_path: Path, kind: KINDS) -> None:
     arrays = load_gguf_arrays({part.name: part for part in parts}, False, None, None)
     wanted = stored.astype(np.float32) * np.float32(0.37)
     np.testing.assert_allclose(arrays["w.weight"], wanted, rtol=6e-4)
-
-
-@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32, np.float32])
-def test_what_is_written_is_in_the_array(dtype: type[np.generic]) -> None:
-    memory = MlxMemory()
-    view, other = memory.new((3, 5), dtype), memory.new((3, 5), dtype)
-    view[:], other[:] = np.arange(15).reshape(3, 5), 7
-    array = memory.array(view)
-    assert array.shape == (3, 5)
-    np.testing.assert_array_equal(np.array(array), view)
-    view[1, 2] = 99
-    assert array[1, 2].item() == 99  # the same bytes
-
-
-def test_other_arrays_are_copied() -> None:
-    memory = MlxMemory()
-    view = memory.new((4, 2), np.uint32)
-    view[:] = np.arange(8).reshape(4, 2)
-    for other in (
-        view[:2],
-        view[::-1],
-        view[:, ::-1],
-        view.reshape(2, 4),
-        view.T,
-        np.ones((2, 2), np.float32),
-    ):
-        array = memory.array(other)
-        np.testing.assert_array_equal(np.array(array), other)
-    assert mx.all(memory.array(view[:2]) == memory.array(view)[:2]).item()

@@ -1,0 +1,367 @@
+"""Rows of GGUF blocks as MLX's packed arrays, by MLX's own operations.
+
+Layouts as in gguf-py's quants.py and ggml-quants.c. With float32 scales every value stays the same
+bit for bit, but those of Q8_K, whose scales have 24 bits.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Literal, NamedTuple
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from metal_kernels.weight_formats.block_parts import BITS, FOURS, PAIRS, half_at, planes
+from metal_kernels.weight_formats.iq2_blocks import iq2_xxs_codes, with_eighth
+from metal_kernels.weight_formats.iq4_blocks import TABLE, iq4_xs_scales
+from metal_kernels.weight_formats.k_blocks import q3_k_codes
+from mlx_engine.loading.gguf.header import BlockType
+from mlx_engine.loading.gguf.part import BlockPlan
+
+TILE_VALUES = 2**22
+"""Repacked at a time: the arrays made on the way take about twelve bytes a value."""
+_E8M0_NAN, _UE4M3_ZERO, _UE4M3_SIGN = 255, 0x7F, 0x80
+_Grid = Literal["IQ1_S", "IQ3_XXS", "IQ3_S"]
+
+
+class NotNumbersError(ValueError):
+    """A scale or value of the file is infinite or not a number."""
+
+
+class PackedTensor(NamedTuple):
+    """weight uint32 [rows, words], scales and biases [rows, groups].
+
+    scales: float32 where the form is affine; of mxfp4 and nvfp4 uint8, and biases None.
+    """
+
+    weight: mx.array
+    scales: mx.array
+    biases: mx.array | None = None
+
+
+class _Codes(NamedTuple):
+    """values = scales * codes + biases; codes uint8 [..., values], scales and biases [..., groups].
+
+    Of mxfp4 and nvfp4 codes and scales are as MLX has them, biases None.
+    """
+
+    codes: mx.array
+    scales: mx.array
+    biases: mx.array | None
+
+
+def repack(
+    rows: NDArray[np.uint8],
+    kind: BlockType,
+    plan: BlockPlan,
+    between: Callable[[], None] = lambda: None,
+) -> PackedTensor:
+    """Repack rows of blocks [rows, bytes of a row], tile by tile. Raises NotNumbersError."""
+    inputs = rows.shape[1] // kind.nbytes * kind.elements
+
+    def make(tile: NDArray[np.uint8]) -> list[mx.array]:
+        return _repacked(tile, kind, plan, inputs // plan.group_size)
+
+    made = PackedTensor(*in_tiles(rows, inputs, make, between))
+    if made.biases is not None:
+        is_sound = mx.isfinite(made.scales).all() & mx.isfinite(made.biases).all()
+    else:
+        is_sound = (made.scales < (_E8M0_NAN if kind.name == "MXFP4" else _UE4M3_SIGN)).all()
+    if not is_sound.item():
+        raise NotNumbersError
+    return made
+
+
+def in_tiles(
+    rows: NDArray[np.uint8],
+    inputs: int,
+    make: Callable[[NDArray[np.uint8]], list[mx.array]],
+    between: Callable[[], None] = lambda: None,
+) -> list[mx.array]:
+    """Join what `make` makes of runs of rows that have `inputs` values each.
+
+    Tiles are evaluated and written in place one by one. `between` is called before each and may
+    raise.
+    """
+    step = max(1, TILE_VALUES // inputs)
+    joined: list[mx.array] = []
+    for start in range(0, len(rows), step):
+        between()
+        tile = make(rows[start : start + step])
+        if len(rows) <= step:
+            return tile
+        joined = joined or [mx.zeros((len(rows), part.shape[1]), part.dtype) for part in tile]
+        for whole, part in zip(joined, tile, strict=True):
+            whole[start : start + step] = part
+        mx.eval(joined)
+    return joined
+
+
+def _repacked(
+    rows: NDArray[np.uint8], kind: BlockType, plan: BlockPlan, groups: int
+) -> list[mx.array]:
+    blocks = mx.array(np.ascontiguousarray(rows)).reshape(len(rows), -1, kind.nbytes)
+    made = _CODES[kind.name](blocks)
+    codes = made.codes.reshape(*blocks.shape[:2], -1)
+    factors = [made.scales] if made.biases is None else [made.scales, made.biases]
+    weight = _packed(codes, plan.bits).reshape(len(rows), -1)
+    return [weight, *(_per_group(part, len(rows), groups) for part in factors)]
+
+
+def _per_group(scales: mx.array, rows: int, groups: int) -> mx.array:
+    """One number a group, repeated where the scales of the file are of longer runs."""
+    flat = scales.reshape(rows, -1)
+    return mx.repeat(flat, groups // flat.shape[1], axis=1)
+
+
+def _packed(codes: mx.array, bits: int) -> mx.array:
+    """Codes as one stream of bits, lowest first, in words: whole bytes at a time."""
+    count, dtype = (8 // bits, mx.uint8) if 8 % bits == 0 else (8, mx.uint64)
+    groups = codes.reshape(*codes.shape[:-1], -1, count)
+    stream = groups[..., 0].astype(dtype)
+    for place in range(1, count):
+        stream = stream | (groups[..., place].astype(dtype) << (bits * place))
+    data = stream[..., None].view(mx.uint8)[..., : count * bits // 8]
+    return mx.contiguous(data.reshape(*codes.shape[:-1], -1)).view(mx.uint32)
+
+
+def _centred(codes: mx.array, scales: mx.array, middle: int) -> _Codes:
+    """Codes that stand for code - middle."""
+    return _Codes(codes, scales, scales * -middle)
+
+
+def _q4_0(blocks: mx.array) -> _Codes:
+    """18 bytes, 32 values: half d, nibbles [16]; d (q - 8)."""
+    return _centred(planes(blocks[..., 2:], 16, FOURS, 15), half_at(blocks, 0), 8)
+
+
+def _q4_1(blocks: mx.array) -> _Codes:
+    """20 bytes, 32 values: half d, half m, nibbles [16]; d q + m."""
+    codes = planes(blocks[..., 4:], 16, FOURS, 15)
+    return _Codes(codes, half_at(blocks, 0), half_at(blocks, 2))
+
+
+def _q5_0(blocks: mx.array) -> _Codes:
+    """22 bytes, 32 values: half d, fifth bits [4], nibbles [16]; d (q - 16)."""
+    return _centred(_five_bits(blocks[..., 2:]), half_at(blocks, 0), 16)
+
+
+def _q5_1(blocks: mx.array) -> _Codes:
+    """24 bytes, 32 values: half d, half m, fifth bits [4], nibbles [16]; d q + m."""
+    return _Codes(_five_bits(blocks[..., 4:]), half_at(blocks, 0), half_at(blocks, 2))
+
+
+def _five_bits(data: mx.array) -> mx.array:
+    """32 fifth bits, then 16 bytes of nibbles."""
+    nibbles = planes(data[..., 4:], 16, FOURS, 15)
+    return nibbles | (planes(data[..., :4], 1, BITS, 1).reshape(nibbles.shape) << 4)
+
+
+def _q8_0(blocks: mx.array) -> _Codes:
+    """34 bytes, 32 values: half d, int8 [32]; d q."""
+    return _centred(blocks[..., 2:] ^ 128, half_at(blocks, 0), 128)
+
+
+def _q8_k(blocks: mx.array) -> _Codes:
+    """292 bytes, 256 values: float d, int8 [256], sums; d q. ggml computes in it, files lack it."""
+    scales = mx.contiguous(blocks[..., :4]).view(mx.float32)
+    return _centred(blocks[..., 4:260] ^ 128, scales, 128)
+
+
+def _q1_0(blocks: mx.array) -> _Codes:
+    """18 bytes, 128 values: half d, bits [16]; d (2 q - 1)."""
+    d = half_at(blocks, 0)
+    return _Codes(planes(blocks[..., 2:], 1, BITS, 1), d + d, -d)
+
+
+def _q2_0(blocks: mx.array) -> _Codes:
+    """18 bytes, 64 values: half d, bit pairs [16]; d (q - 1)."""
+    return _centred(planes(blocks[..., 2:], 1, PAIRS, 3), half_at(blocks, 0), 1)
+
+
+def _q3_k(blocks: mx.array) -> _Codes:
+    """d (scale - 32) (q - 4) of k_blocks.py: whole products from -124 to 128, one d for 256."""
+    found = q3_k_codes(blocks)
+    products = found.codes.astype(mx.int16) * found.steps[..., None].astype(mx.int16)
+    return _centred((products + 124).astype(mx.uint8), half_at(blocks, 108), 124)
+
+
+def _q4_k(blocks: mx.array) -> _Codes:
+    """144 bytes, 256 values: half d, half dmin, 6-bit scales and minima [12], nibbles [128]."""
+    return _k_codes(blocks, planes(blocks[..., 16:], 32, FOURS, 15))
+
+
+def _q5_k(blocks: mx.array) -> _Codes:
+    """176 bytes, 256 values: as Q4_K, with fifth bits [32] before the nibbles."""
+    nibbles = planes(blocks[..., 48:], 32, FOURS, 15)
+    fifth = planes(blocks[..., 16:48], 32, BITS, 1).reshape(nibbles.shape)
+    return _k_codes(blocks, nibbles | (fifth << 4))
+
+
+def _k_codes(blocks: mx.array, codes: mx.array) -> _Codes:
+    """d scale q - dmin minimum, for eight runs of 32."""
+    first, middle, last = (blocks[..., at : at + 4] for at in (4, 8, 12))
+    scales = mx.concatenate([first & 63, (last & 15) | ((first >> 2) & 48)], axis=-1)
+    minima = mx.concatenate([middle & 63, (last >> 4) | ((middle >> 2) & 48)], axis=-1)
+    return _Codes(
+        codes,
+        half_at(blocks, 0) * scales.astype(mx.float32),
+        -half_at(blocks, 2) * minima.astype(mx.float32),
+    )
+
+
+def _iq4_nl(blocks: mx.array) -> _Codes:
+    """18 bytes, 32 values: half d, nibbles [16]; d table[q]."""
+    return _centred(_of_table(blocks[..., 2:]), half_at(blocks, 0), 128)
+
+
+def _iq4_xs(blocks: mx.array) -> _Codes:
+    """As iq4_blocks.py has it: one scale for 32 of 256 values."""
+    return _centred(_of_table(blocks[..., 8:]), iq4_xs_scales(blocks), 128)
+
+
+def _of_table(nibbles: mx.array) -> mx.array:
+    return mx.array([value + 128 for value in TABLE], mx.uint8)[planes(nibbles, 16, FOURS, 15)]
+
+
+def _mxfp4(blocks: mx.array) -> _Codes:
+    """17 bytes, 32 values: E8M0, nibbles [16]."""
+    return _Codes(planes(blocks[..., 1:], 16, FOURS, 15), blocks[..., :1], None)
+
+
+def _nvfp4(blocks: mx.array) -> _Codes:
+    """36 bytes, 64 values: UE4M3 [4], nibbles [32]. ggml reads the scale 0x7F as zero."""
+    scales = blocks[..., :4]
+    scales = mx.where(scales == _UE4M3_ZERO, mx.array(0, mx.uint8), scales)
+    return _Codes(planes(blocks[..., 4:], 8, FOURS, 15), scales, None)
+
+
+def _tq1_0(blocks: mx.array) -> _Codes:
+    """54 bytes, 256 values: digits to base 3 in runs of 32, 16 and 4, half d; d (q - 1)."""
+    runs = [
+        _digits(blocks[..., :32], 5),
+        _digits(blocks[..., 32:48], 5),
+        _digits(blocks[..., 48:52], 4),
+    ]
+    return _centred(mx.concatenate(runs, axis=-1), half_at(blocks, 52), 1)
+
+
+def _digits(data: mx.array, count: int) -> mx.array:
+    """The first digits to base 3 of each byte, taken for a fraction of 256."""
+    powers = mx.array([3**place for place in range(count)], mx.uint16)[:, None]
+    fractions = (data[..., None, :].astype(mx.uint16) * powers) & 255
+    return ((fractions * 3) >> 8).astype(mx.uint8).reshape(*data.shape[:-1], -1)
+
+
+def _tq2_0(blocks: mx.array) -> _Codes:
+    """66 bytes, 256 values: bit pairs [64], half d; d (q - 1)."""
+    return _centred(planes(blocks[..., :64], 32, PAIRS, 3), half_at(blocks, 64), 1)
+
+
+def _iq1_s(blocks: mx.array) -> _Codes:
+    """50 bytes, 256 values: half d, low bytes of 11-bit indices [32], uint16 [8] of their three
+    high bits each, a scale s of three bits and a sign; d (2 s + 1) (entry +- 1/8).
+    """
+    words = _words(blocks[..., 34:])
+    high = (words[..., None] >> mx.array([0, 3, 6, 9], mx.uint16)) & 7
+    index = blocks[..., 2:34].astype(mx.uint16) | (high.reshape(*blocks.shape[:-1], 32) << 8)
+    scales = half_at(blocks, 0) * (((words >> 12) & 7) * 2 + 1).astype(mx.float32)
+    shifts = mx.where(words >> 15 == 1, mx.array(-1.125), mx.array(-0.875))
+    return _Codes((_grid("IQ1_S") + 1)[index].astype(mx.uint8), scales, scales * shifts)
+
+
+def _iq1_m(blocks: mx.array) -> _Codes:
+    """56 bytes, 256 values: low bytes of indices [32], nibbles [16] of three high bits and a sign
+    for eight values, uint16 [4] of four scales s of three bits and a quarter of half d.
+
+    d (2 s + 1) (entry +- 1/8): d / 8 times odd numbers from -135 to 135.
+    """
+    nibbles = planes(blocks[..., 32:48], 1, FOURS, 15).reshape(*blocks.shape[:-1], 32)
+    index = blocks[..., :32].astype(mx.uint16) | ((nibbles & 7).astype(mx.uint16) << 8)
+    eighths = 8 * _grid("IQ1_S")[index] + (1 - 2 * (nibbles >> 3).astype(mx.int8))[..., None]
+    words = _words(blocks[..., 48:])
+    steps = (words[..., None] >> mx.array([0, 3, 6, 9], mx.uint16)) & 7
+    factors = (steps.reshape(*blocks.shape[:-1], 16, 1) * 2 + 1).astype(mx.int16)
+    products = eighths.reshape(*blocks.shape[:-1], 16, 16).astype(mx.int16) * factors
+    quarters = ((words >> 12) << mx.array([0, 4, 8, 12], mx.uint16)).sum(axis=-1, keepdims=True)
+    d = quarters.astype(mx.uint16).view(mx.float16).astype(mx.float32)
+    return _Codes(((products + 135) >> 1).astype(mx.uint8), d * 0.25, d * (-135 / 8))
+
+
+def _iq2_xxs(blocks: mx.array) -> _Codes:
+    """As iq2_blocks.py has it: values from -43 to 43."""
+    found = iq2_xxs_codes(blocks)
+    return _centred((found.values + 64).astype(mx.uint8), found.scales, 64)
+
+
+def _iq3_xxs(blocks: mx.array) -> _Codes:
+    """98 bytes, 256 values: half d, indices [64], uint32 [8] of four times seven signs and a scale
+    s of four bits; d (s + 1/2) / 2 entry, entries even from -62 to 62.
+    """
+    words = mx.contiguous(blocks[..., 66:]).view(mx.uint32)
+    seven = ((words[..., None] >> mx.array([0, 7, 14, 21], mx.uint32)) & 127).astype(mx.uint16)
+    values = _signed("IQ3_XXS", blocks[..., 2:66], with_eighth(seven).astype(mx.uint8))
+    scales = half_at(blocks, 0) * ((words >> 28).astype(mx.float32) + 0.5)
+    return _centred(((values + 64) >> 1).astype(mx.uint8), scales, 32)
+
+
+def _iq3_s(blocks: mx.array) -> _Codes:
+    """110 bytes, 256 values: half d, low bytes of 9-bit indices [64], their high bits [8], signs
+    [32], scales s of four bits [4]; d (2 s + 1) entry, entries odd from -15 to 15.
+    """
+    high = planes(blocks[..., 66:74], 1, BITS, 1).reshape(*blocks.shape[:-1], 64)
+    index = blocks[..., 2:66].astype(mx.uint16) | (high.astype(mx.uint16) << 8)
+    values = _signed("IQ3_S", index, blocks[..., 74:106])
+    steps = planes(blocks[..., 106:], 1, FOURS, 15).reshape(*blocks.shape[:-1], 8)
+    scales = half_at(blocks, 0) * (steps * 2 + 1).astype(mx.float32)
+    return _Codes(((values + 15) >> 1).astype(mx.uint8), scales * 2, scales * -15)
+
+
+_CODES: dict[str, Callable[[mx.array], _Codes]] = {
+    "Q4_0": _q4_0,
+    "Q4_1": _q4_1,
+    "Q5_0": _q5_0,
+    "Q5_1": _q5_1,
+    "Q8_0": _q8_0,
+    "Q8_K": _q8_k,
+    "Q1_0": _q1_0,
+    "Q2_0": _q2_0,
+    "Q3_K": _q3_k,
+    "Q4_K": _q4_k,
+    "Q5_K": _q5_k,
+    "IQ4_NL": _iq4_nl,
+    "IQ4_XS": _iq4_xs,
+    "MXFP4": _mxfp4,
+    "NVFP4": _nvfp4,
+    "TQ1_0": _tq1_0,
+    "TQ2_0": _tq2_0,
+    "IQ1_S": _iq1_s,
+    "IQ1_M": _iq1_m,
+    "IQ2_XXS": _iq2_xxs,
+    "IQ3_XXS": _iq3_xxs,
+    "IQ3_S": _iq3_s,
+}
+"""Blocks uint8 [rows, blocks, bytes] -> their codes, by the name of a type."""
+
+
+def _words(data: mx.array) -> mx.array:
+    return mx.contiguous(data).view(mx.uint16)
+
+
+def _signed(grid: _Grid, index: mx.array, signs: mx.array) -> mx.array:
+    """Entries of four values int8 [..., 256], negated where a bit of `signs` is set."""
+    values = _grid(grid)[index].reshape(*index.shape[:-1], -1)
+    minus = planes(signs.reshape(*index.shape[:-1], -1), 1, BITS, 1).reshape(values.shape)
+    return mx.where(minus == 1, -values, values)
+
+
+@cache
+def _grid(name: _Grid) -> mx.array:
+    """The lattice of a type, int8 [entries, values]."""
+    from gguf import quants
+
+    kinds = {"IQ1_S": quants.IQ1_S, "IQ3_XXS": quants.IQ3_XXS, "IQ3_S": quants.IQ3_S}
+    kind: Any = kinds[name]
+    kind.init_grid()
+    return mx.array(kind.grid.reshape(kind.grid_shape).astype(np.int8))
