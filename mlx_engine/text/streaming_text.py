@@ -140,7 +140,10 @@ class StreamingText:
         if token in self._tokenizer.special_ids:
             text = self._tokenizer.token_text(token)
             if self._has_headers and (text in HEADER_TOKENS or self._header is not None):
-                return _joined(self._go_through_header(text))
+                if text not in self._stop:
+                    return _joined(self._go_through_header(text))
+                pieces, self.hit_stop = self._end_message(), True
+                return _joined(pieces)
             return _joined(self._read(text, depth, is_token=True) if self._is_awaited(text) else [])
         data = self._tokenizer.token_bytes.of_token(token, self._before)
         self._before = token

@@ -287,6 +287,21 @@ def test_channels_of_gpt_oss(said: list[str], thinking: str, answer: str) -> Non
     assert raw.text == "".join(word for word in said if word not in HARMONY)
 
 
+@pytest.mark.parametrize("stop", HARMONY)
+def test_a_special_token_that_is_a_stop_string_ends_the_text(stop: str) -> None:
+    words = [*HARMONY, *WORDS]
+    core = tokenizers.Tokenizer(models.BPE({word: i for i, word in enumerate(words)}, []))
+    core.add_special_tokens(HARMONY)
+    core.decoder = decoders.Fuse()
+    said = [*ANALYSIS, "Let", *NEXT, *FINAL[:2], "<|constrain|>", "json", *FINAL[2:], " Hi"]
+    shown_before = {"<|end|>": "Let", "<|start|>": "Let", "<|constrain|>": "Let"}
+    stream = StreamingText(Tokenizer(core), stop=(stop,))
+    run(stream, [words.index(word) for word in [*said, "<|return|>", "!"]])
+    assert stream.hit_stop
+    assert stream.thinking == shown_before.get(stop, "Let" if stop == "<|return|>" else "")
+    assert stream.text == ("Hi" if stop == "<|return|>" else "")
+
+
 def test_a_header_without_an_end_is_text_soon() -> None:
     assert Header.of("final " + "x" * 500).is_text
     assert Header.of("x" * 500) == ("", "x" * 500)
