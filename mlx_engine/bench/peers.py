@@ -1,4 +1,4 @@
-"""Other programs that run the same model on the same machine: mlx-lm, and llama.cpp's server."""
+"""mlx-lm and llama.cpp's server, running the same model on the same machine."""
 
 import json
 import subprocess
@@ -15,11 +15,11 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 import mlx.core as mx
 
-from mlx_engine.bench.subject import Clock, Run
+from mlx_engine.bench.workload import Clock, Run
 from mlx_engine.values.options import SamplingOptions
 
 PEER_ERRORS = (OSError, ValueError, KeyError)
-"""What a peer that cannot open or run a model raises."""
+"""Errors of a peer that cannot open or run a model."""
 
 LLAMA_DEPTH = 3
 START_S = 600.0
@@ -27,14 +27,14 @@ START_S = 600.0
 
 ANSWER_S = 3600.0
 LAST_WORDS = 300
-"""Characters of a server's log that tell why it left."""
+"""Characters from the end of a server's log that are shown when it does not start."""
 
 
 class MlxLm:
-    """A model as mlx-lm runs it.
+    """A model in mlx-lm.
 
-    Parameters stay as they are in the file, or all floating ones become float32: on the CPU MLX
-    computes in 16 bits slowly, so there only the latter compares programs rather than types.
+    as_float32: cast all floating parameters. MLX's CPU backend is slow in 16 bits, so that only
+    this compares programs rather than types there.
     """
 
     def __init__(self, folder: Path, sampling: SamplingOptions, *, as_float32: bool) -> None:
@@ -64,7 +64,7 @@ class MlxLm:
         self.name = f"mlx-lm {version('mlx-lm')}{', float32' if as_float32 else ''}"
 
     def play(self, prompt: Sequence[int], tokens: int) -> Run:
-        """So many tokens, past every end of text."""
+        """Generate exactly `tokens` tokens, ignoring end-of-text tokens."""
         import mlx_lm
 
         mx.random.seed(self._seed)
@@ -85,10 +85,10 @@ class MlxLm:
 
 
 class LlamaServer:
-    """A GGUF as llama.cpp's server runs it (its tools/server/README.md has options and fields)."""
+    """A GGUF in llama.cpp's server (options and fields: llama.cpp/tools/server/README.md)."""
 
     def __init__(self, port: int, sampling: SamplingOptions, words: str) -> None:
-        """port: of a server on this machine that is ready."""
+        """port: of a server on this machine that is ready; words: go into the name."""
         self._at = f"http://127.0.0.1:{port}"
         self._sampling = {
             "temperature": sampling.temperature,
@@ -106,13 +106,13 @@ class LlamaServer:
         self.name = " ".join(filter(None, ("llama.cpp", str(build).partition("-")[0], words)))
 
     def play(self, prompt: Sequence[int], tokens: int) -> Run:
-        """So many tokens, past every end of text, with nothing remembered of earlier answers.
+        """Generate exactly `tokens` tokens, ignoring end-of-text tokens, without cached prompts.
 
-        Its clock of tokens starts behind the first, which it counts all the same; a pass keeps
-        one token of its own and what was accepted.
+        The server's clock starts after the first token. A pass yields one token and the accepted
+        drafts.
         """
         started = perf_counter()
-        told = _ask(
+        reply = _ask(
             f"{self._at}/completion",
             {
                 **self._sampling,
@@ -124,7 +124,7 @@ class LlamaServer:
             },
         )
         wall_s = perf_counter() - started
-        timings, got = told["timings"], tuple(told["tokens"])
+        timings, got = reply["timings"], tuple(reply["tokens"])
         if not got:
             raise ValueError("it answered nothing")
         accepted = timings.get("draft_n_accepted", 0)
@@ -151,9 +151,10 @@ def llama_server(
     drafts: bool,
     heads: Path | None = None,
 ) -> Iterator[LlamaServer]:
-    """A server of its own that ends with the context; drafts: from MTP heads, with `draft-mtp`.
+    """Start a server that ends with the context. Raises OSError when it does not start.
 
-    heads: a GGUF with the heads, where the model has none. Raises OSError when it does not start.
+    drafts: draft from MTP heads (`draft-mtp`); heads: a GGUF with the heads, where the model has
+    none.
     """
     with create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -189,18 +190,18 @@ def _wait_until_ready(process: "subprocess.Popen[bytes]", health: str, log: IO[b
 
 
 _LOCAL = build_opener(ProxyHandler({}))
-"""Asks this machine, whatever proxies the environment names."""
+"""Ignores the proxies of the environment: servers run on this machine."""
 
 
 def _ask(url: str, body: dict[str, object] | None = None) -> dict[str, Any]:
-    """The JSON at `url`, which is sent `body` if there is one. Raises OSError and ValueError."""
+    """GET JSON from `url`, or POST `body` to it. Raises OSError and ValueError."""
     data = None if body is None else json.dumps(body).encode()
     request = Request(url, data, {"Content-Type": "application/json"})
     try:
         with _LOCAL.open(request, timeout=ANSWER_S) as answer:
-            told: dict[str, Any] = json.load(answer)
+            reply: dict[str, Any] = json.load(answer)
     except HTTPError as error:
         with error:
             words = error.read().decode(errors="replace")[:LAST_WORDS]
         raise OSError(f"{error}: {words}") from None
-    return told
+    return reply

@@ -1,52 +1,51 @@
-"""What a bench run does and what it found, as frozen values that become one JSON line."""
+"""What a bench run measures and what it found, as frozen values that become one JSON line."""
 
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from mlx_engine.values.errors import BadOption, Reason
 from mlx_engine.values.options import SOURCES, DraftOptions, DraftSourceName, SamplingOptions
 
 Part = Literal["drafting", "prompt", "chats", "acceptance", "cache", "memory"]
-PARTS: tuple[Part, ...] = ("drafting", "prompt", "chats", "acceptance", "cache", "memory")
+PARTS: tuple[Part, ...] = get_args(Part)
 OFF, MLX_LM, LLAMA = "off", "mlx-lm", "llama.cpp"
 PEERS = (MLX_LM, LLAMA)
 ARMS = (OFF, "1", "2", "3", "2@0.85", "auto", "prompt-lookup", *PEERS)
 
 
 def draft_of(arm: str, source: DraftSourceName = "mtp") -> DraftOptions:
-    """What an arm of ours drafts; source: of those that name none.
+    """Parse an arm: "off", "auto", a source's name, a depth, or "2@0.85" with min_probability.
 
-    "off", "auto", the name of a source, a depth, or one with the least probability of a draft:
-    "2@0.85". Raises BadOption.
+    source: the source of arms that name none. Raises BadOption.
     """
     if arm in ("auto", OFF):
         return DraftOptions(source if arm == "auto" else "none")
     if arm in SOURCES:
         return DraftOptions(SOURCES[arm])
-    depth, _, least = arm.partition("@")
+    depth, _, probability = arm.partition("@")
     try:
-        return DraftOptions(source, int(depth), float(least or 0))
+        return DraftOptions(source, int(depth), float(probability or 0))
     except ValueError:
         known = ", ".join(ARMS)
         raise BadOption(f"{arm!r} is not an arm: use {known}, or the like of 4@0.5.") from None
 
 
 def arm_words(arm: str) -> str:
-    """As tables call it: "depth 2, p 0.85"."""
+    """Name an arm as tables do: "depth 2, p 0.85"."""
     return f"depth {arm.replace('@', ', p ')}" if arm[0].isdecimal() else arm
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is run, and how much of it.
+    """What is measured, and how much of it; lengths in tokens, cut to what the context holds.
 
-    arms: of ours (see draft_of) and PEERS; "off" takes part in any case. llama_server: llama.cpp's
-    program, without which it does not take part. kinds: of the nine kinds of prompt, the first so
-    many. tokens: of an answer at most; ignore_eos: and at least. repeats: answers of every arm to
-    every prompt. prompt, memory_*: lengths in tokens, cut to what the context holds.
-    acceptance_prompts: the shortest so many.
+    arms: ways of ours to draft (see draft_of) and PEERS; "off" always takes part. llama_server:
+    llama.cpp's program, without which llama.cpp does not take part. kinds: how many of the nine
+    kinds of prompt. tokens: at most, for an answer; ignore_eos: and at least. repeats: answers of
+    every arm to every prompt. acceptance_*: prompts (the shortest), tokens of their answers, and
+    random draws for each position.
     """
 
     parts: tuple[Part, ...] = PARTS
@@ -67,7 +66,7 @@ class Plan:
 
 
 def quick_plan() -> Plan:
-    """About an eighth of the whole."""
+    """About an eighth of the default plan."""
     return Plan(
         is_quick=True,
         tokens=48,
@@ -83,12 +82,11 @@ def quick_plan() -> Plan:
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """How fast an arm was: medians over the repeats.
+    """Speed of an arm, medians over the repeats; None where unknown (a peer, a single round).
 
-    tokens_per_second: behind the first round. ratio: over off's in the same turn. wall_s: the whole
-    answer, prompt included. cpu_ms: processor time of this process for a token, all threads; it
-    stays put where other programs disturb the clock. draft_ms, verify_ms, host_ms: of a pass. What
-    is not known is None: of a peer, or of an answer of one round.
+    tokens_per_second: after the first round. ratio: to drafting off in the same turn. wall_s: the
+    whole answer, prompt included. cpu_ms: processor time of this process per token, all threads,
+    which other programs disturb less than the clock. draft_ms, verify_ms, host_ms: per pass.
     """
 
     tokens_per_second: float | None
@@ -102,12 +100,12 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One arm on one kind of prompt, or in all; of its repeats the last, but for the speed.
+    """One arm on one kind of prompt, or in all; everything but the speed is of the last repeat.
 
-    equal_tokens: how far the text is that of drafting off, of reference_tokens; is_same: to the end
-    of both. rate: accepted / drafted. *_by_depth: see GenerationStats. depths: rounds by tokens
-    drafted. why: the reason most rounds gave for drafting less than asked. speed: None for an arm
-    of ours with another text.
+    equal_tokens: length of the prefix shared with drafting off, whose text has reference_tokens.
+    is_same: whether both texts are equal. rate: accepted / drafted. *_by_depth: see
+    GenerationStats. depths: rounds by the number of drafted tokens. why: the most frequent reason
+    for drafting less than asked. speed: None for an arm of ours with another text.
     """
 
     arm: str
@@ -130,7 +128,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class KindRows:
-    """What all arms did with one prompt."""
+    """All arms on one prompt."""
 
     kind: str
     prompt_tokens: int
@@ -141,7 +139,7 @@ class KindRows:
 class DraftingReport:
     """total: sums over the kinds that every arm has answered.
 
-    verify_ms[r-1]: a pass of r rows, head_ms: one of the head.
+    verify_ms[r-1]: a pass of r rows; head_ms: one pass of the MTP head.
     """
 
     kinds: tuple[KindRows, ...]
@@ -152,9 +150,9 @@ class DraftingReport:
 
 @dataclass(frozen=True, slots=True)
 class PromptRow:
-    """How fast an arm reads: prompt tokens over the time to the first token, medians.
+    """Prompt speed of an arm: prompt tokens over the time to the first token, medians.
 
-    ratio: speed over that without heads, the median over the repeats.
+    ratio: to the speed without heads, median over the repeats.
     """
 
     arm: str
@@ -165,7 +163,7 @@ class PromptRow:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Whether drafted text equals plain text; difference: where it first did not, in words."""
+    """Whether drafted text equals plain text; difference: where they first differ, in words."""
 
     texts: int = 0
     tokens: int = 0
@@ -173,18 +171,17 @@ class Agreement:
 
     @property
     def is_green(self) -> bool:
-        """No text differed."""
+        """Whether no text differed."""
         return self.difference is None
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptanceReport:
-    """Chance that a first draft is accepted, along the target's text, by the rule that makes it.
+    """Probability that a first draft is accepted along the target's text, by draft rule.
 
-    bound: 1 - total variation, what rejection sampling reaches and no rule exceeds. shared_noise:
-    over `draws` seeds a position. greedy: the head's likeliest token. independent: two draws.
-    played_*: accepted shares of the d-th drafts in real rounds of three drafts; rounds begin
-    where a draft before them failed, at harder places than most, so they show less.
+    bound: 1 - total variation distance, reached by rejection sampling and exceeded by no rule.
+    shared_noise: over `draws` seeds a position. greedy: the head's likeliest token. independent:
+    two independent draws.
     """
 
     temperature: float
@@ -194,17 +191,14 @@ class AcceptanceReport:
     shared_noise: float
     greedy: float
     independent: float
-    played_shared_noise: tuple[float, ...]
-    played_greedy: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ChatsRow:
-    """Several chats, one after the other and at once, each drafted like this.
+    """Several chats with one way to draft, answered one after the other and at once.
 
-    alone, at_once: tokens a second of all together, by the clock. ratio: of the two, in the same
-    turn; processor_ratio: the same of tokens for each second of a processor. alone_passes, passes:
-    of the weights, for each token. is_same: all of them said the same either way.
+    alone, at_once: tokens a second of all together; ratio: of the two, in the same turn.
+    alone_passes, passes: passes of the weights per token. is_same: all texts are equal either way.
     """
 
     arm: str
@@ -212,7 +206,6 @@ class ChatsRow:
     alone: float
     at_once: float
     ratio: float
-    processor_ratio: float
     alone_passes: float
     passes: float
     is_same: bool
@@ -220,11 +213,11 @@ class ChatsRow:
 
 @dataclass(frozen=True, slots=True)
 class CacheRow:
-    """Keys and values in so many bits, of model and heads, against 16 along the same text.
+    """Keys and values of model and heads in so many bits, against 16 along the same text.
 
-    difference: the largest of a row of logits, their mean. divergence: of the next token, nats.
-    likeliest: share of rows whose likeliest token is the same. accepted: of drafts, None where
-    there are none. is_same: the drafted text is the plain one of these bits.
+    difference: the largest of a row of logits, mean over rows. divergence: KL of the next token,
+    in nats. likeliest: share of rows with the same likeliest token. accepted: share of drafts,
+    None without heads. is_same: whether drafted text equals plain text of these bits.
     """
 
     bits: int
@@ -237,37 +230,24 @@ class CacheRow:
 
 
 @dataclass(frozen=True, slots=True)
-class MemorySample:
-    """Bytes that live after a round, and those of them the conversation accounts for."""
-
-    tokens: int
-    active_bytes: int
-    track_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class MemoryReport:
     """One long answer with drafting.
 
-    growth_bytes: how much more active memory grew from the second to the last sample than the
-    conversation accounts for. replay_bytes: largest inputs held for replay, of state_bytes.
-    *_round_ms: median pass with its draft and host work, in the first and last tenth.
+    peak_bytes: of the whole process. conversation_bytes: caches and states at the end.
+    first_round_ms, last_round_ms: medians of the first and of the last tenth of the rounds.
     """
 
     prompt_tokens: int
     generated_tokens: int
-    samples: tuple[MemorySample, ...]
-    growth_bytes: int
     peak_bytes: int
-    replay_bytes: int
-    state_bytes: int
+    conversation_bytes: int
     first_round_ms: float
     last_round_ms: float
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Under which figures were taken; machine: what MLX computes on, the system, its processors."""
+    """Model, machine (device, system, processors), versions and settings of a run."""
 
     model: str
     quantisation: str
@@ -285,10 +265,10 @@ class Conditions:
 
 @dataclass(frozen=True, slots=True)
 class BenchReport:
-    """Everything; a part is None when it was not asked for, or could not be measured (declined).
+    """All figures; a part is None when it was not asked for or could not be measured (declined).
 
-    Where a drafted text was not the plain one, the parts after it are None: no green, no number.
-    is_interrupted: Ctrl-C ended it, and what was measured by then is here.
+    Once a drafted text differs from the plain one, the parts after it are None.
+    is_interrupted: Ctrl-C ended the run; the report holds what was measured by then.
     """
 
     conditions: Conditions

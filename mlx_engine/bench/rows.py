@@ -1,4 +1,4 @@
-"""Answers of several arms side by side: rows of figures, and whether the texts are the same."""
+"""Rows of figures from the answers of several arms, and whether their texts are equal."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, MutableSequence, Sequence
@@ -9,7 +9,7 @@ from statistics import fmean, median
 from typing import TypeVar
 
 from mlx_engine.bench.report import OFF, Agreement, KindRows, PromptRow, Row, Speed
-from mlx_engine.bench.subject import Run
+from mlx_engine.bench.workload import Run
 from mlx_engine.decoding.sequence import shared_prefix
 from mlx_engine.values.stats import count_by_depth
 
@@ -18,9 +18,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What arms answered to one prompt: `runs` by arm, turn by turn.
+    """Answers to one prompt: `runs` by arm, turn by turn.
 
-    reference: the text of drafting off. peers: the arms that are not ours.
+    reference: the text of drafting off. peers: names of arms that are other programs.
     """
 
     kind: str
@@ -30,7 +30,7 @@ class Answers:
     runs: dict[str, list[Run]] = field(default_factory=dict)
 
     def rows(self) -> KindRows:
-        """One for each arm that has answered."""
+        """A row for each arm that has answered."""
         off = self.runs.get(OFF, [])
         rows = [
             _row(arm, runs, off, self.reference, is_peer=arm in self.peers)
@@ -40,7 +40,7 @@ class Answers:
         return KindRows(self.kind, self.prompt_tokens, tuple(rows))
 
     def prompt_rows(self) -> tuple[PromptRow, ...]:
-        """How fast the prompt was read; the first arm is what the others are compared with."""
+        """Prompt speeds; ratios are to the first arm."""
         first = next(iter(self.runs.values()))
         return tuple(
             PromptRow(
@@ -54,26 +54,26 @@ class Answers:
 
 
 def total_rows(answers: Sequence[Answers]) -> tuple[Row, ...]:
-    """As if one answer had followed the other, where every arm has given all its answers."""
+    """Sums over the prompts that every arm has answered in every turn."""
     arms = list(answers[0].runs) if answers else []
-    whole = max((len(one.runs[OFF]) for one in answers), default=0)
-    done = [one for one in answers if all(len(one.runs.get(arm, ())) == whole for arm in arms)]
+    turns = max((len(each.runs[OFF]) for each in answers), default=0)
+    done = [a for a in answers if all(len(a.runs.get(arm, ())) == turns for arm in arms)]
     if not done:
         return ()
     runs = {
-        arm: [reduce(add, (one.runs[arm][turn] for one in done)) for turn in range(whole)]
+        arm: [reduce(add, (each.runs[arm][turn] for each in done)) for turn in range(turns)]
         for arm in arms
     }
-    reference = reduce(add, (one.reference for one in done))
+    reference = reduce(add, (each.reference for each in done))
     equal = Counter[str]()
-    for one in done:
-        equal.update({row.arm: row.equal_tokens for row in one.rows().rows})
+    for each in done:
+        equal.update({row.arm: row.equal_tokens for row in each.rows().rows})
     rows = Answers("", 0, reference, done[0].peers, runs).rows().rows
     return tuple(replace(row, equal_tokens=equal[row.arm]) for row in rows)
 
 
 def agreement(kinds: Iterable[KindRows]) -> Agreement:
-    """Over all arms of ours that may draft."""
+    """Compare the texts of all arms of ours that draft with the plain ones."""
     texts = tokens = 0
     for kind in kinds:
         for row in kind.rows:
@@ -88,14 +88,14 @@ def agreement(kinds: Iterable[KindRows]) -> Agreement:
 
 
 def in_turn(arms: MutableSequence[T], repeats: int, *, is_backwards: bool = False) -> Iterator[T]:
-    """A B C C B A, so that none is always first; one that is removed is not in later turns."""
+    """Arms in the order A B C C B A; an arm removed from `arms` is not in later turns."""
     for _ in range(repeats):
         yield from arms[:: -1 if is_backwards else 1]
         is_backwards = not is_backwards
 
 
 def shares(accepted: Sequence[int], drafted: Sequence[int]) -> tuple[float, ...]:
-    """accepted[d] / drafted[d]; `accepted` may be shorter."""
+    """accepted[d] / drafted[d] for every depth; `accepted` may be shorter."""
     padded = [*accepted, *([0] * (len(drafted) - len(accepted)))]
     return tuple(a / d for a, d in zip(padded, drafted, strict=True))
 

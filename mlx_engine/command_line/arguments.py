@@ -39,7 +39,7 @@ INSPECT_EXAMPLES = """examples:
 """
 BENCH_EXAMPLES = """examples:
   headstart bench                                  the built-in model
-  headstart bench model/ --quick --png figures.png
+  headstart bench model/ --quick --svg figures.svg
   headstart bench model/ --only drafting --arms 3,auto --tokens 600 --ignore-eos --temperature 0.8
   headstart bench model.gguf --llama-server llama.cpp/build/bin/llama-server
   headstart bench model/ --json | jq .drafting.total
@@ -186,7 +186,7 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
     add_sampling(parser, "greedy", "1")
     group = parser.add_argument_group("output")
     group.add_argument("--json", action="store_true", help="end with one JSON line")
-    group.add_argument("--png", type=Path, metavar="FILE", help="draw the figures into this file")
+    group.add_argument("--svg", type=Path, metavar="FILE", help="write a picture of the figures")
 
 
 def _parts(text: str) -> tuple[Part, ...]:

@@ -3,12 +3,9 @@
 import json
 import threading
 from argparse import Namespace
-from collections.abc import Callable
 from dataclasses import asdict, replace
-from time import monotonic
 from typing import Any, get_args
 
-from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -246,9 +243,6 @@ def doctor(arguments: Namespace, outside: Outside) -> int:
 WIDEST = 160
 """Columns a table may take: a file has no width, and a narrow terminal breaks lines by itself."""
 
-WORD_S = 10.0
-"""Seconds between two words on how far it is, where they cannot replace one another."""
-
 
 def bench(arguments: Namespace, outside: Outside) -> int:
     """Print tables, with --json one JSON line after them; 1 when drafting changed a text.
@@ -256,9 +250,9 @@ def bench(arguments: Namespace, outside: Outside) -> int:
     The tables step aside to stderr when --json goes into a pipe. Raises KeyboardInterrupt after
     the first Ctrl-C, once all that was measured is printed.
     """
-    from mlx_engine.bench.picture import check_picture, draw
     from mlx_engine.bench.report import Plan, quick_plan
-    from mlx_engine.bench.run_bench import run_bench
+    from mlx_engine.bench.run_bench import bench_progress, run_bench
+    from mlx_engine.bench.tables import check_picture, write_picture
 
     plan = quick_plan() if arguments.quick else Plan()
     plan = replace(
@@ -266,41 +260,22 @@ def bench(arguments: Namespace, outside: Outside) -> int:
         **given_options(arguments, Plan),
         sampling=sampling_options(arguments, plan.sampling),
     )
-    if arguments.png is not None:
-        check_picture(arguments.png)
+    if arguments.svg is not None:
+        check_picture(arguments.svg)
     screen = make_screen(outside.stdout, outside.stderr, plain=False)
     console = screen.notes if arguments.json else screen.answers
     console.width = max(console.width, WIDEST)
-
-    def show(table: RenderableType) -> None:
-        screen.progress("")
-        console.print(table)
-
-    try:
-        report = run_bench(
-            arguments.model, plan, options=load_options(arguments), say=_teller(screen), show=show
-        )
-    finally:
-        screen.progress("")
+    report = run_bench(
+        arguments.model,
+        plan,
+        options=load_options(arguments),
+        show=console.print,
+        progress=bench_progress(screen.notes),
+    )
     if arguments.json:
         print(report.as_json(), file=outside.stdout)
-    if arguments.png is not None:
-        draw(report, arguments.png)
+    if arguments.svg is not None:
+        write_picture(report, arguments.svg)
     if report.is_interrupted:
         raise KeyboardInterrupt
     return 0 if report.agreement.is_green else 1
-
-
-def _teller(screen: Screen) -> Callable[[str], None]:
-    """Tells how far it is: in place at a terminal, else a line now and then."""
-    last = -WORD_S
-
-    def tell(words: str) -> None:
-        nonlocal last
-        if screen.notes.is_terminal:
-            screen.progress(words)
-        elif monotonic() >= last + WORD_S:
-            screen.note(words)
-            last = monotonic()
-
-    return tell

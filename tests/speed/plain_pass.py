@@ -24,7 +24,7 @@ from mlx_lm.models.cache import make_prompt_cache
 import mlx_engine
 from mlx_engine.bench.peers import MlxLm
 from mlx_engine.bench.rows import in_turn
-from mlx_engine.bench.subject import GREEDY, PLAIN, Run, asked, chat_prompt, nine_kinds, play
+from mlx_engine.bench.workload import GREEDY, PLAIN, Run, chat_prompt, nine_kinds, play, settings_of
 from mlx_engine.decoding.sequence import shared_prefix
 from mlx_engine.engine import Engine
 
@@ -80,7 +80,7 @@ def compare(folder: str | None, tokens: int, repeats: int) -> None:
     prompt = chat_prompt(engine, nine_kinds()[0].question)
 
     def ours() -> Run:
-        return play(engine, prompt, asked(GREEDY, PLAIN, tokens))
+        return play(engine, prompt, settings_of(GREEDY, PLAIN, tokens))
 
     def its() -> Run:
         return theirs.play(prompt, tokens)

@@ -4,16 +4,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from mlx_engine.bench.acceptance import chances
-from mlx_engine.bench.footprint import growth
-from mlx_engine.bench.report import MemorySample
-
-
-def test_growth_leaves_out_what_the_conversation_gained() -> None:
-    start = MemorySample(tokens=1, active_bytes=0, track_bytes=999)
-    samples = [start, MemorySample(10, 1000, 400), MemorySample(90, 1700, 1000)]
-    assert growth(samples) == 100
-    assert growth(samples[:1]) == 0
+from mlx_engine.bench.measures import chances
 
 
 def test_chances_by_rule() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from mlx_engine.bench.report import Row
 from mlx_engine.bench.rows import Answers, agreement, in_turn, shares, total_rows
-from mlx_engine.bench.subject import Run
+from mlx_engine.bench.workload import Run
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.stats import RoundStats
 

@@ -5,17 +5,19 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from fake_outside import FakeOutside, Terminal
 from rich.console import Console, Group, RenderableType
+from rich.progress import Progress
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
 from mlx_engine.bench.arms import Arm
-from mlx_engine.bench.picture import draw, heading
 from mlx_engine.bench.report import ARMS, PARTS, BenchReport, Part, Plan, draft_of, quick_plan
-from mlx_engine.bench.run_bench import Say, Show, run_bench
-from mlx_engine.bench.subject import Run, nine_kinds
+from mlx_engine.bench.run_bench import Show, run_bench
+from mlx_engine.bench.tables import write_picture
+from mlx_engine.bench.workload import Run, nine_kinds
 from mlx_engine.engine import Engine, open_engine
 from mlx_engine.values.options import SOURCES, LoadOptions, SamplingOptions
 
@@ -71,9 +73,9 @@ class Script:
         room = "mlx_engine.bench.run_bench"
         monkeypatch.setattr(f"{room}.own_arms", lambda *_: [a for a in arms if not a.is_peer])
         monkeypatch.setattr(f"{room}.peer_arms", lambda *_: [a for a in arms if a.is_peer])
-        return run_bench(engine, plan, say=self.said.append, show=self.shown.append)
+        return run_bench(engine, plan, show=self.shown.append, progress=self.progress)
 
-    said: list[str] = field(default_factory=list)
+    progress: Progress = field(default_factory=lambda: Progress(disable=True))
     shown: list[RenderableType] = field(default_factory=list)
 
 
@@ -131,7 +133,7 @@ def test_everything_is_measured(report: BenchReport) -> None:
     assert all(row.is_same and row.accepted is not None for row in report.cache)
     assert report.memory is not None
     assert report.memory.prompt_tokens + report.memory.generated_tokens == 48
-    assert report.memory.replay_bytes > 0
+    assert report.memory.peak_bytes > report.memory.conversation_bytes > 0
 
 
 def test_several_chats_at_once_share_their_passes(engine: Engine) -> None:
@@ -143,7 +145,7 @@ def test_several_chats_at_once_share_their_passes(engine: Engine) -> None:
     for row in report.chats:
         assert (row.chats, row.is_same) == (3, True)
         assert row.passes < 0.6 * row.alone_passes <= 0.6
-        assert min(row.alone, row.at_once, row.processor_ratio) > 0
+        assert min(row.alone, row.at_once, row.ratio) > 0
     assert "3 chats, tok/s of all" in shown(tables)
 
 
@@ -158,12 +160,19 @@ def test_the_report_is_one_json_line_with_its_keys(report: BenchReport) -> None:
     row = read["drafting"]["kinds"][0]["rows"][1]
     assert row.keys() >= {"tokens", "drafted", "accepted", "rate", "tokens_per_pass", "why"}
     assert row["speed"].keys() >= {"tokens_per_second", "ratio", "wall_s", "cpu_ms"}
-    assert read["memory"]["samples"][0].keys() == {"tokens", "active_bytes", "track_bytes"}
+    assert read["memory"].keys() >= {"peak_bytes", "first_round_ms", "last_round_ms"}
 
 
 def test_every_part_is_shown(report: BenchReport, tables: list[RenderableType]) -> None:
     text = shown(tables)
-    words = ("code in Python", "In all", "12 of 12", "with heads", "rejection sampling", "peak MB")
+    words = (
+        "code in Python",
+        "In all",
+        "12 of 12",
+        "with heads",
+        "rejection sampling",
+        "last tenth",
+    )
     for word in (*words, "Same words", "seed 1", report.conditions.date):
         assert word in text
 
@@ -187,8 +196,12 @@ def test_arms_take_turns_and_peers_are_asked_for_as_many_tokens(
     assert {tokens for name, tokens in seen if name == "peer"} == {3}
     assert {tokens for name, tokens in seen if name != "peer"} == {12}
     assert report.agreement.is_green
-    assert script.said[-1].startswith("code in C++, peer (17 of 17), about ")
-    assert script.said[-1].endswith(" s left")
+    (task,) = script.progress.tasks
+    assert (task.description, task.completed, task.total) == (
+        "code in C++, peer (17 of 17)",
+        17,
+        17,
+    )
 
 
 def test_no_green_no_number(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,8 +237,6 @@ def test_ctrl_c_leaves_what_was_measured(engine: Engine, monkeypatch: pytest.Mon
     assert [row.tokens for row in report.drafting.total] == [3, 3]  # of the whole kind
     assert (report.prompt, report.memory) == (None, None)
     assert "Interrupted" in shown(script.shown)
-    assert "Interrupted" in heading(report)[-1]
-    assert "Interrupted" not in heading(replace(report, is_interrupted=False))[-1]
     stopped = Script({"off": TEXT}, interrupt_at=5)  # before the second kind has a row
     report = stopped.bench(engine, monkeypatch, replace(SMALL, kinds=2, repeats=2))
     assert report.drafting is not None
@@ -295,11 +306,11 @@ class Measured:
     plans: list[Plan] = field(default_factory=list)
 
     def bench(
-        self, model: object, plan: Plan, *, options: object, say: Say, show: Show
+        self, model: object, plan: Plan, *, options: object, show: Show, progress: Progress
     ) -> BenchReport:
         self.plans.append(plan)
-        say("code in Python, off (1 of 9)")
-        say("code in Python, depth 1 (2 of 9), about 3 min left")
+        with progress:
+            progress.add_task("code in Python, depth 1", total=9, completed=2)
         for table in self.tables:
             show(table)
         return self.report
@@ -348,13 +359,13 @@ def test_no_figure_is_cut_off(
     assert "\N{HORIZONTAL ELLIPSIS}" not in outside.out
 
 
-def test_a_pipe_is_told_how_far_it_is_now_and_then(tmp_path: Path, measured: Measured) -> None:
+def test_how_far_it_is_is_shown_at_a_terminal(tmp_path: Path, measured: Measured) -> None:
     outside = FakeOutside(tmp_path)
     outside.run("bench")
-    assert outside.err.splitlines() == ["code in Python, off (1 of 9)"]
+    assert outside.err == ""
     at_terminal = FakeOutside(tmp_path, stdout=Terminal())
     at_terminal.run("bench")
-    assert "about 3 min left" in at_terminal.out
+    assert "code in Python, depth 1" in at_terminal.out
 
 
 def test_ctrl_c_prints_and_leaves_with_130(tmp_path: Path, measured: Measured) -> None:
@@ -365,45 +376,32 @@ def test_ctrl_c_prints_and_leaves_with_130(tmp_path: Path, measured: Measured) -
 
 
 def test_the_picture(tmp_path: Path, measured: Measured) -> None:
-    pytest.importorskip("matplotlib")
-    picture = tmp_path / "figures.png"
-    assert FakeOutside(tmp_path).run("bench", "--png", str(picture)) == 0
-    content = picture.read_bytes()
-    assert content.startswith(b"\x89PNG")
-    assert int.from_bytes(content[16:20]) > 300  # wide enough for the names of arms and a column
-    assert len(content) < 100_000
+    picture = tmp_path / "figures.svg"
+    measured.report = replace(measured.report, is_interrupted=True)
+    assert FakeOutside(tmp_path).run("bench", "--svg", str(picture)) == 130
+    root = ElementTree.parse(picture).getroot()
+    text = " ".join(" ".join(root.itertext()).split()).replace("\xa0", " ")
+    for words in ("code in Python", "in all", "depth 2, p 0.85", "× 1.00", "Interrupted"):
+        assert words in text
+    assert "url(" not in picture.read_text().replace("url(#", ""), "nothing is fetched to show it"
 
 
 def test_a_picture_of_one_arm_that_ended_at_once(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("matplotlib")
     report = Script({"off": (7,)}).bench(engine, monkeypatch, only("drafting"))
-    draw(report, tmp_path / "figures.png")
-    assert (tmp_path / "figures.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_a_picture_that_cannot_be_written_is_said_in_words(
-    tmp_path: Path, measured: Measured
-) -> None:
-    pytest.importorskip("matplotlib")
-    (tmp_path / "figures.png").mkdir()
-    outside = FakeOutside(tmp_path)
-    assert outside.run("bench", "--png", str(tmp_path / "figures.png")) == 2
-    assert "figures.png cannot be written" in outside.err
+    write_picture(report, tmp_path / "figures.svg")
+    assert ElementTree.parse(tmp_path / "figures.svg")
 
 
 def test_a_picture_that_cannot_be_is_refused_before_anything_is_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, measured: Measured
 ) -> None:
-    outside = FakeOutside(tmp_path)
-    monkeypatch.setattr("mlx_engine.bench.picture.find_spec", lambda _: None)
-    assert outside.run("bench", "--png", "figures.png") == 2
-    assert "pip install 'headstart[picture]'" in outside.err
-    monkeypatch.undo()
-    pytest.importorskip("matplotlib")
-    assert outside.run("bench", "--png", str(tmp_path / "none" / "figures.png")) == 2
-    assert "there is no folder" in outside.err
+    for path in (tmp_path, tmp_path / "none" / "figures.svg"):
+        outside = FakeOutside(tmp_path)
+        assert outside.run("bench", "--svg", str(path)) == 2
+        assert "name a file in a folder that exists" in outside.err
+    assert measured.plans == []
 
 
 @pytest.mark.parametrize(

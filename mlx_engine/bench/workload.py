@@ -1,4 +1,4 @@
-"""What is measured: nine kinds of prompt, and answers of an engine round by round, with clocks."""
+"""Nine kinds of prompt, and timed answers of an engine to them."""
 
 import tomllib
 from collections.abc import Sequence
@@ -28,20 +28,20 @@ PLAIN = DraftOptions(source="none")
 
 
 class Kind(NamedTuple):
-    """A kind of prompt, and what the model is asked."""
+    """A kind of prompt, and an example of it."""
 
     name: str
     question: str
 
 
 def nine_kinds() -> list[Kind]:
-    """As they stand in prompts.toml."""
+    """Read prompts.toml."""
     texts = tomllib.loads((files(__package__) / "prompts.toml").read_text(encoding="utf-8"))
     return [Kind(kind["name"], kind["prompt"].strip()) for kind in texts["kind"]]
 
 
 def chat_prompt(engine: Engine, question: str) -> list[int]:
-    """The question as the model is asked it."""
+    """Tokens of a chat that asks one question."""
     parts = engine.parts
     return list(tokenize_chat(parts.template, parts.tokenizer, [Message("user", question)]).tokens)
 
@@ -52,18 +52,14 @@ def long_prompt(engine: Engine, length: int) -> list[int]:
     return (once * (length // len(once) + 1))[:length]
 
 
-def pinned(depth: int) -> DraftOptions:
-    """Drafting at one depth; 0 is plain decoding."""
-    return DraftOptions(depth=depth) if depth else PLAIN
-
-
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One answer, or several in a row.
+    """One answer, or the sum of several.
 
-    tokens: without the one that ended it, which `generated` counts. first_s: seconds to the first
-    token, wall_s: to the last. later, later_s, cpu_s: tokens of all rounds but the first, the
-    seconds and the processor seconds they took (0 where another process computes). rounds: ours.
+    tokens: the text, without an end-of-text token, which `generated` counts. first_s, wall_s:
+    seconds to the first and the last token. later, later_s, cpu_s: tokens of all rounds but the
+    first, their seconds, and their processor seconds (0 where another process computes). rounds:
+    empty for other programs.
     """
 
     tokens: tuple[int, ...]
@@ -79,30 +75,30 @@ class Run:
     rounds: tuple[RoundStats, ...] = ()
 
     def __add__(self, other: "Run") -> "Run":
-        """One after the other."""
+        """Sum every figure, and join tokens and rounds."""
         return Run(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Run)))
 
     @property
     def tokens_per_second(self) -> float | None:
-        """Behind the first round; None where nothing was."""
+        """Speed after the first round; None for an answer of one round."""
         return self.later / self.later_s if self.later and self.later_s else None
 
 
 class Clock:
-    """Of one answer: it starts when made, and is told when the first round is over."""
+    """Times one answer, from when the clock is made."""
 
     def __init__(self) -> None:
         self._started = self._first = perf_counter()
         self._cpu = process_time()
 
     def first(self) -> None:
-        """The first round is over."""
+        """Mark the end of the first round."""
         self._first, self._cpu = perf_counter(), process_time()
 
     def run(
         self, tokens: Sequence[int], emitted: Sequence[int], rounds: Sequence[RoundStats] = ()
     ) -> Run:
-        """The answer is over; emitted: tokens of every pass."""
+        """Stop the clock; emitted: tokens of every pass."""
         now, cpu_s = perf_counter(), process_time() - self._cpu
         return Run(
             tokens=tuple(tokens),
@@ -119,15 +115,15 @@ class Clock:
         )
 
 
-def asked(
+def settings_of(
     sampling: SamplingOptions, draft: DraftOptions, tokens: int, *, ignore_eos: bool = True
 ) -> Settings:
-    """Of an answer of at most `tokens` tokens."""
+    """Settings of an answer of at most `tokens` tokens."""
     return Settings(sampling, draft, GenerationOptions(tokens, ignore_eos=ignore_eos))
 
 
 def play(engine: Engine, prompt: Sequence[int], settings: Settings) -> Run:
-    """One answer of ours."""
+    """Generate one answer and time it."""
     clock = Clock()
     answer = open_answer(engine, prompt, settings)
     rounds: list[RoundStats] = []
@@ -140,6 +136,6 @@ def play(engine: Engine, prompt: Sequence[int], settings: Settings) -> Run:
 
 
 def open_answer(engine: Engine, prompt: Sequence[int], settings: Settings) -> Answer:
-    """One that has not begun, as of `Engine.generate`, which reads all of its prompt."""
+    """Prepare an answer as `Engine.generate` does, with nothing of the prompt cached."""
     parts = replace(engine.parts, prompts=PromptCache(engine.parts.model, 0))
     return raw_answer(parts, settings, prompt, engine.fresh_learned())

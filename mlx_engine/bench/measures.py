@@ -1,0 +1,220 @@
+"""Acceptance by draft rule, packed keys and values, several chats at once, and long answers."""
+
+from collections.abc import Callable, Iterable, Sequence
+from statistics import median
+from time import perf_counter
+from typing import NamedTuple, get_args
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from metal_kernels.filtered_pick import temper
+from mlx_engine.bench.arms import OwnDraft, own_drafts
+from mlx_engine.bench.report import AcceptanceReport, CacheRow, ChatsRow, MemoryReport, Plan
+from mlx_engine.bench.rows import in_turn
+from mlx_engine.bench.workload import (
+    GREEDY,
+    PLAIN,
+    SEED,
+    chat_prompt,
+    long_prompt,
+    nine_kinds,
+    open_answer,
+    settings_of,
+)
+from mlx_engine.engine import Engine
+from mlx_engine.sampling.position_noise import gumbel_noise
+from mlx_engine.values.conversation import Generation, RoundFinished
+from mlx_engine.values.options import CacheBits, CacheOptions, DraftOptions, SamplingOptions
+
+HOT = SamplingOptions(temperature=0.8, seed=SEED)
+PINNED = DraftOptions(depth=3)
+CHATS = 3
+ROWS = 32
+"""Positions compared at once; a row of a large vocabulary takes a megabyte."""
+
+Prompts = Sequence[Sequence[int]]
+
+
+class Chances(NamedTuple):
+    """Sums over positions (see AcceptanceReport)."""
+
+    positions: int = 0
+    bound: float = 0.0
+    shared_noise: float = 0.0
+    greedy: float = 0.0
+    independent: float = 0.0
+
+
+def _sum(found: Iterable[Chances]) -> Chances:
+    return Chances(*(sum(parts) for parts in zip(*found, strict=True)))
+
+
+def measure_acceptance(engine: Engine, prompts: Prompts, plan: Plan) -> AcceptanceReport:
+    """Compare draft rules by teacher forcing along answers to the prompts."""
+    limit, draws = plan.acceptance_tokens, plan.acceptance_draws
+    texts = [engine.generate(prompt, limit, HOT, PLAIN).tokens for prompt in prompts]
+    total = _sum(
+        _first_drafts(engine, prompt, text, draws)
+        for prompt, text in zip(prompts, texts, strict=True)
+    )
+    positions, *sums = total
+    shares = (share / max(positions, 1) for share in sums)
+    return AcceptanceReport(HOT.temperature, positions, draws, *shares)
+
+
+def _first_drafts(
+    engine: Engine, prompt: Sequence[int], text: Sequence[int], draws: int
+) -> Chances:
+    """For every token of `text` after the first: target row t + 1 against head row t."""
+    tokens = [*prompt, *text]
+    if len(text) < 2:
+        return Chances()
+    first = len(prompt) - 1  # the head's row for text[1], from the prompt's last state and text[0]
+    target = mx.array(engine.logits(tokens)[first + 1 : -1])
+    head = mx.array(engine.draft_logits(tokens)[0][first:-1])
+    positions = range(first + 2, first + 2 + target.shape[0])
+    return _sum(
+        chances(target[rows], head[rows], positions[rows], draws)
+        for rows in (slice(start, start + ROWS) for start in range(0, target.shape[0], ROWS))
+    )
+
+
+def chances(target: mx.array, head: mx.array, positions: Sequence[int], draws: int) -> Chances:
+    """Sums over rows of logits [R, V]; `positions` key the noise of each row."""
+    wanted, guessed = (temper(logits, HOT.temperature) for logits in (target, head))
+    p, q = (mx.softmax(logits, axis=-1) for logits in (wanted, guessed))
+    likeliest = mx.argmax(head, axis=-1, keepdims=True)
+    same = mx.array(0.0)
+    for seed in range(draws):
+        noise = gumbel_noise(seed, positions, target.shape[1])
+        picks = (mx.argmax(logits + noise, axis=-1) for logits in (wanted, guessed))
+        same = same + mx.sum(next(picks) == next(picks)) / draws
+        mx.eval(same)
+    return Chances(
+        positions=len(positions),
+        bound=float(mx.sum(mx.minimum(p, q))),
+        shared_noise=float(same),
+        greedy=float(mx.sum(mx.take_along_axis(p, likeliest, axis=-1))),
+        independent=float(mx.sum(p * q)),
+    )
+
+
+def measure_cache_bits(engine: Engine, prompts: Prompts, plan: Plan) -> tuple[CacheRow, ...]:
+    """Compare keys and values in 16, 8 and 4 bits with those in 16."""
+    limit = plan.acceptance_tokens
+    answers = [engine.generate(prompt, limit, HOT, PLAIN).tokens for prompt in prompts]
+    texts = [[*prompt, *answer] for prompt, answer in zip(prompts, answers, strict=True)]
+    exact = [engine.logits(text) for text in texts]
+    bits: tuple[CacheBits, ...] = get_args(CacheBits)
+    return tuple(_cache_row(engine, prompts, texts, exact, limit, CacheOptions(n, n)) for n in bits)
+
+
+def _cache_row(
+    engine: Engine,
+    prompts: Prompts,
+    texts: Prompts,
+    exact: Sequence[NDArray[np.float32]],
+    limit: int,
+    cache: CacheOptions,
+) -> CacheRow:
+    pairs = list(zip(exact, (engine.logits(text, cache) for text in texts), strict=True))
+    plain = [engine.generate(prompt, limit, HOT, PLAIN, cache=cache) for prompt in prompts]
+    made = [engine.generate(prompt, limit, HOT, PINNED, cache=cache) for prompt in prompts]
+    drafted = sum(answer.stats.drafted for answer in made)
+    accepted = sum(answer.stats.accepted for answer in made)
+    return CacheRow(
+        bits=cache.bits,
+        bytes_per_token=engine.description.cache_bytes(cache),
+        difference=float(np.concatenate([np.abs(a - b).max(-1) for a, b in pairs]).mean()),
+        divergence=float(np.concatenate([_divergence(a, b) for a, b in pairs]).mean()),
+        likeliest=float(np.concatenate([a.argmax(-1) == b.argmax(-1) for a, b in pairs]).mean()),
+        accepted=accepted / drafted if drafted else None,
+        is_same=[answer.tokens for answer in made] == [answer.tokens for answer in plain],
+    )
+
+
+def _divergence(exact: NDArray[np.float32], other: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Kullback-Leibler divergence of rows of logits [T, V], in nats, [T]."""
+    logs = [
+        logits - np.logaddexp.reduce(logits, -1, keepdims=True)
+        for logits in (exact.astype(np.float64), other.astype(np.float64))
+    ]
+    rows: NDArray[np.float64] = (np.exp(logs[0]) * (logs[0] - logs[1])).sum(-1)
+    return rows
+
+
+class _ChatsRun(NamedTuple):
+    """Texts of all chats, tokens a second, and passes of the weights per token."""
+
+    texts: tuple[tuple[int, ...], ...]
+    speed: float
+    passes: float
+
+
+def measure_chats(engine: Engine, plan: Plan) -> tuple[ChatsRow, ...]:
+    """Answer several chats one by one and at once, in turns, after one of each to warm up."""
+    room = engine.parts.context_length - plan.acceptance_tokens
+    every = (chat_prompt(engine, kind.question) for kind in nine_kinds())
+    prompts = [prompt for prompt in every if len(prompt) < room][:CHATS]
+    arms = [arm for arm in own_drafts(engine, plan) if isinstance(arm, OwnDraft)]
+    return tuple(_chats_row(engine, prompts, plan, arm) for arm in arms)
+
+
+def _chats_row(engine: Engine, prompts: Prompts, plan: Plan, arm: OwnDraft) -> ChatsRow:
+    limit, sampling, eos = plan.acceptance_tokens, plan.sampling, plan.ignore_eos
+
+    def at_once() -> list[Generation]:
+        return engine.generate_many(prompts, limit, sampling, arm.draft, ignore_eos=eos)
+
+    def one_by_one() -> list[Generation]:
+        return [
+            engine.generate(prompt, limit, sampling, arm.draft, ignore_eos=eos)
+            for prompt in prompts
+        ]
+
+    ways: list[Callable[[], list[Generation]]] = [at_once, one_by_one]
+    runs: dict[Callable[[], list[Generation]], list[_ChatsRun]] = {way: [] for way in ways}
+    for way in in_turn(ways, plan.repeats + 1):
+        runs[way].append(_timed(engine, way))
+    together, alone = runs[at_once][1:], runs[one_by_one][1:]
+    return ChatsRow(
+        arm=arm.name,
+        chats=len(prompts),
+        alone=median(run.speed for run in alone),
+        at_once=median(run.speed for run in together),
+        ratio=median(a.speed / b.speed for a, b in zip(together, alone, strict=True)),
+        alone_passes=alone[-1].passes,
+        passes=together[-1].passes,
+        is_same=len({run.texts for way in ways for run in runs[way]}) == 1,
+    )
+
+
+def _timed(engine: Engine, answer: Callable[[], list[Generation]]) -> _ChatsRun:
+    shared, started = engine.parts.together.shared, perf_counter()
+    made = answer()
+    seconds = perf_counter() - started
+    passes = sum(each.stats.passes for each in made) - engine.parts.together.shared + shared
+    tokens = max(1, sum(each.stats.generated_tokens for each in made))
+    return _ChatsRun(tuple(each.tokens for each in made), tokens / seconds, passes / tokens)
+
+
+def measure_memory(engine: Engine, plan: Plan) -> MemoryReport:
+    """Answer a long prompt at length: as the plan says, or as the context holds."""
+    room = engine.parts.context_length - 1
+    share = min(1.0, room / (plan.memory_prompt + plan.memory_tokens))
+    prompt = long_prompt(engine, int(plan.memory_prompt * share))
+    answer = open_answer(
+        engine, prompt, settings_of(GREEDY, PINNED, int(plan.memory_tokens * share))
+    )
+    rounds = [event.stats for event in answer.events() if isinstance(event, RoundFinished)]
+    tenth = max(1, len(rounds) // 10)
+    return MemoryReport(
+        prompt_tokens=len(prompt),
+        generated_tokens=sum(r.emitted for r in rounds),
+        peak_bytes=answer.tally.peak_memory_bytes,
+        conversation_bytes=answer.sequence.nbytes,
+        first_round_ms=median(r.total_ms for r in rounds[:tenth]),
+        last_round_ms=median(r.total_ms for r in rounds[-tenth:]),
+    )
