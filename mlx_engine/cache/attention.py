@@ -1,4 +1,4 @@
-"""Keys and values of one attention layer, and who sees whom; keeping a prefix moves an offset."""
+"""Keys and values of one attention layer, and who sees whom; a commit moves an offset."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, Self
 import mlx.core as mx
 
 from metal_kernels.key_value_formats import group_of
-from mlx_engine.cache.contract import LayerSnapshot, Pending, Place
+from mlx_engine.cache.contract import LayerSnapshot, Place, RowCount
 from mlx_engine.values.memory_plan import GROWTH
 from mlx_engine.values.options import CacheBits
 
@@ -49,32 +49,41 @@ class RowsCache(ABC):
         self._group = 0
         self._length = 0
         self._block = 0
-        self._pending: Pending | None = None
+        self._pending: RowCount | None = None
 
     @property
     def length(self) -> int:
         """Committed tokens."""
+        self._resolve()
         return self._length
 
     @property
-    def pending(self) -> Pending | None:
-        """Rows behind them that count too."""
+    def pending(self) -> RowCount | None:
+        """How many rows after `length` count too; None once the host knows."""
+        self._resolve()
         return self._pending
+
+    def _resolve(self) -> None:
+        """Add a pending count that the host knows by now."""
+        if self._pending is not None and self._pending.known is not None:
+            self._length += self._pending.known
+            self._pending = None
 
     @property
     def most(self) -> int:
         """Committed tokens, those that are pending included, at most."""
-        return self._length + (0 if self._pending is None else self._pending.most)
+        length, pending = self.length, self._pending
+        return length if pending is None else length + pending.most
 
     def start(self, first: int = 0) -> int | mx.array:
-        """Place of the next row, counted from position `first`; int32 [1] where rows pend."""
-        here = self._length - first
-        return here if self._pending is None else self._pending.after(here)
+        """Place of the next row, counted from position `first`; int32 [1] with a pending count."""
+        here, pending = self.length - first, self._pending
+        return here if pending is None else pending.after(here)
 
     @property
     def offset(self) -> int:
         """Position of the next row: committed ones and those of the block."""
-        return self._length + self._block
+        return self.length + self._block
 
     @property
     def nbytes(self) -> int:
@@ -120,28 +129,17 @@ class RowsCache(ABC):
     def _dequantised(self, words: mx.array, scales: mx.array, biases: mx.array) -> mx.array:
         return mx.dequantize(words, scales, biases, group_size=self._group, bits=self.row_bits)
 
-    def keep(self, rows: int) -> None:
-        """Commit the first `rows` rows of the last block."""
-        assert 0 <= rows <= self._block
-        self._length += rows
+    def commit(self, count: int | RowCount) -> None:
+        """Append the first `count` rows of the last block; 0 rolls it back."""
+        self._resolve()
+        if isinstance(count, int):
+            assert 0 <= count <= self._block
+            self._length += count
+        else:
+            assert self._pending is None
+            assert count.most <= self._block
+            self._pending = count
         self._block = 0
-
-    def pend(self, pending: Pending) -> None:
-        """Go on after as many rows of the last block as the device knows."""
-        assert self._pending is None
-        assert pending.most <= self._block
-        self._pending, self._block = pending, 0
-
-    def settle(self, rows: int) -> None:
-        """They were so many."""
-        self._length += rows
-        self._pending = None
-
-    def recall(self) -> None:
-        """Stand after the block whose rows were pending."""
-        pending, self._pending = self._pending, None
-        assert pending is not None
-        self._block = pending.most
 
     def fork(self) -> Self:
         """Another that goes on from here by itself."""
@@ -149,7 +147,7 @@ class RowsCache(ABC):
 
     def place(self) -> Place:
         """Committed rows stay where they are until NEAR more have come."""
-        return Place(self._length, pending=self._pending)
+        return Place(self.length, pending=self._pending)
 
 
 class AttentionCache(RowsCache):
@@ -180,7 +178,7 @@ class AttentionCache(RowsCache):
     def fill(self, rows: Sequence[mx.array]) -> None:
         """Hold these rows, as `rows` gave them, and no others."""
         self._buffers = tuple(rows)
-        self._length, self._block = self._buffers[0].shape[2], 0
+        self._length, self._block, self._pending = self._buffers[0].shape[2], 0, None
 
     def make_mask(
         self,
@@ -189,14 +187,14 @@ class AttentionCache(RowsCache):
         window_size: int | None = None,
     ) -> Mask:
         """Who sees whom in a block of N rows about to be written; N is mlx-lm's name for it."""
-        if self._pending is None and window_size is None and (N == 1 or not return_array):
+        if self.pending is None and window_size is None and (N == 1 or not return_array):
             return None if N == 1 else "causal"
         return causal_mask(self.start(), N, range(self.most + N), window_size)
 
     def shown(self) -> KeysValues:
         """Keys and values of all committed tokens, of which there is one at least."""
         assert self._buffers
-        return self._unpacked(slice(0, self._length))
+        return self._unpacked(slice(0, self.length))
 
     def _room_for(self, end: int, rows: Buffers) -> Buffers:
         capacity = self._buffers[0].shape[2] if self._buffers else 0
@@ -207,11 +205,11 @@ class AttentionCache(RowsCache):
 
     def snapshot(self) -> Place:
         """Committed rows never change, so their number is all there is to know."""
-        return Place(self._length)
+        return Place(self.length)
 
     def restore(self, snapshot: LayerSnapshot) -> None:
         """Shorten to a snapshot; buffers that are far too long for it are left to others."""
-        assert snapshot.length <= self._length
+        assert snapshot.length <= self.length
         self._length = snapshot.length
         self._block = 0
         self._pending = snapshot.pending if isinstance(snapshot, Place) else None

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol, Self
 
 import mlx.core as mx
 
-from mlx_engine.cache.contract import NEAR, CachesSnapshot, LayerCaches, LayerSnapshot, OnHost
+from mlx_engine.cache.contract import NEAR, CachesSnapshot, LayerCaches, LayerSnapshot, RowCount
 
 _AT_ONCE = 512
 """Tokens that are read again in one pass."""
@@ -39,7 +39,7 @@ class ByLengthSnapshot(NamedTuple):
         return self.short.nbytes + self.long.nbytes
 
 
-class CacheByLength(OnHost):
+class CacheByLength:
     """A LayerCache (contract.py) for all layers at once; a text is long from border + 1 tokens on.
 
     make: empty caches for all layers.
@@ -75,14 +75,15 @@ class CacheByLength(OnHost):
             made.append(read(tokens, self._long, is_long=True)[:, rows:])
         return made[0] if len(made) == 1 else mx.concatenate(made, axis=1)
 
-    def keep(self, rows: int) -> None:
-        """Commit the first `rows` rows of the last block."""
+    def commit(self, count: int | RowCount) -> None:
+        """Append the first `count` rows of the last block; 0 rolls it back."""
+        assert isinstance(count, int), "which of the two is read has to be known by the host"
         short = self._short_rows
         if short:
-            self._short.keep(min(rows, short))
+            self._short.commit(min(count, short))
         if short < self._block.shape[1]:
-            self._long.keep(rows)
-        self._tokens = mx.concatenate([self._tokens, self._block[:, :rows]], axis=1)
+            self._long.commit(count)
+        self._tokens = mx.concatenate([self._tokens, self._block[:, :count]], axis=1)
         self._block = self._block[:, :0]
         if self.length >= self._border + NEAR and self._short.length:
             self._drop_short()
@@ -129,5 +130,5 @@ class CacheByLength(OnHost):
         while caches.length < until:
             tokens = self._tokens[:, caches.length : min(until, caches.length + _AT_ONCE)]
             read(tokens, caches, is_long=is_long)
-            caches.keep(tokens.shape[1])
+            caches.commit(tokens.shape[1])
             mx.eval(caches.arrays())

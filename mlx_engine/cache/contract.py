@@ -1,4 +1,4 @@
-"""What every layer cache can do (keep a prefix of a block, go back), and all layers as one."""
+"""What every layer cache can do (commit a prefix of a block, go back), and all layers as one."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, Self
@@ -9,15 +9,17 @@ NEAR = 64
 """Rows after which a cache need not come back to a place; a round and a draft are fewer."""
 
 
-class Pending:
-    """How many rows of a block are kept, where only the device knows it: 1 to `most`.
+class RowCount:
+    """How many rows of a block count, 1 to `most`: on the device at once, on the host later.
 
-    rows: int32 [1]. A cache goes on from there, its `length` standing before the block, until the
-    host has read the number.
+    rows: int32 [1]. known: the number, once the host has set it. Until then whatever was committed
+    with this count has a `length` without these rows. The host may set a lower number than the
+    device has, 0 included, if nothing is committed that was read behind them.
     """
 
     def __init__(self, rows: mx.array, most: int) -> None:
         self.rows, self.most = rows, most
+        self.known: int | None = None
         self._after: dict[int, mx.array] = {}
 
     def after(self, length: int) -> mx.array:
@@ -42,25 +44,25 @@ class LayerSnapshot(Protocol):
 class Place(NamedTuple):
     """A snapshot where nothing has to be kept: rows before it never change, or there are none.
 
-    pending: rows behind them that count too.
+    pending: how many rows after `length` count too.
     """
 
     length: int
     nbytes: int = 0
-    pending: Pending | None = None
+    pending: RowCount | None = None
 
 
 class LayerCache(Protocol):
     """One layer's memory of a conversation (batch of one).
 
-    A pass writes a block of rows; `keep(n)` then commits the first n of them (0 to all) and
-    forgets the rest. Between `keep` and the next pass the cache stands exactly after `length`
-    tokens; how a pass writes is the business of the layer and its own cache.
+    A pass writes a block of rows; `commit(n)` then makes the first n of them (0 to all) part of the
+    conversation and forgets the rest. Between `commit` and the next pass the cache stands exactly
+    after `length` tokens; how a pass writes is the business of the layer and its own cache.
     """
 
     @property
     def keeps_any_prefix(self) -> bool:
-        """Whether `keep` takes every number of rows, not just 0 and all."""
+        """Whether `commit` takes every number of rows, not just 0 and all."""
 
     @property
     def keeps_all_rows(self) -> bool:
@@ -74,17 +76,12 @@ class LayerCache(Protocol):
     def nbytes(self) -> int:
         """Bytes held now, buffers included."""
 
-    def keep(self, rows: int) -> None:
-        """Commit the first `rows` rows of the last block."""
+    def commit(self, count: "int | RowCount") -> None:
+        """Append the first `count` rows of the last block; 0 rolls the block back.
 
-    def pend(self, pending: Pending) -> None:
-        """Go on after as many rows of the last block as the device knows."""
-
-    def settle(self, rows: int) -> None:
-        """They were so many, and what was done since `pend` stands."""
-
-    def recall(self) -> None:
-        """Undo what was done since `pend`, and that too: the rows can be kept."""
+        A RowCount only to caches of our own layers, and not before an earlier one is known; until
+        then other rows are appended behind it only to be taken back by `restore`.
+        """
 
     def fork(self) -> Self:
         """Another that goes on from here by itself; what either writes the other does not see."""
@@ -102,24 +99,6 @@ class LayerCache(Protocol):
 
     def arrays(self) -> list[mx.array]:
         """Arrays that hold the committed state, to evaluate so that no graph grows."""
-
-
-class OnHost:
-    """The part of a cache that is never asked to go on after rows that the host cannot count."""
-
-    def pend(self, pending: Pending) -> None:
-        """Never called."""
-        del pending
-        raise AssertionError("this cache leads its pass from the host")
-
-    def settle(self, rows: int) -> None:
-        """Never called."""
-        del rows
-        raise AssertionError("nothing is pending")
-
-    def recall(self) -> None:
-        """Never called."""
-        raise AssertionError("nothing is pending")
 
 
 class CachesSnapshot(NamedTuple):
@@ -152,7 +131,7 @@ class LayerCaches:
 
     @property
     def keeps_any_prefix(self) -> bool:
-        """Whether `keep` takes every number of rows; without that nothing can be drafted."""
+        """Whether `commit` takes every number of rows; without that nothing can be drafted."""
         return all(layer.keeps_any_prefix for layer in self.layers)
 
     @property
@@ -160,27 +139,10 @@ class LayerCaches:
         """Whether all layers can go back to every earlier place."""
         return all(layer.keeps_all_rows for layer in self.layers)
 
-    def keep(self, rows: int) -> None:
-        """Commit the first `rows` rows of the last block in every layer."""
+    def commit(self, count: int | RowCount) -> None:
+        """Append the first `count` rows of the last block in every layer; 0 rolls it back."""
         for layer in self.layers:
-            layer.keep(rows)
-
-    def pend(self, pending: Pending) -> None:
-        """Go on after as many rows of the last block as the device knows; `length` still stands
-        before it.
-        """
-        for layer in self.layers:
-            layer.pend(pending)
-
-    def settle(self, rows: int) -> None:
-        """They were so many, and what was done since `pend` stands."""
-        for layer in self.layers:
-            layer.settle(rows)
-
-    def recall(self) -> None:
-        """Undo what was done since `pend`, and that too."""
-        for layer in self.layers:
-            layer.recall()
+            layer.commit(count)
 
     def fork(self) -> "LayerCaches":
         """Others that go on from here by themselves."""

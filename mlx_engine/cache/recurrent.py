@@ -1,8 +1,8 @@
-"""State of one Gated DeltaNet layer; keeping a prefix marks which steps to replay.
+"""State of one Gated DeltaNet layer; a commit marks which steps to replay.
 
 A recurrent state cannot be shortened. So a block leaves the state from before it, and its own
-small steps: when only n of its rows are kept, the next pass starts from the old state and replays
-those n steps. No state is stored per step; a row of steps is about a hundredth of a state.
+small steps: when only n of its rows are committed, the next pass starts from the old state and
+replays those n steps. No state is stored per step; a row of steps is about a hundredth of a state.
 
 The gated delta rule over a block (arXiv 2412.06464, eq. 10) has two ways with one contract: stock
 MLX's operation, and our kernel, which writes no state of its own rows but the state from before
@@ -23,7 +23,7 @@ from metal_kernels.gated_delta_block import Rows, Steps, gated_delta_block, repl
 from metal_kernels.kernel import Launcher
 from metal_kernels.stock import Stock
 from metal_kernels.stock_on_cpu import MLX
-from mlx_engine.cache.contract import LayerSnapshot, Pending, Place
+from mlx_engine.cache.contract import LayerSnapshot, Place, RowCount
 
 _FEW = 16
 """Rows of a block that stays whole as the next one's window, for no launch; that of a prompt's
@@ -185,15 +185,17 @@ def delta_rule(served: Served | None, stock: Stock = MLX) -> DeltaRule:
 class RecurrentSnapshot(NamedTuple):
     """Convolution window, state, and the steps the state still has to take.
 
-    The window [1, K-1, C] may stand among other rows, `skipped` of them before it: int32 [1] where
-    steps pend behind `length`, of which only the device knows how many count.
+    The window [1, K-1, C] may stand among other rows, `skipped` of them before it. pending: how
+    many rows after `length` count too; it is then the whole block that is replayed and skipped, up
+    to that count.
     """
 
     length: int
     window: mx.array
     state: mx.array
     replay: Replay | None
-    skipped: int | mx.array = 0
+    skipped: int = 0
+    pending: RowCount | None = None
 
     @property
     def nbytes(self) -> int:
@@ -203,6 +205,15 @@ class RecurrentSnapshot(NamedTuple):
     def arrays(self) -> list[mx.array]:
         """Window, state and what is needed to replay."""
         return [self.window, self.state, *(self.replay.arrays() if self.replay else ())]
+
+    def resolved(self) -> "RecurrentSnapshot":
+        """The same, with a pending count that the host knows by now."""
+        count = None if self.pending is None else self.pending.known
+        if count is None:
+            return self
+        assert self.replay is not None
+        replay = self.replay.first(count) if count else None
+        return RecurrentSnapshot(self.length + count, self.window, self.state, replay, count)
 
 
 class _Block(NamedTuple):
@@ -231,13 +242,6 @@ class ConvolutionWindow(NamedTuple):
         return _number(self.skipped) if isinstance(self.skipped, int) else self.skipped
 
 
-class _Before(NamedTuple):
-    """The committed memory before a block whose rows pend, and the block."""
-
-    now: RecurrentSnapshot
-    block: _Block
-
-
 class RecurrentCache:
     """Convolution window and state, standing after `length` tokens."""
 
@@ -258,9 +262,18 @@ class RecurrentCache:
         self._rule = rule or StockDelta()
         self._stock = stock
         self._taps = window.shape[1]
-        self._now = RecurrentSnapshot(0, window, state, None)
+        self._committed = RecurrentSnapshot(0, window, state, None)
         self._block: _Block | None = None
-        self._before: _Before | None = None
+
+    @property
+    def _now(self) -> RecurrentSnapshot:
+        """The committed memory."""
+        if self._committed.pending is not None:
+            now = self._committed.resolved()
+            if self._block is not None and now.pending is None:  # its pass has replayed them
+                now = now._replace(state=self._block.delta.before, replay=None)
+            self._committed = now
+        return self._committed
 
     @property
     def length(self) -> int:
@@ -275,59 +288,49 @@ class RecurrentCache:
     @property
     def window(self) -> ConvolutionWindow:
         """The last rows that went into the convolution."""
-        return ConvolutionWindow(self._now.window, self._now.skipped)
+        now = self._now
+        skipped = now.skipped if now.pending is None else now.pending.rows
+        return ConvolutionWindow(now.window, skipped)
 
     def run(self, rows: Rows, convolved: mx.array) -> mx.array:
         """Take the steps of a block from the committed state; outputs [1, T, value heads, Dv].
 
-        rows: [1, T, ...]; convolved [1, K-1+T, C] is the window followed by the block's rows. What
-        was kept of the block before is replayed as part of this pass.
+        rows: [1, T, ...]; convolved [1, K-1+T, C] is the window followed by the block's rows. The
+        committed rows of the block before are replayed as part of this pass.
         """
         now = self._now
-        done = self._rule.run(rows, now.state, now.replay)
-        self._now = RecurrentSnapshot(now.length, now.window, done.before, None, now.skipped)
+        replay = now.replay
+        if replay is not None and now.pending is not None:
+            replay = replay.first(now.pending.rows)
+        done = self._rule.run(rows, now.state, replay)
+        if now.pending is None:  # nobody goes back to before the replay: the old state is let go
+            self._committed = now._replace(state=done.before, replay=None)
         self._block = _Block(rows.keys.shape[1], convolved, done)
         return done.outputs
 
-    def keep(self, rows: int) -> None:
-        """Commit the first `rows` rows of the last block."""
-        block, now = self._block, self._now
+    def commit(self, count: int | RowCount) -> None:
+        """Append the first `count` rows of the last block; 0 rolls it back."""
+        block, self._block = self._block, None
         assert block is not None
-        assert 0 <= rows <= block.rows
-        self._block = None
-        if rows == 0:
+        if count == 0:
             return
-        window = ConvolutionWindow(block.convolved, rows)
+        length, before, steps = self.length, block.delta.before, block.delta.steps
+        if isinstance(count, RowCount):
+            self._committed = RecurrentSnapshot(
+                length, block.convolved, before, steps, pending=count
+            )
+            return
+        assert 0 < count <= block.rows
+        window = ConvolutionWindow(block.convolved, count)
         if block.rows > _FEW:
             window = ConvolutionWindow(self._stock.contiguous(window.alone(self._taps)), 0)
-        after = block.delta.after if rows == block.rows else None
-        state = now.state if after is None else after
-        steps = block.delta.steps.first(rows) if after is None else None
-        self._now = RecurrentSnapshot(now.length + rows, window.rows, state, steps, window.skipped)
-
-    def pend(self, pending: Pending) -> None:
-        """Go on after as many rows of the last block as the device knows."""
-        now, block, rows = self._now, self._block, pending.rows
-        assert block is not None
-        self._before, self._block = _Before(now, block), None
-        steps = block.delta.steps.first(rows)
-        self._now = RecurrentSnapshot(now.length, block.convolved, now.state, steps, rows)
-
-    def settle(self, rows: int) -> None:
-        """They were so many; where a block was read since, its pass has replayed them."""
-        assert self._before is not None
-        (before, block), self._before = self._before, None
-        if self._block is None:
-            self._now, self._block = before, block
-            self.keep(rows)
-            return
-        length, state = before.length + rows, self._now.state
-        self._now = RecurrentSnapshot(length, block.convolved, state, None, rows)
-
-    def recall(self) -> None:
-        """Stand after the block whose rows were pending."""
-        assert self._before is not None
-        (self._now, self._block), self._before = self._before, None
+        after = block.delta.after if count == block.rows else None
+        state = before if after is None else after
+        replay = steps.first(count) if after is None else None
+        assert isinstance(window.skipped, int)
+        self._committed = RecurrentSnapshot(
+            length + count, window.rows, state, replay, window.skipped
+        )
 
     def fork(self) -> Self:
         """Another that goes on from here by itself; states are never written in place."""
@@ -335,26 +338,24 @@ class RecurrentCache:
 
     def place(self) -> RecurrentSnapshot | Place:
         """The committed memory itself; of the beginning no zeros, which would live on."""
-        return self._now if self._now.length else Place(0)
+        now = self._now
+        return now if now.length or now.pending is not None else Place(0)
 
     def snapshot(self) -> RecurrentSnapshot | Place:
         """The same, with the window alone: a view would hold on to the block around it."""
         if self._now.skipped != 0:
             window = self._stock.contiguous(self.window.alone(self._taps))
-            self._now = self._now._replace(window=window, skipped=0)
+            self._committed = self._committed._replace(window=window, skipped=0)
         return self.place()
 
     def restore(self, snapshot: LayerSnapshot) -> None:
         """Go back to a snapshot."""
         if isinstance(snapshot, RecurrentSnapshot):
-            self._now = snapshot
-            if isinstance(snapshot.skipped, int):
-                self._before = None
+            self._committed = snapshot
         else:
             assert snapshot.length == 0
             window = mx.zeros_like(self._now.window[:, : self._taps])
-            self._now = RecurrentSnapshot(0, window, mx.zeros_like(self._now.state), None)
-            self._before = None
+            self._committed = RecurrentSnapshot(0, window, mx.zeros_like(self._now.state), None)
         self._block = None
 
     def arrays(self) -> list[mx.array]:

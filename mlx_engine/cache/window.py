@@ -1,4 +1,4 @@
-"""Keys and values of the last tokens only, with slack, so that any prefix of a block is kept.
+"""Keys and values of the last tokens only, with slack: any prefix of a block can be committed.
 
 A ring overwrites what a rejected draft would need again. Here rows lie in order in a buffer that
 is copied to a new one when it is full, every WINDOW_STEP tokens or so. What a block sees begins at
@@ -55,7 +55,7 @@ class WindowCache(RowsCache):
 
     def _begin(self) -> int:
         """Position of the first row the next block is shown."""
-        return max(0, self._length - self.window + 1) // WINDOW_STEP * WINDOW_STEP
+        return max(0, self.length - self.window + 1) // WINDOW_STEP * WINDOW_STEP
 
     def make_mask(
         self,
@@ -65,7 +65,7 @@ class WindowCache(RowsCache):
     ) -> Mask:
         """Who sees whom in a block of N rows about to be written; N is mlx-lm's name for it."""
         window = min(window_size or self.window, self.window)
-        if self._pending is None and self._length + N <= window and not return_array:
+        if self.pending is None and self._length + N <= window and not return_array:
             return None if N == 1 else "causal"
         return causal_mask(self.start(), N, range(self._begin(), self.most + N), window)
 
@@ -84,7 +84,7 @@ class WindowCache(RowsCache):
 
     def shown(self) -> KeysValues:
         """Committed rows that a block here would be shown, some of them out of the window."""
-        return self._unpacked(self._at(self._begin(), self._length))
+        return self._unpacked(self._at(self._begin(), self.length))
 
     def _at(self, begin: int, end: int) -> slice:
         """Where rows of these positions lie in the buffers."""
@@ -110,7 +110,7 @@ class WindowCache(RowsCache):
         begin = self._begin()
         # contiguous: a plain slice would keep the whole buffer alive
         self._copy = tuple(self._stock.contiguous(rows) for rows in self._kept(begin))
-        return WindowSnapshot(self._length, begin, self._copy)
+        return WindowSnapshot(self.length, begin, self._copy)
 
     def restore(self, snapshot: LayerSnapshot) -> None:
         """Go back to a snapshot, or on to a later one."""

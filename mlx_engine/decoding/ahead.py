@@ -221,15 +221,14 @@ class Rounds:
             self._sequence.forget()
             self._drafting.forget()
             return
-        was_pending = following is not None and begun.round.draft.depth > 0
-        if was_pending and not goes_on:
-            begun.round.state.recall()
-            following = None
         if following is None:
-            begun.round.keep(len(tokens))
-        elif was_pending:
-            begun.round.state.settle(len(tokens))
+            begun.round.commit(len(tokens))
+        elif begun.round.draft.depth:
+            if not goes_on:
+                following.round.drop()
+            begun.round.commit(len(tokens))
             following.round.position += len(tokens)
+            following = following if goes_on else None
         self._begun = following
         self._sequence.stand(read)
         if following is None and goes_on and self._is_shared:
@@ -246,7 +245,8 @@ class Rounds:
             self._drafting.forget()
         elif begun is not None:
             if following is not None and begun.round.draft.depth:
-                begun.round.state.recall()
+                following.round.drop()
+                self._sampler = self._new_sampler()  # this one has counted tokens
             elif following is not None:
                 self._sequence.stand([self._last])
                 begun = following
@@ -335,8 +335,8 @@ class Rounds:
         before = self._begun.round
         if self._is_full(1):
             return None
+        before.follow()  # first, for the states that it no longer needs
         planned = self._plan()
-        before.follow()
         # one token more leaves room in the answer for the longest draft, all of them in the context
         read = before.position + before.draft.depth
         deepest = self._limits.deepest(self._generated + 1, read)

@@ -23,6 +23,7 @@ from typing import Literal
 
 import mlx.core as mx
 
+from mlx_engine.cache.contract import RowCount
 from mlx_engine.decoding.verify import Asked, State, Verified, verify
 from mlx_engine.drafting.contract import Draft, Proposal
 from mlx_engine.drafting.steps import take
@@ -43,6 +44,7 @@ class Round:
         self.position = wanted.position
         self.most_rows = 1 + wanted.depth
         self.its_pass: Pass | None = None
+        self._count: RowCount | None = None
 
     def take(self, draft: Draft, found: Verified) -> None:
         """Its draft, and its rows of a pass, which its caches hold from now on."""
@@ -71,9 +73,12 @@ class Round:
                 )
         return tokens
 
-    def keep(self, rows: int) -> None:
-        """Have the state stand after its first rows."""
-        self.state.keep(rows, self._verified)
+    def commit(self, rows: int) -> None:
+        """Append its first rows to the state, or say how many they were if it is followed."""
+        if self._count is None:
+            self.state.commit(rows, self._verified)
+        else:
+            self.state.resolve(self._count, rows)
 
     @property
     def can_be_followed(self) -> bool:
@@ -83,16 +88,21 @@ class Round:
     def follow(self) -> None:
         """Have the state stand after it, whatever its outcome is."""
         if not self.draft.depth:
-            self.keep(1)
+            self.commit(1)
             return
         equal = self.draft.tokens == self._verified.picked[:-1]
         accepted = mx.sum(mx.cumprod(equal.astype(mx.int32)), keepdims=True)
-        self.state.pend(self._verified, accepted)
+        self._count = self.state.follow(self._verified, accepted)
 
     def drop(self) -> None:
-        """The state as if there had been no such round."""
+        """The state as if there had been no such round, but for the sampler of one that is followed
+        by a round, which is dropped by now.
+        """
+        if self._count is not None:
+            self.state.resolve(self._count, 0)
+            return
         if self.its_pass is not None:
-            self.state.caches.keep(0)
+            self.state.caches.commit(0)
         self.state.source.withdraw()
 
 

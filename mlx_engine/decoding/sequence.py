@@ -142,7 +142,7 @@ class TokenSequence:
         """
         count = len(tokens)
         self.catch_up()
-        self.caches.keep(count)
+        self.caches.commit(count)
         tell = self.source.pass_over if is_far else self.source.observe
         tell(mx.array(list(tokens), dtype=mx.int32), hidden[:, :count])
         self.stand(tokens)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from mlx_engine.cache.contract import LayerCaches, Pending
+from mlx_engine.cache.contract import LayerCaches, RowCount
 from mlx_engine.cache.joint import apart, joint_caches
 from mlx_engine.drafting.contract import DraftSource
 from mlx_engine.models.contract import Begin, Model, lazily
@@ -38,37 +38,34 @@ class State:
         """
         return self.model.joint is not None and self.source.can_pend
 
-    def keep(self, rows: int, found: "Verified") -> None:
-        """Stand after the first rows of the last pass."""
+    def commit(self, rows: int, found: "Verified") -> None:
+        """Append the first rows of the last pass."""
         kept = found.first(rows)
-        self.caches.keep(rows)
+        self.caches.commit(rows)
         self.source.observe(kept.tokens, kept.hidden)
         self.sampler.commit(kept.picked)
         self.last = kept.picked[-1:]
 
-    def pend(self, found: "Verified", accepted: mx.array) -> None:
-        """Stand after its accepted drafts and the row before them, where `can_pend`; int32 [1].
+    def follow(self, found: "Verified", accepted: mx.array) -> RowCount:
+        """Append the accepted drafts of the last pass and the row before them, where `can_pend`;
+        accepted: int32 [1].
 
-        `settle` or `recall` has to follow before the next `keep` or `pend`.
+        `resolve` has to follow before the next commit.
         """
-        most = found.picked.shape[0]
-        pending = Pending(accepted + 1, most)
-        self.caches.pend(pending)
-        self.source.pend(found.picked, found.hidden, pending)
-        self.sampler.pend(found.picked, pending.rows)
+        count = RowCount(accepted + 1, found.picked.shape[0])
+        self.caches.commit(count)
+        self.source.pend(found.picked, found.hidden, count)
+        self.sampler.pend(found.picked, count.rows)
         self.last = mx.take(found.picked, accepted)
+        return count
 
-    def settle(self, rows: int) -> None:
-        """There were so many rows."""
-        self.caches.settle(rows)
+    def resolve(self, count: RowCount, rows: int) -> None:
+        """The host knows how many rows were appended: as many as the device counted, or fewer where
+        nothing goes on from them; none to roll back.
+        """
+        count.known = rows
         self.source.settle(rows)
         self.sampler.settle()
-
-    def recall(self) -> None:
-        """Undo what was done since `pend`, and that too: rows can be kept."""
-        self.caches.recall()
-        self.source.recall()
-        self.sampler.recall()
 
 
 class Asked(NamedTuple):

@@ -6,7 +6,7 @@ from typing import NamedTuple, Self
 
 import mlx.core as mx
 
-from mlx_engine.cache.contract import CachesSnapshot, LayerCaches, Pending
+from mlx_engine.cache.contract import CachesSnapshot, LayerCaches, RowCount
 from mlx_engine.drafting.steps import Steps
 from mlx_engine.models.contract import Model
 from mlx_engine.sampling.sampler import Sampler
@@ -234,7 +234,7 @@ class DraftSource(ABC):
         """Take back what the last `propose` has read; after it, and before `observe`."""
         return
 
-    def pend(self, picked: mx.array, hidden: mx.array, pending: Pending) -> None:
+    def pend(self, picked: mx.array, hidden: mx.array, pending: RowCount) -> None:
         """In the place of `observe`, after a draft of k tokens of its own and where `can_pend`: go
         on after as many rows as the device knows.
 
@@ -244,12 +244,10 @@ class DraftSource(ABC):
         raise AssertionError("this source has to be told")
 
     def settle(self, rows: int) -> None:
-        """They were so many; a draft made since stands, and may yet be withdrawn."""
+        """They were so many; a draft made since stands, and may yet be withdrawn. With none of them
+        also the draft that they verified is undone.
+        """
         del rows
-        raise AssertionError("nothing is pending")
-
-    def recall(self) -> None:
-        """Undo what was done since `pend`, and that too: the rows can be observed."""
         raise AssertionError("nothing is pending")
 
     def snapshot(self) -> SourceSnapshot:

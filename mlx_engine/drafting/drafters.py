@@ -180,7 +180,7 @@ class SharedCacheDraft(FeatureDraft):
         full, sliding = mx.split(features, [drafter.full.width], axis=-1)
         self._full.write(*_by_head(full, drafter.full))
         self._sliding.write(*_by_head(sliding, drafter.sliding))
-        self._caches[0].keep(features.shape[1])
+        self._caches[0].commit(features.shape[1])
 
     def offers(self, newest: int) -> tuple[Offer, ...]:
         """A draft, at any place but the very first."""

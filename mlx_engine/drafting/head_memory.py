@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from mlx_engine.cache.contract import CachesSnapshot, LayerCaches, Pending
+from mlx_engine.cache.contract import CachesSnapshot, LayerCaches, RowCount
 from mlx_engine.cache.joint import JointCaches
 from mlx_engine.drafting.chain import ModelDraft
 from mlx_engine.drafting.contract import FEW_WAITING, FLUSH_ROWS, ROWS_OF_A_PROMPT, Rows
@@ -50,7 +50,7 @@ class Unsettled(NamedTuple):
     """Rows of which as many are true as the device knows; before: the draft that they verified."""
 
     rows: Rows
-    pending: Pending
+    pending: RowCount
     before: list[BeforeDraft]
 
 
@@ -108,7 +108,7 @@ class HeadMemory:
 
     def _read_waiting(self, drafted: Sequence[Rows] = ()) -> Steps[mx.array]:
         states = yield self._pass(_joined([*self.waiting, *drafted]))
-        self.caches.keep(self.unread)
+        self.caches.commit(self.unread)
         self.wait_only([])
         return states
 
@@ -134,7 +134,7 @@ class HeadMemory:
             order = mx.minimum(behind, rows.tokens.shape[0] - 1)
             rows = Rows(mx.take(rows.tokens, order), mx.take(rows.hidden, order, axis=1))
         states = yield self._pass(rows)
-        self.caches.pend(pending)
+        self.caches.commit(pending)
         return mx.take(states, pending.after(len(drafted) - 1), axis=1)
 
     def _pass(self, rows: Rows) -> Step:
@@ -176,7 +176,7 @@ class MemoryDraft(ModelDraft):
         self._before: list[BeforeDraft] = []
         self._unsettled: Unsettled | None = None
 
-    def pend(self, picked: mx.array, hidden: mx.array, pending: Pending) -> None:
+    def pend(self, picked: mx.array, hidden: mx.array, pending: RowCount) -> None:
         """After the last draft: each row's next token beside its hidden state is a row to read."""
         self._unsettled = Unsettled(Rows(picked, hidden), pending, self._before)
         self._before = []
@@ -184,9 +184,14 @@ class MemoryDraft(ModelDraft):
             memory.unsettled = self._unsettled
 
     def settle(self, rows: int) -> None:
-        """They were so many."""
+        """They were so many; with none also the draft that they verified is undone."""
         assert self._unsettled is not None
-        (true, *_), self._unsettled = self._unsettled, None
+        unsettled, self._unsettled = self._unsettled, None
+        if rows == 0:
+            self._before = unsettled.before
+            self.withdraw()
+            return
+        true = unsettled.rows
         others = Rows(true.tokens[: rows - 1], true.hidden[:, : rows - 1])  # not the newest's
         read = () if rows == 1 else (others,)
         self.length += rows
@@ -194,24 +199,15 @@ class MemoryDraft(ModelDraft):
             if self._before:
                 before = self._before[number]
                 self._before[number] = before._replace(waiting=(*before.waiting, *read))
-            if memory.unsettled is None:
-                memory.caches.settle(rows)
-            else:
+            if memory.unsettled is not None:
                 memory.unsettled = None
                 memory.wait_only([*memory.waiting, *read])
-
-    def recall(self) -> None:
-        """Stand after the draft that the rows have verified."""
-        assert self._unsettled is not None
-        self.withdraw()
-        for memory in self._memories:
-            memory.unsettled = None
-        self._before, self._unsettled = self._unsettled.before, None
 
     def withdraw(self) -> None:
         """Let the rows wait that the last draft has read, without that of the newest token."""
         for memory, before in zip(self._memories, self._before, strict=bool(self._before)):
             memory.go_back(before)
+            memory.unsettled = self._unsettled
         self._before = []
 
 

@@ -146,8 +146,9 @@ class MtpDraft(MemoryDraft):
         assert self._unsettled is not None
         hidden = self._unsettled.rows.hidden
         super().settle(rows)
-        self._newest = _last_row(hidden[:, :rows])
-        self._wait(None, drafted=True)
+        if rows:
+            self._newest = _last_row(hidden[:, :rows])
+            self._wait(None, drafted=True)
 
     def _wait(self, rows: Rows | None, *, drafted: bool) -> None:
         """Rows wait, but none for ever: old ones are cut rarely, to make no work of each. drafted:

@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 
 import mlx.core as mx
 
-from mlx_engine.cache.contract import LayerCaches, Pending
+from mlx_engine.cache.contract import LayerCaches, RowCount
 from mlx_engine.drafting.contract import (
     DEEPEST,
     Draft,
@@ -316,7 +316,7 @@ class CombinedDraft(DraftSource):
         self.lookup.saw(tokens)
         self.model.saw(tokens)
 
-    def pend(self, picked: mx.array, hidden: mx.array, pending: Pending) -> None:
+    def pend(self, picked: mx.array, hidden: mx.array, pending: RowCount) -> None:
         """As the model does."""
         self.model.pend(picked, hidden, pending)
 
@@ -324,10 +324,6 @@ class CombinedDraft(DraftSource):
         """As the model does."""
         self.length += rows
         self.model.settle(rows)
-
-    def recall(self) -> None:
-        """As the model does."""
-        self.model.recall()
 
     def withdraw(self) -> None:
         """As the model does; a copy has read nothing."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
-from mlx_engine.cache.contract import LayerCaches, Pending
+from mlx_engine.cache.contract import LayerCaches, RowCount
 from mlx_engine.cache.joint import JointCaches
 from mlx_engine.drafting.chain import draft_chain
 from mlx_engine.drafting.contract import (
@@ -108,7 +108,7 @@ class SmallModelDraft(MemoryDraft):
         memory.caches.restore(true_tokens)
         return draft
 
-    def pend(self, picked: mx.array, hidden: mx.array, pending: Pending) -> None:
+    def pend(self, picked: mx.array, hidden: mx.array, pending: RowCount) -> None:
         """After the last draft, which leaves nothing unread but what was picked."""
         del hidden
         super().pend(picked, _rows(picked).hidden, pending)

@@ -14,7 +14,7 @@ from metal_kernels.key_value_formats import cache_form, form_name
 from metal_kernels.stock import Attending, Position, Stock, attends_in_one_launch, tiles
 from metal_kernels.stock_on_cpu import MLX
 from mlx_engine.cache.attention import AttentionCache, KeysValues, Mask, positions
-from mlx_engine.cache.contract import LayerCache, Pending
+from mlx_engine.cache.contract import LayerCache, RowCount
 from mlx_engine.cache.joint import JointCache, each
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.models import layer_specs
@@ -33,8 +33,8 @@ class Masks:
 
     def __init__(self, *, is_long: bool = False) -> None:
         self.is_long = is_long
-        self._made: dict[tuple[int, int, int, Pending | None], Mask] = {}
-        self._spans: dict[tuple[Place, int, Pending], Span] = {}
+        self._made: dict[tuple[int, int, int, RowCount | None], Mask] = {}
+        self._spans: dict[tuple[Place, int, RowCount], Span] = {}
 
     def of(self, cache: KeyValueCache, rows: int) -> Mask:
         """Who sees whom in a block about to be written to a cache of this kind."""

@@ -82,13 +82,8 @@ class TokenHistory:
 
     def pend(self, tokens: mx.array, count: mx.array) -> None:
         """The first `count` of them, int32 [1]."""
-        self._before = self._in_answer
         counts = mx.arange(tokens.shape[0]) < count
         self.commit(mx.where(counts, tokens, self._vocabulary))
-
-    def recall(self) -> None:
-        """Count none of them."""
-        self._in_answer = self._before
 
     def answer_counts(self, rows: int, prefix: mx.array) -> mx.array:
         """Uses in the answer plus the drafted prefix before each row, int32 [rows, V].
@@ -202,12 +197,6 @@ class Sampler:
     def settle(self) -> None:
         """From now on positions are told with those that counted."""
         self._pending = self._drawn = None
-
-    def recall(self) -> None:
-        """Go back to before them."""
-        self._pending = self._drawn = None
-        if self._history is not None:
-            self._history.recall()
 
     def choosing(self, position: int, rows: int) -> Choosing | None:
         """How a kernel picks the tokens of so many rows without their logits.

@@ -127,10 +127,10 @@ def compare_rows(model: Model, context: int, counts: Sequence[int] = ROWS) -> It
         singles: list[mx.array] = []
         for count in counts:
             block = few.forward(tokens[:, :count], together)
-            together.keep(0)
+            together.commit(0)
             for row in range(len(singles), count):
                 singles.append(few.forward(tokens[:, row : row + 1], alone))
-                alone.keep(1)
+                alone.commit(1)
             apart = mx.concatenate(singles[:count], axis=1)
             yield _told(block, apart, f"in a pass of {count} rows after {keys:,} tokens")
             if not blocks:
@@ -159,12 +159,12 @@ def _filled(model: Model, keys: int, drawn: dict[tuple[int, ...], mx.array]) -> 
     """
     caches = model.make_caches()
     mx.eval(model.forward(mx.array([[1]]), caches))
-    caches.keep(1)
+    caches.commit(1)
     for cache in caches.layers:
         if isinstance(cache, RowsCache):
             rows = [_random(array, keys - 1, drawn) for array in cache.shown()]
             cache.write(*rows)
-            cache.keep(keys - 1)
+            cache.commit(keys - 1)
     mx.eval(caches.arrays())
     return caches
 
@@ -211,13 +211,13 @@ def pass_timer(model: Model) -> Callable[[int], float]:
     tokens = (mx.arange(32)[None] * 7 + 1) % model.vocabulary
     caches = model.make_caches()
     mx.eval(model.forward(tokens, caches))
-    caches.keep(tokens.shape[1])
+    caches.commit(tokens.shape[1])
 
     def pass_ms(rows: int) -> float:
         mx.eval(caches.arrays())
         began = perf_counter()
         mx.eval(model.logits(model.forward(tokens[:, :rows], caches)))
-        caches.keep(0)
+        caches.commit(0)
         return 1000 * (perf_counter() - began)
 
     return pass_ms

@@ -32,7 +32,7 @@ def hidden_states(
     for start in range(0, len(tokens), chunk):
         piece = tokens[start : start + chunk]
         parts.append(model.forward(mx.array([list(piece)]), caches))
-        caches.keep(len(piece))
+        caches.commit(len(piece))
         mx.eval(parts[-1], caches.arrays())
         clear_by_tokens(start, start + len(piece))
     return mx.concatenate(parts, axis=1)

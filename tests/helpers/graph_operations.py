@@ -46,7 +46,7 @@ def operations(off: Mapping[str, str], *, on_metal: bool = False) -> Counter[str
     caches = model.make_caches()
     for _ in range(2):
         hidden = model.forward(mx.array([[5]]), caches)
-        caches.keep(1)
+        caches.commit(1)
         arrays = [model.logits(hidden), *(a for layer in caches.layers for a in layer.arrays())]
         found = primitives(*arrays)
         mx.eval(arrays)

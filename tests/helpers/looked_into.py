@@ -51,5 +51,5 @@ def hidden_of(drafter, tokens):
     for part in (tokens[:5], tokens[5:]):
         if part:
             parts.append(drafter.target.forward(mx.array([part]), caches))
-            caches.keep(len(part))
+            caches.commit(len(part))
     return mx.concatenate(parts, axis=1)

@@ -7,7 +7,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from mlx_engine.cache.contract import LayerCaches, LayerSnapshot, OnHost
+from mlx_engine.cache.contract import LayerCaches, LayerSnapshot, RowCount
 from mlx_engine.models.contract import Begin, lazily
 from mlx_engine.models.layers import Linear
 from mlx_engine.values.options import CacheBits
@@ -18,7 +18,7 @@ class LengthOnly(NamedTuple):
     nbytes: int = 0
 
 
-class LengthCache(OnHost):
+class LengthCache:
     """Counts tokens; the rows of a block are told by the model."""
 
     nbytes = 0
@@ -29,9 +29,10 @@ class LengthCache(OnHost):
         self.length = 0
         self.block = 0
 
-    def keep(self, rows: int) -> None:
-        assert rows <= self.block
-        self.length += rows
+    def commit(self, count: int | RowCount) -> None:
+        assert isinstance(count, int)
+        assert count <= self.block
+        self.length += count
         self.block = 0
 
     def fork(self) -> "LengthCache":

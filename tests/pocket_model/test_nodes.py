@@ -18,7 +18,7 @@ def test_a_pass_has_few_nodes_and_a_row_adds_only_its_recurrent_steps() -> None:
         caches = model.make_caches()
         for block in (20, 4):
             hidden = model.forward(mx.array([[7] * block]), caches)
-            caches.keep(block)
+            caches.commit(block)
             mx.eval(hidden, caches.arrays())
         logits = model.logits(model.forward(mx.array([[7] * rows]), caches))
         counts.append(primitives(mx.argmax(logits, axis=-1), *caches.arrays()).total())

@@ -249,7 +249,7 @@ class _DryRun:
         sequence = TokenSequence(decoder, source)
         tokens = [0] * PROMPT
         hidden = decoder.forward(mx.array([tokens]), sequence.caches)
-        sequence.caches.keep(PROMPT)
+        sequence.caches.commit(PROMPT)
         last = [0] * (DEPTH + 1)  # as if a draft had been accepted: rows that the heads read next
         source.observe(mx.array(last), hidden[:, -len(last) :])
         self._dtype = hidden.dtype
@@ -267,7 +267,7 @@ class _DryRun:
         state = State(model.decoder, sequence.caches, sequence.source, sampler, last)
         draft = state.source.propose(Proposal(depth, last, PROMPT), sampler)
         (verified,) = verify([Asked(state, draft.tokens, PROMPT)])
-        sequence.caches.keep(depth + 1)
+        sequence.caches.commit(depth + 1)
         outputs = [draft.tokens, verified.picked, verified.hidden]
         return [*outputs, *sequence.caches.arrays(), *sequence.source.arrays()]
 
@@ -276,7 +276,7 @@ class _DryRun:
         decoder, caches = model.decoder, model.sequence.caches
         tokens = mx.zeros((1, LONGEST_CHUNK), mx.int32)
         hidden = decoder.forward(tokens, caches)
-        caches.keep(LONGEST_CHUNK)
+        caches.commit(LONGEST_CHUNK)
         made = [hidden, *caches.arrays()]
         for head in decoder.heads:
             memory = HeadMemory.of(head)

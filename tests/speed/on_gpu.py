@@ -411,7 +411,7 @@ def unread(bench: Bench, depth: int, passes: int) -> float:
     sampler = Sampler(NOISE, bench.model.vocabulary, 1)
     state = State(bench.model, caches, heads, sampler, mx.array(PROMPT[-1:]))
     hidden = bench.model.forward(mx.array([PROMPT[:-1]]), caches)
-    caches.keep(len(PROMPT) - 1)
+    caches.commit(len(PROMPT) - 1)
     heads.observe(mx.array(PROMPT[:-1]), hidden)
     mx.eval(caches.arrays(), hidden)
     began = perf_counter()
@@ -419,7 +419,7 @@ def unread(bench: Bench, depth: int, passes: int) -> float:
         position = caches.length + 1
         draft = heads.propose(Proposal(depth, state.last, position), sampler)
         (found,) = verify([Asked(state, draft.tokens, position)])
-        state.keep(depth + 1, found)
+        state.commit(depth + 1, found)
         mx.async_eval(found.picked)
     mx.synchronize()
     return perf_counter() - began

@@ -38,14 +38,14 @@ def our_nodes(engine: Engine) -> dict[str, Counter[str]]:
         caches = model.make_caches()
         for block, keep in ((PROMPT, len(PROMPT)), ([7, 8, 9, 10], kept)):
             hidden = model.forward(mx.array([block]), caches)
-            caches.keep(keep)
+            caches.commit(keep)
             mx.eval(hidden, caches.arrays())
         logits = model.logits(model.forward(mx.array([[7, 8, 9, 10][:rows]]), caches))
         found[name] = primitives(mx.argmax(logits, axis=-1), *caches.arrays())
     for head in model.heads[:1]:
         caches = head.make_head_caches()
         mx.eval(head.mtp_forward(mx.array([[3, 4]]), hidden[:, :2], caches), caches.arrays())
-        caches.keep(2)
+        caches.commit(2)
         state = head.mtp_forward(mx.array([[3]]), hidden[:, :1], caches)
         found["1 draft"] = primitives(mx.argmax(head.mtp_logits(state), axis=-1), *caches.arrays())
     return found

@@ -127,7 +127,7 @@ class CostMeter:
         tokens = mx.arange(CONTEXT)[None] % model.vocabulary
         caches = model.make_caches()
         hidden = model.forward(tokens, caches)
-        caches.keep(CONTEXT)
+        caches.commit(CONTEXT)
         mx.eval(hidden, caches.arrays())
         yield
         fastest = dict.fromkeys(widths, float("inf"))
@@ -153,7 +153,7 @@ class CostMeter:
         both = (model.make_caches(), model.make_caches())
         for caches in both:
             model.forward(tokens, caches)
-            caches.keep(CONTEXT)
+            caches.commit(CONTEXT)
             mx.eval(caches.arrays())
             yield
         for _ in range(REPEATS):
@@ -161,7 +161,7 @@ class CostMeter:
             hidden = model.joint(tokens[:, :2], joint_caches(both, (1, 1)))
             mx.eval(mx.argmax(model.logits(hidden), axis=-1))
             for caches in both:
-                caches.keep(0)
+                caches.commit(0)
             fastest = min(fastest, 1000 * (perf_counter() - started))
             yield
         self._beside = max(0.0, fastest - self._fastest[2])
@@ -191,7 +191,7 @@ class CostMeter:
 
 def _one_pass(model: Model, tokens: mx.array, caches: LayerCaches, begin: Begin) -> mx.array:
     hidden = model.forward(tokens, caches, begin=begin)
-    caches.keep(0)
+    caches.commit(0)
     return mx.argmax(model.logits(hidden), axis=-1)
 
 

@@ -221,7 +221,7 @@ class DFlash:
         for layer, cache in zip(self._layers, caches.layers, strict=True):
             assert isinstance(cache, AttentionCache | WindowCache)
             layer.remember(context, cache)
-        caches.keep(features.shape[1])
+        caches.commit(features.shape[1])
 
     def block(self, token: mx.array, caches: LayerCaches) -> mx.array:
         """The newest token int [1] -> states [1, most, H] of the tokens after it.

@@ -13,7 +13,7 @@ from mlx.nn.layers.base import Module
 
 from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.cache.by_length import CacheByLength
-from mlx_engine.cache.contract import LayerCache, LayerCaches, LayerSnapshot, OnHost
+from mlx_engine.cache.contract import LayerCache, LayerCaches, LayerSnapshot, RowCount
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.values.options import CacheBits
 
@@ -36,11 +36,11 @@ class WholeSnapshot:
         return sum(array.nbytes for array in _arrays(self.library))
 
 
-class WholeBlockCache(OnHost):
-    """LayerCache around an empty cache of mlx-lm's; `keep` takes 0 or all rows of a block.
+class WholeBlockCache:
+    """LayerCache around an empty cache of mlx-lm's; `commit` takes 0 or all rows of a block.
 
-    A copy from before a block is held until the block is kept. Whole caches are copied, for their
-    `state` leaves out where they write next, and some cannot be set.
+    A copy from before a block is held until the commit. Whole caches are copied, for their `state`
+    leaves out where they write next, and some cannot be set.
     """
 
     keeps_any_prefix = False
@@ -62,12 +62,13 @@ class WholeBlockCache(OnHost):
         self._before = _copied(self.library)
         self._block = rows
 
-    def keep(self, rows: int) -> None:
-        """Commit the block (its number of rows) or forget it (0)."""
-        assert rows in (0, self._block), "this cache cannot keep part of a block"
-        if rows == 0:
+    def commit(self, count: int | RowCount) -> None:
+        """Append the block (its number of rows) or roll it back (0)."""
+        assert isinstance(count, int)
+        assert count in (0, self._block), "this cache cannot keep part of a block"
+        if count == 0:
             self.library = self._before
-        self.length += rows
+        self.length += count
         self._before = None
         self._block = 0
 

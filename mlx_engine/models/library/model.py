@@ -157,7 +157,7 @@ def tried(make: Callable[[], A], origin: str) -> A:
         caches = model.make_caches()
         for rows in (3, 1):
             model.logits(model.forward(mx.zeros((1, rows), dtype=mx.int32), caches))
-            caches.keep(rows)
+            caches.commit(rows)
     except Exception as error:
         raise _not_taken(origin, _told(error)) from error
     return model

@@ -40,7 +40,7 @@ def test_any_blocks_cut_anywhere(seed: int) -> None:
         stock, mine = (cache.run(*block(rows, 10 * number)) for cache in pair)
         assert mx.allclose(mine, stock, rtol=1e-4, atol=1e-5).item(), (number, rows)
         for cache in pair:
-            cache.keep(kept)
+            cache.commit(kept)
         assert pair[0].length == pair[1].length
 
 
@@ -48,12 +48,12 @@ def test_any_blocks_cut_anywhere(seed: int) -> None:
 def test_a_boundary_is_come_back_to_bit_for_bit(rows: int) -> None:
     _, cache = caches()
     cache.run(*block(rows, 1))
-    cache.keep(3)
+    cache.commit(3)
     boundary = cache.snapshot()
     first = cache.run(*block(2, 50))
-    cache.keep(2)
+    cache.commit(2)
     cache.run(*block(12, 60))
-    cache.keep(12)
+    cache.commit(12)
     cache.restore(boundary)
     assert mx.array_equal(cache.run(*block(2, 50)), first).item()
     assert boundary.nbytes == sum(array.nbytes for array in boundary_arrays(boundary))
@@ -71,11 +71,11 @@ def test_steps_kept_one_by_one_or_together_end_in_one_state() -> None:
     _, together = caches()
     _, alone = caches()
     together.run(rows, convolved)
-    together.keep(5)
+    together.commit(5)
     for row in range(5):
         one = Rows(*(array[:, row : row + 1] for array in rows))
         alone.run(one, convolved[:, row : row + 4])
-        alone.keep(1)
+        alone.commit(1)
     prompt = block(12, 30)
     assert mx.array_equal(together.run(*prompt), alone.run(*prompt)).item()
 

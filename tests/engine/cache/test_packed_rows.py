@@ -45,7 +45,7 @@ def test_any_blocks_and_prefixes(
         seen = cache.write(*parts)
         begin = at + rows - seen.keys.shape[2]
         assert begin <= max(0, at - (window or 2**30) + 1)
-        cache.keep(keep)
+        cache.commit(keep)
         for mine, side in zip(seen, TEXT, strict=True):
             whole = mine[:, :, : at + keep - begin]
             assert mx.array_equal(whole, rounded(side, bits)[:, :, begin : at + keep]).item()
@@ -59,7 +59,7 @@ def test_bytes(bits: CacheBits, share: float) -> None:
     plain, packed = AttentionCache(), AttentionCache(bits)
     for cache in (plain, packed):
         cache.write(*(mx.concatenate([side[..., :32]] * 2, axis=-1) for side in TEXT))
-        cache.keep(3)
+        cache.commit(3)
     assert packed.nbytes == share * plain.nbytes
     assert packed.nbytes == sum(array.nbytes for array in packed.arrays())
     apart = mx.abs(packed.shown().keys - plain.shown().keys).max().item()

@@ -11,7 +11,7 @@ from tiny_model import TinySizes, tiny_model
 
 from metal_kernels.stock import Stock
 from mlx_engine.cache.attention import GROWTH, AttentionCache
-from mlx_engine.cache.contract import Pending
+from mlx_engine.cache.contract import RowCount
 from mlx_engine.cache.joint import joint_caches
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.values.memory_plan import WINDOW_SLACK
@@ -24,15 +24,15 @@ def read(model, tokens, caches):
     return np.array(model.forward(mx.array([tokens]), caches))
 
 
-def pending(rows):
-    return Pending(mx.array([rows], dtype=mx.int32), len(BLOCK))
+def on_device(rows):
+    return RowCount(mx.array([rows], dtype=mx.int32), len(BLOCK))
 
 
 def begun(model):
     """Caches that stand in a block none of whose rows is committed."""
     caches = model.make_caches()
     read(model, PROMPT, caches)
-    caches.keep(len(PROMPT))
+    caches.commit(len(PROMPT))
     read(model, BLOCK, caches)
     return caches
 
@@ -50,20 +50,21 @@ def alike(a, b):
 def test_with_our_kernels_no_bit_depends_on_who_told_it():
     model = kernel_model("dense", replace(every_kernel(kernel_launcher()), stock=Stock()))
     told, pends = begun(model), begun(model)
-    told.keep(2)
-    pends.pend(pending(2))
+    told.commit(2)
+    pends.commit(on_device(2))
     np.testing.assert_array_equal(read(model, AFTER, pends), read(model, AFTER, told))
 
 
 @pytest.mark.parametrize("rows", [1, 2, 4])
 def test_what_is_read_behind_them_stands(model, rows):
     told, pends = begun(model), begun(model)
-    told.keep(rows)
-    pends.pend(pending(rows))
+    told.commit(rows)
+    count = on_device(rows)
+    pends.commit(count)
     alike(read(model, AFTER, pends), read(model, AFTER, told))
-    pends.settle(rows)
+    count.known = rows
     for caches in (told, pends):
-        caches.keep(2)
+        caches.commit(2)
     assert pends.length == told.length
     alike(read(model, LATER, pends), read(model, LATER, told))
 
@@ -76,8 +77,8 @@ def test_two_texts_of_one_length_behind_which_not_as_many_count(model, with_kern
     counts = (1, 4, 2)
     told, together = [begun(model) for _ in counts], [begun(model) for _ in counts]
     for alone, joint, rows in zip(told, together, counts, strict=True):
-        alone.pend(pending(rows))
-        joint.pend(pending(rows))
+        alone.commit(on_device(rows))
+        joint.commit(on_device(rows))
     wanted = [read(model, AFTER, caches) for caches in told]
     joint = joint_caches(together, [len(AFTER)] * len(counts))
     found = np.array(model.joint(mx.array([AFTER * len(counts)]), joint))
@@ -85,20 +86,17 @@ def test_two_texts_of_one_length_behind_which_not_as_many_count(model, with_kern
 
 
 @pytest.mark.parametrize("is_read", [True, False])
-@pytest.mark.parametrize("way", ["recall", "drop"])
-def test_what_is_read_behind_them_is_forgotten(model, way, is_read):
+@pytest.mark.parametrize("known", [3, 2, 0])
+def test_what_is_read_behind_them_is_forgotten(model, known, is_read):
+    """Also where fewer of them count than the device has found, or none."""
     told, pends = begun(model), begun(model)
-    told.keep(3)
-    pends.pend(pending(3))
+    told.commit(known)
+    count = on_device(3)
+    pends.commit(count)
     if is_read:
         read(model, AFTER, pends)
-    if way == "recall":
-        pends.recall()
-        pends.keep(3)
-    else:
-        pends.settle(3)
-        if is_read:
-            pends.keep(0)
+        pends.commit(0)
+    count.known = known
     assert pends.length == told.length
     alike(read(model, LATER, pends), read(model, LATER, told))
 
@@ -110,18 +108,19 @@ def test_room_is_made_for_all_that_may_count(make):
     rows = mx.random.normal((1, 2, max(GROWTH, WINDOW_SLACK) - 5, 4))
     for its in (cache, told):
         its.write(rows, rows)
-        its.keep(rows.shape[2])
+        its.commit(rows.shape[2])
     for _ in range(4):
         block = mx.random.normal((1, 2, 4, 4))
         for its in (cache, told):
             its.write(block, block)
-        told.keep(3)
-        cache.pend(pending(3))
+        told.commit(3)
+        count = on_device(3)
+        cache.commit(count)
         seen = cache.write(block, block)
         assert seen.keys.shape[2] <= cache.nbytes // (2 * 4 * 2 * 4)
-        cache.settle(3)
-        cache.keep(2)
+        count.known = 3
+        cache.commit(2)
         told.write(block, block)
-        told.keep(2)
+        told.commit(2)
         for a, b in zip(cache.shown(), told.shown(), strict=True):
             assert mx.array_equal(a, b)

@@ -54,10 +54,10 @@ def test_any_blocks_and_prefixes(blocks, window):
         block = TEXT[:, at : at + rows].copy()
         block[:, keep:] += 7  # a draft that will not stand
         out = attend(cache, *block)
-        cache.keep(keep)
+        cache.commit(keep)
         for row in range(at, at + keep):
             single = attend(alone, *TEXT[:, row : row + 1])
-            alone.keep(1)
+            alone.commit(1)
             assert np.array_equal(out[row - at], single[0])
             assert np.abs(single[0] - truth(row, window)).max() < 1e-4
 
@@ -69,11 +69,11 @@ def test_restore_is_exact_after_the_window_has_moved_on(window, cut, more):
     for start in range(0, cut, 50):
         rows = min(50, cut - start)
         attend(cache, *TEXT[:, start : start + rows])
-        cache.keep(rows)
+        cache.commit(rows)
     boundary = cache.snapshot()
     for _ in range(2):
         attend(cache, *(TEXT[:, :more] + 3))
-        cache.keep(more)
+        cache.commit(more)
         cache.restore(boundary)
         assert cache.length == cut
     out = attend(cache, *TEXT[:, cut : cut + 9])
@@ -91,7 +91,7 @@ def test_what_is_seen_begins_at_a_multiple_of_the_step(blocks, window):
         begin = cache.length + rows - cache.update_and_fetch(zeros, zeros).keys.shape[2]
         assert begin % WINDOW_STEP == 0
         assert begin <= max(0, cache.length - window + 1) < begin + WINDOW_STEP
-        cache.keep(keep)
+        cache.commit(keep)
 
 
 @pytest.mark.parametrize(("window", "away"), [(3, 1), (128, 9), (70, NEAR)])
@@ -102,10 +102,10 @@ def test_a_place_is_come_back_to_wherever_the_buffers_were_moved(window, away):
         for start in range(0, away, 8):
             wrong = np.full((3, min(8, away - start), SIZE), 7.0, np.float32)
             attend(cache, *wrong)
-            cache.keep(wrong.shape[1])
+            cache.commit(wrong.shape[1])
         cache.restore(place)
         out = attend(cache, *block)
-        cache.keep(rows)
+        cache.commit(rows)
         for row in range(rows):
             assert np.abs(out[row] - truth(at + row, window)).max() < 1e-4
 
@@ -115,7 +115,7 @@ def test_bytes_stay_bounded():
     cache, seen = WindowCache(window), []
     for start in range(0, 3000, chunk):
         attend(cache, *(TEXT[:, start % 300 : start % 300 + chunk]))
-        cache.keep(chunk)
+        cache.commit(chunk)
         mx.eval(cache.arrays())
         seen.append(cache.nbytes)
     assert max(seen) <= row * (window + WINDOW_STEP + WINDOW_SLACK + chunk)
@@ -127,7 +127,7 @@ def test_bytes_stay_bounded():
 def test_masks_of_the_full_cache(rows, window):
     cache = AttentionCache()
     cache.write(mx.zeros((1, 1, 4, 2)), mx.zeros((1, 1, 4, 2)))
-    cache.keep(4)
+    cache.commit(4)
     mask = cache.make_mask(rows, return_array=True, window_size=window)
     if window is None and rows == 1:
         assert mask is None
@@ -165,13 +165,13 @@ def test_whole_blocks_are_kept_or_forgotten(name):
         layer.begin(4)
         for part in layer.library.caches:
             write(part, 4)
-        caches.keep(keep)
+        caches.commit(keep)
     assert caches.length == 8
     assert [part.offset for part in layer.library.caches] == [8, 8]
     assert layer.nbytes > 0
     with pytest.raises(AssertionError):
         caches.layers[0].begin(4)
-        caches.keep(2)
+        caches.commit(2)
     caches.restore(start)
     assert caches.length == 0
     assert [part.offset for part in layer.library.caches] == [0, 0]

@@ -171,7 +171,7 @@ def test_what_another_conversation_has_read_is_known_by_its_words(engine, draft)
     model = tiny_model(3, TinySizes(layers=2, vocabulary=37))
     sequence, tokens = TokenSequence(model, PromptLookupDraft(LOOKUP)), [5, 3, 9, 1, 3]
     model.forward(mx.array([tokens]), sequence.caches)
-    sequence.caches.keep(len(tokens))
+    sequence.caches.commit(len(tokens))
     sequence.begin_at(tokens, None)
     words_are_in_step(sequence)
 

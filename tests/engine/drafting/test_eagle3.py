@@ -40,12 +40,12 @@ def found(drafter, tokens):
     hidden = drafter.target.forward(ids, drafter.target.make_caches())
     caches = drafter.make_head_caches()
     states = drafter.mtp_forward(ids[:, 1:], hidden[:, :-1], caches)
-    caches.keep(len(tokens) - 1)
+    caches.commit(len(tokens) - 1)
     rows = [drafter.mtp_logits(states)[0]]
     state = states[:, -1:]
     for token in (7, 200):
         state = drafter.mtp_forward(mx.array([[token]]), state, caches)
-        caches.keep(1)
+        caches.commit(1)
         rows.append(drafter.mtp_logits(state)[0])
     return np.array(mx.concatenate(rows))
 

@@ -34,7 +34,7 @@ def found(assistant, tokens, after=AFTER, chunk=5):
     for start in range(0, len(tokens) - 1, chunk):
         part = mx.array(tokens[start : min(start + chunk, len(tokens) - 1)])
         hidden = assistant.target.forward(part[None], caches)
-        caches.keep(part.shape[0])
+        caches.commit(part.shape[0])
         source.observe(part, hidden)
     rows = source._seen()
     state = assistant.first_state(mx.array(tokens[-1:]), source._newest, rows)

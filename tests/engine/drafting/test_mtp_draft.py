@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_model import TinySizes, tiny_model
 
-from mlx_engine.cache.contract import Pending
+from mlx_engine.cache.contract import RowCount
 from mlx_engine.drafting.contract import (
     FLUSH_ROWS,
     ROWS_OF_A_PROMPT,
@@ -234,7 +234,7 @@ def test_beside_prompt_lookup_the_head_sees_every_token(model, hidden):
         block = slice(length, length + 3)
         if by == "mtp" and length and source.can_pend:
             picked = mx.array(TEXT[length + 1 : length + 4])
-            source.pend(picked, hidden[:, block], Pending(mx.array([3]), 3))
+            source.pend(picked, hidden[:, block], RowCount(mx.array([3]), 3))
             source.settle(3)
         else:
             assert not length or not source.can_pend, "a copy's rows are to be told"

@@ -79,7 +79,7 @@ def test_each_draft_is_what_it_is_alone(tmp_path, make, hesitant):
             for rows in (9, *rests, 1 + number, 2):
                 tokens = mx.array(text[place : place + rows], dtype=mx.int32)
                 hidden = model.forward(tokens[None], caches)
-                caches.keep(rows)
+                caches.commit(rows)
                 source.observe(tokens, hidden)
                 source.saw(text[place : place + rows])
                 place += rows

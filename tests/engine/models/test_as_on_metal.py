@@ -351,12 +351,12 @@ def test_rows_of_several_conversations_in_one_pass_are_those_of_each_alone(name:
         ]
         assert mx.array_equal(joint, mx.concatenate(each, axis=1)).item()
         for caches, others, count in zip(together, alone, kept, strict=True):
-            caches.keep(count)
-            others.keep(count)
+            caches.commit(count)
+            others.commit(count)
 
 
 def _after(model: Decoder, prompt: list[int]) -> LayerCaches:
     caches = model.make_caches()
     model.forward(mx.array([prompt]), caches)
-    caches.keep(len(prompt))
+    caches.commit(len(prompt))
     return caches

@@ -92,7 +92,7 @@ def test_mimo_hands_on_its_normed_state(opened, fault):
     (head,) = model.heads
     caches = head.make_head_caches()
     states = head.mtp_forward(mx.array([TOKENS[1:]]), hidden, caches)
-    caches.keep(len(TOKENS) - 1)
+    caches.commit(len(TOKENS) - 1)
     second = head.mtp_forward(mx.array([[7]]), states[:, -1:], caches)
     found = np.array(head.mtp_logits(second)[0, 0])
     wanted = StackReference("mimo", values_of("mimo"), [fault]).second_logits(TOKENS, 7)

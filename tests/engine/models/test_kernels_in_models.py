@@ -82,7 +82,7 @@ def test_a_row_is_itself_in_every_pass(pair: Pair) -> None:
         caches, seen = pair.mine.make_caches(), []
         for part in parts:
             seen.append(pair.mine.logits(pair.mine.forward(mx.array([part]), caches)))
-            caches.keep(len(part))
+            caches.commit(len(part))
         return mx.concatenate(seen[1:], axis=1)
 
     rows = [7, 3, 90, 11, 12, 4, 4, 50, 8]
@@ -106,7 +106,7 @@ def after_a_block(model: Decoder, block: list[int], kept: int) -> LayerCaches:
     for part, stands in ((PROMPT, len(PROMPT)), (block, kept)):
         if part:
             mx.eval(model.forward(mx.array([part]), caches))
-            caches.keep(stands)
+            caches.commit(stands)
     return caches
 
 
@@ -126,7 +126,7 @@ def test_a_block_that_was_cut_leaves_what_its_rows_alone_leave(pair: Pair, kept:
     snapshot, seen = cut.snapshot(), []
     for caches in (cut, alone, cut):
         seen.append(pair.mine.logits(pair.mine.forward(mx.array([[6, 2]]), caches)))
-        caches.keep(1)
+        caches.commit(1)
         cut.restore(snapshot)
     assert mx.array_equal(seen[0], seen[1]).item()
     assert mx.array_equal(seen[0], seen[2]).item()
@@ -186,7 +186,7 @@ def test_turns_return_to_a_boundary(pair: Pair) -> None:
     snapshot = first.sequence.caches.snapshot()
     token = mx.array([[7]])
     once = pair.mine.logits(pair.mine.forward(token, first.sequence.caches))
-    first.sequence.caches.keep(1)
+    first.sequence.caches.commit(1)
     first.sequence.caches.restore(snapshot)
     assert mx.array_equal(
         pair.mine.logits(pair.mine.forward(token, first.sequence.caches)), once

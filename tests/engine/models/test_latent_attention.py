@@ -52,10 +52,10 @@ def test_a_block_of_nine_is_nine_rows_bit_for_bit(opened, name, bits):
     for start in range(0, 4 * BLOCK, BLOCK):
         block = tokens[:, start : start + BLOCK]
         logits = model.logits(model.forward(block, together))
-        together.keep(BLOCK)
+        together.commit(BLOCK)
         for row in range(BLOCK):
             single = model.logits(model.forward(block[:, row : row + 1], alone))
-            alone.keep(1)
+            alone.commit(1)
             assert mx.array_equal(single[:, 0], logits[:, row]), (start, row)
 
 
@@ -69,7 +69,7 @@ def test_long_blocks_are_unpacked_to_the_same_logits(opened, monkeypatch, name):
         caches = model.make_caches()
         for part in (tiny.tokens[:17], tiny.tokens[17:]):
             hidden = model.forward(mx.array([part]), caches)
-            caches.keep(len(part))
+            caches.commit(len(part))
         found.append(np.array(model.logits(hidden)[0]))
     for logits in found:
         wanted = tiny.logits[17:]

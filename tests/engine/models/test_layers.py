@@ -126,7 +126,7 @@ def run(mixer: Mixer, x: np.ndarray, cuts: list[int]) -> np.ndarray:
     for rows in [*cuts, len(x) - sum(cuts)]:
         block = mx.array(x[None, start : start + rows])
         made.append(np.array(mixer.out.linear(mixer.mixed(block, cache, Masks(is_long=True))))[0])
-        cache.keep(rows)
+        cache.commit(rows)
         start += rows
     return np.concatenate(made)
 

@@ -123,7 +123,7 @@ def test_long_and_short_texts_are_rotated_by_their_own_lists(tmp_path):
     found, caches = engine.logits(tiny.tokens), engine.parts.model.make_caches()
     for token, wanted in zip(tiny.tokens, found, strict=True):
         hidden = engine.parts.model.forward(mx.array([[token]]), caches)
-        caches.keep(1)
+        caches.commit(1)
         assert np.array_equal(engine.parts.model.logits(hidden)[0, 0], wanted)
     assert relative(found[:16], short) < 1e-5
     rope = json.loads((tiny.folder / "config.json").read_text())["rope_parameters"]

@@ -57,7 +57,7 @@ def drafts_of(model, tiny):
     tokens, caches = mx.array([tiny.tokens]), head.make_head_caches()
     hidden = model.forward(tokens, model.make_caches())
     states = head.mtp_forward(tokens[:, 1:], hidden[:, :-1], caches)
-    caches.keep(len(tiny.tokens) - 1)
+    caches.commit(len(tiny.tokens) - 1)
     further = head.mtp_forward(mx.array([[tiny.drafted]]), states[:, -1:], caches)
     found = model.logits(hidden), head.mtp_logits(states), head.mtp_logits(further)
     return [np.array(logits[0]) for logits in found]

@@ -601,7 +601,7 @@ def row_by_row(model, tokens):
     caches, rows = model.make_caches(), []
     for token in tokens:
         hidden = model.forward(mx.array([[token]]), caches)
-        caches.keep(1)
+        caches.commit(1)
         rows.append(np.array(model.logits(hidden)[0]))
     return np.concatenate(rows)
 
@@ -805,11 +805,11 @@ def test_a_text_that_is_cut_back_is_short_again(made):
     for longest in (TRAINED + 3, len(tokens)):
         caches = model.make_caches()
         model.forward(mx.array([tokens[:5]]), caches)
-        caches.keep(5)
+        caches.commit(5)
         early = caches.snapshot()
         for start in range(5, longest, 9):
             model.forward(mx.array([tokens[start : start + 9]]), caches)
-            caches.keep(len(tokens[start : start + 9]))
+            caches.commit(len(tokens[start : start + 9]))
         assert_layers_in_step(caches)
         caches.restore(early)
         again = model.forward(mx.array([tiny.tokens[5:]]), caches)
@@ -822,9 +822,9 @@ def test_each_conversation_of_a_pass_has_positions_of_its_own(made):
     conversations, texts = [model.make_caches(), model.make_caches()], [PROMPT, PROMPT[:4]]
     for caches, text in zip(conversations, texts, strict=True):
         model.forward(mx.array([text]), caches)
-        caches.keep(len(text))
+        caches.commit(len(text))
         alone.append(np.array(model.forward(mx.array([[7]]), caches)))
-        caches.keep(0)
+        caches.commit(0)
     together = model.forward(mx.array([[7, 7]]), joint_caches(conversations, [1, 1]))
     assert np.allclose(np.array(together), np.concatenate(alone, axis=1), atol=1e-5)
 

@@ -386,20 +386,20 @@ def test_passes_that_end_the_program_are_not_begun_again(
     again.close()
 
 
-def test_no_word_is_lost_where_keeping_rows_fails(
+def test_no_word_is_lost_where_a_commit_fails(
     folder: Path, sound: dict[Kind, Verdict], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The tokens of a round are known by then, and were not yet handed out."""
     engine = opened(folder, "dense", EmulatorLauncher(check=False), copied(sound["dense"]))
-    real, left = State.keep, [2]
+    real, left = State.commit, [2]
 
-    def keep(state: State, *rows: mx.array) -> None:
+    def commit(state: State, *rows: mx.array) -> None:
         left[0] -= 1
         if left[0] == 0:
             raise RuntimeError("[METAL] Command buffer execution failed")
         real(state, *rows)
 
-    monkeypatch.setattr(State, "keep", keep)
+    monkeypatch.setattr(State, "commit", commit)
     session = engine.session(sampling=NOISY, generation=GenerationOptions(6, ignore_eos=True))
     events = list(session.send("a"))
     pieces = "".join(event.text for event in events if isinstance(event, TextPiece))

@@ -58,7 +58,7 @@ def logits(loaded: LoadedModel, *passes: list[int]) -> mx.array:
     caches = its.make_caches()
     for tokens in passes:
         made.append(its.logits(its.forward(mx.array([tokens]), caches)))
-        caches.keep(len(tokens))
+        caches.commit(len(tokens))
     return mx.concatenate(made, axis=1)
 
 

@@ -47,7 +47,7 @@ def test_any_blocks_and_prefixes(model, truth, blocks):
         tokens = TEXT[at : at + keep] + wrong
         hidden = np.array(model.forward(mx.array([tokens]), caches))[0]
         assert np.array_equal(hidden[:keep], truth[at : at + keep])
-        caches.keep(keep)
+        caches.commit(keep)
         assert_layers_in_step(caches)
         assert caches.length == at + keep
 
@@ -58,11 +58,11 @@ def test_restore_goes_back_exactly(model, truth, cut, more, partial):
     caches = model.make_caches()
     if cut:
         model.forward(mx.array([TEXT[: cut + 3]]), caches)
-        caches.keep(cut)
+        caches.commit(cut)
     boundary = caches.snapshot()
     for _ in range(2):
         model.forward(mx.array([[5] * more]), caches)
-        caches.keep(more - 1 if partial else more)
+        caches.commit(more - 1 if partial else more)
         caches.restore(boundary)
         assert caches.length == cut
     hidden = np.array(model.forward(mx.array([TEXT[cut : cut + 9]]), caches))[0]
@@ -76,13 +76,13 @@ def test_forks_go_on_by_themselves_and_a_place_is_come_back_to(model, truth, cut
     caches = model.make_caches()
     model.forward(mx.array([TEXT[: cut + 3]]), caches)
     forks = {kept: caches.fork() for kept in (0, cut)}
-    caches.keep(cut + 3)
+    caches.commit(cut + 3)
     for kept, fork in forks.items():
-        fork.keep(kept)
+        fork.commit(kept)
         place = fork.place()
         for _ in range(2):
             model.forward(mx.array([[5] * more]), fork)
-            fork.keep(more - 1 if partial else more)
+            fork.commit(more - 1 if partial else more)
             fork.restore(place)
     for at, one in {**forks, cut + 3: caches}.items():
         hidden = np.array(model.forward(mx.array([TEXT[at : at + 9]]), one))[0]
@@ -94,9 +94,9 @@ def test_attention_buffers_are_nan_proof():
     cache = AttentionCache()
     ones = mx.ones((1, 2, 3, 4))
     cache.write(ones, ones)
-    cache.keep(1)
+    cache.commit(1)
     cache.write(mx.full((1, 2, 5, 4), float("nan")), mx.full((1, 2, 5, 4), float("nan")))
-    cache.keep(0)
+    cache.commit(0)
     seen = cache.write(2 * ones, 2 * ones)
     assert seen.keys.shape == (1, 2, 4, 4)
     assert np.array_equal(np.array(seen.values)[0, 0, :, 0], [1, 2, 2, 2])
@@ -107,7 +107,7 @@ def test_buffers_grow_in_steps(rows):
     cache = AttentionCache()
     block = mx.random.normal((1, 1, rows, 2))
     seen = cache.write(block, block)
-    cache.keep(rows)
+    cache.commit(rows)
     assert mx.array_equal(seen.keys, block)
     assert cache.nbytes == 2 * 4 * 2 * (-(-rows // GROWTH) * GROWTH)
     again = cache.write(block, block)
@@ -148,7 +148,7 @@ def test_deferred_replay_against_float64(keep):
     cache = RecurrentCache(mx.zeros((1, 3, 6)), mx.zeros((1, 4, 5, 8)))
     first, second = delta_rows(rng, 7), delta_rows(rng, 2)
     cache.run(first, mx.zeros((1, 10, 6)))
-    cache.keep(keep)
+    cache.commit(keep)
     found = np.array(cache.run(second, mx.zeros((1, 5, 6))))[0]
     state = np.zeros((4, 5, 8))
     delta_rule_float64(Rows(*(part[:, :keep] for part in first)), state)
@@ -169,7 +169,7 @@ def test_a_window_copies_only_what_would_keep_a_long_block_alive(rows, kept):
     convolved = rng.normal(size=(1, 3 + rows, 6)).astype(np.float32)
     cache = RecurrentCache(mx.zeros((1, 3, 6)), mx.zeros((1, 4, 5, 8)), stock=Counted())
     cache.run(delta_rows(rng, rows), mx.array(convolved))
-    cache.keep(kept)
+    cache.commit(kept)
     np.testing.assert_array_equal(cache.window.alone(3), convolved[:, kept : kept + 3])
     assert copied == ([] if rows == 4 else [(1, 3, 6)])
 
@@ -181,7 +181,7 @@ def test_a_row_to_replay_costs_about_a_hundredth_of_a_state():
     shapes = ((1, 9, 16, 128), (1, 9, 16, 128), (1, 9, 48, 128), (1, 9, 48), (1, 9, 48))
     rows = Rows(*(mx.zeros(shape) for shape in shapes))
     cache.run(rows, mx.zeros((1, 12, 10240), mx.float16))
-    cache.keep(2)
+    cache.commit(2)
     added = cache.nbytes - state.nbytes - cache.window.rows.nbytes
     assert added == 2 * 4 * (16 * 128 + 48 * 128 + 2 * 48)
     assert added < 0.011 * 2 * state.nbytes
