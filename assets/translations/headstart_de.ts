@@ -3220,6 +3220,10 @@
         <translation>lineare Attention</translation>
     </message>
     <message>
+        <source>short convolutions</source>
+        <translation>kurze Faltungen</translation>
+    </message>
+    <message>
         <source>mlp</source>
         <translation>MLP</translation>
     </message>
@@ -4746,6 +4750,10 @@
     <message>
         <source>{path}: the merge {text} is no pair. Get it again.</source>
         <translation>{path}: Der Merge {text} ist kein Paar. Die Datei noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>conv or full attention for each layer</source>
+        <translation>conv oder volle Attention für jede Schicht</translation>
     </message>
 </context>
 </TS>

@@ -176,6 +176,23 @@ class KernelDelta:
         return DeltaBlock(done.y, done.settled, None, whole)
 
 
+class NoSteps(NamedTuple):
+    """The replay of a layer without a state."""
+
+    def arrays(self) -> list[mx.array]:
+        """None."""
+        return []
+
+    def first(self, rows: int | mx.array) -> "NoSteps":
+        """The same."""
+        del rows
+        return self
+
+    def settled(self, state: mx.array) -> mx.array:
+        """The state as it is."""
+        return state
+
+
 def delta_rule(served: Served | None, stock: Stock = MLX) -> DeltaRule:
     """By the kernel where there is one to run it."""
     long = StockDelta(stock)
@@ -257,7 +274,7 @@ class RecurrentCache:
     ) -> None:
         """Start from zeros: window [1, K-1, C], state [1, value heads, Dv, Dk] float32.
 
-        rule: how blocks are run, None for stock MLX.
+        rule: how blocks are run, None for stock MLX. A layer without a state has an empty one.
         """
         self._rule = rule or StockDelta()
         self._stock = stock
@@ -307,6 +324,15 @@ class RecurrentCache:
             self._committed = now._replace(state=done.before, replay=None)
         self._block = _Block(rows.keys.shape[1], convolved, done)
         return done.outputs
+
+    def move(self, convolved: mx.array) -> None:
+        """Take a block of a layer that keeps the window alone; its state is empty.
+
+        convolved: [1, K-1+T, C], the window followed by the block's rows.
+        """
+        state = self._now.state
+        block = DeltaBlock(convolved, state, state, NoSteps())
+        self._block = _Block(convolved.shape[1] - self._taps, convolved, block)
 
     def commit(self, count: int | RowCount) -> None:
         """Append the first `count` rows of the last block; 0 rolls it back."""

@@ -32,6 +32,7 @@ from mlx_engine.values.words import Words
 _ORDER = (
     Words("embedding"),
     Words("linear attention"),
+    Words("short convolutions"),
     Words("attention"),
     Words("mlp"),
     Words("experts"),

@@ -12,6 +12,8 @@ from mlx_engine.models.delta_net import DeltaNet
 from mlx_engine.models.experts import ExpertFeedForward
 from mlx_engine.models.latent_attention import LatentAttention
 from mlx_engine.models.layers import GatedFeedForward, Norm, ResidualLinear
+from mlx_engine.models.recurrent_specs import ShortConvolution
+from mlx_engine.models.short_convolution import GatedConvolution
 from mlx_engine.models.weights import Part
 from mlx_engine.values.options import CacheBits
 
@@ -41,6 +43,8 @@ def mixer_of(block: specs.Block, part: Part, eps: float) -> Mixer:
         return Attention(spec, inner, eps)
     if isinstance(spec, layer_specs.Latent):
         return LatentAttention(spec, inner, eps)
+    if isinstance(spec, ShortConvolution):
+        return GatedConvolution(spec, inner)
     return DeltaNet(spec, inner, eps)
 
 

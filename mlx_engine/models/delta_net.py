@@ -21,9 +21,9 @@ from metal_kernels.stock import Stock
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.joint import JointCache, each
 from mlx_engine.cache.recurrent import ConvolutionWindow, RecurrentCache, delta_rule
-from mlx_engine.models import layer_specs
 from mlx_engine.models.attention import Masks
 from mlx_engine.models.layers import Place, Projections, ResidualLinear, silu
+from mlx_engine.models.recurrent_specs import Delta
 from mlx_engine.models.weights import Part
 from mlx_engine.values.options import CacheBits
 
@@ -33,7 +33,7 @@ PROJECTIONS = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a")
 class DeltaNet:
     """The mixer of a block that recurs."""
 
-    def __init__(self, spec: layer_specs.Delta, part: Part, eps: float) -> None:
+    def __init__(self, spec: Delta, part: Part, eps: float) -> None:
         self._spec = spec
         self._stock = part.kernels.stock
         work = Work("", spec.value_dim, spec.key_dim)

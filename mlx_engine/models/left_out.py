@@ -9,6 +9,7 @@ _QWEN_VL: Fields = _QWEN | {"rms_norm_eps": 1e-5, "rope_theta": 1e6, "max_window
 _ERNIE: Fields = _LONG | {"rope_theta": 5e5, "rms_norm_eps": 1e-5}
 _GLM: Fields = _LONG | {"rms_norm_eps": 1.5625e-7, "head_dim": 128}
 _GLM_MOE: Fields = _LONG | {"rms_norm_eps": 1e-5, "first_k_dense_replace": 1, "n_shared_experts": 1}
+_LFM2: Fields = {"rope_theta": 1e6, "max_position_embeddings": 128000}
 _COHERE: Fields = {"max_position_embeddings": 8192, "tie_word_embeddings": True}
 
 FIXED: dict[str, Fields] = {
@@ -108,6 +109,7 @@ LEFT_OUT: dict[str, Fields] = {
     "minimax_m2": {"rope_theta": 5e6, "max_position_embeddings": 196608},
     "minimax": {"rope_theta": 5e6, "max_position_embeddings": 196608},
     "olmoe": {"rms_norm_eps": 1e-5},
+    **dict.fromkeys(("lfm2", "lfm2_moe"), _LFM2),
     "cohere": _COHERE | {"rope_theta": 5e5},
     "cohere2": _COHERE | {"sliding_window": 4096},
     "starcoder2": {"tie_word_embeddings": True},

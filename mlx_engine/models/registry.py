@@ -16,6 +16,7 @@ from mlx_engine.models.families.layer_normed import (
     StableLm,
     Starcoder2,
 )
+from mlx_engine.models.families.lfm2 import Lfm2
 from mlx_engine.models.families.llama import Glm4, Granite, Llama, Olmo2, Phi3
 from mlx_engine.models.families.mimo_v2 import MimoV2
 from mlx_engine.models.families.plain_experts import Ernie45Moe, MiniMaxM2, Olmoe
@@ -73,6 +74,7 @@ _TYPES: dict[type[SpecFamily], str] = {
     Ernie45Moe: "ernie4_5 ernie4_5_moe",
     MiniMaxM2: "minimax_m2 minimax",
     Olmoe: "olmoe",
+    Lfm2: "lfm2 lfm2_moe",
 }
 
 FAMILIES = {kind: family for family, kinds in _TYPES.items() for kind in kinds.split()}

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mlx_engine.models.weights import WeightTable
 
 T = TypeVar("T")
+_CONVOLUTIONS = (".conv1d.weight", ".conv.weight")
 
 
 class SpecFamily(Family):
@@ -59,8 +60,20 @@ class SpecFamily(Family):
         return expert_recipes(names)
 
     def stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
-        """Values in the layout the model uses, where a recipe cannot say it; lazy."""
-        return dict(raw)
+        """Values in the layout the model uses, where a recipe cannot say it; lazy.
+
+        Convolutions are [C, K, 1] as MLX has them, [C, 1, K] as Hugging Face has them; decay rates
+        are float32.
+        """
+        import mlx.core as mx
+
+        made = dict(raw)
+        for name, array in raw.items():
+            if name.endswith(_CONVOLUTIONS) and array.ndim == 3 and array.shape[1] == 1:
+                made[name] = array.swapaxes(1, 2)
+            elif name.endswith(".A_log"):
+                made[name] = array.astype(mx.float32)
+        return made
 
     def presumed_shift(self, raw: Mapping[str, mx.array]) -> int | None:
         """For norms of "either" kind: what the rest of the trunk's files suggests."""

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from mlx_engine.models.cache_sizes import CacheSize, sum_of_sizes
-from mlx_engine.models.layer_specs import Attention, Delta, Experts, FeedForward, Latent, Shapes
+from mlx_engine.models.layer_specs import Attention, Experts, FeedForward, Latent, Shapes
+from mlx_engine.models.recurrent_specs import Recurrent
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.memory_plan import WorkSize
 
@@ -27,7 +28,7 @@ class Block:
     each is multiplied by before it joins.
     """
 
-    mixer: Attention | Latent | Delta
+    mixer: Attention | Latent | Recurrent
     feed: FeedForward | Experts
     norms: Literal["before", "after", "both", "parallel", "shared"] = "before"
     residual_scale: float = 1.0
@@ -166,7 +167,7 @@ class ModelSpec:
         tensors = self.tensors()
         rows = [its[0] for name, its in tensors.items() if len(its) == 2 and "layers" in name]
         mixers = (block.mixer for block in self.blocks)
-        heads = [mixer.heads for mixer in mixers if not isinstance(mixer, Delta)]
+        heads = [mixer.heads for mixer in mixers if not isinstance(mixer, Recurrent)]
         values = [block.mixer.cache.values for block in self.blocks]
         return WorkSize(
             max(rows, default=0), max(heads, default=0), max(values, default=0), self.vocabulary
@@ -183,7 +184,7 @@ class ModelSpec:
     def long_beyond(self) -> int | None:
         """Tokens from which on a text is read with `long_factors`; None where there are none."""
         mixers = (block.mixer for block in self.blocks)
-        ropes = (mixer.rope for mixer in mixers if not isinstance(mixer, Delta))
+        ropes = (mixer.rope for mixer in mixers if not isinstance(mixer, Recurrent))
         borders = (rope.long_beyond for rope in ropes if rope and rope.long_factors)
         return next(borders, None)
 

@@ -59,6 +59,7 @@ _JOIN = "join.weight"
 _GROUPS = (
     ("switch_mlp", "experts"),
     ("linear_attn", "linear attention"),
+    ("conv", "short convolutions"),
     ("self_attn", "attention"),
     ("mlp", "mlp"),
 )

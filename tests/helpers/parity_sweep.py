@@ -199,10 +199,20 @@ OPTIONS: dict[str, tuple[object, ...]] = {
     "position_embedding_type": (None, "rope"),
     "gating": (True, "per-head", "per-element"),
     "index_topk": (512, 24),
+    "conv_L_cache": (1, 2, 3, 4),
+    "num_dense_layers": (0, 1, 2),
+    "block_auto_adjust_ff_dim": (True, False),
+    "block_multiple_of": (8, 256),
     "layer_types": (None, "random"),
     "mlp_layer_types": (None, "random"),
 }
 """Fields of configs that may be drawn where transformers' class knows them."""
+
+MIXERS = {
+    **dict.fromkeys(("lfm2", "lfm2_moe"), ("conv", FULL)),
+    "granitemoehybrid": ("linear_attention", FULL),
+}
+"""What layers may be of types that have other kinds of them than windows."""
 
 KEYS_LEFT_OUT = (
     "hidden_act",
@@ -265,7 +275,8 @@ def moves_of(kind: str, seed: int) -> Moves:
         if name in known and rng.random() < 0.25:
             moves[name] = rng.choice(values)
     layers = moves.get("num_hidden_layers", base_of(kind).get("num_hidden_layers", 3))
-    for name, kinds in (("layer_types", (FULL, SLIDING)), ("mlp_layer_types", ("dense", "sparse"))):
+    mixers = MIXERS.get(kind, (FULL, SLIDING))
+    for name, kinds in (("layer_types", mixers), ("mlp_layer_types", ("dense", "sparse"))):
         if moves.get(name) == "random":
             moves[name] = [rng.choice(kinds) for _ in range(layers)]
     if "rope_parameters" in known and rng.random() < 0.7:

@@ -5,8 +5,8 @@ under published names that are still unread (part.py). Families know nothing of 
 
 - header: what is in one file, checked before any use; file: it and its numbered parts. metadata
   looks things up.
-- architecture, llama, llama_like, layer_normed, in_library, more_in_library, nextn, qwen35:
-  metadata to config, names to names, and rows or columns back in Hugging Face's order.
+- architecture, llama, llama_like, layer_normed, hybrid, in_library, more_in_library, nextn,
+  qwen35: metadata to config, names to names, rows or columns back in Hugging Face's order.
 - part: what each tensor becomes. repack turns blocks into MLX's packed arrays, by MLX's operations;
   weights does it for whole tensors and files.
 

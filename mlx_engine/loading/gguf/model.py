@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from mlx_engine.loading.gguf import (
+    hybrid,
     in_library,
     layer_normed,
     llama,
@@ -48,8 +49,8 @@ ARCHITECTURES: dict[str, Callable[[GgufFile], Architecture]] = {
     "command-r": layer_normed.CohereGguf,
     "cohere2": layer_normed.Cohere2Gguf,
     **dict.fromkeys(("hunyuan-dense", "hunyuan_vl"), in_library.HunyuanGguf),
-    "lfm2": in_library.Lfm2Gguf,
-    "lfm2moe": in_library.Lfm2MoeGguf,
+    "lfm2": hybrid.Lfm2Gguf,
+    "lfm2moe": hybrid.Lfm2MoeGguf,
     "gemma3n": more_in_library.Gemma3nGguf,
     "gemma4": in_library.Gemma4Gguf,
     "phi2": layer_normed.Phi2Gguf,
@@ -57,8 +58,8 @@ ARCHITECTURES: dict[str, Callable[[GgufFile], Architecture]] = {
     "stablelm": layer_normed.StablelmGguf,
     "nemotron": layer_normed.NemotronGguf,
     "hunyuan-moe": more_in_library.HunyuanMoeGguf,
-    "falcon-h1": more_in_library.FalconH1Gguf,
-    "granitehybrid": in_library.GraniteHybridGguf,
+    "falcon-h1": hybrid.FalconH1Gguf,
+    "granitehybrid": hybrid.GraniteHybridGguf,
     **dict.fromkeys(("nemotron_h", "nemotron_h_moe"), in_library.NemotronHGguf),
     "gpt-oss": llama_like.GptOssGguf,
     "phi3": llama_like.Phi3Gguf,

@@ -1,12 +1,12 @@
-"""More of mlx-lm's classes: Falcon-H1, Gemma 3n, Hunyuan with experts."""
+"""More of mlx-lm's classes: Gemma 3n, Hunyuan with experts."""
 
 from math import erf, inf, sqrt
 from typing import ClassVar
 
 import numpy as np
 
-from mlx_engine.loading.gguf.architecture import ATTENTION, DEEPEST, EXPERTS, OUTSIDE, Architecture
-from mlx_engine.loading.gguf.in_library import MAMBA2, MAMBA2_CHANGES, HunyuanGguf
+from mlx_engine.loading.gguf.architecture import DEEPEST, EXPERTS
+from mlx_engine.loading.gguf.in_library import HunyuanGguf
 from mlx_engine.loading.gguf.llama_like import Gemma3Gguf, layer_kinds
 from mlx_engine.loading.gguf.metadata import base_of
 from mlx_engine.loading.gguf.part import Change, Placement
@@ -37,48 +37,6 @@ class HunyuanMoeGguf(HunyuanGguf):
     def _scaling(self) -> dict[str, object] | None:
         """How far it is stretched is in the base of its periods."""
         return {"type": "dynamic", "factor": 1.0, "alpha": 1.0}
-
-
-class FalconH1Gguf(Architecture):
-    """Falcon-H1: attention and Mamba 2 side by side; all factors are in its matrices."""
-
-    model_type = "falcon_h1"
-    usual_base = 1e11
-    outside: ClassVar = OUTSIDE | {"output_norm": "model.final_layernorm"}
-    names = (
-        ATTENTION
-        | {base: f"mamba.{name}" for base, name in MAMBA2.items()}
-        | {f"ffn_{one}": f"feed_forward.{one}_proj" for one in ("gate", "up", "down")}
-        | {"ffn_norm": "pre_ff_layernorm"}
-    )
-
-    def _own(self) -> dict[str, object]:
-        count, heads = self._metadata.count, self._least_one("ssm.time_step_rank")
-        inner = count("ssm.inner_size")
-        return {
-            "attention_bias": self._has("attn_q.bias"),
-            "mlp_bias": self._has("ffn_up.bias"),
-            "projectors_bias": self._has("ssm_out.bias"),
-            "mamba_conv_bias": self._has("ssm_conv1d.bias"),
-            "mamba_proj_bias": self._has("ssm_in.bias"),
-            "mamba_rms_norm": self._has("ssm_norm.weight"),
-            "mamba_norm_before_gate": False,
-            "mamba_d_conv": count("ssm.conv_kernel"),
-            "mamba_d_head": inner // heads,
-            "mamba_d_ssm": inner,
-            "mamba_d_state": count("ssm.state_size"),
-            "mamba_n_groups": count("ssm.group_count"),
-            "mamba_n_heads": heads,
-            "embedding_multiplier": 1.0,
-            "lm_head_multiplier": 1.0,
-        }
-
-    def _named(self, block: int, rest: str) -> str:
-        """llama.cpp's converter leaves out the ending of one."""
-        return super()._named(block, "ffn_norm.weight" if rest == "ffn_norm" else rest)
-
-    def _change(self, name: str) -> Change:
-        return MAMBA2_CHANGES.get(name, "none")
 
 
 _CUTS = np.array([1.6448536] * 10 + [-inf] * 90)

@@ -32,6 +32,7 @@ variant of a config, in the table of tests/engine/models/test_plain_families.py.
 | Hy3, EXAONE 4.5, K-EXAONE | hy_v3, exaone4_5, exaone_moe | 1, looped | transformers |
 | ERNIE 4.5 with experts, Mellum 2 | ernie4_5_moe, mellum | 1, looped | transformers |
 | MiniMax-M2 | minimax_m2 | none published | transformers |
+| LFM2, LFM2 with experts | lfm2, lfm2_moe | none | transformers, mlx-lm |
 
 "Compared" means logits and draft logits of tiny random checkpoints in the published layout, in
 float32; flipping the hidden state, the order of the join or the norms' offset fails each test. No

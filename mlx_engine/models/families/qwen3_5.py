@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.layer_specs import Attention, Delta, Experts, FeedForward
+from mlx_engine.models.layer_specs import Attention, Experts, FeedForward
+from mlx_engine.models.recurrent_specs import Delta
 from mlx_engine.models.rope import context_of, rope_of
 from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.models.specs import Block, Heads, ModelSpec
@@ -65,18 +66,6 @@ class Qwen35(SpecFamily):
         delta = next((mixer for mixer in mixers if isinstance(mixer, Delta)), None)
         experts = expert_recipes(listed)
         return experts if delta is None else experts | _projections(listed, delta)
-
-    def stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
-        """Convolutions [C, K, 1]; decay rates in float32."""
-        import mlx.core as mx
-
-        made = dict(raw)
-        for name, array in raw.items():
-            if name.endswith(_CONVOLUTION) and array.ndim == 3 and array.shape[1] == 1:
-                made[name] = array.swapaxes(1, 2)
-            elif name.endswith(".A_log"):
-                made[name] = array.astype(mx.float32)
-        return made
 
     def presumed_shift(self, raw: Mapping[str, mx.array]) -> int | None:
         """0 for the convolution's layout of Hugging Face, 1 for MLX's."""

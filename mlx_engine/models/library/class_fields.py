@@ -52,8 +52,6 @@ FIXED: dict[str, Fields] = {
     "jamba": _SILU,
     "kimi_linear": _SILU | _NO_BIAS | _APART | {"q_lora_rank": None},
     "laguna": _SILU | {"moe_apply_router_weight_on_input": False},
-    "lfm2": _TIED,
-    "lfm2_moe": _TIED,
     "llama4": _SILU | _APART,
     "llama4_text": _SILU | {"moe_layers": [], "attention_bias": False},
     "longcat_flash": _SILU | _APART,
@@ -151,8 +149,6 @@ ABSENT: dict[str, Fields] = {
     },
     "jamba": {"tie_word_embeddings": False},
     "kimi_linear": {"first_k_dense_replace": 1, "routed_scaling_factor": 2.446},
-    "lfm2": {"rope_theta": 1e6},
-    "lfm2_moe": {"rope_theta": 1e6},
     "llama4": {"rope_theta": 500000.0, "rope_scaling": None, "use_qk_norm": True},
     "llama4_text": {"rope_theta": 500000.0, "use_qk_norm": True},
     "longcat_flash": {
@@ -201,7 +197,6 @@ RENAMED: dict[str, dict[str, str]] = {
         "num_expert_group": "n_group",
         "moe_renormalize": "norm_topk_prob",
     },
-    "lfm2": {"block_dim": "hidden_size"},
 }
 """Fields that classes look for -> those transformers 5 tells the same by."""
 

@@ -30,7 +30,6 @@ YARN = {
     "original_max_position_embeddings": 16,
 }
 LINEAR = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}
-LLAMA3 = YARN | {"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 
 CASES = {
     "falcon_h1": ("falcon_h1", {}),
@@ -50,7 +49,6 @@ CASES = {
     "jamba": ("jamba", {}),
     "falcon_h1, two groups": ("falcon_h1", {"mamba_n_groups": 2, "mamba_rms_norm": True}),
     "granite 4, two groups": ("granitemoehybrid", {"mamba_n_groups": 2}),
-    "lfm2": ("lfm2", {}),
     "glm_moe_dsa": ("glm_moe_dsa", {}),
     "llama4 without experts": ("llama4_text", {}),
     "nanochat": ("nanochat", {}),
@@ -64,7 +62,6 @@ CASES = {
         "granitemoehybrid",
         {"position_embedding_type": "rope", "rope_parameters": YARN | {"attention_factor": 1.3}},
     ),
-    "lfm2 with llama3's scaling": ("lfm2", {"rope_parameters": LLAMA3}),
     "kimi_linear": ("kimi_linear", {}),
     "ling 3": ("bailing_hybrid", {}),
     "laguna": ("laguna", {}),
@@ -86,7 +83,7 @@ def test_logits_equal_transformers(tmp_path, name):
     assert relative(logits(tiny.folder, tiny.tokens), tiny.logits) < 2e-5
 
 
-@pytest.mark.parametrize("kind", ["lfm2", "granitemoe"])
+@pytest.mark.parametrize("kind", ["granitemoe"])
 def test_scaling_beside_other_rope_parameters_wins_and_a_base_may_be_left_out(tmp_path, kind):
     plain = publish(kind, tmp_path / "m").folder
     rope = json.loads((plain / "config.json").read_text())["rope_parameters"]

@@ -73,6 +73,7 @@ CONTEXTS: tuple[dict[str, object], ...] = (
     {"layer_types": None, "no_rope_layers": None, "mlp_layer_types": None},
     {"topk_method": "group_limited_greedy", "n_group": 2, "topk_group": 2},
     {"mlp_only_layers": [0]},
+    {"block_auto_adjust_ff_dim": True, "intermediate_size": 9999, "block_multiple_of": 8},
     {"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "rope_theta": 10000.0}},
 )
 """Changes to a config with which fields count that do not otherwise."""

@@ -67,7 +67,6 @@ KINDS: dict[str, tuple[str, dict[str, object]]] = {
     "stablelm": ("stablelm", {"qk_layernorm": True, "use_parallel_residual": True}),
     "nemotron": ("nemotron", {}),
     "hunyuan_v1_dense": ("hunyuan_v1_dense", {}),
-    "lfm2": ("lfm2", {}),
     "qwen3_moe, yarn": ("qwen3_moe", {"rope_parameters": YARN}),
     "mixtral, linear": ("mixtral", {"rope_parameters": LINEAR}),
     "gemma3": ("gemma3_text", GEMMA),

@@ -28,6 +28,7 @@ PACKED = re.compile(
     r"(ffn_(up|down|gate)(_\w*exps?)?|attn_[qv]|ssm_out|token_embd|output|altup_proj)\.weight"
 )
 KINDS = {
+    "lfm2": ("lfm2", {}),
     "lfm2_moe": ("lfm2_moe", {}),
     "gemma4": ("gemma4_text", {}),
     "gemma4, experts": ("gemma4_text", EXPERTS),

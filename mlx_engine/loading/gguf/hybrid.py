@@ -1,0 +1,180 @@
+"""GGUF architectures with recurrent layers among those that attend: LFM2, Granite 4, Falcon-H1."""
+
+from typing import ClassVar
+
+from mlx_engine.loading.gguf.architecture import ATTENTION, DENSE, EXPERTS, OUTSIDE, Architecture
+from mlx_engine.loading.gguf.llama import GRANITE, granite_factors
+from mlx_engine.loading.gguf.part import Change, Placement
+
+
+class Lfm2Gguf(Architecture):
+    """LFM2: most layers are short convolutions, which count no key heads."""
+
+    model_type = "lfm2"
+    names = (
+        ATTENTION
+        | DENSE
+        | {
+            "attn_norm": "operator_norm",
+            "attn_output": "self_attn.out_proj",
+            "attn_q_norm": "self_attn.q_layernorm",
+            "attn_k_norm": "self_attn.k_layernorm",
+            "shortconv.conv": "conv.conv",
+            "shortconv.in_proj": "conv.in_proj",
+            "shortconv.out_proj": "conv.out_proj",
+            "ffn_norm": "ffn_norm",
+            "ffn_gate": "feed_forward.w1",
+            "ffn_down": "feed_forward.w2",
+            "ffn_up": "feed_forward.w3",
+        }
+    )
+    _lasts: ClassVar = ("token_embd_norm.weight", "output_norm.weight")
+
+    def place(self, name: str) -> tuple[Placement, ...]:
+        """The last norm is called after the embedding, in files of either name."""
+        if name in self._lasts:
+            return (Placement("model.embedding_norm.weight"),)
+        return super().place(name)
+
+    def _own(self) -> dict[str, object]:
+        attends = [self._block_has(n, "attn_q.weight") for n in range(self._main_blocks)]
+        inner = self._metadata.count("feed_forward_length")
+        return {
+            "norm_eps": self._metadata.number("attention.layer_norm_rms_epsilon", 1e-5),
+            "layer_types": ["full_attention" if one else "conv" for one in attends],
+            "block_dim": self._metadata.count("embedding_length"),
+            "block_ff_dim": inner,
+            "block_multiple_of": 1,
+            "block_ffn_dim_multiplier": 1.0,
+            "block_auto_adjust_ff_dim": False,
+            "conv_L_cache": self._metadata.count("shortconv.l_cache", 3),
+            "conv_bias": self._has("shortconv.conv.bias"),
+        }
+
+    def _change(self, name: str) -> Change:
+        return "a last axis" if name == "shortconv.conv.weight" else "none"
+
+
+class Lfm2MoeGguf(Lfm2Gguf):
+    """LFM2 with experts behind the first layers, whose choice is corrected."""
+
+    model_type = "lfm2_moe"
+    names = (
+        Lfm2Gguf.names
+        | {base: name.replace("mlp.", "feed_forward.", 1) for base, name in EXPERTS.items()}
+        | {f"ffn_{one}": f"feed_forward.{one}_proj" for one in ("gate", "up", "down")}
+        | {"exp_probs_b.bias": "feed_forward.expert_bias"}
+    )
+
+    def _own(self) -> dict[str, object]:
+        return {
+            **super()._own(),
+            **self._experts("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
+            "num_dense_layers": self._dense_blocks(),
+            "use_expert_bias": self._has("exp_probs_b.bias"),
+            "norm_topk_prob": True,
+        }
+
+
+MAMBA2 = {
+    "ssm_in": "in_proj",
+    "ssm_conv1d": "conv1d",
+    "ssm_dt.bias": "dt_bias",
+    "ssm_a": "A_log",
+    "ssm_d": "D",
+    "ssm_norm": "norm",
+    "ssm_out": "out_proj",
+}
+MAMBA2_CHANGES: dict[str, Change] = {
+    "ssm_conv1d.weight": "a last axis",
+    "ssm_a": "log of minus",
+    "ssm_d": "one axis",
+    "ssm_norm.weight": "one axis",
+}
+
+
+class GraniteHybridGguf(Architecture):
+    """Granite 4: most layers are Mamba 2, and nothing is rotated, so rows may stay in pairs."""
+
+    model_type = "granitemoehybrid"
+    runs = GRANITE
+    names = (
+        ATTENTION
+        | DENSE
+        | {base: f"mamba.{name}" for base, name in MAMBA2.items()}
+        | {base: name.replace("mlp.", "block_sparse_moe.", 1) for base, name in EXPERTS.items()}
+        | {"ffn_gate_inp": "block_sparse_moe.router.layer"}
+        | {
+            "ffn_gate_shexp": "shared_mlp.gate_proj",
+            "ffn_up_shexp": "shared_mlp.up_proj",
+            "ffn_down_shexp": "shared_mlp.output_linear",
+        }
+    )
+
+    def _own(self) -> dict[str, object]:
+        attends = [self._block_has(n, "attn_q.weight") for n in range(self._main_blocks)]
+        count = self._metadata.count
+        heads = self._least_one("ssm.time_step_rank")
+        own = granite_factors(self._metadata)
+        if count("expert_count", 0):
+            own |= self._experts("num_local_experts", "num_experts_per_tok", "intermediate_size")
+            own["shared_intermediate_size"] = count("expert_shared_feed_forward_length")
+        return own | {
+            "attention_bias": self._has("attn_q.bias"),
+            "layer_types": ["attention" if one else "mamba" for one in attends],
+            "mamba_n_heads": heads,
+            "mamba_d_head": count("ssm.inner_size") // heads,
+            "mamba_d_state": count("ssm.state_size"),
+            "mamba_d_conv": count("ssm.conv_kernel"),
+            "mamba_n_groups": count("ssm.group_count"),
+            "mamba_conv_bias": self._has("ssm_conv1d.bias"),
+            "mamba_proj_bias": self._has("ssm_in.bias"),
+        }
+
+    def _rotation(self) -> dict[str, object]:
+        return {}
+
+    def _change(self, name: str) -> Change:
+        return MAMBA2_CHANGES.get(name, "none")
+
+
+class FalconH1Gguf(Architecture):
+    """Falcon-H1: attention and Mamba 2 side by side; all factors are in its matrices."""
+
+    model_type = "falcon_h1"
+    usual_base = 1e11
+    outside: ClassVar = OUTSIDE | {"output_norm": "model.final_layernorm"}
+    names = (
+        ATTENTION
+        | {base: f"mamba.{name}" for base, name in MAMBA2.items()}
+        | {f"ffn_{one}": f"feed_forward.{one}_proj" for one in ("gate", "up", "down")}
+        | {"ffn_norm": "pre_ff_layernorm"}
+    )
+
+    def _own(self) -> dict[str, object]:
+        count, heads = self._metadata.count, self._least_one("ssm.time_step_rank")
+        inner = count("ssm.inner_size")
+        return {
+            "attention_bias": self._has("attn_q.bias"),
+            "mlp_bias": self._has("ffn_up.bias"),
+            "projectors_bias": self._has("ssm_out.bias"),
+            "mamba_conv_bias": self._has("ssm_conv1d.bias"),
+            "mamba_proj_bias": self._has("ssm_in.bias"),
+            "mamba_rms_norm": self._has("ssm_norm.weight"),
+            "mamba_norm_before_gate": False,
+            "mamba_d_conv": count("ssm.conv_kernel"),
+            "mamba_d_head": inner // heads,
+            "mamba_d_ssm": inner,
+            "mamba_d_state": count("ssm.state_size"),
+            "mamba_n_groups": count("ssm.group_count"),
+            "mamba_n_heads": heads,
+            "embedding_multiplier": 1.0,
+            "lm_head_multiplier": 1.0,
+        }
+
+    def _named(self, block: int, rest: str) -> str:
+        """llama.cpp's converter leaves out the ending of one."""
+        return super()._named(block, "ffn_norm.weight" if rest == "ffn_norm" else rest)
+
+    def _change(self, name: str) -> Change:
+        return MAMBA2_CHANGES.get(name, "none")

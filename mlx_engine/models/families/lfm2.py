@@ -1,0 +1,92 @@
+"""LFM2 (arXiv 2511.23404), dense and with experts: short convolutions, and attention between."""
+
+from dataclasses import replace
+from typing import ClassVar
+
+from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.families.llama import plain_attention, plain_model
+from mlx_engine.models.layer_specs import Experts, FeedForward
+from mlx_engine.models.recurrent_specs import ShortConvolution
+from mlx_engine.models.spec_family import SpecFamily
+from mlx_engine.models.specs import Block, ModelSpec
+from mlx_engine.values.words import Words
+
+
+class Lfm2(SpecFamily):
+    """`lfm2` and `lfm2_moe`."""
+
+    renames: ClassVar = {
+        "embedding_norm": "norm",
+        "operator_norm": "input_layernorm",
+        "ffn_norm": "post_attention_layernorm",
+        "self_attn.out_proj": "self_attn.o_proj",
+        "self_attn.q_layernorm": "self_attn.q_norm",
+        "self_attn.k_layernorm": "self_attn.k_norm",
+        "feed_forward": "mlp",
+        "feed_forward.w1": "mlp.gate_proj",
+        "feed_forward.w2": "mlp.down_proj",
+        "feed_forward.w3": "mlp.up_proj",
+        "feed_forward.expert_bias": "mlp.gate.e_score_correction_bias",
+    }
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """By the names of Hugging Face's config."""
+        attention = replace(plain_attention(fields), qk_norm="head")
+        convolution = ShortConvolution(
+            width=fields.count("hidden_size"),
+            taps=fields.count("conv_L_cache", 3, most=2**10),
+            bias=fields.flag("conv_bias", default=False),
+        )
+        has_experts = any(kind.startswith("lfm2_moe") for kind in fields.model_types)
+        dense = FeedForward(_inner(fields, is_adjusted=not has_experts))
+        feeds: list[FeedForward | Experts] = [dense] * fields.layers()
+        if has_experts:
+            first = fields.count("num_dense_layers", 2, least=0)
+            feeds[first:] = [_experts(fields)] * len(feeds[first:])
+        blocks = [
+            Block(attention if attends else convolution, feed)
+            for attends, feed in zip(_attend(fields), feeds, strict=True)
+        ]
+        tied = fields.flag("tie_word_embeddings", default=True)
+        return replace(
+            plain_model(fields, blocks),
+            eps=fields.number("norm_eps", 1e-5),
+            tied=fields.flag("tie_embedding", default=tied),
+        )
+
+
+def _attend(fields: ConfigFields) -> list[bool]:
+    """Whether a layer attends, by `layer_types`, or `full_attn_idxs` in older configs."""
+    kinds, layers = fields.words("layer_types"), fields.layers()
+    if not kinds:
+        listed = fields.counts("full_attn_idxs")
+        return [not fields.has("full_attn_idxs") or layer in listed for layer in range(layers)]
+    if len(kinds) < layers or not set(kinds) <= {"conv", "full_attention"}:
+        raise fields.wrong(
+            "layer_types", list(kinds), Words("conv or full attention for each layer")
+        )
+    return [kind == "full_attention" for kind in kinds[:layers]]
+
+
+def _inner(fields: ConfigFields, *, is_adjusted: bool) -> int:
+    """Width of dense feed-forwards, which configs of dense models tell before it is rounded."""
+    named = "block_ff_dim" if fields.has("block_ff_dim") else "intermediate_size"
+    inner = fields.count(named)
+    if not is_adjusted or not fields.flag("block_auto_adjust_ff_dim", default=True):
+        return inner
+    inner = int(fields.number("block_ffn_dim_multiplier", 1.0) * int(2 * inner / 3))
+    multiple = fields.count("block_multiple_of", 256)
+    return -(-inner // multiple) * multiple
+
+
+def _experts(fields: ConfigFields) -> Experts:
+    count = fields.count("num_experts", 32, most=2**16)
+    return Experts(
+        count=count,
+        per_token=fields.count("num_experts_per_tok", 4, most=count),
+        feed=FeedForward(fields.count("moe_intermediate_size")),
+        score="sigmoid",
+        choice_bias=fields.flag("use_expert_bias", default=True),
+        normalise=fields.flag("norm_topk_prob", default=True),
+        scale=fields.number("routed_scaling_factor", 1.0),
+    )

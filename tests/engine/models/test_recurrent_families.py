@@ -1,0 +1,200 @@
+"""Families with recurrent layers: transformers' logits, rows that are taken back, shared passes."""
+
+import itertools
+import json
+import shutil
+from collections.abc import Mapping
+from functools import cache
+from typing import NamedTuple
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from compared import relative
+from dialled_draft import DialledDraft
+from in_step import assert_layers_in_step
+from mlx_lm.utils import load_model as open_in_mlx_lm
+from mlx_lm.utils import quantize_model, save_model
+from model_edits import edit_config, logits
+from plain_run import run
+from session_runs import PICKS, listen, session_of
+from tiny_published import VOCABULARY, publish
+
+import mlx_engine
+from mlx_engine.cache.recurrent import RecurrentCache
+from mlx_engine.drafting.contract import NoDraft
+from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
+
+CONV, FULL = "conv", "full_attention"
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 10000.0,
+    "factor": 4.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 16,
+}
+
+
+class Case(NamedTuple):
+    """A tiny model: its type, what its config gets, and what is done to config.json afterwards."""
+
+    kind: str
+    changes: Mapping[str, object] = {}
+    edits: Mapping[str, object] = {}
+
+
+CASES: dict[str, Case] = {
+    "lfm2": Case("lfm2"),
+    "lfm2, biases": Case("lfm2", {"conv_bias": True, "conv_L_cache": 4}),
+    "lfm2, one tap, stretched": Case("lfm2", {"conv_L_cache": 1, "rope_parameters": LLAMA3}),
+    "lfm2, not tied, width as told": Case(
+        "lfm2",
+        {"tie_word_embeddings": False, "block_auto_adjust_ff_dim": False},
+        {"tie_word_embeddings": True, "tie_embedding": False, "conv_L_cache": None},
+    ),
+    "lfm2, older keys": Case(
+        "lfm2",
+        {"block_multiple_of": 24, "block_ffn_dim_multiplier": 1.5, "intermediate_size": 100},
+        {
+            **{"layer_types": None, "full_attn_idxs": [1], "intermediate_size": None},
+            **{"block_ff_dim": 100, "rope_parameters": None, "rope_theta": 10000.0},
+        },
+    ),
+    "lfm2_moe": Case("lfm2_moe"),
+    "lfm2_moe, biases": Case(
+        "lfm2_moe", {"conv_bias": True, "routed_scaling_factor": 2.5, "num_dense_layers": 0}
+    ),
+    "lfm2_moe, plain choice": Case(
+        "lfm2_moe",
+        {"use_expert_bias": False, "norm_topk_prob": False, "layer_types": [FULL, CONV, CONV]},
+    ),
+}
+CONVERTED = ("lfm2, biases", "lfm2_moe")
+DRAFTED = ("lfm2", "lfm2_moe")
+PROMPT = [5, 1, 30, 17, 2, 9, 9, 21, 4]
+WAYS = {
+    "greedy": SamplingOptions(temperature=0),
+    "hot": SamplingOptions(temperature=1.1, repetition_penalty=1.2),
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Each case once, opened on first need: the folder and its engine."""
+
+    @cache
+    def get(name):
+        case = CASES[name]
+        folder = tmp_path_factory.mktemp("tiny") / "m"
+        tiny = publish(case.kind, folder, changes=case.changes, edits=case.edits)
+        return tiny, mlx_engine.load(tiny.folder)
+
+    return get
+
+
+def row_by_row(model, tokens):
+    """Logits of cached decoding."""
+    caches, rows = model.make_caches(), []
+    for token in tokens:
+        hidden = model.forward(mx.array([[token]]), caches)
+        caches.commit(1)
+        rows.append(np.array(model.logits(hidden)[0]))
+    return np.concatenate(rows)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_logits_equal_transformers(made, name):
+    """And are the same bits row by row; what the description counts is held."""
+    tiny, engine = made(name)
+    model, told = engine.parts.model, engine.description
+    found = engine.logits(tiny.tokens)
+    assert relative(found, tiny.logits) < 1e-5
+    assert np.array_equal(row_by_row(model, tiny.tokens), found)
+    layers = model.make_caches().layers
+    assert told.state_bytes == sum(c.nbytes for c in layers if isinstance(c, RecurrentCache))
+    assert told.cache_bytes_per_token > 0
+    stored = mx.load(str(tiny.folder / "model.safetensors"))
+    assert told.parameters == sum(array.size for array in stored.values())
+
+
+@pytest.mark.parametrize("bits", [None, 8])
+@pytest.mark.parametrize("name", CONVERTED)
+def test_folders_of_mlx_lm(made, tmp_path, name, bits):
+    """Its names, stacks and turned convolutions; packed ones against its own logits."""
+    tiny, _ = made(name)
+    folder = shutil.copytree(tiny.folder, tmp_path / "converted")
+    edit_config(folder, rope_theta=10000.0, block_dim=64)  # which mlx-lm looks for
+    model, config = open_in_mlx_lm(folder)
+    if bits is not None:
+        model, config = quantize_model(model, config, 32, bits)
+    (folder / "model.safetensors").unlink()
+    save_model(folder, model)
+    (folder / "config.json").write_text(json.dumps(config))
+    wanted = tiny.logits if bits is None else np.array(model(mx.array([tiny.tokens]))[0])
+    assert relative(logits(folder, tiny.tokens), wanted) < 1e-5
+
+
+@pytest.mark.parametrize("name", DRAFTED)
+def test_any_prefix_of_a_block_is_kept(made, name):
+    """Rows that are not kept are wrong tokens; kept rows are bit for bit those of one pass."""
+    tiny, engine = made(name)
+    model, rng = engine.parts.model, np.random.default_rng(0)
+    truth = np.array(model.forward(mx.array([tiny.tokens]), model.make_caches()))[0]
+    caches = model.make_caches()
+    while (at := caches.length) < len(tiny.tokens) - 9:
+        rows = int(rng.integers(1, 10))
+        keep = int(rng.integers(0, rows + 1))
+        block = np.array(tiny.tokens[at : at + rows])
+        block[keep:] = (block[keep:] + 7) % VOCABULARY
+        boundary = caches.snapshot()
+        for _ in range(2):  # as after an edit
+            caches.restore(boundary)
+            hidden = np.array(model.forward(mx.array(block[None]), caches))[0]
+            assert np.array_equal(hidden[:keep], truth[at : at + keep])
+            caches.commit(keep)
+        assert_layers_in_step(caches)
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", DRAFTED)
+def test_drafts_keep_the_words(made, name, way, ahead):
+    """Every number of accepted tokens occurs; ahead: it is known to the device alone at first."""
+    model, options, length = made(name)[1].parts.model, WAYS[way], 24
+    truth = run(model, PROMPT, NoDraft(), 0, options=options, max_tokens=length).tokens
+    for depth in (1, 4):
+        right = itertools.cycle([*range(depth + 1)])
+        source = DialledDraft([*PROMPT, *truth], right, VOCABULARY)
+        more = {"options": options, "max_tokens": length, "looks_ahead": ahead}
+        ran = run(model, PROMPT, source, depth, **more)
+        assert ran.tokens == truth
+        assert 0 < ran.stats.accepted < ran.stats.drafted
+
+
+TEXTS = ("the fox and the fox and the fox", "abc abc abc abc", "1 2 3 1 2 3 1 2 3 1")
+
+
+@pytest.mark.parametrize("name", DRAFTED)
+def test_several_in_one_pass_say_what_each_says_alone(made, name):
+    """With copies of the prompt as drafts."""
+    engine = made(name)[1]
+    asked = {"max_tokens": 12, "sampling": PICKS, "ignore_eos": True}
+    plain = DraftOptions(source="none")
+    truth = [engine.generate(text, draft=plain, **asked).tokens for text in TEXTS]
+    copies = DraftOptions(source="prompt-lookup", depth=3)
+    assert [one.tokens for one in engine.generate_many(TEXTS, draft=copies, **asked)] == truth
+
+
+@pytest.mark.parametrize("name", DRAFTED)
+def test_what_was_read_is_taken_up_from_a_file(made, tmp_path, name):
+    options, texts = LoadOptions(prompt_files=tmp_path), ("the fox " * 20, "And then?")
+    said = []
+    for _ in range(2):
+        engine = mlx_engine.load(made(name)[0].folder, options=options)
+        chat = session_of(engine, PICKS)
+        said.append([listen(chat, chat.send(text)) for text in texts])
+        engine.parts.prompts.files.wait()
+        engine.close()
+    assert [one.tokens for one in said[0]] == [one.tokens for one in said[1]]
+    assert said[1][0].finished.stats.reused_tokens > 60
