@@ -5,8 +5,8 @@ from typing import NamedTuple
 from mlx_engine.loading.headers import ModelHeaders
 from mlx_engine.text.chat_template import ChatTemplate
 from mlx_engine.text.gguf_tokenizer import template_from_gguf, tokenizer_from_gguf
-from mlx_engine.text.sentencepiece_model import read_tokenizer
 from mlx_engine.text.tokenizer import Tokenizer
+from mlx_engine.text.tokenizer_folder import read_tokenizer
 
 
 class TextParts(NamedTuple):

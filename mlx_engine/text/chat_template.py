@@ -14,9 +14,9 @@ from jinja2.exceptions import TemplateError
 from jinja2.meta import find_undeclared_variables
 
 from mlx_engine.text.channels import opens_thinking
-from mlx_engine.text.roles import TemplateFile
 from mlx_engine.text.template_sandbox import TemplateSandbox
-from mlx_engine.text.tokenizer import Tokenizer, named_special_tokens
+from mlx_engine.text.tokenizer import Tokenizer
+from mlx_engine.text.tokenizer_config import TemplateFile, named_special_tokens
 from mlx_engine.values.conversation import Message
 from mlx_engine.values.errors import BadChatTemplate, BadOption, BadPrompt
 from mlx_engine.values.options import TemplateValue, require

@@ -11,7 +11,6 @@ import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, processors
 
 from mlx_engine.text.chat_template import ChatTemplate
-from mlx_engine.text.gguf_pre_tokenizers import pre_tokenizer_named
 from mlx_engine.text.gguf_vocabulary import (
     CONTROL,
     NORMAL,
@@ -19,10 +18,9 @@ from mlx_engine.text.gguf_vocabulary import (
     USER_DEFINED,
     GgufVocabulary,
 )
-from mlx_engine.text.roles import known_ends
-from mlx_engine.text.token_bytes import SPACE
-from mlx_engine.text.tokenizer import Tokenizer
-from mlx_engine.text.tokenizer_library import library_errors
+from mlx_engine.text.pre_tokenizers import pre_tokenizer_named
+from mlx_engine.text.tokenizer import Tokenizer, known_ends
+from mlx_engine.text.tokenizer_library import SPACE, library_errors
 from mlx_engine.values.errors import BadChatTemplate, BadTokenizer, UnsupportedModel
 
 _BYTE_LEVEL, _PIECES, _MERGED_PIECES = "gpt2", "llama", "gemma4"

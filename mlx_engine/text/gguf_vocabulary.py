@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mlx_engine.text.roles import known_ends
+from mlx_engine.text.tokenizer import known_ends
 from mlx_engine.values.errors import BadTokenizer
 from mlx_engine.values.words import Words
 
@@ -70,18 +70,8 @@ class GgufVocabulary:
         return found.astype(np.float64)
 
     def merges(self) -> list[tuple[str, str]]:
-        """Pairs, the first merged first; a blank parts them, and the first piece is never empty."""
-        pairs = []
-        for text in _texts(self.table, "tokenizer.ggml.merges", self.origin):
-            blank = text.find(" ", 1)
-            if blank < 0 or blank == len(text) - 1:
-                raise BadTokenizer(
-                    "{origin}: the merge {text} is no pair. Get it again.",
-                    origin=self.origin,
-                    text=ascii(text)[:40],
-                )
-            pairs.append((text[:blank], text[blank + 1 :]))
-        return pairs
+        """Pairs, the first merged first."""
+        return merge_pairs(_texts(self.table, "tokenizer.ggml.merges", self.origin), self.origin)
 
     def text(self, key: str) -> str | None:
         """A text of the metadata, None when there is none."""
@@ -181,6 +171,24 @@ class GgufVocabulary:
             value=ascii(value)[:40],
             wanted=wanted,
         )
+
+
+def merge_pairs(texts: Iterable[str], origin: str) -> list[tuple[str, str]]:
+    """Split merges at their one blank; the first piece may begin with another.
+
+    Raises BadTokenizer when one is no pair.
+    """
+    pairs = []
+    for text in texts:
+        blank = text.find(" ", 1)
+        if blank < 0 or blank == len(text) - 1 or text.find(" ", blank + 1) > 0:
+            raise BadTokenizer(
+                "{origin}: the merge {text} is no pair. Get it again.",
+                origin=origin,
+                text=ascii(text)[:40],
+            )
+        pairs.append((text[:blank], text[blank + 1 :]))
+    return pairs
 
 
 def _texts(table: Mapping[str, object], key: str, origin: str) -> list[str]:

@@ -1,54 +1,33 @@
-"""Turns text into token ids and back."""
+"""Text to token ids and back."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from pathlib import Path
-from types import MappingProxyType
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Sequence
 
 import tokenizers
 
-from mlx_engine.text.added_tokens import TokenLists, add_listed_tokens, text_of
-from mlx_engine.text.mended_tokenizer import mend
-from mlx_engine.text.roles import CONFIG, ConfiguredTokens, TemplateFile, known_ends
-from mlx_engine.text.token_bytes import TokenBytes
-from mlx_engine.text.tokenizer_library import (
-    ADDED_CHARACTERS,
-    PIECE_CHARACTERS,
-    TimedCalls,
-    check_growth,
-    check_texts,
-    library_errors,
-)
+from mlx_engine.text.tokenizer_library import TimedCalls, TokenBytes, check_growth, library_errors
 from mlx_engine.values.errors import BadPrompt, BadTokenizer
-from mlx_engine.values.untrusted import TOKENIZER_BYTES, read_json, read_text
 
-_SPECIAL_TOKENS_MAP, _ADDED_TOKENS = "special_tokens_map.json", "added_tokens.json"
 _ANCHOR = "\n"
-
-
-class CoreFile(NamedTuple):
-    """A core, the file it was read from, and the tokens that have a meaning by that file.
-
-    names: those that tokenizer_config.json need not say, "eos_token" -> text and so on.
-    """
-
-    core: tokenizers.Tokenizer
-    path: Path
-    end_ids: Collection[int] = ()
-    bos_id: int | None = None
-    names: Mapping[str, str] = MappingProxyType({})
+_ENDS = frozenset(
+    (
+        *("<|im_end|>", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|end|>"),
+        *("<|return|>", "<|call|>", "<end_of_turn>", "<turn|>", "<eos>", "</s>", "[EOS]", "[EOT]"),
+        *("<|role_end|>", "[|endofturn|]", "<|endofresponse|>", "<end_of_utterance>", "<EOT>"),
+        *("<|END_OF_TURN_TOKEN|>", "<|flush|>", "<|calls|>", "<|end_of_msg|>", "<|assistant_end|>"),
+        "<\uff5cend\u2581of\u2581sentence\uff5c>",
+    )
+)
+_MESSAGE_END, _ENDS_OF_MESSAGES = "<|end|>", frozenset(("<|return|>", "<|flush|>"))
 
 
 class Tokenizer:
-    """A `tokenizers` core, and the ids that have a meaning of their own.
+    """A `tokenizers` core with its end, begin-of-text and suppressed tokens.
 
-    end_ids: the tokens that end an answer. bos_id: the begin-of-text token. origin: the file, for
-    messages. suppressed_ids: tokens that are never to be written; first_suppressed_ids: not as the
-    first of an answer. opens_chats: whether chats begin with the opening tokens, too, where their
-    template writes none. Truncation and padding that the core's file asks for are switched off.
-
-    Raises BadTokenizer, as every method does, where the core itself fails.
+    end_ids: end an answer. bos_id: the begin-of-text token. origin: the file, for messages.
+    suppressed_ids: never sampled; first_suppressed_ids: not as an answer's first. opens_chats:
+    whether `encode_chat` adds opening tokens where the template writes none. Truncation and padding
+    of the core are switched off. Every method raises BadTokenizer where the core fails.
     """
 
     def __init__(
@@ -79,39 +58,11 @@ class Tokenizer:
             self.opening_ids = self._calls.run(lambda: _opening_ids(core), 1)
             self.token_bytes = TokenBytes.of(core, origin)
 
-    @classmethod
-    def from_folder(cls, folder: Path, other: CoreFile | None = None) -> "Tokenizer":
-        """Reads tokenizer.json and the files beside it; BadTokenizer names the bad one.
-
-        other: what stands in the place of tokenizer.json.
-        """
-        own = folder / "tokenizer.json"
-        file = other or CoreFile(_read_core(own), own)
-        core, names = file.core, {**file.names, **named_special_tokens(folder)}
-        config = {**file.names, **read_object(folder / CONFIG)}
-        lists = [read_object(folder / name) for name in (_SPECIAL_TOKENS_MAP, _ADDED_TOKENS)]
-        configured, template = ConfiguredTokens.of_folder(folder), TemplateFile.find(folder)
-        with library_errors(str(file.path)):
-            add_listed_tokens(core, TokenLists(config, *lists), str(folder / CONFIG))
-            mend(core, config, read_object(folder / "config.json"), str(file.path))
-            spelled = known_ends(core.get_vocab(with_added_tokens=True)) if template else set()
-            texts = {text for text in spelled if template and text in template.source}
-            named = [core.token_to_id(text) for text in (*texts, names.get("eos_token", ""))]
-            bos = core.token_to_id(names.get("bos_token", ""))
-        return cls(
-            core,
-            {*configured.ends, *file.end_ids, *(i for i in named if i is not None)},
-            file.bos_id if bos is None else bos,
-            str(file.path),
-            configured.suppressed,
-            configured.first_suppressed,
-        )
-
     def fitted(self, model_vocabulary: int) -> "Tokenizer":
-        """The same without special tokens that have no row in a model of `model_vocabulary` tokens.
+        """Leave out special tokens whose ids a model of `model_vocabulary` tokens does not have.
 
-        Gemma 3 1B has one for pictures, older fine-tunes one for padding. BadTokenizer when a token
-        of texts, or the one they begin with, has no row, or when every token is suppressed.
+        Gemma 3 1B has one for images, older fine-tunes one for padding. BadTokenizer when another
+        token or an opening one is beyond the model's, or when every token is suppressed.
         """
         if (self.suppressed_ids | self.first_suppressed_ids).issuperset(range(model_vocabulary)):
             raise BadTokenizer(
@@ -140,10 +91,10 @@ class Tokenizer:
         return Tokenizer(core, ends, bos, self._origin, *suppressed, self._opens_chats)
 
     def encode(self, text: str, add_special: bool = False) -> list[int]:
-        """The ids of `text`; the text of a special token becomes that token.
+        """Token ids of `text`; the text of a special token becomes that token.
 
-        add_special puts the opening tokens of the model in front, unless `text` spells them out
-        there (never an end token behind). BadPrompt when `text` is not valid Unicode.
+        add_special: put the opening tokens in front unless `text` begins with them; no end token is
+        added. Raises BadPrompt when `text` is not valid Unicode.
         """
         check_unicode(text)
         # as a batch: `encode` keeps Python's other threads waiting, a window's among them
@@ -155,23 +106,22 @@ class Tokenizer:
         return ids if not add_special or ids[: len(opening)] == opening else [*opening, *ids]
 
     def encode_parts(self, parts: Sequence[str]) -> list[int]:
-        """The ids of the parts of one text: no token reaches across the end of a part."""
+        """Token ids of a text given in parts; no token spans two parts."""
         ids = self.encode(parts[0]) if parts else []
         for part in parts[1:]:
             ids += self._encode_inside(part)
         return ids
 
     def encode_chat(self, parts: Sequence[str]) -> list[int]:
-        """The ids of a rendered chat in parts, with the opening tokens where it needs them."""
+        """Token ids of a rendered chat in parts; opening tokens are added if `opens_chats`."""
         ids, opening = self.encode_parts(parts), [*self.opening_ids]
         is_open = not self._opens_chats or ids[: len(opening)] == opening
         return ids if is_open else [*opening, *ids]
 
     def plain_parts(self, text: str, controls: frozenset[int]) -> list[str]:
-        """`text`, cut inside everything that would be read as a token of `controls`.
+        """Split `text` inside everything that would become one of the tokens `controls`.
 
-        A single part when there is nothing of the kind. Controls that are one character long
-        cannot be cut; they stay.
+        Tokens of one character cannot be split and stay.
         """
         check_unicode(text)
         (encoding,) = self._calls.run(
@@ -187,20 +137,20 @@ class Tokenizer:
         return [part for a, b in edges for part in self.plain_parts(text[a:b], controls)]
 
     def decode(self, ids: Sequence[int], keep_special: bool = False) -> str:
-        """The text of `ids`, special tokens left out unless asked for; bad UTF-8 becomes U+FFFD.
+        """Text of `ids`, without special tokens unless `keep_special`; bad UTF-8 becomes U+FFFD.
 
-        The English spacing clean-up that some configs ask for is not done: it changes the text.
+        `clean_up_tokenization_spaces` of configs is ignored: it changes the text.
         """
         skip = not keep_special
         return self._calls.run(lambda: self._core.decode(ids, skip_special_tokens=skip), len(ids))
 
     @property
     def opening_text(self) -> str:
-        """What is written where the opening tokens of the model are meant, "" for none."""
+        """Text of the opening tokens of the model, "" for none."""
         return "".join(self.token_text(token) for token in self.opening_ids)
 
     def token_text(self, token: int) -> str:
-        """How `token` is written in the vocabulary file; "" when there is no such token."""
+        """Text of `token` in the vocabulary, "" when there is no such token."""
         return self._core.id_to_token(token) or ""
 
     def has_token(self, text: str) -> bool:
@@ -208,10 +158,9 @@ class Tokenizer:
         return self._core.token_to_id(text) is not None
 
     def control_ids(self, source: str) -> frozenset[int]:
-        """The special tokens, and the other added tokens whose text stands in `source`.
+        """Special tokens, and added tokens that the chat template `source` spells.
 
-        `source` is a chat template: a model's own markers (`<think>`, `<tool_call>`) are often not
-        declared special. Blank tokens (runs of spaces) are ordinary text.
+        Markers such as `<think>` are often not declared special. Runs of spaces are plain text.
         """
         written = {
             i
@@ -221,14 +170,23 @@ class Tokenizer:
         return self.special_ids | written
 
     def _encode_inside(self, part: str) -> list[int]:
-        """As `encode`, without the space that SentencePiece puts at the start of a text."""
+        """Encode without the space that SentencePiece puts at the start of a text."""
         anchor = self.encode(_ANCHOR)
         ids = self.encode(_ANCHOR + part)
         return ids[len(anchor) :] if ids[: len(anchor)] == anchor else self.encode(part)
 
 
+def known_ends(texts: Iterable[str]) -> set[str]:
+    """Token texts of a vocabulary that end an answer in some family.
+
+    `<|end|>` is left out where gpt-oss's or Solar Open's ends are there: it ends a message only.
+    """
+    known = set(texts) & _ENDS
+    return known - {_MESSAGE_END} if known & _ENDS_OF_MESSAGES else known
+
+
 def check_unicode(text: str) -> None:
-    """BadPrompt, naming the place, when `text` holds half of a surrogate pair, or is no text."""
+    """Raise BadPrompt for a lone surrogate (naming its place), and for what is no string."""
     if not isinstance(text, str):
         raise BadPrompt("{text} is no text: give a string.", text=repr(text))
     try:
@@ -242,48 +200,8 @@ def check_unicode(text: str) -> None:
         ) from error
 
 
-def _read_core(path: Path) -> tokenizers.Tokenizer:
-    if not path.exists():
-        raise BadTokenizer(
-            "{path} is missing: get tokenizer.json from where the model came from.", path=path
-        )
-    value = read_object(path)
-    model = value.get("model")
-    if not isinstance(model, dict):
-        raise BadTokenizer(
-            "{path} is not a tokenizer: it has no model. Download the file again.", path=path
-        )
-    vocabulary, added = model.get("vocab"), value.get("added_tokens")
-    pieces = vocabulary if isinstance(vocabulary, list) else []
-    texts = [str(piece[0]) for piece in pieces if isinstance(piece, list) and piece]
-    check_texts(texts, PIECE_CHARACTERS, str(path))
-    tokens = added if isinstance(added, list) else []
-    check_texts(map(text_of, tokens), ADDED_CHARACTERS, str(path))
-    text = read_text(path, TOKENIZER_BYTES, BadTokenizer)
-    with library_errors(str(path)):
-        return tokenizers.Tokenizer.from_str(text)
-
-
-def read_object(path: Path) -> dict[str, object]:
-    """The JSON object in `path`, empty without such a file; BadTokenizer when it is damaged."""
-    return read_json(path, TOKENIZER_BYTES, BadTokenizer) if path.exists() else {}
-
-
-def named_special_tokens(folder: Path) -> dict[str, str]:
-    """Name ("bos_token", "eos_token", ...) -> text, for the names ending in "_token".
-
-    From special_tokens_map.json and tokenizer_config.json; the second wins. A token is written as a
-    string or as an object with "content".
-    """
-    names: dict[str, str] = {}
-    for file in (_SPECIAL_TOKENS_MAP, CONFIG):
-        texts = {name: text_of(value) for name, value in read_object(folder / file).items()}
-        names |= {name: text for name, text in texts.items() if name.endswith("_token") and text}
-    return names
-
-
 def _without(core: tokenizers.Tokenizer, texts: Collection[str]) -> tokenizers.Tokenizer:
-    """The same without these added tokens, which are ordinary text then."""
+    """Copy the core without these added tokens, which become plain text."""
     described = json.loads(core.to_str())
     added, model = described["added_tokens"], described["model"]
     described["added_tokens"] = [token for token in added if token["content"] not in texts]
@@ -293,7 +211,7 @@ def _without(core: tokenizers.Tokenizer, texts: Collection[str]) -> tokenizers.T
 
 
 def _opening_ids(core: tokenizers.Tokenizer) -> tuple[int, ...]:
-    """What the post-processor puts in front of a text."""
+    """Token ids that the post-processor puts in front of a text."""
     plain = core.encode("a", add_special_tokens=False)
     whole = core.encode("a", add_special_tokens=True)
     count = whole.special_tokens_mask.index(0) if 0 in whole.special_tokens_mask else 0

@@ -1,38 +1,40 @@
-"""The border to the `tokenizers` library, which runs what a file says that others wrote."""
+"""Bounds and errors around the `tokenizers` library, which runs what foreign files say."""
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
+from dataclasses import dataclass
 from threading import Thread
 from typing import Any, TypeVar
 
 import tokenizers
 from tokenizers import models
 
-from mlx_engine.text.gguf_pre_tokenizers import PATTERNS
+from mlx_engine.text.pre_tokenizers import PATTERNS
 from mlx_engine.values.environment import use_one_tokenizer_thread
 from mlx_engine.values.errors import BadTokenizer, EngineError
 
 SECONDS, CHARACTERS_A_SECOND = 5.0, 100_000
-"""How long a text may take; ordinary tokenizers read ten times as many characters in a second."""
+"""Time limit for a text: fixed, plus a tenth of the speed of ordinary tokenizers."""
 _SHORT = 2000
-"""Characters that need no thread where all patterns are known."""
+"""Characters of a text that is encoded without a thread where all patterns are known."""
 MOST_GROWTH = 100
-"""Times as long as before that a text may be after all replacements of a file."""
+"""Largest factor by which replacements may lengthen a text."""
 LONGEST_TEXT = 2_000
-"""Characters of a token that a text is searched for."""
+"""Largest length of an added token, or of a piece of a trie, in characters."""
 ADDED_CHARACTERS, PIECE_CHARACTERS = 1_000_000, 4_000_000
-"""Of all added tokens, and of all pieces of a trie; the largest vocabularies have half of that."""
+"""Largest total of added tokens, and of pieces of a trie; the largest vocabularies have half."""
+SPACE = "\u2581"
+"""Space in the pieces of SentencePiece."""
+_BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 T = TypeVar("T")
 
 
 @contextmanager
 def library_errors(origin: str) -> Iterator[None]:
-    """Raise BadTokenizer, naming `origin`, for whatever the library raises in the body.
-
-    A panic of Rust among it, which is no Exception.
-    """
+    """Raise BadTokenizer naming `origin` for any exception of the library, Rust panics included."""
     try:
         yield
     except (EngineError, KeyboardInterrupt, SystemExit, GeneratorExit):
@@ -47,7 +49,7 @@ def library_errors(origin: str) -> Iterator[None]:
 
 
 def _has_known_patterns(core: tokenizers.Tokenizer) -> bool:
-    """Whether `core` merges byte pairs, and cuts texts by published patterns alone."""
+    """Whether `core` is a BPE that splits texts by patterns of pre_tokenizers.py alone."""
     parts = (core.normalizer, core.pre_tokenizer, core.decoder)
     steps = [step for part in parts for step in steps_of(part)]
     patterns = {step.get("pattern", {}).get("Regex") for step in steps} - {None}
@@ -55,10 +57,10 @@ def _has_known_patterns(core: tokenizers.Tokenizer) -> bool:
 
 
 class TimedCalls:
-    """Work of one core on texts; BadTokenizer, naming `origin`, when it fails or takes too long.
+    """Calls of one core with a time limit; BadTokenizer naming `origin` at a failure or timeout.
 
-    A file's patterns may take hours for a line of text (backtracking), and nothing can stop them:
-    the work runs on a thread that is left behind then, and nothing more is asked of the core.
+    A pattern that backtracks may take hours and cannot be interrupted: it runs in a thread, which
+    is abandoned at a timeout. While that thread runs, further calls fail at once.
     """
 
     def __init__(self, origin: str, core: tokenizers.Tokenizer | None = None) -> None:
@@ -68,7 +70,7 @@ class TimedCalls:
         self._left_behind: Thread | None = None
 
     def run(self, work: Callable[[], T], characters: int) -> T:
-        """The result of `work` on a text of so many characters."""
+        """Return work(); characters: length of its text, which sets the limit."""
         if self._is_known and characters < _SHORT:
             with library_errors(self._origin):
                 return work()
@@ -100,7 +102,7 @@ def _finish(work: Callable[[], T], future: Future[T]) -> None:
 
 
 def steps_of(part: Any) -> list[dict[str, Any]]:
-    """Descriptions of a normalizer, pre-tokenizer or decoder; those of a sequence in its order."""
+    """Describe the steps of a normalizer, pre-tokenizer or decoder, in order."""
     return [] if part is None else list(_flat(json.loads(part.__getstate__())))
 
 
@@ -112,9 +114,9 @@ def _flat(step: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def check_texts(texts: Iterable[str], most: int, origin: str) -> None:
-    """Raise BadTokenizer for added tokens, or pieces of a trie, that the library cannot hold.
+    """Raise BadTokenizer for added tokens or pieces of a trie that are too long.
 
-    One of half a million characters overflows its stack, and all together are searched for.
+    most: characters of all together. A token of 500,000 characters overflows the library's stack.
     """
     lengths = [len(text) for text in texts]
     if max(lengths, default=0) > LONGEST_TEXT or sum(lengths) > most:
@@ -126,7 +128,7 @@ def check_texts(texts: Iterable[str], most: int, origin: str) -> None:
 
 
 def check_growth(core: tokenizers.Tokenizer, origin: str) -> None:
-    """Raise BadTokenizer where replacements in turn could make gigabytes of a short text."""
+    """Raise BadTokenizer where successive replacements could lengthen a text MOST_GROWTH times."""
     for part in (core.normalizer, core.decoder):
         growth = 1.0
         for step in steps_of(part):
@@ -141,3 +143,70 @@ def check_growth(core: tokenizers.Tokenizer, origin: str) -> None:
                 growth=growth,
                 most=MOST_GROWTH,
             )
+
+
+def _byte_level_characters() -> dict[str, int]:
+    """GPT-2's character -> byte: printable bytes are themselves, others from U+0100 on."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    characters = {chr(byte): byte for byte in printable}
+    return characters | {chr(256 + place): byte for place, byte in enumerate(others)}
+
+
+BYTE_LEVEL = _byte_level_characters()
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBytes:
+    """Decode single tokens to bytes.
+
+    byte_level and pieces tell the two usual decoders apart; any other decodes each token together
+    with the one before it. drops_first_space: whether the decoder strips a text's first space.
+    """
+
+    core: tokenizers.Tokenizer
+    origin: str
+    byte_level: bool
+    pieces: bool
+    drops_first_space: bool
+
+    @classmethod
+    def of(cls, core: tokenizers.Tokenizer, origin: str) -> "TokenBytes":
+        """Read the description of the core's decoder."""
+        steps = steps_of(core.decoder)
+        kinds = {step["type"] for step in steps}
+        drops = any(
+            (step["type"] == "Strip" and step.get("content") == " " and step.get("start") == 1)
+            or (step["type"] == "Metaspace" and step.get("prepend_scheme") != "never")
+            for step in steps
+        )
+        is_of_pieces = bool(kinds & {"ByteFallback", "Metaspace"})
+        return cls(core, origin, "ByteLevel" in kinds, is_of_pieces, drops)
+
+    def of_token(self, token: int, before: int | None) -> bytes:
+        """Bytes that `token` adds after the token `before` (None: first); b"" if unknown.
+
+        Raises BadTokenizer.
+        """
+        text = self.core.id_to_token(token)
+        if text is None:
+            return b""
+        if self.byte_level:
+            if all(character in BYTE_LEVEL for character in text):
+                return bytes(BYTE_LEVEL[character] for character in text)
+            return text.encode()
+        if self.pieces:
+            return self._of_piece(text, first=before is None)
+        with library_errors(self.origin):
+            if before is None:
+                return self.core.decode([token], skip_special_tokens=False).encode()
+            both = self.core.decode([before, token], skip_special_tokens=False)
+            alone = self.core.decode([before], skip_special_tokens=False)
+            return both[len(alone) :].encode()
+
+    def _of_piece(self, text: str, first: bool) -> bytes:
+        byte = _BYTE_PIECE.fullmatch(text)
+        if byte:
+            return bytes([int(byte[1], 16)])
+        spaced = text.replace(SPACE, " ")
+        return (spaced.removeprefix(" ") if first and self.drops_first_space else spaced).encode()

@@ -20,6 +20,7 @@ from mlx_engine.loading.describe import recommendation_from_folder
 from mlx_engine.text.chat_template import ChatTemplate, tokenize_chat
 from mlx_engine.text.streaming_text import StreamingText
 from mlx_engine.text.tokenizer import Tokenizer
+from mlx_engine.text.tokenizer_folder import read_tokenizer
 from mlx_engine.values.conversation import Message
 
 TALK = [Message("user", "Who <b>jumps</b>? http://fox.org"), Message("assistant", "Fox", "hm")]
@@ -166,7 +167,7 @@ def configs() -> Check:
         config = spoilt_json({"eos_token_id": 2, "text_config": ids}, random)
         (folder / "config.json").write_text(json.dumps(config))
         recommendation_from_folder(folder)
-        Tokenizer.from_folder(folder).fitted(300)
+        read_tokenizer(folder).fitted(300)
 
     return check
 

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 from fuzz import Check, fuzz, spoilt_bytes, spoilt_json
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
-from test_sentencepiece_model import as_vocab_and_merges, write_model
+from test_tokenizer_folder import as_vocab_and_merges, write_model
 from tiny_tokenizer import make_tiny_tokenizer
 from trained_tokenizers import byte_level_metadata, trained_byte_level
 
 from mlx_engine.text.gguf_tokenizer import template_from_gguf, tokenizer_from_gguf
-from mlx_engine.text.sentencepiece_model import read_tokenizer
 from mlx_engine.text.streaming_text import StreamingText
 from mlx_engine.text.tokenizer import Tokenizer
+from mlx_engine.text.tokenizer_folder import read_tokenizer
 from mlx_engine.values.errors import BadTokenizer
 
 TEXT = f"<|im_start|>user\nHello  there, {'a' * 30}b Füchse 123 😀<think><|im_end|>\n"

@@ -9,6 +9,7 @@ from tiny_tokenizer import make_tiny_tokenizer
 
 from mlx_engine.text.chat_template import ChatTemplate, tokenize_chat
 from mlx_engine.text.tokenizer import Tokenizer
+from mlx_engine.text.tokenizer_folder import read_tokenizer
 from mlx_engine.values.conversation import Message
 from mlx_engine.values.errors import BadPrompt
 
@@ -26,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory):
 
 @pytest.fixture(scope="module")
 def tokenizer(folder) -> Tokenizer:
-    return Tokenizer.from_folder(folder)
+    return read_tokenizer(folder)
 
 
 @settings(max_examples=60)

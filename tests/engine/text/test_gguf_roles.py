@@ -5,8 +5,8 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
 
 from mlx_engine.text.chat_template import ChatTemplate, fallback_template, tokenize_chat
-from mlx_engine.text.gguf_pre_tokenizers import pre_tokenizer_named
 from mlx_engine.text.gguf_tokenizer import tokenizer_from_gguf
+from mlx_engine.text.pre_tokenizers import pre_tokenizer_named
 from mlx_engine.values.conversation import Message
 from mlx_engine.values.errors import BadTokenizer, UnsupportedModel
 

@@ -8,14 +8,14 @@ from shared_case import FOLDER, gguf_of, needs_case
 from mlx_engine.loading.gguf.file import read_gguf
 from mlx_engine.text.chat_template import ChatTemplate
 from mlx_engine.text.gguf_tokenizer import template_from_gguf, tokenizer_from_gguf
-from mlx_engine.text.tokenizer import Tokenizer
+from mlx_engine.text.tokenizer_folder import read_tokenizer
 from mlx_engine.values.conversation import Message
 from mlx_engine.values.errors import BadChatTemplate, BadTokenizer, UnsupportedModel
 
 
 @needs_case
 def test_ids_are_those_of_the_original() -> None:
-    original = Tokenizer.from_folder(FOLDER / "hf")
+    original = read_tokenizer(FOLDER / "hf")
     made = tokenizer_from_gguf(read_gguf(gguf_of("Q8_0")).metadata, "x.gguf")
     texts = awkward_texts(6000)
     assert [made.encode(text) for text in texts] == [original.encode(text) for text in texts]

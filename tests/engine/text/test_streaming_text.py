@@ -14,12 +14,13 @@ from tokenizers import decoders, models, pre_tokenizers
 from mlx_engine.text.channels import THINKING, Header, Markers, Matcher, opens_thinking
 from mlx_engine.text.streaming_text import StreamingText
 from mlx_engine.text.tokenizer import Tokenizer
+from mlx_engine.text.tokenizer_folder import read_tokenizer
 from mlx_engine.values.conversation import TextPiece
 
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
-    return Tokenizer.from_folder(make_tiny_tokenizer(tmp_path_factory.mktemp("tiny")))
+    return read_tokenizer(make_tiny_tokenizer(tmp_path_factory.mktemp("tiny")))
 
 
 TEXT = st.text(alphabet=st.sampled_from("abcd e\n<>/thinkü😀你é"), max_size=40) | st.text(
@@ -149,7 +150,7 @@ def marked_tokenizer(folder: Path, *markers: str, special: bool) -> Tokenizer:
     for token, marker in zip(described["added_tokens"][-2:], markers, strict=True):
         token |= {"content": marker, "special": special}
     path.write_text(json.dumps(described))
-    return Tokenizer.from_folder(folder)
+    return read_tokenizer(folder)
 
 
 def split(tokenizer: Tokenizer, text: str, **how: Any) -> tuple[str, str]:

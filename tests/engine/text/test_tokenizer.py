@@ -15,8 +15,8 @@ from tiny_tokenizer import make_tiny_tokenizer
 from tokenizers import models, pre_tokenizers, processors
 
 from mlx_engine.built_in_model import built_in_model
-from mlx_engine.text.roles import known_ends
-from mlx_engine.text.tokenizer import Tokenizer
+from mlx_engine.text.tokenizer import Tokenizer, known_ends
+from mlx_engine.text.tokenizer_folder import read_tokenizer
 from mlx_engine.values.errors import BadPrompt, BadTokenizer
 
 REAL = Path(__file__).parents[4] / "shared" / "data" / "qwen35" / "hf"
@@ -35,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tokenizer(folder: Path) -> Tokenizer:
-    return Tokenizer.from_folder(folder)
+    return read_tokenizer(folder)
 
 
 @pytest.fixture(scope="module")
@@ -88,9 +88,9 @@ def test_end_ids_come_from_every_file(tmp_path: Path) -> None:
     make_tiny_tokenizer(tmp_path)
     (tmp_path / "generation_config.json").write_text('{"eos_token_id": [3, 4]}')
     (tmp_path / "config.json").write_text('{"eos_token_id": 5, "text_config": {"eos_token_id": 6}}')
-    assert Tokenizer.from_folder(tmp_path).end_ids == {297, 3, 4}
+    assert read_tokenizer(tmp_path).end_ids == {297, 3, 4}
     (tmp_path / "generation_config.json").write_text('{"eos_token_id": [null, -1]}')
-    assert Tokenizer.from_folder(tmp_path).end_ids == {297, 5, 6}
+    assert read_tokenizer(tmp_path).end_ids == {297, 5, 6}
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_an_end_of_turn_is_known_by_its_text(
     """As llama.cpp knows it: of the tokens that the template writes."""
     make_tiny_tokenizer(tmp_path, chat_template=template)
     edit(tmp_path / "tokenizer_config.json", lambda config: config.update(eos_token=eos_token))
-    assert Tokenizer.from_folder(tmp_path).end_ids == expected
+    assert read_tokenizer(tmp_path).end_ids == expected
 
 
 def test_what_ends_messages_ends_no_answer() -> None:
@@ -124,20 +124,20 @@ def test_ids_that_are_none_are_named(tmp_path: Path, key: str, value: object) ->
     make_tiny_tokenizer(tmp_path)
     (tmp_path / "generation_config.json").write_text(json.dumps({key: value}))
     with pytest.raises(BadTokenizer, match=rf"generation_config\.json: {key} .* is not a token id"):
-        Tokenizer.from_folder(tmp_path)
+        read_tokenizer(tmp_path)
 
 
 def test_suppressed_tokens(tmp_path: Path) -> None:
     make_tiny_tokenizer(tmp_path)
     said = {"suppress_tokens": [3, None, -1, 9000], "begin_suppress_tokens": [4]}
     (tmp_path / "generation_config.json").write_text(json.dumps(said))
-    made = Tokenizer.from_folder(tmp_path)
+    made = read_tokenizer(tmp_path)
     assert (made.suppressed_ids, made.first_suppressed_ids) == ({3, 9000}, {4})
     assert made.fitted(300) is made
     said = {"suppress_tokens": [*range(299)], "begin_suppress_tokens": [299]}
     (tmp_path / "generation_config.json").write_text(json.dumps(said))
     with pytest.raises(BadTokenizer, match="suppresses every token"):
-        Tokenizer.from_folder(tmp_path).fitted(300)
+        read_tokenizer(tmp_path).fitted(300)
 
 
 def test_begin_token_is_added_when_the_file_says_so(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_begin_token_is_added_when_the_file_says_so(tmp_path: Path) -> None:
         tmp_path / "tokenizer_config.json",
         lambda c: c.update(bos_token={"content": "<|endoftext|>"}),
     )
-    tokenizer = Tokenizer.from_folder(tmp_path)
+    tokenizer = read_tokenizer(tmp_path)
     assert (tokenizer.bos_id, tokenizer.opening_ids) == (295, (295,))
     assert tokenizer.encode("dog", add_special=True) == [295, *tokenizer.encode("dog")]
     assert tokenizer.encode("", add_special=True) == [295]
@@ -164,17 +164,17 @@ def test_truncation_and_padding_of_the_file_are_ignored(tmp_path: Path) -> None:
     expected = core.encode("the quick brown fox").ids
     core.enable_truncation(2)
     core.save(str(tmp_path / "tokenizer.json"))
-    assert Tokenizer.from_folder(tmp_path).encode("the quick brown fox") == expected
+    assert read_tokenizer(tmp_path).encode("the quick brown fox") == expected
     core.no_truncation()
     core.enable_padding(length=50)
     core.save(str(tmp_path / "tokenizer.json"))
-    assert Tokenizer.from_folder(tmp_path).encode("the quick brown fox") == expected
+    assert read_tokenizer(tmp_path).encode("the quick brown fox") == expected
 
 
 def test_a_named_token_of_the_vocabulary_becomes_special(tmp_path: Path) -> None:
     make_tiny_tokenizer(tmp_path, chat_template=None)
     edit(tmp_path / "tokenizer_config.json", lambda c: c.update(eos_token="</think>"))
-    tokenizer = Tokenizer.from_folder(tmp_path)
+    tokenizer = read_tokenizer(tmp_path)
     assert tokenizer.end_ids == {299} <= tokenizer.special_ids
 
 
@@ -196,7 +196,7 @@ def test_a_special_token_without_a_row_is_ordinary_text(tmp_path: Path) -> None:
     listed = {"300": {"content": "<image>", "special": True}}
     edit(tmp_path / "tokenizer_config.json", lambda c: c.update(added_tokens_decoder=listed))
     edit(tmp_path / "tokenizer_config.json", lambda c: c.update(eos_token="<image>"))
-    whole = Tokenizer.from_folder(tmp_path)
+    whole = read_tokenizer(tmp_path)
     fitted = whole.fitted(300)
     assert whole.encode("<image>") == [300] and whole.end_ids == {300}
     assert max(fitted.encode("a <image>")) < 300 and fitted.end_ids == set()
@@ -229,7 +229,7 @@ def test_damaged_files_are_named(tmp_path: Path, file: str, content: str | None)
     if content is not None:
         (tmp_path / file).write_text(content)
     with pytest.raises(BadTokenizer, match=file.replace(".", r"\.")):
-        Tokenizer.from_folder(tmp_path)
+        read_tokenizer(tmp_path)
 
 
 def test_truncated_anywhere(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_truncated_anywhere(tmp_path: Path) -> None:
     for end in range(0, len(whole) - 2, len(whole) // 25):
         path.write_bytes(whole[:end])
         with pytest.raises(BadTokenizer):
-            Tokenizer.from_folder(tmp_path)
+            read_tokenizer(tmp_path)
 
 
 def test_plain_parts_of_a_sentencepiece_like_tokenizer_keep_the_text() -> None:
@@ -263,14 +263,14 @@ def test_special_tokens_that_overlap_are_all_cut(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="the shared test checkpoint is not here")
 def test_real_tokenizer() -> None:
-    tokenizer = Tokenizer.from_folder(REAL)
+    tokenizer = read_tokenizer(REAL)
     ids = [int(i) for i in (REAL.parent / "prompt.tok").read_text().replace(",", " ").split()]
     assert tokenizer.encode((REAL.parent / "prompt.txt").read_text()) == ids
     assert (tokenizer.vocabulary, tokenizer.end_ids) == (2048, {2041})
 
 
 def test_other_threads_go_on_while_a_long_text_is_read() -> None:
-    tokenizer, text = Tokenizer.from_folder(built_in_model()), "words and more words\n" * 4_000
+    tokenizer, text = read_tokenizer(built_in_model()), "words and more words\n" * 4_000
     reading = Thread(target=lambda: (tokenizer.encode(text), encode_plain(tokenizer, text)))
     turns = 0
     reading.start()

@@ -10,8 +10,8 @@ from tiny_qwen3_5 import write_tiny_qwen3_5
 
 import mlx_engine
 from mlx_engine.text import tokenizer_library
-from mlx_engine.text.sentencepiece_model import read_tokenizer
 from mlx_engine.text.streaming_text import StreamingText
+from mlx_engine.text.tokenizer_folder import read_tokenizer
 from mlx_engine.values.errors import BadTokenizer
 
 LETTERS = {"type": "BPE", "vocab": {letter: i for i, letter in enumerate("abd")}, "merges": []}

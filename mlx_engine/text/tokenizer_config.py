@@ -1,32 +1,13 @@
-"""What the files of a model's folder say of its chat template and of tokens with a part to play."""
+"""The chat template, special tokens and end tokens that the files of a model's folder name."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from mlx_engine.values.errors import BadChatTemplate, BadTokenizer
 from mlx_engine.values.untrusted import TEMPLATE_BYTES, TOKENIZER_BYTES, read_json, read_text
 
-CONFIG = "tokenizer_config.json"
-_ENDS = frozenset(
-    (
-        *("<|im_end|>", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|end|>"),
-        *("<|return|>", "<|call|>", "<end_of_turn>", "<turn|>", "<eos>", "</s>", "[EOS]", "[EOT]"),
-        *("<|role_end|>", "[|endofturn|]", "<|endofresponse|>", "<end_of_utterance>", "<EOT>"),
-        *("<|END_OF_TURN_TOKEN|>", "<|flush|>", "<|calls|>", "<|end_of_msg|>", "<|assistant_end|>"),
-        "<\uff5cend\u2581of\u2581sentence\uff5c>",
-    )
-)
-_MESSAGE_END, _ENDS_OF_MESSAGES = "<|end|>", frozenset(("<|return|>", "<|flush|>"))
-
-
-def known_ends(texts: Iterable[str]) -> set[str]:
-    """Those of the tokens of a vocabulary that end an answer in some family.
-
-    Where one of gpt-oss or Solar Open ends it, `<|end|>` ends a message: a thought, for instance.
-    """
-    known = set(texts) & _ENDS
-    return known - {_MESSAGE_END} if known & _ENDS_OF_MESSAGES else known
+CONFIG, SPECIAL_TOKENS_MAP = "tokenizer_config.json", "special_tokens_map.json"
 
 
 class TemplateFile(NamedTuple):
@@ -37,8 +18,9 @@ class TemplateFile(NamedTuple):
 
     @classmethod
     def find(cls, folder: Path) -> "TemplateFile | None":
-        """Looks at chat_template.jinja, chat_template.json and tokenizer_config.json, in this
-        order; an empty template is none. Raises BadChatTemplate, BadTokenizer.
+        """Find the template in chat_template.jinja, chat_template.json or tokenizer_config.json.
+
+        The first that is not empty. Raises BadChatTemplate, BadTokenizer.
         """
         path = folder / "chat_template.jinja"
         if path.exists():
@@ -46,17 +28,16 @@ class TemplateFile(NamedTuple):
             if source.strip():
                 return cls(source, path)
         for path in (folder / "chat_template.json", folder / CONFIG):
-            source = _default_source(_read(path).get("chat_template"), path)
+            source = _default_source(read_object(path).get("chat_template"), path)
             if source.strip():
                 return cls(source, path)
         return None
 
 
 class ConfiguredTokens(NamedTuple):
-    """Token ids by generation_config.json, where it says nothing or is damaged by config.json.
+    """Token ids set by generation_config.json, else (unset or damaged) by config.json.
 
-    ends: those that end an answer. suppressed: those that are never written; first_suppressed: not
-    as the first of an answer.
+    ends: end an answer. suppressed: never sampled; first_suppressed: not as an answer's first.
     """
 
     ends: frozenset[int]
@@ -65,22 +46,22 @@ class ConfiguredTokens(NamedTuple):
 
     @classmethod
     def of_folder(cls, folder: Path) -> "ConfiguredTokens":
-        """As transformers does, null and negative ids count for nothing. Raises BadTokenizer."""
+        """Read them; as in transformers, null and negative ids are ignored. Raises BadTokenizer."""
         keys = ("eos_token_id", "suppress_tokens", "begin_suppress_tokens")
-        return cls(*(_first_said(folder, key) for key in keys))
+        return cls(*(_first_configured(folder, key) for key in keys))
 
 
-def _first_said(folder: Path, key: str) -> frozenset[int]:
+def _first_configured(folder: Path, key: str) -> frozenset[int]:
     for path in (folder / "generation_config.json", folder / "config.json"):
         try:
-            config = _read(path)
+            config = read_object(path)
         except BadTokenizer:
             if path.name == "config.json":
                 raise
-            config = {}  # the description says so, of the sampling in it
+            config = {}  # describe.py reports the damage
         text_config = config.get("text_config")
-        both = (config, text_config if isinstance(text_config, Mapping) else {})
-        ids = {token for one in both for token in _token_ids(one.get(key), f"{path}: {key}")}
+        tables = (config, text_config if isinstance(text_config, Mapping) else {})
+        ids = {token for table in tables for token in _token_ids(table.get(key), f"{path}: {key}")}
         if ids:
             return frozenset(ids)
     return frozenset()
@@ -101,8 +82,10 @@ def _token_ids(value: object, setting: str) -> list[int]:
 
 
 def _default_source(value: object, path: Path) -> str:
-    """The template in a config's `chat_template`, "" for none: text, texts by name, or a list of
-    {"name", "template"}; of several the one named "default", else the first that is not empty.
+    """The template in a config's `chat_template`, "" for none.
+
+    value: a text, texts by name, or a list of {"name", "template"}. Of several, "default" or the
+    first that is not empty.
     """
     if isinstance(value, list) and all(isinstance(entry, dict) for entry in value):
         value = {str(entry.get("name")): entry.get("template") for entry in value}
@@ -115,5 +98,24 @@ def _default_source(value: object, path: Path) -> str:
     )
 
 
-def _read(path: Path) -> dict[str, object]:
+def named_special_tokens(folder: Path) -> dict[str, str]:
+    """Name ("bos_token", "eos_token", ...) -> text, for all names that end in "_token".
+
+    tokenizer_config.json wins over special_tokens_map.json.
+    """
+    names: dict[str, str] = {}
+    for file in (SPECIAL_TOKENS_MAP, CONFIG):
+        texts = {name: text_of(value) for name, value in read_object(folder / file).items()}
+        names |= {name: text for name, text in texts.items() if name.endswith("_token") and text}
+    return names
+
+
+def read_object(path: Path) -> dict[str, object]:
+    """The JSON object in `path`, empty without such a file; BadTokenizer when it is damaged."""
     return read_json(path, TOKENIZER_BYTES, BadTokenizer) if path.exists() else {}
+
+
+def text_of(value: object) -> str:
+    """The text of a token written as a string or an object with "content"; "" for others."""
+    text = value.get("content") if isinstance(value, Mapping) else value
+    return text if isinstance(text, str) else ""

@@ -10,8 +10,8 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import AutoTokenizer
 
-from mlx_engine.text.sentencepiece_model import read_tokenizer
 from mlx_engine.text.streaming_text import StreamingText
+from mlx_engine.text.tokenizer_folder import read_tokenizer
 from mlx_engine.values.errors import BadTokenizer
 
 TEXT = "<|im_start|>user\nHi <think> there  <tool>  b<w> c<w>d</think><|im_end|> [PAD]"
@@ -44,7 +44,7 @@ LISTS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("are_words", [False, True])
 @pytest.mark.parametrize("name", LISTS)
-def test_listed_tokens_are_those_of_transformers(
+def test_tokenizer_repairs_are_those_of_transformers(
     tmp_path: Path, name: str, are_words: bool
 ) -> None:
     """are_words: tokenizer.json knows its added tokens as words of the vocabulary alone."""

@@ -14,7 +14,7 @@ from tiny_tokenizer import CORPUS, make_tiny_tokenizer
 from transformers import AutoTokenizer
 
 import mlx_engine
-from mlx_engine.text.sentencepiece_model import read_tokenizer
+from mlx_engine.text.tokenizer_folder import read_tokenizer
 from mlx_engine.values.errors import BadTokenizer, UnsupportedModel
 
 MARKERS = ("<think>", "<s>", "</s>", "<unk>")
