@@ -1,4 +1,4 @@
-"""Messages to the prompt a model was trained on: rendered by its template, then as tokens."""
+"""Chat messages to a prompt: rendered by the model's template, then encoded."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -33,11 +33,11 @@ PLAIN_SOURCE = (
 
 
 class ChatTemplate:
-    """A Jinja template as Hugging Face defines them, run in a sandbox with limits.
+    """A Jinja chat template as Hugging Face defines them, run in a sandbox.
 
-    `special_tokens` ("bos_token": "<s>", ...) are variables of the template. `origin` names the
-    file in messages. `now` is what `strftime_now` formats. BadChatTemplate when the source is not a
-    template.
+    special_tokens ("bos_token": "<s>", ...): variables of the template. origin: the file, for
+    messages. now: the time that `strftime_now` formats. Raises BadChatTemplate for a source that is
+    no template.
     """
 
     def __init__(
@@ -55,31 +55,31 @@ class ChatTemplate:
 
     @classmethod
     def from_folder(cls, folder: Path) -> "ChatTemplate | None":
-        """The template of the model in `folder`; None when it has none."""
+        """Read the template of the model in `folder`; None when it has none."""
         file = TemplateFile.find(folder)
         return file and cls(file.source, named_special_tokens(folder), str(file.path))
 
     @property
     def can_switch_thinking(self) -> bool:
-        """Whether the argument `enable_thinking` changes what `render` makes."""
+        """Whether the template reads the argument `enable_thinking`."""
         return "enable_thinking" in self.source
 
     @cached_property
     def arguments(self) -> tuple[str, ...]:
-        """Names of the arguments that the template asks for, such as "preserve_thinking"."""
+        """Names of the template's arguments, such as "preserve_thinking"."""
         try:
             asked = find_undeclared_variables(TemplateSandbox().parse(self.source))
         except Exception as error:
             raise self._failed(error) from error
-        return tuple(sorted(asked - self._own_names()))
+        return tuple(sorted(asked - self._reserved_names()))
 
     def check_arguments(self, arguments: Mapping[str, TemplateValue]) -> None:
-        """BadOption for names that are the engine's own, and for values no setting has.
+        """Raise BadOption for reserved names and for values of a wrong type.
 
-        Names that the template does not ask for are no mistake: another model's may.
+        Names that this template does not read are allowed: another model's may.
         """
         for name, value in arguments.items():
-            if name in self._own_names() or not name.isidentifier():
+            if name in self._reserved_names() or not name.isidentifier():
                 raise BadOption(
                     "template_arguments: {name} cannot be set. This model's template asks for"
                     " {arguments}.",
@@ -96,8 +96,8 @@ class ChatTemplate:
                     value=ascii(value)[:60],
                 )
 
-    def _own_names(self) -> set[str]:
-        """What the engine fills in."""
+    def _reserved_names(self) -> set[str]:
+        """Variables that the engine sets."""
         functions = {*TemplateSandbox().globals, "raise_exception", "strftime_now"}
         filled = {"messages", "tools", "documents", "add_generation_prompt"}
         return filled | functions | self._special_tokens.keys() | set(_SPECIAL_TOKENS)
@@ -110,12 +110,12 @@ class ChatTemplate:
         arguments: Mapping[str, TemplateValue] = NO_ARGUMENTS,
         continue_last: bool = False,
     ) -> str:
-        """The prompt for `messages`, or for `in_turns` of them where the template refuses them.
+        """Render `messages`, or `in_turns(messages)` where the template refuses them.
 
-        arguments: variables of the template, such as `enable_thinking`. continue_last: the prompt
-        ends inside the last message, which must be the assistant's: after its text or, when it has
-        none, after its thinking. BadPrompt when there is nothing to render, BadChatTemplate when
-        the template fails, refuses the messages or passes its limits.
+        arguments: variables of the template. continue_last: end the prompt inside the last message,
+        the assistant's: after its text or, when it has none, after its thinking. Raises BadPrompt
+        when there is nothing to render, BadChatTemplate when the template fails, refuses the
+        messages or exceeds its budget.
         """
         if not messages:
             raise BadPrompt("There are no messages: write something first.")
@@ -156,7 +156,7 @@ class ChatTemplate:
 
     @cached_property
     def _reads_parts(self) -> bool:
-        """Whether a plain text is left out, as templates for pictures do that expect a list."""
+        """Whether the template reads content as a list of parts only, as some for images do."""
         probe = unused_character([self.source])
 
         def is_read(in_parts: bool) -> bool:
@@ -177,9 +177,8 @@ class ChatTemplate:
     ) -> str:
         size = len(self.source) + sum(map(len, _texts(messages)))
         sandbox = TemplateSandbox(
-            steps=200_000 + 500 * len(messages),
-            characters=2**23 + 64 * size,
-            seconds=1 + 0.002 * len(messages),  # a garbage collection may fall into it
+            budget=3 * 2**22 + 64 * size + 16_000 * len(messages),
+            seconds=1 + 0.002 * len(messages),  # leaves room for a garbage collection
         )
         sandbox.globals |= {"raise_exception": _refuse, "strftime_now": self._strftime_now}
         variables: dict[str, object] = {
@@ -206,7 +205,7 @@ class ChatTemplate:
                 longest_source=LONGEST_SOURCE,
             )
         try:
-            return TemplateSandbox().compiled(self.source)
+            return TemplateSandbox().compile_source(self.source)
         except Exception as error:
             raise BadChatTemplate(
                 "{origin}: the chat template cannot be read ({kind}: {error}). Get it again, or "
@@ -232,27 +231,27 @@ class ChatTemplate:
 
 
 PLAIN_STOP = "\nUser:"
-"""Stop string of the plain format: keeps a base model from writing the next question itself."""
+"""Stop string of the plain format, which keeps a base model from writing the next question."""
 
 
 def fallback_template(opening: str = "") -> ChatTemplate:
-    """For models without a template: "User: ...", a blank line, "Assistant: ...".
+    """Make the template for models without one: "User: ...", a blank line, "Assistant: ...".
 
-    Base models, which were never trained to chat, follow this best; use it with PLAIN_STOP.
-    opening: the text of the tokens a prompt begins with.
+    Base models follow it best; use it with PLAIN_STOP. opening: text of the opening tokens.
     """
     return ChatTemplate(PLAIN_SOURCE, {"opening": opening}, "the built-in plain chat format")
 
 
 def _brief(error: Exception) -> str:
-    """What an error says, which a template may have written, to be shown in a sentence."""
+    """Shorten an error's text, which a template may have written."""
     text = str(error)
     return text if len(text) <= LONGEST_REFUSAL else f"{text[:LONGEST_REFUSAL]}…"
 
 
 def in_turns(messages: Sequence[Message]) -> list[Message]:
-    """The same words with questions and answers by turns, as some templates demand it: neighbours
-    of one role are one message, and an answer that nothing comes before answers an empty question.
+    """Make roles alternate, as some templates demand.
+
+    Neighbours of one role are joined; an answer without a question gets an empty one.
     """
     turns: list[Message] = []
     for message in messages:
@@ -268,7 +267,7 @@ def in_turns(messages: Sequence[Message]) -> list[Message]:
 
 
 def unused_character(texts: Sequence[str]) -> str:
-    """A private-use character that is in none of the texts."""
+    """Find a private-use character that is in none of the texts. Raises BadPrompt."""
     used = set[str]().union(*texts)
     for character in map(chr, chain(range(0xE000, 0xF900), range(0xF0000, 0xFFFFE))):
         if character not in used:
@@ -281,9 +280,9 @@ def _texts(messages: Sequence[Message]) -> list[str]:
 
 
 def _fields(message: Message, in_parts: bool) -> dict[str, object]:
-    """Templates read thinking as `reasoning_content`, that of gpt-oss as `thinking`.
+    """A message as templates read it, fields in transformers' order.
 
-    In the order of transformers, which matters to templates that go through all fields.
+    Thinking is `reasoning_content`, and `thinking` for gpt-oss.
     """
     content = [{"type": "text", "text": message.text}] if in_parts else message.text
     fields: dict[str, object] = {"role": message.role, "content": content}
@@ -298,7 +297,7 @@ def _refuse(message: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ChatPrompt:
-    """A rendered conversation; thinking_open: as `opens_thinking` says of its end."""
+    """A rendered conversation; thinking_open: what `opens_thinking` tells of it."""
 
     text: str
     tokens: tuple[int, ...]
@@ -314,28 +313,26 @@ def tokenize_chat(
     arguments: Mapping[str, TemplateValue] = NO_ARGUMENTS,
     continue_last: bool = False,
 ) -> ChatPrompt:
-    """Renders and encodes `messages`; raises what `ChatTemplate.render` and `encode` raise.
+    """Render and encode `messages`; raises what `ChatTemplate.render` and `encode` raise.
 
-    Where no message spells a control token, the tokens are those of the rendered text. Where one
-    does, that word is cut in its middle: the halves are encoded apart, so the model reads the same
-    characters as ordinary text. The price is that tokens do not merge across those cuts, and that
-    the template sees the word with a private-use character inside.
+    A control token spelled by a message is split in its middle and the halves are encoded apart, so
+    the model reads it as plain text. The template sees a private-use character at the split.
     """
     controls = tokenizer.control_ids(template.source)
-    cut = unused_character([template.source, *_texts(messages)])
+    mark = unused_character([template.source, *_texts(messages)])
 
-    def guarded(text: str) -> str:
-        return cut.join(tokenizer.plain_parts(text, controls))
+    def split_controls(text: str) -> str:
+        return mark.join(tokenizer.plain_parts(text, controls))
 
-    marked = [Message(m.role, guarded(m.text), guarded(m.thinking)) for m in messages]
+    marked = [Message(m.role, split_controls(m.text), split_controls(m.thinking)) for m in messages]
     rendered = template.render(
         marked,
         add_generation_prompt=add_generation_prompt,
         arguments=arguments,
         continue_last=continue_last,
     )
-    parts = rendered.split(cut)
+    parts = rendered.split(mark)
     text = "".join(parts)
-    goes_on_thinking = continue_last and bool(messages[-1].thinking) and not messages[-1].text
-    thinking_open = True if goes_on_thinking else opens_thinking(parts[-1])
+    continues_thinking = continue_last and bool(messages[-1].thinking) and not messages[-1].text
+    thinking_open = True if continues_thinking else opens_thinking(parts[-1])
     return ChatPrompt(text, tuple(tokenizer.encode_chat(parts)), thinking_open)

@@ -1,9 +1,8 @@
-"""A Jinja environment in which a chat template can neither reach Python nor use up the machine.
+"""A Jinja environment that bounds what a chat template may reach, compute and store.
 
-Jinja's own sandbox keeps a template from Python. What a template costs is limited by three rules:
-every loop round, call, filter and comparison is a step, and steps end; every text and list is paid
-for by its length when it is made, and what a list unfolds to is limited, so that no operation on
-values there are takes long; what can make much from little is refused before it runs.
+Jinja's own sandbox keeps templates from Python. Time and memory are bounded by one budget: each
+loop iteration, call, filter, comparison and new value costs, a value by its length. Operations that
+could make much from little are refused before they run.
 """
 
 import functools
@@ -35,56 +34,57 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Cycler, Joiner, Namespace
 from jinja2.visitor import NodeTransformer
 
-ELEMENT = 16  # characters that an element of a list, or a number in it, counts as
-WIDEST_NUMBER = 2048  # bits
+STEP, ELEMENT = 32, 16
+"""What a step costs, and an element of a list or a number in it, in characters."""
+MOST_BITS = 2048
+"""Of a whole number."""
 GROWING = """
     * batch center expandtabs indent join ljust lstrip replace rfind rindex rjust round rpartition
     rsplit rstrip slice strip sum tojson translate trim urlize wordwrap zfill
 """
-"""What may take or make as much as the text times an argument (a number by its value)."""
-SQUARE = frozenset(("pprint", "striptags", "sum", "urlize", "wordwrap"))
-"""What may take as long as the square of the text, of which a step copies so many characters:"""
-COPIED = 256
-MOST_NAMES_TIMES_BRANCHES = 2**20
-"""Jinja's compiler looks at all variables again at each branch."""
+"""Operations of up to the length of the value times that of an argument (or the number itself)."""
 FORMATTING = frozenset(("%", "format", "format_map"))
 WIDE_FIELD = re.compile(r"\d{4}|\*|\{[^{}]*\{")
-"""In a format; without it no field is wider than its value or 999 characters."""
+"""In a format, a field that may be wider than its value and 999 characters."""
+SQUARE, COPIED_BY_STEP = frozenset(("pprint", "striptags", "sum", "urlize", "wordwrap")), 256
+"""Operations that may copy the value once for every so many of its characters."""
+MOST_NAMES_TIMES_BRANCHES = 2**20
+"""Jinja's compiler visits all variables at each branch."""
 ATTRIBUTES_OF = (str, list, tuple, dict, LoopContext, Namespace, Macro, Cycler, Joiner)
 PRINTABLE = (str, int, float, type(None), list, tuple, dict, Undefined)
 
 
 class GenerationTag(Extension):
-    """Reads `{% generation %} ... {% endgeneration %}`, which marks what a model is trained on."""
+    """The block `{% generation %} ... {% endgeneration %}`, which marks training targets."""
 
     tags = {"generation"}  # noqa: RUF012 - declared like this by jinja2
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
-        """The tag's inside, as if the tag were not there."""
+        """Parse the block's body as if the tags were not there."""
         next(parser.stream)
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
-class _Counting(NodeTransformer):
-    """Wraps loops, and what makes or compares values without a call, in the sandbox's methods.
+class _Metering(NodeTransformer):
+    """Wrap loops, and nodes that make or compare values without a call, in sandbox methods.
 
-    They are reached as attributes of the environment, which no template can spell or replace.
+    The methods are attributes of the environment, which a template can neither name nor replace.
     """
 
     def generic_visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> nodes.Node:
-        """The same node, or the call around it."""
+        """Return the node, wrapped in a call where it is metered."""
         super().generic_visit(node, *args, **kwargs)
         match node:
             case nodes.For():
-                node.iter = _call("rounds", node.iter)
+                node.iter = _call("iterate", node.iter)
             case nodes.Concat():
-                return _call("joined", *node.nodes)
+                return _call("concatenate", *node.nodes)
             case nodes.TemplateData():
-                return _call("made", nodes.Const(node.data))
+                return _call("spend_on", nodes.Const(node.data))
             case nodes.Compare() | nodes.Test() | nodes.List() | nodes.Dict():
-                return _call("made", node)
+                return _call("spend_on", node)
             case nodes.Getitem(arg=nodes.Slice()) | nodes.Tuple(ctx="load"):
-                return _call("made", node)
+                return _call("spend_on", node)
         return node
 
 
@@ -93,15 +93,15 @@ def _call(method: str, *arguments: Any) -> nodes.Call:
 
 
 class TemplateSandbox(ImmutableSandboxedEnvironment):
-    """An environment for one rendering, or for one compilation, which needs no limits.
+    """An environment for one rendering, or for one compilation, which needs no budget.
 
-    characters: all text that is made, and 16 for each element of a list. seconds: processor time of
-    this thread, so that a busy or sleeping machine does not count. SecurityError at a limit.
+    budget: characters of all values, steps included. seconds: processor time of this thread.
+    Raises SecurityError at either limit.
     """
 
     intercepted_binops = frozenset(("+", "*", "**", "%"))
 
-    def __init__(self, steps: int = 0, characters: int = 0, seconds: float = 0.0) -> None:
+    def __init__(self, budget: int = 0, seconds: float = 0.0) -> None:
         super().__init__(
             trim_blocks=True,
             lstrip_blocks=True,
@@ -110,51 +110,51 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
             optimized=False,
             cache_size=0,
         )
-        self._steps = steps
-        self._characters = characters
+        self._budget = budget
         self._until = time.thread_time() + seconds
         self._sizes: dict[int, tuple[object, int]] = {}
         filters = cast(dict[str, Callable[..., Any]], self.filters)
         filters |= {"tojson": self._to_json, "safe": str}
-        self.filters = {name: self._limited(name, filter) for name, filter in filters.items()}
+        self.filters = {name: self._metered(name, filter) for name, filter in filters.items()}
         del self.globals["lipsum"]
 
-    def compiled(self, source: str) -> CodeType:
-        """For `Template.from_code`, in this or another sandbox. Raises TemplateSyntaxError, and
-        SecurityError for what takes long to compile.
+    def compile_source(self, source: str) -> CodeType:
+        """Compile for `Template.from_code`, in this or another sandbox.
+
+        Raises TemplateSyntaxError, and SecurityError for what would take long to compile.
         """
         tree = self.parse(source)
         names = {name.name for name in tree.find_all(nodes.Name) if name.ctx != "load"}
         branches = sum(1 for _ in tree.find_all(nodes.If))
         if len(names) * branches > MOST_NAMES_TIMES_BRANCHES:
             raise SecurityError(f"it has {len(names)} variables and {branches} branches")
-        return self.compile(_Counting().visit(tree))
+        return self.compile(_Metering().visit(tree))
 
-    def rounds(self, items: Iterable[Any]) -> Iterator[Any]:
-        """The `items` of a loop, each a step."""
+    def iterate(self, items: Iterable[Any]) -> Iterator[Any]:
+        """Yield the items of a loop, each for the price of a step."""
         for item in items:
-            self._step()
+            self._spend(STEP)
             yield item
 
-    def made(self, value: Any) -> Any:
-        """A `value` that one step has made, paid for."""
-        self._step()
+    def spend_on(self, value: Any) -> Any:
+        """Return `value`, the result of one step, with its price paid."""
+        self._spend(STEP)
         if isinstance(value, Iterator | KeysView | ValuesView | ItemsView):
             value = [*value]
-        if isinstance(value, int) and value.bit_length() > WIDEST_NUMBER:
+        if isinstance(value, int) and value.bit_length() > MOST_BITS:
             raise SecurityError("it computes with numbers of thousands of digits")
         if isinstance(value, Sized):
-            self._pay(min(self.size(value), ELEMENT * len(value)))
+            self._spend(min(self.size(value), ELEMENT * len(value)))
         return value
 
-    def joined(self, *values: Any) -> str:
-        """What `~` does."""
+    def concatenate(self, *values: Any) -> str:
+        """The operator `~`."""
         for value in values:
-            self._pay(self.size(value))
+            self._spend(self.size(value))
         return "".join(map(str, values))
 
     def size(self, value: Any) -> int:
-        """Characters that `value` unfolds to; that of a list is known from its elements'."""
+        """Characters of `value` written out; of lists kept, so that each is measured once."""
         if isinstance(value, str | bytes):
             return len(value)
         if isinstance(value, Namespace | LoopContext):
@@ -165,87 +165,84 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
             inside = [*value.keys(), *value.values()] if isinstance(value, Mapping) else value
             size = ELEMENT + sum(map(self.size, inside))
             self._refuse_beyond(size)
-            self._sizes[id(value)] = value, size  # kept, so that the id stays its own
+            self._sizes[id(value)] = value, size  # keeps the list alive, and so its id
         return self._sizes[id(value)][1]
 
     def call(self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:
-        """Every call a template makes."""
+        """Meter a call of the template."""
         if isinstance(__obj, MethodType) and __obj.__self__ is self:
             return __obj(*args)
-        self._step()
+        self._spend(STEP)
         method = inspect.unwrap(__obj)  # the sandbox wraps str.format
         if isinstance(__obj, LoopContext):
-            args = (self.rounds(args[0]), *args[1:])
+            args = (self.iterate(args[0]), *args[1:])
         elif isinstance(method, BuiltinMethodType):
-            self._foresee(method.__name__, method.__self__, *args, *kwargs.values())
+            self._check_growth(method.__name__, method.__self__, *args, *kwargs.values())
         for value in (*args, *kwargs.values()):
             if not isinstance(value, Namespace | LoopContext):
                 self.size(value)
         made = super().call(__context, __obj, *args, **kwargs)
-        return made if isinstance(made, Namespace) else self.made(made)
+        return made if isinstance(made, Namespace) else self.spend_on(made)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """Operators that can make something large from something small."""
+        """Meter an operator that can make a large value from small ones."""
         numbers = isinstance(left, int | float) and isinstance(right, int | float)
         if not numbers:
             if isinstance(left, int):  # 3 * "ab"
                 left, right = right, left
-            self._foresee(operator, left, right)
+            self._check_growth(operator, left, right)
         elif operator == "**" and max(abs(left), abs(right)) > 64:
             raise SecurityError("it computes with numbers of hundreds of digits")
-        return self.made(super().call_binop(context, operator, left, right))
+        return self.spend_on(super().call_binop(context, operator, left, right))
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """Only the very types named above have attributes for a template."""
+        """Allow attributes of exactly the types in ATTRIBUTES_OF."""
         return type(obj) in ATTRIBUTES_OF and super().is_safe_attribute(obj, attr, value)
 
     def unsafe_undefined(self, obj: Any, attribute: str) -> Undefined:
-        """Refuses at once, where Jinja would wait until the value is used."""
+        """Refuse at once; Jinja would wait until the value is used."""
         raise SecurityError(f"it asks for {attribute!r} of a {type(obj).__name__}")
 
     @pass_context
     def _shown(self, _context: Context, value: Any) -> Any:
         if not isinstance(value, PRINTABLE):
             raise SecurityError(f"it shows a {type(value).__name__}, which is not text")
-        self._pay(self.size(value))
+        self._spend(self.size(value))
         return value
 
-    def _limited(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A filter, which may be called by another filter or for a block of text."""
+    def _metered(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap a filter, which other filters and filter blocks call without `call`."""
 
         @functools.wraps(function)
-        def limited(*args: Any, **kwargs: Any) -> Any:
+        def metered(*args: Any, **kwargs: Any) -> Any:
             given = [a for a in args if not isinstance(a, Context | EvalContext | Environment)]
-            self._foresee(name, *given, *kwargs.values())
-            return self.made(function(*args, **kwargs))
+            self._check_growth(name, *given, *kwargs.values())
+            return self.spend_on(function(*args, **kwargs))
 
-        return limited
+        return metered
 
-    def _foresee(self, name: str, value: Any, *others: Any) -> None:
-        """Refuses a filter, method or operator that may make more than is left to make."""
+    def _check_growth(self, name: str, value: Any, *others: Any) -> None:
+        """Refuse a filter, method or operator whose result may exceed the budget."""
         factors = [ELEMENT]
         if name in FORMATTING:
             if not isinstance(value, str) or WIDE_FIELD.search(value):
                 raise SecurityError("it formats with a width that is not a small number")
             factors.append(1000)
         if name in GROWING.split() or name in FORMATTING:
-            factors += [abs(o) if isinstance(o, int) else self.size(o) for o in others]
+            factors += [abs(arg) if isinstance(arg, int) else self.size(arg) for arg in others]
         if name in SQUARE:
-            factors.append(self.size(value) // COPIED)
+            factors.append(self.size(value) // COPIED_BY_STEP)
         self._refuse_beyond(self.size(value) * max(factors))
 
-    def _step(self) -> None:
-        self._steps -= 1
-        if self._steps < 0 or time.thread_time() > self._until:
+    def _spend(self, characters: int) -> None:
+        if time.thread_time() > self._until:
             raise SecurityError("it does not come to an end")
-
-    def _pay(self, characters: int) -> None:
         self._refuse_beyond(characters)
-        self._characters -= characters
+        self._budget -= characters
 
     def _refuse_beyond(self, characters: int) -> None:
-        if characters > self._characters:
-            raise SecurityError("it makes more text than any prompt needs")
+        if characters > self._budget:
+            raise SecurityError("it computes more, or makes more text, than any prompt needs")
 
     def _to_json(
         self,
@@ -255,8 +252,8 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         separators: tuple[str, str] | None = None,
         sort_keys: bool = False,
     ) -> str:
-        """As transformers' filter: no HTML escapes."""
+        """transformers' filter `tojson`, without HTML escapes."""
         encoder = json.JSONEncoder(
             ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
         )
-        return "".join(map(self.made, encoder.iterencode(value)))
+        return "".join(map(self.spend_on, encoder.iterencode(value)))
