@@ -287,7 +287,7 @@ class Session:
             (*self._settings.generation.stop, *self._parts.stop),
             thinking_open=opening.thinking_open,
             template=self._parts.template.source,
-            goes_on_from=opening.prompt[-1] if said.text or said.thinking else None,
+            continued_from=opening.prompt[-1] if said.text or said.thinking else None,
         )
         sequence, drafting = self._sequence, self._drafting
         answer = open_answer(

@@ -1,4 +1,4 @@
-"""How models mark thoughts, answers and messages in the text they write, family by family."""
+"""Markers of thinking and channels by model family, and a matcher that finds them in a stream."""
 
 import re
 from collections import deque
@@ -10,7 +10,7 @@ from mlx_engine.values.conversation import Channel
 
 
 class Markers(NamedTuple):
-    """Texts around the thoughts of a family; answer: those around the answer that follows."""
+    """Markers around the thinking of a family; answer: markers around the answer behind it."""
 
     opening: str
     closing: str
@@ -18,14 +18,14 @@ class Markers(NamedTuple):
 
     @property
     def is_words(self) -> bool:
-        """Whether other models may well write the opening, too."""
+        """Whether the opening marker is plain words, which other models may write too."""
         return self.opening[0].isalpha()
 
     def is_of(self, tokenizer: Tokenizer, template: str) -> bool:
-        """Whether a vocabulary has the markers as tokens, or a chat template spells the opening."""
-        # of "<|channel>thought" the vocabulary has what comes up to the bracket
-        both = (self.opening, self.closing)
-        tokens = (marker[: marker.find(">") + 1] or marker for marker in both)
+        """Whether the vocabulary has both markers as tokens, or the template spells the opening."""
+        # the token of "<|channel>thought" ends at the bracket
+        markers = (self.opening, self.closing)
+        tokens = (marker[: marker.find(">") + 1] or marker for marker in markers)
         return self.opening in template or all(map(tokenizer.has_token, tokens))
 
 
@@ -70,16 +70,14 @@ THINKING = (
         "Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", ("[END FINAL RESPONSE]",)
     ),
 )
-"""A model's own are those it has, and the first of all.
+"""Of all families. A model uses those it has, and the first row.
 
 https://github.com/vllm-project/vllm/tree/main/vllm/reasoning, the models' chat templates.
 """
 
 
 def opens_thinking(prompt: str) -> bool | None:
-    """Whether a rendered generation prompt ends just inside a think block, as Qwen3.5's does; False
-    where it ends behind one, None where it does neither.
-    """
+    """Whether a prompt ends just inside a thinking block; False: just behind one; else None."""
     end = prompt.rstrip()
     if end.endswith(tuple(markers.opening for markers in THINKING)):
         return True
@@ -91,22 +89,20 @@ HEADER_TOKENS = ("<|start|>", "<|channel|>", "<|message|>")
 (https://github.com/openai/harmony, docs/format.md).
 """
 CONTENT_TYPE = "<|constrain|>"
-"""The token before the content type that a header of gpt-oss may end with."""
+"""Token before a content type, which may end a header."""
 LONGEST_HEADER = 200
 _HEADER = re.compile(r"\s*(?P<name>\S*)[^\S\n]*(?:to=\S*)?(?P<rest>.*)", re.DOTALL)
 
 
 class Header(NamedTuple):
-    """The beginning of a message of gpt-oss; rest: what follows the name and the recipient."""
+    """Header of a gpt-oss message: channel name; rest: text behind name and recipient."""
 
     name: str
     rest: str
 
     @classmethod
     def of(cls, text: str) -> "Header":
-        """Reads what stands before `<|message|>`: "assistant", "final", "final json", "commentary
-        to=functions.search <|constrain|>json".
-        """
+        """Parse "final", "final json" or "commentary to=functions.search <|constrain|>json"."""
         found = _HEADER.match(text.replace(CONTENT_TYPE, " "))
         assert found is not None  # it matches every text
         is_name = len(found["name"]) <= LONGEST_HEADER
@@ -114,21 +110,19 @@ class Header(NamedTuple):
 
     @property
     def channel(self) -> Channel:
-        """Answers are in channel "final", or in none; all others hold thoughts."""
+        """The answer for "final" and for no name, thinking for every other channel."""
         return "answer" if self.name in ("", "assistant", "final") else "thinking"
 
     @property
     def is_text(self) -> bool:
-        """Whether there is more than a content type, so that `<|message|>` was left out: the rest
-        is text of the message then, as openai-harmony reads it.
-        """
+        """Whether the rest is more than a content type: text of a message without `<|message|>`."""
         return "\n" in self.rest or len(self.rest.split()) > 1 or len(self.rest) > LONGEST_HEADER
 
 
 class Matcher:
-    """Finds texts in a stream of characters at a constant cost for each (Aho and Corasick, 1975).
+    """Find texts in a stream, at a constant cost a character (Aho and Corasick, 1975).
 
-    A state is a number, 0 at the beginning.
+    States are whole numbers; 0 is the initial state.
     """
 
     def __init__(self, texts: tuple[str, ...]) -> None:
@@ -146,13 +140,13 @@ class Matcher:
                 state = self._next[state][character]
             self._found[state] = (text,)
         self._fall_back = [0] * len(self._next)
-        waiting = deque(self._next[0].values())
-        while waiting:
-            state = waiting.popleft()
+        queue = deque(self._next[0].values())
+        while queue:
+            state = queue.popleft()
             self._found[state] += self._found[self._fall_back[state]]
             for character, after in self._next[state].items():
                 self._fall_back[after] = self.step(self._fall_back[state], character)
-                waiting.append(after)
+                queue.append(after)
 
     def step(self, state: int, character: str) -> int:
         """The state after one more character."""
@@ -161,15 +155,15 @@ class Matcher:
         return self._next[state].get(character, 0)
 
     def found(self, state: int) -> tuple[str, ...]:
-        """The texts that end here, the longest first."""
+        """Texts that end at this state, the longest first."""
         return self._found[state]
 
     def held(self, state: int) -> int:
-        """How many of the last characters may be the beginning of a text, or are a whole one."""
+        """Number of last characters that are a prefix of a text, or a whole one."""
         return self._depth[state]
 
 
 @lru_cache(maxsize=16)
 def matcher_of(texts: tuple[str, ...]) -> Matcher:
-    """One for these texts."""
+    """Return a matcher of these texts, shared by answers."""
     return Matcher(texts)

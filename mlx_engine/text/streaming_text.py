@@ -1,4 +1,4 @@
-"""Token ids in, pieces of text out that never cut a character or show part of a stop string."""
+"""Stream token ids as text: whole characters, channels told apart, stop strings never shown."""
 
 import codecs
 from collections.abc import Iterable
@@ -16,17 +16,17 @@ from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.conversation import Channel, TextPiece
 
 BETWEEN = "\n\n"
-"""Between two thoughts, and two parts of an answer."""
+"""Separates the blocks of one channel."""
 _QUOTES = "`'\""
-_BEHIND_WHICH_TEXT_SPEAKS_OF_MARKERS = "`'\"“‘«([{<=/,;:|"
-_ENDS_OF_SENTENCES = ".!?…。！？"
+_QUOTING = "`'\"“‘«([{<=/,;:|"
+_SENTENCE_ENDS = ".!?…。！？"
 
 
 class _Place(NamedTuple):
-    """Where in a Markdown text the next character stands.
+    """State of a Markdown text before its next character.
 
-    start: up to three visible characters of the line; ticks: its backticks; before: its last
-    visible character; last: the last of all.
+    start: first three visible characters of the line; ticks: its number of backticks; before: its
+    last visible character; last: the last character of the text.
     """
 
     in_fence: bool = False
@@ -36,7 +36,7 @@ class _Place(NamedTuple):
     last: str = "\n"
 
     def after(self, text: str) -> "_Place":
-        """Behind this text as well."""
+        """Return the state after this text."""
         in_fence, start, ticks, before, last = self
         for character in text:
             if character == "\n":
@@ -51,41 +51,39 @@ class _Place(NamedTuple):
 
     @property
     def is_in_code(self) -> bool:
-        """Within a fence, or an odd number of backticks after the beginning of a line."""
+        """Whether the place is in a fence, or behind an odd number of backticks in the line."""
         return self.in_fence or self.ticks % 2 == 1 or self.start == "~~~"
 
     @property
     def may_open(self) -> bool:
-        """Whether a marker that stands here opens thoughts, and is none that a text speaks of."""
-        if self.is_in_code or self.before in _BEHIND_WHICH_TEXT_SPEAKS_OF_MARKERS:
+        """Whether an opening marker here opens a thinking block, rather than being quoted."""
+        if self.is_in_code or self.before in _QUOTING:
             return not self.before and not self.in_fence
-        return self.last == self.before or self.before in _ENDS_OF_SENTENCES
+        return self.last == self.before or self.before in _SENTENCE_ENDS
 
 
 class StreamingText:
-    """One answer being written.
+    """The text of one answer while it is generated.
 
-    stop: strings that end the text, in the answer and in the thinking alike; the one that is
-    complete first wins (of two that end together, the longer), and neither it nor anything after it
-    is emitted. thinking_open: as `opens_thinking` says of the prompt. split_thinking: markers of
-    channels.py switch the channel and are not shown, nor is white space right after them. template:
-    the source of the chat template. goes_on_from: the last token of a prompt that ends inside the
-    answer. Special tokens are never shown.
+    stop: strings that end the text in either channel; the one completed first wins (of two at one
+    place the longer), and it is not shown. thinking_open: what `opens_thinking` tells of the
+    prompt. split_thinking: switch channels at the markers of channels.py, which are not shown, nor
+    is white space behind them. template: source of the chat template. continued_from: last token of
+    a prompt that ends inside the answer. Special tokens are never shown.
 
-    A marker counts, as a token of its own or spelled out, where it can be one:
-    - an opening one of any family at the beginning of an answer, and once more at the beginning of
-      the thought; later one of this model's at the beginning of a line, behind the end of a
-      sentence, or behind a word without a blank, but not in code;
-    - a closing one of the family that opened, unless it stands between two backticks. Without an
-      opening one, this model's closing one says that all text before it was a thought, unless that
-      speaks of markers, ends in code or a quotation mark, or comes behind a thought: `thinking` has
-      it from then on;
-    - what marks the answer, behind thoughts.
-    A special token counts anywhere. In a vocabulary with HEADER_TOKENS these switch instead.
+    Markers count as tokens or spelled out:
+    - opening: of any family at the beginning of an answer, and doubled at that of the thinking;
+      later only this model's, at the beginning of a line, behind a sentence, or behind a word
+      without a blank, but not in code;
+    - closing: of the family that opened, unless it stands between two backticks. Without an opening
+      one, this model's closing marker turns all text before it into thinking, unless that text
+      quotes markers, ends in code or a quotation mark, or follows thinking;
+    - answer markers behind thinking.
+    Special tokens count anywhere. With HEADER_TOKENS in the vocabulary, these switch instead.
 
-    What is emitted does not depend on how tokens are grouped in time. Without markers and stop
-    strings the pieces joined are `tokenizer.decode(all)`, except that SentencePiece byte tokens are
-    replaced by U+FFFD only where they are not UTF-8, not as a whole run.
+    The text does not depend on how characters are grouped into tokens. Without markers and stop
+    strings it is `tokenizer.decode(all)`, but SentencePiece byte tokens become U+FFFD only where
+    they are not UTF-8, not as a whole run.
     """
 
     def __init__(
@@ -95,7 +93,7 @@ class StreamingText:
         thinking_open: bool | None = None,
         split_thinking: bool = True,
         template: str = "",
-        goes_on_from: int | None = None,
+        continued_from: int | None = None,
     ) -> None:
         self._tokenizer = tokenizer
         self._stop = stop
@@ -113,28 +111,28 @@ class StreamingText:
         self._held: list[str] = []
         self._undecided: _Marker | None = None
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
-        self._before = goes_on_from
+        self._before = continued_from
         self._channel: Channel = "thinking" if thinking_open and split_thinking else "answer"
-        self._after_marker = self._channel == "thinking" and goes_on_from is None
-        self._is_blank = goes_on_from is None
+        self._after_marker = self._channel == "thinking" and continued_from is None
+        self._is_blank = continued_from is None
         self._shown: dict[Channel, list[str]] = {"answer": [], "thinking": []}
         self._place = _Place()
-        self._may_be_thought = thinking_open is None and goes_on_from is None
+        self._may_be_thought = thinking_open is None and continued_from is None
         self._is_answer_marked = False
         self.hit_stop = False
 
     @property
     def text(self) -> str:
-        """The answer emitted so far."""
+        """Text of the answer so far."""
         return "".join(self._shown["answer"])
 
     @property
     def thinking(self) -> str:
-        """The thinking emitted so far."""
+        """Text of the thinking so far."""
         return "".join(self._shown["thinking"])
 
     def add(self, token: int, depth: int = 0) -> list[TextPiece]:
-        """What `token` makes final, labelled with its draft depth; nothing once a stop was hit."""
+        """Add a token; return the text that is now certain, labelled with its draft depth."""
         if self.hit_stop:
             return []
         if token in self._tokenizer.special_ids:
@@ -144,13 +142,13 @@ class StreamingText:
                     return _joined(self._go_through_header(text))
                 pieces, self.hit_stop = self._end_message(), True
                 return _joined(pieces)
-            return _joined(self._read(text, depth, is_token=True) if self._is_awaited(text) else [])
+            return _joined(self._read(text, depth, is_token=True) if self._may_match(text) else [])
         data = self._tokenizer.token_bytes.of_token(token, self._before)
         self._before = token
         return _joined(self._take(self._utf8.decode(data), depth))
 
     def finish(self) -> list[TextPiece]:
-        """What was held back; an incomplete character becomes U+FFFD."""
+        """Return the text held back; an incomplete character becomes U+FFFD."""
         if self.hit_stop:
             return []
         return _joined([*self._end_message(), *self._end_header(), *self._release(0, 0)])
@@ -158,7 +156,7 @@ class StreamingText:
     # messages of gpt-oss
 
     def _take(self, characters: str, depth: int) -> list[TextPiece]:
-        """Text of the message, or of the header that is being written."""
+        """Read text of the message, or of the header while one is open."""
         for place, character in enumerate(characters):
             if self._header is None:
                 return self._read(characters[place:], depth)
@@ -168,7 +166,7 @@ class StreamingText:
         return []
 
     def _go_through_header(self, token: str) -> list[TextPiece]:
-        """From the end of one message to the text of the next."""
+        """Read a special token between the end of one message and the text of the next."""
         start, channel, message = HEADER_TOKENS
         if token == CONTENT_TYPE:
             self._header = f"{self._header or ''}{token}"
@@ -176,7 +174,7 @@ class StreamingText:
         pieces = self._end_message()
         if token == message:
             self._begin_message(Header.of(self._header or ""))
-        elif token == channel and self._header is not None:  # it held a role
+        elif token == channel and self._header is not None:  # it was a role
             self._header = ""
         else:
             pieces += self._end_header()
@@ -186,11 +184,11 @@ class StreamingText:
     def _end_message(self) -> list[TextPiece]:
         pieces = self._take(self._utf8.decode(b"", final=True), 0)
         if self._undecided:
-            pieces += self._obey(self._undecided, 0)
+            pieces += self._apply(self._undecided, 0)
         return pieces + self._release(0, 0) if not self.hit_stop else pieces
 
     def _end_header(self, depth: int = 0) -> list[TextPiece]:
-        """The message began without `<|message|>`, where a header was being written."""
+        """Begin the message of an open header that no `<|message|>` ended."""
         if self._header is None:
             return []
         header = Header.of(self._header)
@@ -207,7 +205,7 @@ class StreamingText:
         pieces: list[TextPiece] = []
         for character in characters:
             if self._undecided and character != self._place.last:
-                pieces += self._obey(self._undecided, depth)
+                pieces += self._apply(self._undecided, depth)
             self._undecided = None
             self._state = self._matcher.step(self._state, character)
             self._held.append("" if is_token else character)
@@ -223,18 +221,18 @@ class StreamingText:
                 pieces += self._release(len(marker.text), depth)
                 self._undecided = marker
             else:
-                pieces += self._obey(marker, depth)
+                pieces += self._apply(marker, depth)
         return pieces
 
-    def _is_awaited(self, special: str) -> bool:
-        """Whether a special token is a marker, or part of one that may be being written."""
+    def _may_match(self, special: str) -> bool:
+        """Whether a special token is, or continues, a marker or a stop string."""
         state = self._state
         for character in special:
             state = self._matcher.step(state, character)
         return self._matcher.held(state) >= len(special)
 
     def _marker(self, text: str) -> "_Marker | None":
-        """What `text` at the end of what is held does, None where it is text."""
+        """What the matched `text` at the end of the held text does; None: it is plain text."""
         before = "".join(self._held[: -len(text)])
         is_first = self._is_blank and not before.strip()
         is_token = "" in self._held[-len(text) :]
@@ -245,7 +243,7 @@ class StreamingText:
             is_quoted = place.last == "`" and place.is_in_code and not is_token
             return _Marker(text, "closes", tuple(closes), is_undecided=is_quoted)
         is_doubled = is_first and any(row.opening == text for row in self._opened)
-        return _Marker(text, "goes") if is_doubled else None
+        return _Marker(text, "hides") if is_doubled else None
 
     def _marker_in_answer(
         self, text: str, place: _Place, is_first: bool, is_token: bool
@@ -258,16 +256,16 @@ class StreamingText:
             return None
         if closes := tuple(row for row in self._any if row.closing == text):
             if is_first:
-                return _Marker(text, "goes")
+                return _Marker(text, "hides")
             is_own = bool(set(closes) & set(self._own)) and self._may_be_thought
             is_quoted = not is_token and (place.is_in_code or place.last in _QUOTES)
             return _Marker(text, "closes", closes) if is_own and not is_quoted else None
         is_own = any(text in row.answer for row in self._closed)
         is_here = is_first or (self._is_answer_marked and not place.is_in_code)
         self._is_answer_marked |= is_token or (is_own and is_here)
-        return _Marker(text, "goes") if is_token or (is_own and is_here) else None
+        return _Marker(text, "hides") if is_token or (is_own and is_here) else None
 
-    def _obey(self, marker: "_Marker", depth: int) -> list[TextPiece]:
+    def _apply(self, marker: "_Marker", depth: int) -> list[TextPiece]:
         pieces = self._release(len(marker.text), depth)
         self._held.clear()
         self._state = 0
@@ -281,7 +279,7 @@ class StreamingText:
                     self._shown = {"answer": [], "thinking": self._shown["answer"]}
                 self._closed = marker.rows
                 self._switch("answer")
-            case "goes":
+            case "hides":
                 self._after_marker = True
         return pieces
 
@@ -293,7 +291,7 @@ class StreamingText:
         self._after_marker = self._is_blank = True
 
     def _release(self, keep: int, depth: int) -> list[TextPiece]:
-        """Emits all that is held but the last `keep` characters."""
+        """Show the held text but the last `keep` characters."""
         end = len(self._held) - keep
         if end <= 0:
             return []
@@ -312,22 +310,22 @@ class StreamingText:
         return [TextPiece(text, self._channel, depth)]
 
     def _gap(self) -> str:
-        """What is missing of BETWEEN."""
+        """The part of BETWEEN that the channel's text does not end with."""
         tail = "".join(self._shown[self._channel][-2:])
         return BETWEEN[len(tail[-2:]) - len(tail[-2:].rstrip("\n")) :]
 
 
 class _Marker(NamedTuple):
-    """A marker that counts; is_undecided: unless a backtick follows."""
+    """A marker that counts; is_undecided: only if no backtick follows."""
 
     text: str
-    does: Literal["opens", "closes", "goes"]
+    does: Literal["opens", "closes", "hides"]
     rows: tuple[Markers, ...] = ()
     is_undecided: bool = False
 
 
 def _joined(pieces: Iterable[TextPiece]) -> list[TextPiece]:
-    """Neighbours of one channel as one piece."""
+    """Join neighbouring pieces of one channel."""
     joined: list[TextPiece] = []
     for piece in pieces:
         same = bool(joined) and joined[-1].channel == piece.channel

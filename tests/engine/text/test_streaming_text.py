@@ -229,8 +229,8 @@ def test_a_template_opens_thoughts_in_another_way_than_the_vocabulary_has_it(
 
 def test_a_closing_marker_behind_a_closed_block_is_text(tokenizer: Tokenizer) -> None:
     assert split(tokenizer, "a</think>b", thinking_open=False) == ("", "a</think>b")
-    assert split(tokenizer, " a</think>b", goes_on_from=1) == ("", " a</think>b")
-    assert split(tokenizer, " a</think>b", goes_on_from=1, thinking_open=True) == (" a", "b")
+    assert split(tokenizer, " a</think>b", continued_from=1) == ("", " a</think>b")
+    assert split(tokenizer, " a</think>b", continued_from=1, thinking_open=True) == (" a", "b")
 
 
 HARMONY = ["<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|return|>", "<|constrain|>"]
