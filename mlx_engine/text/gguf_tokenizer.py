@@ -1,7 +1,7 @@
-"""The tokenizer and chat template that a GGUF file carries in its metadata.
+"""The tokenizer and chat template in the metadata of a GGUF file.
 
-Ids are those of the Hugging Face tokenizer the file was made of; the rules follow llama.cpp's
-llama-vocab.cpp and its converter.
+Token ids equal those of the Hugging Face tokenizer; rules follow llama.cpp's llama-vocab.cpp and
+its converter.
 """
 
 from collections.abc import Mapping
@@ -25,18 +25,18 @@ from mlx_engine.values.errors import BadChatTemplate, BadTokenizer, UnsupportedM
 
 _BYTE_LEVEL, _PIECES, _MERGED_PIECES = "gpt2", "llama", "gemma4"
 _ADDED = (CONTROL, USER_DEFINED, UNKNOWN)
-_KEPT = ("<unk>", "<s>", "<|endoftext|>")
-"""Special tokens of Phi-3 that white space may follow."""
+_NOT_STRIPPING = ("<unk>", "<s>", "<|endoftext|>")
+"""Special tokens of Phi-3 that keep the white space behind them."""
 _END_KEYS = ("eos_token_id", "eot_token_id", "eom_token_id")
 _PIECES_BY_MERGES = {"gemma4": True, "sarvam-moe": False}
-"""Names of pre-tokenizers whose vocabulary is of pieces -> whether texts begin with bos."""
+"""Pre-tokenizers of SentencePiece vocabularies with merges -> whether bos is always added."""
 _MOST_WORK = 100_000_000
-"""Square of the length of pieces, added up; the largest vocabularies have 20 million."""
+"""Largest sum of squared piece lengths; the largest vocabularies have 20 million."""
 Pair = tuple[str, str]
 
 
 def tokenizer_from_gguf(metadata: Mapping[str, object], origin: str) -> Tokenizer:
-    """The tokenizer; BadTokenizer for damage, UnsupportedModel for a kind this version lacks."""
+    """Build the tokenizer. Raises BadTokenizer for damage, UnsupportedModel for unknown kinds."""
     kind = metadata.get("tokenizer.ggml.model")
     readers = {_BYTE_LEVEL: _byte_level, _PIECES: piece_core, _MERGED_PIECES: _merged_pieces}
     if not isinstance(kind, str) or kind not in readers:
@@ -47,7 +47,7 @@ def tokenizer_from_gguf(metadata: Mapping[str, object], origin: str) -> Tokenize
             kind=ascii(kind)[:60],
             readers=", ".join(readers),
         )
-    vocabulary = GgufVocabulary.of(metadata, origin).with_roles()
+    vocabulary = GgufVocabulary.of(metadata, origin).with_token_kinds()
     if kind == _BYTE_LEVEL and vocabulary.text("pre") in _PIECES_BY_MERGES:
         kind = _MERGED_PIECES
     core = readers[kind](vocabulary)
@@ -59,7 +59,7 @@ def tokenizer_from_gguf(metadata: Mapping[str, object], origin: str) -> Tokenize
 
 
 def template_from_gguf(metadata: Mapping[str, object], origin: str) -> ChatTemplate | None:
-    """The chat template, None when there is none. Raises BadChatTemplate, BadTokenizer."""
+    """Build the chat template, None without one. Raises BadChatTemplate, BadTokenizer."""
     source = metadata.get("tokenizer.chat_template")
     if source is None or (isinstance(source, str) and not source.strip()):
         return None
@@ -87,7 +87,7 @@ def _byte_level(vocabulary: GgufVocabulary) -> tokenizers.Tokenizer:
 
 
 def piece_core(vocabulary: GgufVocabulary) -> tokenizers.Tokenizer:
-    """Of pieces with scores, as SentencePiece's BPE has them."""
+    """Build SentencePiece's BPE: merges in the order of the pieces' scores."""
     ids = _piece_ids(vocabulary)
     space_first = vocabulary.flag("add_space_prefix", default=True)
     merges = _merges_from_scores(vocabulary, ids)
@@ -104,7 +104,7 @@ def _merged_pieces(vocabulary: GgufVocabulary) -> tokenizers.Tokenizer:
 def _merging(
     vocabulary: GgufVocabulary, ids: Mapping[str, int], merges: list[Pair], **options: Any
 ) -> tokenizers.Tokenizer:
-    """BadTokenizer when merges do not go with the vocabulary."""
+    """Build a BPE core. Raises BadTokenizer when the merges do not fit the vocabulary."""
     with library_errors(vocabulary.origin):
         return tokenizers.Tokenizer(models.BPE(dict(ids), merges, **options))
 
@@ -112,12 +112,15 @@ def _merging(
 def _with_added(
     core: tokenizers.Tokenizer, vocabulary: GgufVocabulary, ids: Mapping[str, int]
 ) -> tokenizers.Tokenizer:
-    """Adds what is found in a text before anything else is done to it."""
+    """Add the tokens that are matched before normalization."""
     added: list[AddedToken] = []
     kinds, strips = vocabulary.kinds, _strips_after_roles(vocabulary.table)
     for text, i in ids.items():
         if kinds[i] in _ADDED:
-            flags = {"special": kinds[i] != USER_DEFINED, "rstrip": strips and text not in _KEPT}
+            flags = {
+                "special": kinds[i] != USER_DEFINED,
+                "rstrip": strips and text not in _NOT_STRIPPING,
+            }
             added.append(AddedToken(text, normalized=False, **flags))
     with library_errors(vocabulary.origin):
         core.add_tokens(added)
@@ -125,7 +128,7 @@ def _with_added(
 
 
 def _strips_after_roles(table: Mapping[str, object]) -> bool:
-    """Whether white space after a special token is no part of a text, as Phi-3 has it."""
+    """Whether special tokens strip the white space behind them, as in Phi-3."""
     name = str(table.get("general.name")).lower()
     kind = [str(table.get(key)) for key in ("general.architecture", "tokenizer.ggml.model")]
     return kind == ["phi3", _PIECES] or "phi-3" in name or "phi3" in name
@@ -142,13 +145,13 @@ def _adds_bos(kind: str, vocabulary: GgufVocabulary) -> bool:
 
 
 def open_with(core: tokenizers.Tokenizer, token: str, token_id: int) -> None:
-    """Make this the token that texts begin with."""
-    named = {"id": "bos", "ids": [token_id], "tokens": [token]}  # its text may be no name: "<a:b>"
+    """Let texts begin with this token."""
+    named = {"id": "bos", "ids": [token_id], "tokens": [token]}  # the text "<a:b>" is no valid id
     core.post_processor = processors.TemplateProcessing("bos $A", None, special_tokens=[named])
 
 
 def _ends(vocabulary: GgufVocabulary) -> set[int]:
-    """What the metadata names, and control tokens known to end an answer in some family."""
+    """End tokens named by the metadata, and control tokens known to end answers."""
     named = {vocabulary.token_id(key) for key in _END_KEYS}
     controls = {t: i for i, t in enumerate(vocabulary.tokens) if vocabulary.kinds[i] == CONTROL}
     known = {controls[text] for text in known_ends(controls)}
@@ -158,11 +161,10 @@ def _ends(vocabulary: GgufVocabulary) -> set[int]:
 def _merging_pieces(
     vocabulary: GgufVocabulary, ids: Mapping[str, int], merges: list[Pair], space_first: bool
 ) -> tokenizers.Tokenizer:
-    """SentencePiece's kind: pairs merged in text whose spaces are written as U+2581.
+    """Build a BPE of SentencePiece pieces: spaces as U+2581, byte fallback to `<0x..>`.
 
-    Characters without a piece become the pieces `<0x..>` of their bytes. ids: of `_piece_ids`.
-    space_first: every run of text between special tokens gets a space in front, and the decoder
-    takes one from the front of the whole.
+    ids: as `_piece_ids` returns them. space_first: put a space before each run of text between
+    special tokens; the decoder strips one from the beginning.
     """
     unknown = [text for text, i in ids.items() if vocabulary.kinds[i] == UNKNOWN]
     options = {"unk_token": next(iter(unknown), None), "fuse_unk": True, "byte_fallback": True}
@@ -179,7 +181,7 @@ def _merging_pieces(
 
 
 def _piece_ids(vocabulary: GgufVocabulary) -> dict[str, int]:
-    """Piece -> id. Runs of blanks, which a converter writes plainly, are pieces again."""
+    """Piece -> id, runs of blanks written with U+2581 again, which converters write plainly."""
     given = vocabulary.ids()
     pieces = dict(given)
     for text, i in given.items():
@@ -191,11 +193,9 @@ def _piece_ids(vocabulary: GgufVocabulary) -> dict[str, int]:
 
 
 def _merges_from_scores(vocabulary: GgufVocabulary, ids: Mapping[str, int]) -> list[Pair]:
-    """Every way to make a piece of two others, that of the highest score first.
+    """All pairs of pieces that join to a piece, by descending score of that piece, then by ids.
 
-    The Hugging Face twin has merges, where the file has one score for each piece. User-defined runs
-    of spaces come before all, longest first: where a vocabulary has them (Gemma), the converter
-    wrote no scores for them. Ways to one piece go by ids.
+    User-defined runs of spaces (Gemma) have no scores and come first, longest first.
     """
     kinds, scores = vocabulary.kinds, vocabulary.scores().tolist()
     normal = {text: i for text, i in ids.items() if kinds[i] == NORMAL}

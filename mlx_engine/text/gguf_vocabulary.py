@@ -1,6 +1,6 @@
-"""The vocabulary in a GGUF's metadata, and what its tokens are for.
+"""The vocabulary in a GGUF's metadata and the kinds of its tokens.
 
-The rules follow llama.cpp's llama-vocab.cpp and its converter.
+Rules follow llama.cpp's llama-vocab.cpp and its converter.
 """
 
 import re
@@ -15,25 +15,25 @@ from mlx_engine.values.errors import BadTokenizer
 from mlx_engine.values.words import Words
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED = 1, 2, 3, 4, 5
-"""Kinds of tokens, as numbered in the file."""
+"""Token kinds, as numbered in the file."""
 
 _DEFAULT_IDS = {"unknown_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-"""Of SentencePiece's vocabularies that name none."""
-_OPENING, _WORDS = ("<", "["), (NORMAL, USER_DEFINED, UNUSED)
+"""Usual ids in SentencePiece vocabularies, for files that name none."""
+_BRACKETS, _UNTYPED = ("<", "["), (NORMAL, USER_DEFINED, UNUSED)
 _MARKER = re.compile(r"[<\[].*\w.*[>\]]", re.DOTALL)
 _LOOKS_SPECIAL = re.compile(r"<[|\uff5c].*[|\uff5c]>|<unused.*>|<(pad|mask)>", re.DOTALL)
 _LONGEST_MARKER = 200
 _ALSO_A_TAG = "</s>"
-"""An end where the metadata name it; in Gemma's vocabulary it ends what is struck through."""
+"""An end token only where the metadata name it: in Gemma it closes the HTML tag <s>."""
 _NAMED = ("bos_token_id", "eos_token_id", "eot_token_id", "eom_token_id")
 
 
 @dataclass(frozen=True, slots=True)
 class GgufVocabulary:
-    """Everything under `tokenizer.ggml.`; origin names the file in messages.
+    """Values under `tokenizer.ggml.`, checked.
 
-    tokens: by id, "" and those of kind UNUSED belong to no text. kinds: by id, one of the numbers
-    above.
+    tokens: texts by id; "" and those of kind UNUSED are in no text. kinds: by id. origin: the file,
+    for messages.
     """
 
     table: Mapping[str, object]
@@ -43,14 +43,14 @@ class GgufVocabulary:
 
     @classmethod
     def of(cls, table: Mapping[str, object], origin: str) -> "GgufVocabulary":
-        """Raises BadTokenizer when tokens are no texts, or kinds do not go with them."""
+        """Read tokens and kinds. Raises BadTokenizer."""
         tokens = _texts(table, "tokenizer.ggml.tokens", origin)
         numbers = _numbers(table, "tokenizer.ggml.token_type", len(tokens), "iu", origin)
         kinds = [NORMAL] * len(tokens) if numbers is None else numbers.tolist()
         return cls(table, tokens, kinds, origin)
 
     def ids(self) -> dict[str, int]:
-        """Text -> id of all tokens in use; BadTokenizer when two have one text."""
+        """Text -> id of all tokens in use. Raises BadTokenizer for a repeated text."""
         used = [i for i, text in enumerate(self.tokens) if text and self.kinds[i] != UNUSED]
         found = {self.tokens[i]: i for i in used}
         if len(found) != len(used):
@@ -61,7 +61,7 @@ class GgufVocabulary:
         return found
 
     def scores(self) -> NDArray[np.float64]:
-        """By id; when the file tells no two tokens apart, the earlier token has the higher one."""
+        """Scores by id; without scores, or with all equal, descending by id."""
         count = len(self.tokens)
         found = _numbers(self.table, "tokenizer.ggml.scores", count, "fiu", self.origin)
         normal = np.array(self.kinds) == NORMAL
@@ -74,24 +74,24 @@ class GgufVocabulary:
         return merge_pairs(_texts(self.table, "tokenizer.ggml.merges", self.origin), self.origin)
 
     def text(self, key: str) -> str | None:
-        """A text of the metadata, None when there is none."""
+        """Look up a text, None when it is not there."""
         value = self.table.get(f"tokenizer.ggml.{key}")
         if value is not None and not isinstance(value, str):
             raise self._wrong(key, value, Words("a text"))
         return value
 
     def flag(self, key: str, default: bool) -> bool:
-        """Yes or no."""
+        """Look up a boolean."""
         value = self.table.get(f"tokenizer.ggml.{key}", default)
         if not isinstance(value, bool):
             raise self._wrong(key, value, Words("yes or no"))
         return value
 
     def token_id(self, key: str) -> int | None:
-        """The id of a token that has a part to play, None when the file names none.
+        """Look up the id of a special token, None when the file names none.
 
-        An id that no token has counts for nothing. In SentencePiece's vocabularies the usual one
-        takes its place, if that token looks like one.
+        An id out of range is ignored. SentencePiece vocabularies fall back to the usual id, if that
+        token looks special.
         """
         value = self.table.get(f"tokenizer.ggml.{key}")
         if value is not None and type(value) is not int:
@@ -104,7 +104,7 @@ class GgufVocabulary:
         return usual if is_there else None
 
     def token_ids(self, key: str) -> list[int]:
-        """Those of a list of ids that a token has."""
+        """Look up a list of token ids; ids out of range are left out."""
         value = self.table.get(f"tokenizer.ggml.{key}")
         if value is None:
             return []
@@ -112,13 +112,12 @@ class GgufVocabulary:
             raise self._wrong(key, value, Words("a list of whole numbers"))
         return [token for token in value.tolist() if 0 <= token < len(self.tokens)]
 
-    def with_roles(self) -> "GgufVocabulary":
-        """The same with kinds that are right also where a converter typed the tokens of turns as
-        words, or none at all.
+    def with_token_kinds(self) -> "GgufVocabulary":
+        """Correct the kinds of turn and control tokens that a converter typed as words.
 
-        What ends an answer is a control token, as llama.cpp has it, and so is a token that looks
-        like one, as its converter has it. Among words, a marker in the chat template is a token of
-        its own, and one that looks special as well, unless pieces of text make it.
+        End tokens are control tokens, as in llama.cpp, and so are tokens that look special, as in
+        its converter. Of normal tokens, also markers that the chat template spells become tokens of
+        their own, unless merges make them.
         """
         kinds, ids = list(self.kinds), {text: i for i, text in enumerate(self.tokens)}
         roles = {self.token_id(key): CONTROL for key in _NAMED}
@@ -126,18 +125,18 @@ class GgufVocabulary:
         roles |= {ids[text]: CONTROL for text in known_ends(ids) - {_ALSO_A_TAG}}
         words: dict[int, int] = {}
         for i, text in enumerate(self.tokens):
-            if text[:1] not in _OPENING or kinds[i] not in _WORDS or not _is_marker(text):
+            if text[:1] not in _BRACKETS or kinds[i] not in _UNTYPED or not _is_marker(text):
                 continue
             if i in roles or (kinds[i] == USER_DEFINED and _LOOKS_SPECIAL.fullmatch(text)):
                 kinds[i] = roles.get(i, CONTROL)
             elif kinds[i] == NORMAL and (role := self._role(text, ids)) != NORMAL:
                 words[i] = role
-        for i in self._unmade(words) if words else ():
+        for i in self._not_merged(words) if words else ():
             kinds[i] = words[i]
         return replace(self, kinds=kinds)
 
     def _role(self, text: str, ids: Mapping[str, int]) -> int:
-        """The kind of a marker by its text: tags that come in pairs (<think>) are shown."""
+        """The kind of a marker by its text; paired tags (<think>) are user-defined, so shown."""
         if _LOOKS_SPECIAL.fullmatch(text):
             return CONTROL
         template = self.table.get("tokenizer.chat_template")
@@ -147,8 +146,8 @@ class GgufVocabulary:
         is_paired = opening in ids and f"{opening[0]}/{opening[1:]}" in ids
         return USER_DEFINED if is_paired else CONTROL
 
-    def _unmade(self, words: Iterable[int]) -> list[int]:
-        """Those of the words that merges of shorter ones do not make."""
+    def _not_merged(self, words: Iterable[int]) -> list[int]:
+        """Ids of tokens that no merge of shorter ones makes."""
         if "tokenizer.ggml.merges" in self.table:
             made = {first + second for first, second in self.merges()}
             return [i for i in words if self.tokens[i] not in made]

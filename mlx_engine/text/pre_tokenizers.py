@@ -1,7 +1,7 @@
-"""How a GGUF's named pre-tokenizer cuts a text before merging, as its Hugging Face original does.
+"""Pre-tokenizers by the names that GGUF files have for them.
 
-The names, and what goes with each, are those of llama.cpp's llama-vocab.cpp; the patterns are those
-of the `tokenizer.json` each name stands for, where that is known, else llama.cpp's own.
+Names and options are those of llama.cpp's llama-vocab.cpp; patterns are those of the original
+`tokenizer.json` where it is known, else llama.cpp's.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _HAN_APART = r"&&[^\p{Han}]]"
 
 
 def _words(digits: str, blanks: str = _BLANKS) -> str:
-    """The pattern of Llama 3 and Qwen 2, but for how many digits, and blanks, go together."""
+    """The pattern of Llama 3 and Qwen 2 with other rules for digits and blanks."""
     return (
         rf"{_SUFFIX}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{digits}"
         rf"| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*{blanks}"
@@ -26,7 +26,7 @@ def _words(digits: str, blanks: str = _BLANKS) -> str:
 
 
 def _cased(upper: str, lower: str, suffix: str, digits: str, after_signs: str) -> str:
-    """The pattern of GPT-4o and its kin: a word ends where lower case turns to upper."""
+    """The pattern of GPT-4o and its kin: a word ends where upper case follows lower."""
     before = r"[^\r\n\p{L}\p{N}]?"
     return (
         f"{before}{upper}*{lower}+{suffix}|{before}{upper}+{lower}*{suffix}|{digits}"
@@ -115,10 +115,11 @@ _FALCON = (r"[\p{P}\$\+<=>\^~\|`]+", _GPT_2, "[0-9][0-9][0-9]")
 
 @dataclass(frozen=True, slots=True)
 class PreTokenizer:
-    """patterns: each cuts what the one before left, what it matches and what it does not.
+    """Patterns that split a text before BPE merges, and the options that go with them.
 
-    composed: the text is brought to Unicode's form C before. whole_words: a piece that is itself a
-    token is not looked at by the merges. adds_bos: when the file does not say.
+    patterns: each splits the pieces of the one before into matches and the rest. composed:
+    normalise to NFC first. whole_words: a piece that is a token is not merged. adds_bos: default
+    where the file does not say.
     """
 
     patterns: tuple[str, ...]
@@ -127,14 +128,14 @@ class PreTokenizer:
     adds_bos: bool = False
 
     def normalizer(self) -> normalizers.Normalizer | None:
-        """What the whole text goes through first."""
+        """The normalizer of the whole text, None for none."""
         return normalizers.NFC() if self.composed else None
 
     def pre_tokenizer(self) -> pre_tokenizers.PreTokenizer:
-        """The cuts, then GPT-2's characters for bytes."""
-        cuts = [pre_tokenizers.Split(Regex(one), "isolated") for one in self.patterns]
+        """The splits, then GPT-2's characters for bytes."""
+        splits = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in self.patterns]
         last = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-        return pre_tokenizers.Sequence([*cuts, last])
+        return pre_tokenizers.Sequence([*splits, last])
 
 
 _BAILING = (
@@ -200,11 +201,11 @@ _KNOWN = {
 }
 
 PATTERNS = frozenset(pattern for pre in _KNOWN.values() for pattern in pre.patterns)
-"""All that are known: their time grows with the text, if not always in proportion."""
+"""All known patterns, none of which backtracks without bound."""
 
 
 def pre_tokenizer_named(name: str | None, origin: str) -> PreTokenizer:
-    """None or "": the file names none, which old ones do. UnsupportedModel where it is unknown."""
+    """Look up a name; None or "" as in old files. Raises UnsupportedModel for unknown names."""
     found = _KNOWN.get(name or "default")
     if found is None:
         raise UnsupportedModel(
