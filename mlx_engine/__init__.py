@@ -81,13 +81,13 @@ __all__ = ["Engine", "Session", "inspect", "load"]
 """What `help` shows whole; everything else that is named above can be had as well."""
 
 if TYPE_CHECKING:
-    from mlx_engine.decoding.prompt_folder import PromptFolder
+    from mlx_engine.cache.prompt_folder import PromptFolder
     from mlx_engine.decoding.session import Session
     from mlx_engine.engine import Engine
 else:
     _ON_USE = {
         "Engine": "mlx_engine.engine",
-        "PromptFolder": "mlx_engine.decoding.prompt_folder",
+        "PromptFolder": "mlx_engine.cache.prompt_folder",
         "Session": "mlx_engine.decoding.session",
     }
 

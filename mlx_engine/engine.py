@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlx_engine.built_in_model import built_in_model
+from mlx_engine.cache.prompt_files import prompt_files
 from mlx_engine.decoding.device_memory import gpu_bytes, kept_bytes, most_bytes, told_when_full
 from mlx_engine.decoding.opening import ModelParts, Settings, outcome_reader
 from mlx_engine.decoding.prompt_cache import PromptCache
-from mlx_engine.decoding.prompt_files import prompt_files
 from mlx_engine.decoding.raw_generation import (
     known_tokens,
     raw_generation,
@@ -381,8 +381,7 @@ class Engine:
         if self._is_closed:
             return
         self._check()
-        if self._parts.prompts.files is not None:
-            self._parts.prompts.files.close()
+        self._parts.prompts.close()
         self._is_closed = True
         limits = self._parts.limits
         for session in self._sessions:

@@ -1,1 +1,1 @@
-"""What the layers remember between passes, and how a prefix of a block is kept."""
+"""What the layers remember of a conversation, in memory and in files (saved prompts)."""

@@ -1,37 +1,41 @@
-"""What an engine's conversations have read, for any of them to go on from; bounded in bytes."""
+"""Prompts that an engine has read, shared by all its conversations; bounded in bytes."""
 
 from collections.abc import Sequence
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
-from mlx_engine.decoding.prompt_files import PromptFiles
+from mlx_engine.cache.prompt_files import Conversation, PromptFiles
+from mlx_engine.cache.prompt_format import Prompt
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.models.contract import Model
 from mlx_engine.values.options import AS_THEY_COME, CacheOptions
 
 WORTH_A_COPY = 16
-"""Tokens another conversation must have read beyond one's own to be branched off."""
+"""Tokens that another conversation must have read beyond one's own to branch off it."""
+
+
+CLOSING_S = 2.0
+"""Seconds that closing waits for files that are still being written."""
 
 
 class PromptCache:
-    """All conversations with anything read, each of which another may branch off.
+    """All conversations that have read something, each of which another may branch off.
 
-    Beginnings are shared copy on write: MLX never changes an array that somebody else holds, so
-    the first to write after a branch copies what it keeps, once. A conversation that nobody owns
-    any more, and all of which another goes on from, is let go before that writes: nothing is
-    copied then. Beyond `most_bytes` the least recently used are dropped, whoever owns them; they
-    are read again when they go on. The newest stays whatever its size; with a bound of 0 nothing
-    stays, and nothing is shared.
+    Prefixes are shared copy on write: MLX never changes an array that has another holder, so the
+    first to write after a branch copies what it keeps, once. A conversation without an owner, all
+    of which another continues, is dropped before that writes: nothing is copied then. Beyond
+    `most_bytes` the least recently used are dropped, whoever owns them; they are read again when
+    they go on. The newest stays whatever its size; with a bound of 0 nothing stays or is shared.
     """
 
     def __init__(self, model: Model, most_bytes: int, files: PromptFiles | None = None) -> None:
-        """files: where to put away what is read, too."""
+        """files: where prompts are saved, too."""
         self.most_bytes = most_bytes
         self.files = files
-        self._unsaved: dict[TokenSequence, int] = {}
-        self._ways = WeakKeyDictionary[TokenSequence, str]()
         self._model = model
         self._known: list[TokenSequence] = []  # least recently used first
         self._owners = WeakKeyDictionary[TokenSequence, ReferenceType[object]]()
+        self._unsaved: dict[TokenSequence, int] = {}
+        self._tags = WeakKeyDictionary[TokenSequence, str]()  # what computed the first rows
 
     def sequence(
         self,
@@ -39,8 +43,8 @@ class PromptCache:
         cache: CacheOptions = AS_THEY_COME,
         chat: str | None = None,
     ) -> TokenSequence:
-        """A new conversation; owner: who can go on with it, None where only others will. chat: what
-        its files are known by.
+        """A new conversation. owner: who can go on with it, None where only others will. chat: the
+        id that its files belong to.
         """
         made = TokenSequence(self._model, cache=cache, beside=self, chat=chat)
         if owner is not None:
@@ -48,7 +52,9 @@ class PromptCache:
         return made
 
     def lend(self, to: TokenSequence, wanted: Sequence[int]) -> None:
-        """Have it branch off the one that has read most of these tokens, if that is worth it."""
+        """Have it branch off the conversation, or restore the file, that has most of these tokens,
+        if that is worth it.
+        """
         others = [other for other in self._known if other is not to]
         self._known = [*others, to]
         if self.most_bytes == 0:
@@ -56,76 +62,99 @@ class PromptCache:
         reached = {other: other.reach(wanted) for other in others if to.can_branch(other)}
         best = max(reached, key=reached.__getitem__, default=to)
         far, own = reached.get(best, 0), to.reach(wanted)
-        if self._is_in_files(to, wanted, max(far, own) + WORTH_A_COPY):
+        if own == 0:
+            self._tags.pop(to, None)
+        if self._restore(to, wanted, max(far, own) + WORTH_A_COPY):
             return
-        if best is to or far < own + WORTH_A_COPY:
-            self._note_way(to, to)
-            return
-        to.branch(best, wanted)
-        self._note_way(to, best)
-        if self._is_free(best) and len(best.tokens) == len(to.tokens):
-            self._known.remove(best)
+        if best is not to and far >= own + WORTH_A_COPY:
+            to.branch(best, wanted)
+            self._tags[to] = self._tags.get(best, "")
+            if self._is_free(best) and len(best.tokens) == len(to.tokens):
+                self._known.remove(best)
+        elif self.files is not None:
+            self._tags.setdefault(to, self.files.tag)
 
     def left(self, sequence: TokenSequence) -> None:
         """An answer has ended: make room."""
-        if self.files is not None and any(one is sequence for one in self._known):
-            self._note_way(sequence, sequence)
+        if self.files is not None and any(known is sequence for known in self._known):
             self._unsaved[sequence] = len(sequence.tokens)
         while self.nbytes > self.most_bytes:
-            idle = [one for one in self._known if not one.is_busy]
+            idle = [known for known in self._known if not known.is_busy]
             if not idle or (idle[0] is self._known[-1] and self.most_bytes):
                 return
             self.drop(idle[0])
 
     def goes_on(self, sequence: TokenSequence, count: int) -> None:
-        """The next question to a conversation that is to be saved begins with so many tokens."""
+        """The next prompt of a conversation that is to be saved shares so many of its tokens."""
         if sequence in self._unsaved:
             self._unsaved[sequence] = count
 
     def save(self) -> None:
-        """Put away what answers have read since the last time, where files are kept and the same
-        has computed all of it.
+        """Save what answers have read since the last time: where the next prompt goes on, and the
+        first checkpoint, for other chats to begin with; while the disk is at work, the next time.
         """
-        unsaved, self._unsaved = self._unsaved, {}
-        for one, count in unsaved.items():
-            if self.files is not None and not one.is_busy and self._ways[one] == self.files.way:
-                self.files.save(one, count)
+        if self.files is None or self.files.is_writing or not self._unsaved:
+            return
+        tag, unsaved = self.files.tag, self._unsaved
+        self._unsaved = {}
+        self.files.save(
+            (_as_saved(sequence), _prompts(sequence, count))
+            for sequence, count in unsaved.items()
+            if not sequence.is_busy and self._tags.get(sequence) == tag
+        )
 
-    def _is_in_files(self, to: TokenSequence, wanted: Sequence[int], beyond: int) -> bool:
-        """Whether it stands now where a file does, so many tokens on at least."""
-        if self.files is None or not self.files.fill(to, wanted, beyond):
+    def close(self) -> None:
+        """Save the rest, for at most CLOSING_S."""
+        if self.files is not None:
+            self.files.wait(CLOSING_S / 2)
+            self.save()
+            self.files.wait(CLOSING_S / 2)
+
+    def _restore(self, to: TokenSequence, wanted: Sequence[int], least: int) -> bool:
+        """Restore the longest prefix of these tokens from files, if it has at least so many."""
+        if self.files is None:
             return False
-        self._ways[to] = self.files.way
+        found = self.files.restore(_as_saved(to), wanted, least, to.shed)
+        if found is None:
+            return False
+        to.begin_at(wanted[: found.length], found.newest)
+        self._tags[to] = self.files.tag
         return True
 
-    def _note_way(self, to: TokenSequence, begun: TokenSequence) -> None:
-        """What computes its rows from here on has computed those before, or they are of no use to
-        files; begun: whose they are.
-        """
-        if self.files is not None:
-            now = self.files.way
-            is_one = not to.tokens or self._ways.get(begun, now) == now
-            self._ways[to] = now if is_one else ""
-
-    def drop(self, one: TokenSequence) -> None:
-        """Let go what one has read; while its answer runs, as soon as its owner does."""
-        self._known = [other for other in self._known if other is not one]
-        self._unsaved.pop(one, None)
-        if not one.is_busy:
-            one.shed()
+    def drop(self, sequence: TokenSequence) -> None:
+        """Drop what it has read; while its answer runs, as soon as its owner does."""
+        self._known = [other for other in self._known if other is not sequence]
+        self._unsaved.pop(sequence, None)
+        if not sequence.is_busy:
+            sequence.shed()
 
     def forget(self) -> None:
-        """Drop all that was read but for answers that run."""
-        for one in [one for one in self._known if not one.is_busy]:
-            self.drop(one)
+        """Drop all that was read, except by answers that run."""
+        for sequence in [known for known in self._known if not known.is_busy]:
+            self.drop(sequence)
 
     @property
     def nbytes(self) -> int:
         """Bytes of all conversations; a checkpoint that several share counts once."""
-        places = [place for one in self._known for place in one.checkpoints]
+        places = [place for sequence in self._known for place in sequence.checkpoints]
         shared = {id(place.caches): place.nbytes for place in places}
-        return sum(one.live_nbytes for one in self._known) + sum(shared.values())
+        return sum(sequence.live_nbytes for sequence in self._known) + sum(shared.values())
 
-    def _is_free(self, one: TokenSequence) -> bool:
-        owner = self._owners.get(one)
-        return not one.is_busy and (owner is None or owner() is None)
+    def _is_free(self, sequence: TokenSequence) -> bool:
+        owner = self._owners.get(sequence)
+        return not sequence.is_busy and (owner is None or owner() is None)
+
+
+def _as_saved(sequence: TokenSequence) -> Conversation:
+    cache, source = sequence.cache, sequence.source
+    kind = f"{cache.bits} {cache.head_bits} {type(source).__name__} {source.options.source}"
+    return Conversation(kind, sequence.tokens, (sequence.caches, *source.held), sequence.chat)
+
+
+def _prompts(sequence: TokenSequence, count: int) -> list[Prompt]:
+    """The first checkpoint, and where a prompt that shares `count` tokens goes on."""
+    return [
+        Prompt(place.length, (place.caches, *place.source.caches), place.source.newest)
+        for place in (*sequence.checkpoints[:1], sequence.place_for(count))
+        if place.source is not None
+    ]

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 import mlx.core as mx
 
-from mlx_engine.cache.contract import CachesSnapshot
+from mlx_engine.cache.contract import WORTH_A_TOKEN, CachesSnapshot
 from mlx_engine.decoding.device_memory import clear_by_tokens
 from mlx_engine.drafting.contract import DraftSource, NoDraft, SourceSnapshot
 from mlx_engine.models.contract import Model
@@ -15,11 +15,6 @@ from mlx_engine.values.options import AS_THEY_COME, CacheOptions
 
 LEAST_APART = 512
 """Tokens between two checkpoints on the way through a long prompt, at least."""
-
-WORTH_A_TOKEN = 64 * 1024
-"""Bytes that a checkpoint on the way may take for each token it saves a later conversation to read:
-150 MB of recurrent states every 2,300 tokens, 460 MB of windows every 7,000.
-"""
 
 
 class Checkpoint(NamedTuple):

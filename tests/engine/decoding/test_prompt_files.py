@@ -1,6 +1,6 @@
 """What was read outlives the engine, for whom it was read; files of no use are told and removed."""
 
-import hashlib
+import contextlib
 import itertools
 import os
 import shutil
@@ -10,6 +10,7 @@ import sys
 import threading
 from errno import ENOSPC
 from pathlib import Path
+from types import SimpleNamespace
 
 import mlx.core as mx
 import pytest
@@ -17,8 +18,12 @@ from session_runs import PICKS, drafts, listen, session_of
 from small_disk import run_on_a_small_disk
 
 import mlx_engine
-from mlx_engine.decoding import prompt_files, prompt_writer
-from mlx_engine.decoding.prompt_files import LEAST_NEW, STATES_KEPT
+from mlx_engine.cache import prompt_files
+from mlx_engine.cache.attention import AttentionCache
+from mlx_engine.cache.contract import LayerCaches
+from mlx_engine.cache.prompt_files import LEAST_NEW
+from mlx_engine.cache.prompt_format import NewFile, Prompt
+from mlx_engine.decoding import prompt_cache
 from mlx_engine.values.options import CacheOptions, DraftOptions, LoadOptions, SamplingOptions
 
 GREEDY = SamplingOptions(temperature=0, logit_bias=PICKS.logit_bias)
@@ -42,7 +47,7 @@ class Opened:
     def files(self):
         """Once all is written."""
         self.engine.parts.prompts.files.wait()
-        return sorted(self.folder.iterdir())
+        return sorted(self.folder.glob("*/*"))
 
     def close(self):
         if self.engine is not None:
@@ -151,34 +156,75 @@ def test_what_belongs_to_others_is_left_alone(opened, folders):
     assert mine.read_text() == "not ours"
 
 
+def test_what_does_not_change_the_rows_changes_no_model(opened, folders):
+    """Notes beside the weights, and another place of the model and its draft model."""
+    base = opened.folder.parent
+
+    def read_again(name):
+        model, drafter = base / f"{name}-model", base / f"{name}-drafter"
+        for place in (model, drafter):
+            shutil.copytree(folders["attention"], place)
+        (model / ".DS_Store").write_bytes(os.urandom(64))
+        (model / "README.md").write_text(name)
+        folders["moved"] = model
+        engine = opened("moved", draft_model=drafter)
+        chat = session_of(engine, GREEDY)
+        chat.draft = DraftOptions("model", depth=2)
+        reused = listen(chat, chat.send(LONG)).finished.stats.reused_tokens
+        assert opened.files()
+        return reused
+
+    assert read_again("first") == 0
+    assert read_again("second") > 60
+
+
+def test_another_config_or_draft_model_is_another_model(opened, folders):
+    model = opened.folder.parent / "model"
+    shutil.copytree(folders["attention"], model)
+    folders["mine"] = model
+    known = {opened("mine").parts.prompts.files._model}
+    known.add(opened("mine", draft_model=folders["attention"]).parts.prompts.files._model)
+    config = model / "config.json"
+    config.write_text(config.read_text() + " ")
+    known.add(opened("mine").parts.prompts.files._model)
+    assert len(known) == 3
+
+
+def test_files_of_earlier_formats_go_and_files_of_others_stay(opened):
+    opened.folder.mkdir()
+    checksum, key, tag = "c" * 40, "a" * 40, "b" * 16
+    old = [f"70-{key}-{tag}-{checksum}.{kind}.safetensors" for kind in ("rows", "states")]
+    old += [f"70-{key}-{tag}.rows.part", f"{key}.chat"]
+    foreign = ["model.safetensors", "notes.chat", ".DS_Store"]
+    for name in (*old, *foreign):
+        (opened.folder / name).write_text("text")
+    opened().close()
+    assert sorted(path.name for path in opened.folder.iterdir()) == sorted(foreign)
+
+
 def test_a_piece_without_its_beginning_is_of_no_use(opened):
     engine = opened()
     chat = session_of(engine, GREEDY)
     listen(chat, chat.send(LONG))
     history = chat.messages
     listen(chat, chat.send(LONG))
-    rows = [path for path in opened.files() if ".rows." in path.name]
-    first = min(rows, key=lambda path: int(path.name.split("-")[0]))
-    first.unlink()
+    min(opened.files(), key=lambda path: int(path.name.split("-")[0])).unlink()
     engine = opened()
     chat = session_of(engine, GREEDY)
     chat.load_messages(history)
     assert listen(chat, chat.send(LONG)).finished.stats.reused_tokens == 0
     assert engine.prompt_files_trouble.code == "prompt-file-damaged"
+    assert "the file that it continues is gone" in engine.prompt_files_trouble.words
 
 
-def test_a_piece_that_comes_before_itself_is_of_no_use(opened):
-    """As only somebody who means it can write it."""
+def test_a_file_that_continues_itself_is_left_alone(opened):
+    """As only somebody who means it can name it."""
     truth = read_once(opened())
     for path in opened.files():
-        end, key, way, rest = path.name.split("-")
-        arrays, told = mx.load(str(path), return_metadata=True)
-        mx.save_safetensors(str(path), arrays, {**told, "start": end, "rows": key})
-        checksum = hashlib.sha256(path.read_bytes()).hexdigest()[:40]
-        path.rename(path.with_name("-".join((end, key, way, checksum + rest[40:]))))
+        end, _, *rest = path.name.split("-")
+        path.rename(path.with_name("-".join((end, end, *rest))))
     engine = opened()
     assert read_once(engine).tokens == truth.tokens
-    assert "what comes before it is gone" in engine.prompt_files_trouble.words
 
 
 def test_the_least_recently_used_go_beyond_the_bound(opened):
@@ -230,38 +276,41 @@ def test_what_is_computed_in_two_ways_is_not_written(opened, monkeypatch):
 def test_a_file_that_claims_to_be_another_is_of_no_use(opened):
     """Of another text, or of another model's, under the name that is looked for."""
     read_once(opened())
-    for path in opened.files():
-        path.rename(path.with_name(path.name.replace(path.name.split("-")[1], "0" * 40)))
+    foreign = opened.files()
     chat = session_of(opened(), GREEDY)
     truth = listen(chat, chat.send("Another " + LONG))
-    names = {kind: [p for p in opened.files() if kind in p.name] for kind in (".rows", ".states")}
-    for its in names.values():
-        foreign, own = sorted(its, key=lambda path: "-000" not in path.name)[:2]
-        end, key, way, _ = own.name.split("-")
-        own.unlink()
-        foreign.rename(own.with_name("-".join((end, key, way, foreign.name.split("-")[3]))))
+    for path, other in zip(sorted(set(opened.files()) - set(foreign)), foreign, strict=True):
+        checksum = other.name.split("-")[-1]
+        other.rename(path.with_name("-".join((*path.name.split("-")[:-1], checksum))))
+        path.unlink()
     engine = opened()
     chat = session_of(engine, GREEDY)
-    assert listen(chat, chat.send("Another " + LONG)).tokens == truth.tokens
+    said = listen(chat, chat.send("Another " + LONG))
+    assert (said.tokens, said.finished.stats.reused_tokens) == (truth.tokens, 0)
     assert engine.prompt_files_trouble.code == "prompt-file-damaged"
-    assert "of another text" in engine.prompt_files_trouble.words
 
 
 def test_states_that_a_chat_has_left_behind_go_where_they_are_large(opened, monkeypatch):
-    """They are most of the bytes; rows stay, and the first and last places can be gone on from."""
+    """Of large states those of the first and the last two places stay, so that the last question
+    can be put differently; files of others do not go with them.
+    """
     monkeypatch.setattr(prompt_files, "WORTH_A_TOKEN", 64)
-    chat = session_of(opened(), GREEDY)
-    for _ in range(5):
+    chat = session_of(opened(), GREEDY, name="a")
+    for turn in range(5):
         listen(chat, chat.send(SHORT))
-        names = [path.name for path in opened.files()]
-    assert sum(".states." in name for name in names) == 1 + STATES_KEPT
-    assert sum(".rows." in name for name in names) >= 5
+        assert len(opened.files()) == min(turn + 1, 3)
     history = chat.messages
-    for turns in (4, 5):
-        chat = session_of(opened(), GREEDY)
+    for turns, name in ((4, "b"), (5, "c")):
+        chat = session_of(opened(), GREEDY, name=name)
         chat.load_messages(history[: 2 * turns])
         stats = listen(chat, chat.send("Why?")).finished.stats
         assert stats.prompt_tokens - stats.reused_tokens < 2 * len(SHORT)
+    for _ in range(2):
+        listen(chat, chat.send(SHORT))
+    places = [int(path.name.split("-")[0]) for path in opened.files()]
+    mlx_engine.PromptFolder(opened.folder).forget("c")
+    left = [int(path.name.split("-")[0]) for path in opened.files()]
+    assert len(set(places)) > len(set(left)) == 4, "a's three, and one of b"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -282,71 +331,96 @@ class Held:
 
     def __init__(self, monkeypatch):
         self.may, self.written = threading.Event(), []
-        self._save = mx.save_safetensors
-        monkeypatch.setattr(mx, "save_safetensors", self.save)
 
-    def save(self, file, arrays, told):
-        self.may.wait(20)
-        self.written.append(told["key"])
-        self._save(file, arrays, told)
+        def write_later(file, folder):
+            self.may.wait(20)
+            self.written.append(file)
+            return write(file, folder)
+
+        write = NewFile.write
+        monkeypatch.setattr(NewFile, "write", write_later)
 
 
 def test_the_next_question_does_not_wait_for_the_disk(opened, monkeypatch):
-    """And what a later place has made needless by the time it could be written never is."""
+    """And of places that come while it is at work only the newest is written."""
     disk = Held(monkeypatch)
-    chat = session_of(opened(), GREEDY)
-    for _ in range(4):
-        truth = listen(chat, chat.send(SHORT))
+    engine = opened()
+    chat = session_of(engine, GREEDY)
+    for _ in range(5):
+        listen(chat, chat.send(SHORT))
     assert not disk.written
+    history = chat.messages
     disk.may.set()
-    states = [path.name for path in opened.files() if ".states." in path.name]
-    assert len(states) == 2, "the place that was begun, and the newest"
+    engine.close()
+    assert len(disk.written) == 2, "the place that was begun, and the newest"
     monkeypatch.undo()
-    history = chat.messages[:-2]
     chat = session_of(opened(), GREEDY)
     chat.load_messages(history)
-    assert listen(chat, chat.send(SHORT)).tokens == truth.tokens
+    stats = listen(chat, chat.send(SHORT)).finished.stats
+    assert stats.prompt_tokens - stats.reused_tokens < 2 * len(SHORT)
 
 
 def test_closing_waits_for_the_disk_a_little(opened, monkeypatch):
     engine = opened()
-    for wait in ("AT_THE_END_S", "TO_LEAVE_S"):
-        monkeypatch.setattr(prompt_writer, wait, 0.05)
+    monkeypatch.setattr(prompt_cache, "CLOSING_S", 0.05)
     disk = Held(monkeypatch)
     read_once(engine)
     engine.close()
+    assert not disk.written
     disk.may.set()
     monkeypatch.undo()
-    assert read_once(opened()).finished.stats.reused_tokens == 0
+    read_once(opened())
     assert opened.files()
+
+
+def saved_rows(folder, model, size):
+    """What saves 64 rows in a folder."""
+    caches = LayerCaches([AttentionCache()])
+    rows = mx.ones((1, 1, 64, size))
+    caches.layers[0].write(rows, rows)
+    caches.commit(64)
+    told = prompt_files.Conversation("kind", range(64), (caches,), None)
+    files = prompt_files.PromptFiles(folder, model, 10**9)
+    files.save([(told, [Prompt(64, (caches.snapshot(),), None)])])
+    return files
+
+
+def test_threads_that_write_leave_nothing_of_mlx_behind(tmp_path):
+    """A stream of a thread keeps a thread of its own, and on a GPU a command queue."""
+    counts = []
+    for number in range(4):
+        saved_rows(tmp_path, f"model {number}", 8).wait()
+        counts.append(native_threads())
+    assert len(list(tmp_path.glob("*/*.safetensors"))) == 4
+    assert counts == counts[:1] * 4
+
+
+def native_threads():
+    """Of this process; where the system does not tell, the threads of Python."""
+    tasks = Path("/proc/self/task")
+    return len(list(tasks.iterdir())) if tasks.is_dir() else threading.active_count()
 
 
 WRITES = """
 import os, sys, threading, time
 from pathlib import Path
-import mlx.core as mx
-from mlx_engine.decoding import prompt_writer as its
-from mlx_engine.decoding.prompt_folder import Piece, PromptFolder
-class Chat:
-    chat = None
-its.AT_THE_END_S = 0.05
+from test_prompt_files import saved_rows
 if sys.argv[2] == "hangs":
     os.fsync = lambda _: threading.Event().wait()
-writer = its.PromptWriter(PromptFolder(Path(sys.argv[1])), 10**9)
-arrays = {"a": mx.zeros(2**24)}
-mx.eval(arrays)
-writer.write(Chat(), [its.Content(Piece(1, "k", "w", "rows"), arrays, {})], (), ())
-while not list(Path(sys.argv[1]).iterdir()):
+folder = Path(sys.argv[1])
+files = saved_rows(folder, "model", 2**18)
+while not list(folder.glob("*/*")):
     time.sleep(0.001)
-if sys.argv[2] != "is not closed":
-    writer.close()
+if sys.argv[2] != "ends":
+    files.wait(0.05)
 """
 
 
-@pytest.mark.parametrize("how", ["hangs", "is not closed"])
+@pytest.mark.parametrize("how", ["hangs", "ends", "waits"])
 def test_a_program_ends_though_its_disk_does_not(tmp_path, how):
-    """It would be aborted if Python were gone when MLX writes its next bytes."""
-    subprocess.run([sys.executable, "-c", WRITES, str(tmp_path), how], check=True, timeout=30)
+    paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    script = [sys.executable, "-c", WRITES, str(tmp_path), how]
+    subprocess.run(script, check=True, timeout=30, env={**os.environ, "PYTHONPATH": paths})
 
 
 def test_files_go_with_their_chat_but_for_what_others_have_read(opened):
@@ -367,7 +441,7 @@ def test_files_go_with_their_chat_but_for_what_others_have_read(opened):
     for name in ("b", "nobody", "a"):
         assert folder.nbytes > 0
         folder.forget(name)
-    assert list(opened.folder.iterdir()) == []
+    assert opened.files() == []
 
 
 def test_what_waits_to_be_written_is_forgotten_with_its_chat(opened, monkeypatch):
@@ -421,7 +495,14 @@ def test_a_disk_that_is_really_full_is_told(folders, tmp_path):
     run_on_a_small_disk(tmp_path, "400k", "fill_a_real_disk", __file__, model)
 
 
-@pytest.mark.parametrize("call", ["open", "write", "fsync", "replace"])
+class FullFile(contextlib.nullcontext):
+    """A file on a disk that is full; given as the context is entered."""
+
+    def __enter__(self):
+        return SimpleNamespace(write=self.enter_result)
+
+
+@pytest.mark.parametrize("call", ["open", "write", "fsync", "rename"])
 def test_wherever_the_disk_is_full_no_answer_ends_and_nothing_is_left_over(
     opened, monkeypatch, call
 ):
@@ -436,8 +517,8 @@ def test_wherever_the_disk_is_full_no_answer_ends_and_nothing_is_left_over(
         case "open" | "fsync":
             monkeypatch.setattr(os, call, full)
         case "write":
-            monkeypatch.setattr(prompt_writer._Summed, call, full)
-        case "replace":
+            monkeypatch.setattr(os, "fdopen", lambda *_: FullFile(full))
+        case "rename":
             monkeypatch.setattr(Path, call, full)
     chat = session_of(engine, GREEDY)
     said = listen(chat, chat.send("Another " + LONG))

@@ -1,0 +1,294 @@
+"""Saves prompts that were read to disk, and restores them, also after a restart.
+
+A prompt is one file, which continues the file of a shorter one: of keys and values it holds new
+rows only. Where windows and recurrent states are large beside the new rows, no other file continues
+it: the next prompt repeats its few rows, and it goes when the chat has moved on by two. Names are
+hashes of the tokens and of all that rows depend on. The least recently used files go first.
+
+The files contain no text, but whoever has them and the model can recover the conversation.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from threading import Thread
+from typing import NamedTuple
+
+import numpy as np
+
+from mlx_engine.cache.contract import WORTH_A_TOKEN, LayerCaches
+from mlx_engine.cache.prompt_folder import PromptFolder, SavedPrompt, remove
+from mlx_engine.cache.prompt_format import (
+    UNFIT,
+    Contents,
+    NewFile,
+    Prompt,
+    can_be_saved,
+    collect,
+    encoded,
+    fill,
+    peek,
+    read,
+)
+from mlx_engine.values.errors import Reason
+from mlx_engine.values.options import LoadOptions
+from mlx_engine.values.words import size_words
+
+FORMAT = "headstart-prompt-4"
+LEAST_NEW = 32
+"""Tokens that a file must add to the one before it."""
+
+SAMPLES, SAMPLE_BYTES = 16, 65536
+"""Places of a model's file that its fingerprint reads, and bytes at each."""
+
+
+class Conversation(NamedTuple):
+    """A conversation as files know it.
+
+    kind: what its rows depend on beside model and tokens: formats and drafter. tokens: those read.
+    caches: the trunk's, then the drafter's. chat: the id whose files these are, None outside chats.
+    """
+
+    kind: str
+    tokens: Sequence[int]
+    caches: tuple[LayerCaches, ...]
+    chat: str | None
+
+
+class PromptFiles:
+    """Saved prompts of one model in a folder.
+
+    model: its fingerprint. computed_by: by name, what else rows depend on (kernels, numerics); it
+    may change while the model is in use. No method raises OSError: `trouble` says what is wrong.
+    Files are written by a thread that runs no MLX; all else is for the engine's thread.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        model: str,
+        most_bytes: int,
+        computed_by: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
+        self._folder = PromptFolder(folder)
+        self._model = model
+        self._most_bytes = most_bytes
+        self._computed_by = computed_by
+        self._unread: Reason | None = None
+        self._unwritten: Reason | None = None
+        self._writer = Thread()
+        try:
+            self._folder.prepare()
+        except OSError as error:
+            self._cannot_write(error)
+        self._folder.keep_within(most_bytes)
+
+    @property
+    def trouble(self) -> Reason | None:
+        """Why the newest prompt was not written, or a file not read the last time."""
+        return self._unwritten or self._unread
+
+    @property
+    def tag(self) -> str:
+        """Hash of what would compute rows now."""
+        return hashlib.sha256(self._computed.encode()).hexdigest()[:16]
+
+    @property
+    def _computed(self) -> str:
+        return json.dumps({"format": FORMAT, **self._computed_by()}, sort_keys=True)
+
+    # reading
+
+    def restore(
+        self, of: Conversation, wanted: Sequence[int], least: int, empty: Callable[[], None]
+    ) -> Prompt | None:
+        """Fill the caches with the longest prefix of `wanted` that files hold, if it has at least
+        so many tokens. empty: called before; it empties the caches. Damaged files are removed.
+        """
+        self._unread, tag = None, self.tag
+        while True:
+            saved = self._prefixes(of.kind, wanted)
+            long = [prompt for prompt in saved if prompt.end >= least]
+            mine = [prompt for prompt in long if prompt.tag == tag]
+            others = [prompt for prompt in long if prompt.tag != tag]
+            if others and (not mine or others[-1].end >= mine[-1].end + LEAST_NEW):
+                self._unread = _differences(saved[others[-1]][0], self._computed)
+            if not mine:
+                return None
+            try:
+                chain = [saved[prompt][0] for prompt in _chain(mine[-1], saved)]
+                files = [read(path) for path in chain]
+                empty()
+                restored = fill(of.caches, files)
+            except UNFIT as error:
+                empty()
+                remove(saved[mine[-1]])
+                self._unread = _memory_only("prompt-file-damaged", str(error))
+            else:
+                self._folder.use(chain, of.chat)
+                return restored
+
+    # writing
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether the disk is at work; `save` has to wait then."""
+        return self._writer.is_alive()
+
+    def save(self, read: Iterable[tuple[Conversation, Sequence[Prompt]]]) -> None:
+        """Begin to write prompts of conversations, each unless it is there."""
+        assert not self.is_writing
+        try:
+            jobs = [job for of, prompts in read for job in self._jobs(of, prompts)]
+        except OSError as error:
+            self._cannot_write(error)
+            return
+        self._writer = Thread(target=_run, args=(jobs,), name="saved-prompts", daemon=True)
+        self._writer.start()
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Until all is written, or for so long; the program may end before that."""
+        if self.is_writing:
+            self._writer.join(seconds)
+
+    def _jobs(self, of: Conversation, prompts: Sequence[Prompt]) -> Iterator[Callable[[], None]]:
+        """Work of the thread, for those of the prompts that add enough. Raises OSError."""
+        if not self._most_bytes or not all(map(can_be_saved, of.caches)):
+            return
+        folder, tag = self._folder.make(of.chat), self.tag
+        found = self._prefixes(of.kind, of.tokens)
+        there = {prompt: links[0] for prompt, links in found.items() if prompt.tag == tag}
+        self._folder.use(there.values(), of.chat)
+        chain, files = list(there), list[NewFile]()
+        keys = self._keys(of.kind, of.tokens, (prompt.length for prompt in prompts))
+        for prompt in sorted(prompts, key=lambda prompt: prompt.length):
+            end, before = prompt.length, [saved for saved in chain if saved.end <= prompt.length]
+            if end - max((saved.end for saved in before), default=0) < LEAST_NEW:
+                continue
+            start = max((saved.end for saved in before if saved.is_base), default=0)
+            rows, states = collect(of.caches, prompt, start)
+            worth = WORTH_A_TOKEN * (end - start)
+            is_base = start == 0 or sum(array.nbytes for array in states.values()) <= worth
+            chain.append(SavedPrompt(end, start, keys[end], tag, is_base))
+            lengths = json.dumps([places.length for places in prompt.places])
+            told = {"computed": self._computed, "lengths": lengths}
+            files.append(NewFile(chain[-1], encoded(Contents(rows | states, told))))
+        if files:
+            replaced = [folder / prompt.name for prompt in there if not prompt.is_base][:-1]
+            yield partial(self._write, folder, files, list(there.values()), replaced)
+
+    def _write(
+        self, folder: Path, files: Sequence[NewFile], chain: list[Path], replaced: list[Path]
+    ) -> None:
+        """In the thread. chain: the files that the new ones continue."""
+        nbytes = sum(file.nbytes for file in files)
+        if nbytes > self._most_bytes:
+            words = f"What a chat has read takes {size_words(nbytes)}, more than all files may"
+            self._unwritten = _memory_only("prompt-files-small", words)
+            return
+        try:
+            new = [file.write(folder) for file in files]
+        except OSError as error:
+            if folder.is_dir():  # else the chat was forgotten
+                self._cannot_write(error)
+            return
+        self._unwritten = None
+        remove(replaced)
+        self._folder.use([*chain, *new], None)
+        self._folder.keep_within(self._most_bytes)
+
+    def _cannot_write(self, error: OSError) -> None:
+        words = f"{self._folder.path} takes no more ({error.strerror})"
+        self._unwritten = _memory_only("prompt-files-unwritten", words)
+
+    def _prefixes(self, kind: str, tokens: Sequence[int]) -> dict[SavedPrompt, list[Path]]:
+        """Files of prefixes of these tokens, the shortest first, each with its links."""
+        saved = self._folder.saved()
+        keys = self._keys(kind, tokens, (prompt.end for prompt in saved))
+        found = sorted(prompt for prompt in saved if keys.get(prompt.end) == prompt.key)
+        return {prompt: saved[prompt] for prompt in found}
+
+    def _keys(self, kind: str, tokens: Sequence[int], ends: Iterable[int]) -> dict[int, str]:
+        """Hashes of the first `end` tokens, by end."""
+        digest = hashlib.sha256(f"{self._model} {kind} ".encode())
+        data, done, keys = np.array(tokens, dtype=np.int32), 0, dict[int, str]()
+        for end in sorted({end for end in ends if end <= len(tokens)}):
+            digest.update(data[done:end].tobytes())
+            keys[end], done = digest.hexdigest()[:40], end
+        return keys
+
+
+def _run(jobs: list[Callable[[], None]]) -> None:
+    while jobs:
+        jobs.pop(0)()  # and let its bytes go
+
+
+def _chain(last: SavedPrompt, saved: Iterable[SavedPrompt]) -> list[SavedPrompt]:
+    """The files that `last` continues, in order, and itself. Raises ValueError."""
+    chain = [last]
+    while chain[0].start:
+        before = (p for p in saved if p.end == chain[0].start and p.is_base and p.tag == last.tag)
+        first = next(before, None)
+        if first is None:
+            raise ValueError(f"{last.name}: the file that it continues is gone")
+        chain.insert(0, first)
+    return chain
+
+
+def _differences(path: Path, computed: str) -> Reason | None:
+    """What a file was computed with, where that is not what computes now."""
+    with suppress(*UNFIT):
+        there, now = json.loads(peek(path).metadata["computed"]), json.loads(computed)
+        differ = [name for name in now if there.get(name) != now[name]]
+        told = ", ".join(f"{name} {there.get(name)} (now {now[name]})" for name in differ)
+        words = f"What files have of this text was computed differently: {told}. It is read again."
+        return Reason("prompt-file-other", words)
+    return None
+
+
+def _memory_only(code: str, words: str) -> Reason:
+    return Reason(code, f"{words}: what was read is kept in memory only.")
+
+
+def fingerprint(path: Path) -> str:
+    """Hash of a model's weights and config, wherever they lie: of names and sizes of the files in a
+    folder (of a single file its size), and bytes from the beginning, where headers are, and from
+    places all over them. Other files of a folder do not count. Raises OSError.
+    """
+    kinds = ("*.safetensors", "*.gguf", "config.json")
+    is_folder = path.is_dir()
+    files = sorted(file for kind in kinds for file in path.glob(kind)) if is_folder else [path]
+    known = hashlib.sha256()
+    for file in files:
+        size = file.stat().st_size
+        known.update(f"{file.name if is_folder else ''} {size} ".encode())
+        with file.open("rb") as opened:
+            for number in range(SAMPLES):
+                opened.seek(size * number // SAMPLES)
+                known.update(opened.read(SAMPLE_BYTES))
+    return known.hexdigest()
+
+
+def prompt_files(
+    options: LoadOptions, path: str, computed_by: Callable[[], Mapping[str, str]]
+) -> PromptFiles | None:
+    """Saved prompts of a model that was loaded from `path`; None where they are not wanted, or its
+    files are gone by now.
+    """
+    if options.prompt_files is None:
+        return None
+    try:
+        places = map(_identity, (path, options.heads, options.draft_model))
+        model = " ".join([*places, str(options.head_bits)])
+    except OSError:
+        return None
+    return PromptFiles(options.prompt_files, model, options.prompt_files_bytes, computed_by)
+
+
+def _identity(place: str | Path | None) -> str:
+    """The fingerprint of what lies there, or the id of a model of the hub."""
+    here = Path("" if place is None else place).expanduser()
+    return fingerprint(here) if place is not None and here.exists() else str(place)

@@ -1,0 +1,183 @@
+"""What a file of a saved prompt contains, as safetensors (huggingface.co/docs/safetensors).
+
+Arrays are named "caches.layer.part". Of the trunk's keys and values a file holds the rows since the
+file that it continues, which never change; all else is as it is at the end of the prompt.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import mlx.core as mx
+
+from mlx_engine.cache.attention import AttentionCache
+from mlx_engine.cache.contract import CachesSnapshot, LayerCache, LayerCaches, LayerSnapshot
+from mlx_engine.cache.prompt_folder import SavedPrompt, remove
+from mlx_engine.cache.recurrent import RecurrentCache, RecurrentSnapshot
+from mlx_engine.cache.window import WindowCache, WindowSnapshot
+from mlx_engine.values.private_files import FILE_MODE
+
+UNFIT = (AssertionError, LookupError, OSError, RuntimeError, ValueError)
+"""What reading a damaged file, or one of other layers, raises."""
+
+_STORED = (AttentionCache, WindowCache, RecurrentCache)
+_DTYPES = {
+    mx.float32: "F32",
+    mx.float16: "F16",
+    mx.bfloat16: "BF16",
+    mx.uint32: "U32",
+    mx.int32: "I32",
+}
+"""Names in safetensors of what caches hold."""
+
+Arrays = dict[str, mx.array]
+
+
+class Prompt(NamedTuple):
+    """The first `length` tokens of a conversation. places: what the trunk's caches and the
+    drafter's were then. newest: the hidden state [1, 1, H] that the drafter still needs.
+    """
+
+    length: int
+    places: tuple[CachesSnapshot, ...]
+    newest: mx.array | None
+
+
+class Contents(NamedTuple):
+    """Arrays and metadata of a file."""
+
+    arrays: Arrays
+    metadata: dict[str, str]
+
+
+class NewFile(NamedTuple):
+    """A file to write: its name, without the checksum, and its bytes in pieces."""
+
+    name: SavedPrompt
+    pieces: list[bytes | memoryview]
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the file."""
+        return sum(map(len, self.pieces))
+
+    def write(self, folder: Path) -> Path:
+        """Write under a temporary name, then rename: the file's path. Without MLX. Where it raises
+        OSError nothing is left.
+        """
+        part = folder / f"{self.name.stem}.part"
+        digest = hashlib.sha256(self.name.stem.encode())
+        try:
+            opened = os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, FILE_MODE)
+            with os.fdopen(opened, "wb") as file:
+                for piece in self.pieces:
+                    digest.update(piece)
+                    file.write(piece)
+                file.flush()
+                os.fsync(file.fileno())
+            name = self.name._replace(checksum=digest.hexdigest()[:40]).name
+            return part.rename(folder / name)
+        except OSError:
+            remove([part])
+            raise
+
+
+def can_be_saved(caches: LayerCaches) -> bool:
+    """Whether files know all kinds of these layers."""
+    return all(type(layer) in _STORED for layer in caches.layers)
+
+
+def collect(all_caches: Sequence[LayerCaches], prompt: Prompt, start: int) -> tuple[Arrays, Arrays]:
+    """Rows from `start` on, and all else, of a prompt that the caches have read; lazy."""
+    rows: Arrays = {}
+    states = {} if prompt.newest is None else {"newest": prompt.newest}
+    for number, (caches, places) in enumerate(zip(all_caches, prompt.places, strict=True)):
+        for layer, (cache, place) in enumerate(zip(caches.layers, places.layers, strict=True)):
+            grows = _grows(number, cache)
+            begin = start if grows else 0
+            parts = _stored(cache, place, begin) if place.length > begin else []
+            into = rows if grows else states
+            into |= {f"{number}.{layer}.{part}": array for part, array in enumerate(parts)}
+    return rows, states
+
+
+def encoded(contents: Contents) -> list[bytes | memoryview]:
+    """A safetensors file in pieces, evaluated. Pieces that are no copies keep arrays alive."""
+    raw = [array.flatten().view(mx.uint8) for array in contents.arrays.values()]
+    mx.eval(raw)
+    header: dict[str, object] = {"__metadata__": contents.metadata}
+    end = 0
+    for name, array in contents.arrays.items():
+        begin, end = end, end + array.nbytes
+        dtype = _DTYPES[array.dtype]
+        header[name] = {"dtype": dtype, "shape": array.shape, "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    data = [memoryview(array) for array in raw]  # type: ignore[arg-type]
+    return [len(text).to_bytes(8, "little") + text, *data]
+
+
+def read(path: Path) -> Contents:
+    """A file whose bytes are still those that were written; arrays are lazy. Raises UNFIT."""
+    stem, _, checksum = path.stem.rpartition("-")
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, partial(hashlib.sha256, stem.encode()))
+    if digest.hexdigest()[:40] != checksum:
+        raise ValueError(f"{path}: is damaged")
+    return peek(path)
+
+
+def peek(path: Path) -> Contents:
+    """The same of any file. Raises UNFIT."""
+    return Contents(*cast(tuple[Arrays, dict[str, str]], mx.load(str(path), return_metadata=True)))
+
+
+def fill(all_caches: Sequence[LayerCaches], files: Sequence[Contents]) -> Prompt:
+    """Have empty caches stand after the prompt of a chain of files. Raises UNFIT."""
+    arrays, told = files[-1]
+    lengths: list[int] = json.loads(told["lengths"])
+    for number, (caches, length) in enumerate(zip(all_caches, lengths, strict=True)):
+        for layer, cache in enumerate(caches.layers if length else ()):
+            parts = []
+            for file in files if _grows(number, cache) else files[-1:]:
+                names = sorted(n for n in file.arrays if n.startswith(f"{number}.{layer}."))
+                parts.append([file.arrays[name] for name in names])
+            _fill(cache, length, parts)
+        mx.eval(caches.arrays())
+    places = tuple(caches.snapshot() for caches in all_caches)
+    return Prompt(lengths[0], places, arrays.get("newest"))
+
+
+def _grows(number: int, cache: LayerCache) -> bool:
+    """Whether these are rows of the trunk's keys and values. Those of drafters are few."""
+    return number == 0 and isinstance(cache, AttentionCache)
+
+
+def _stored(cache: LayerCache, place: LayerSnapshot, start: int) -> list[mx.array]:
+    """A layer at a place: rows from `start` on; or a window's first position and rows; or the
+    convolution's window and the state.
+    """
+    if isinstance(cache, AttentionCache):
+        return list(cache.rows(start, place.length))
+    if isinstance(place, WindowSnapshot):
+        return [mx.array([place.first], dtype=mx.int32), *place.rows]
+    assert isinstance(place, RecurrentSnapshot)
+    state = place.state if place.replay is None else place.replay.settled(place.state)
+    return [place.window, state]
+
+
+def _fill(cache: LayerCache, length: int, files: Sequence[list[mx.array]]) -> None:
+    """Have an empty layer stand after `length` tokens; files: what `_stored` gave, in order."""
+    last = files[-1]
+    if isinstance(cache, AttentionCache):
+        cache.fill([mx.concatenate(list(side), axis=2) for side in zip(*files, strict=True)])
+    elif isinstance(cache, WindowCache):
+        first: int = last[0].item()  # type: ignore[assignment]
+        cache.restore(WindowSnapshot(length, first, tuple(last[1:])))
+    else:
+        assert isinstance(cache, RecurrentCache)
+        cache.restore(RecurrentSnapshot(length, last[0], last[1], None))
