@@ -1,14 +1,12 @@
 """GGUF files as models: read, named as Hugging Face does, and repacked for MLX.
 
-A file becomes what a Hugging Face folder of the model would say (model.py): a config, and tensors
-under published names that are still unread (part.py). Families know nothing of GGUF.
+A file becomes what its Hugging Face folder would be (model.py): a config, and unread tensors under
+published names (part.py). Families know nothing of GGUF.
 
-- header: what is in one file, checked before any use; file: it and its numbered parts. metadata
-  looks things up.
-- architecture, llama, llama_like, layer_normed, hybrid, in_library, more_in_library, nextn,
-  qwen35: metadata to config, names to names, rows or columns back in Hugging Face's order.
-- part: what each tensor becomes. repack turns blocks into MLX's packed arrays, by MLX's operations;
-  weights does it for whole tensors and files.
+- header: one file, checked before any use; file: with its numbered parts; metadata: typed lookups.
+- architecture: metadata to config, tensor names to Hugging Face names, rows and columns back in
+  their order; llama, qwen, gemma, layer_normed, hybrid, nextn and others: by family.
+- part: what a tensor becomes; repack: blocks to MLX's packed arrays; weights: whole files.
 
 | architecture | model | heads |
 |---|---|---|

@@ -1,4 +1,4 @@
-"""GGUF architectures with recurrent layers among those that attend: LFM2, Granite 4, Falcon-H1."""
+"""GGUF architectures with convolution or Mamba layers: LFM2, Granite 4, Falcon-H1, Nemotron-H."""
 
 from typing import ClassVar
 
@@ -175,6 +175,80 @@ class FalconH1Gguf(Architecture):
     def _named(self, block: int, rest: str) -> str:
         """llama.cpp's converter leaves out the ending of one."""
         return super()._named(block, "ffn_norm.weight" if rest == "ffn_norm" else rest)
+
+    def _change(self, name: str) -> Change:
+        return MAMBA2_CHANGES.get(name, "none")
+
+
+class NemotronHGguf(Architecture):
+    """Nemotron-H and Nemotron 3: each block is one of Mamba 2, attention, MLP or experts."""
+
+    model_type = "nemotron_h"
+    rotates_whole_heads = False
+    outside: ClassVar = {
+        "token_embd": "backbone.embeddings",
+        "output_norm": "backbone.norm_f",
+        "output": "lm_head",
+    }
+    names: ClassVar = {
+        **{base: f"mixer.{name}" for base, name in MAMBA2.items()},
+        **{f"attn_{part}": f"mixer.{part}_proj" for part in "qkv"},
+        "attn_norm": "norm",
+        "attn_output": "mixer.o_proj",
+        "ffn_up": "mixer.up_proj",
+        "ffn_down": "mixer.down_proj",
+        "ffn_gate_inp": "mixer.gate",
+        "exp_probs_b.bias": "mixer.gate.e_score_correction_bias",
+        "ffn_up_exps": "mixer.switch_mlp.fc1",
+        "ffn_down_exps": "mixer.switch_mlp.fc2",
+        "ffn_up_shexp": "mixer.shared_experts.up_proj",
+        "ffn_down_shexp": "mixer.shared_experts.down_proj",
+        "ffn_latent_down": "mixer.fc1_latent_proj",
+        "ffn_latent_up": "mixer.fc2_latent_proj",
+    }
+
+    def _own(self) -> dict[str, object]:
+        count, heads = self._metadata.count, self._least_one("ssm.time_step_rank")
+        kinds = [self._kind(block) for block in range(self._main_blocks)]
+        own: dict[str, object] = {
+            "layers_block_type": kinds,
+            "mamba_num_heads": heads,
+            "mamba_head_dim": count("ssm.inner_size") // heads,
+            "ssm_state_size": count("ssm.state_size"),
+            "conv_kernel": count("ssm.conv_kernel"),
+            "n_groups": count("ssm.group_count"),
+            "use_conv_bias": self._has("ssm_conv1d.bias"),
+            "mamba_proj_bias": self._has("ssm_in.bias"),
+            "use_bias": self._has("ssm_in.bias"),
+            "attention_bias": self._has("attn_q.bias"),
+            "mlp_bias": self._has("ffn_up.bias"),
+            "layer_norm_epsilon": self._eps(),
+        }
+        if "moe" not in kinds:
+            return own
+        latent = count("moe_latent_size", 0) or None
+        return {
+            **own,
+            **self._experts("n_routed_experts", "num_experts_per_tok", "moe_intermediate_size"),
+            **self._expert_scores(),
+            "n_shared_experts": count("expert_shared_count", 0),
+            "moe_shared_expert_intermediate_size": count("expert_shared_feed_forward_length", 0),
+            "moe_latent_size": latent,
+        }
+
+    def _kind(self, block: int) -> str:
+        tells = {"ssm_in": "mamba", "attn_q": "attention", "ffn_gate_inp": "moe"}
+        found = (kind for name, kind in tells.items() if self._block_has(block, f"{name}.weight"))
+        return next(found, "mlp")
+
+    def _eps(self) -> float:
+        number = self._metadata.number
+        usual = number("attention.layer_norm_epsilon", 1e-5)
+        return number("attention.layer_norm_rms_epsilon", usual)
+
+    def _layer(self, block: int) -> str:
+        behind = block - self._main_blocks
+        return f"mtp.layers.{behind}." if behind >= 0 else f"backbone.layers.{block}."
 
     def _change(self, name: str) -> Change:
         return MAMBA2_CHANGES.get(name, "none")

@@ -117,6 +117,29 @@ class GgufMetadata:
         )
 
 
+def layer_kinds(metadata: GgufMetadata, blocks: int, usual: int) -> list[str]:
+    """`layer_types` by the file's interval or list, else with every `usual`-th without a window.
+
+    usual: 0 where no layer has one.
+    """
+    if not usual:
+        return ["full_attention"] * blocks
+    key = "attention.sliding_window_pattern"
+    told = metadata.counts(key, blocks, usual)
+    if len(set(told)) == 1 and told[0] > 1:
+        told = tuple(int((n + 1) % told[0] != 0) for n in range(blocks))
+    if any(one > 1 for one in told):
+        raise BadModelFile(
+            "{path}: {architecture}.{key} is {told}, where an "
+            "interval or a list of yes and no is needed. Get the file again.",
+            path=metadata.path,
+            architecture=metadata.architecture,
+            key=key,
+            told=list(told)[:9],
+        )
+    return ["sliding_attention" if one else "full_attention" for one in told]
+
+
 def base_of(metadata: GgufMetadata, key: str = "rope.freq_base", default: float = 10000.0) -> float:
     """The base of the periods."""
     return _positive(metadata, key, default)

@@ -19,9 +19,8 @@ from mlx_engine.loading.gguf.architecture import (
     SOFTMAX,
     Architecture,
 )
-from mlx_engine.loading.gguf.llama_like import layer_kinds
-from mlx_engine.loading.gguf.metadata import Kind, base_of
-from mlx_engine.loading.gguf.qwen35 import MtpGguf
+from mlx_engine.loading.gguf.metadata import Kind, base_of, layer_kinds
+from mlx_engine.loading.gguf.qwen import MtpGguf
 from mlx_engine.values.errors import UnsupportedModel
 
 _GLM_TOKENIZERS = ("glm4", "chatglm-bpe")

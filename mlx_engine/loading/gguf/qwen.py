@@ -1,8 +1,9 @@
-"""GGUF architectures `qwen35`, `qwen35moe` and `qwen3next`: Qwen3.5, 3.6 and Qwen3-Next.
+"""GGUF architectures of Qwen: 2 and 3 with experts, 3-Next, 3.5 and 3.6.
 
-llama.cpp's converter stores norms as used (1 + w), the decay as -exp(A_log), convolutions without
-their axis of length one, and, where value heads outnumber key heads, value heads tiled: all first
-heads of the groups, then all second ones. MTP heads are blocks behind the last one of the trunk.
+Qwen3.5's files, as llama.cpp's converter writes them: norms as used (1 + w), decays as
+-exp(A_log), convolutions without their axis of length one, and, with more value than key heads,
+value heads tiled (first heads of all groups, then second ones). MTP heads are blocks behind the
+trunk's last.
 """
 
 from dataclasses import replace
@@ -30,6 +31,7 @@ _HEAD = {
     "nextn.shared_head_head": "mtp.lm_head",
 }
 """Of a head beside its layer, by their whole names."""
+
 
 _CHANGES: dict[str, Change] = {
     "ssm_conv1d.weight": "a last axis",
@@ -158,3 +160,34 @@ class Qwen3NextGguf(Qwen35MoeGguf):
 
     def _is_tiled(self) -> bool:
         return False
+
+
+class Qwen3MoeGguf(Architecture):
+    """Qwen3 with experts in every layer, whose scores always add up to one."""
+
+    model_type = "qwen3_moe"
+    names = ATTENTION | DENSE | EXPERTS
+
+    def _own(self) -> dict[str, object]:
+        return {
+            **self._experts("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
+            "norm_topk_prob": True,
+            "decoder_sparse_step": 1,
+            "mlp_only_layers": [],
+        }
+
+
+class Qwen2MoeGguf(Architecture):
+    """Qwen1.5 and Qwen2 with experts, and one that is always asked, behind a gate of its own."""
+
+    model_type = "qwen2_moe"
+    names = ATTENTION | DENSE | EXPERTS | ONE_SHARED
+
+    def _own(self) -> dict[str, object]:
+        return {
+            **self._experts("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
+            "shared_expert_intermediate_size": self._width("ffn_up_shexp.weight"),
+        }
+
+    def _change(self, name: str) -> Change:
+        return "a first axis" if name.startswith("ffn_gate_inp_shexp.") else "none"

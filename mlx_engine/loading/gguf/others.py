@@ -1,4 +1,4 @@
-"""GGUF architectures with grouped-query attention beside Llama: Qwen, Gemma 3, gpt-oss, others."""
+"""GGUF architectures of OLMo, gpt-oss, Phi-3, GLM-4, ERNIE 4.5, MiniMax-M2 and Hunyuan."""
 
 from dataclasses import replace
 from functools import lru_cache
@@ -8,30 +8,14 @@ from mlx_engine.loading.gguf.architecture import (
     ATTENTION,
     DENSE,
     EXPERTS,
-    ONE_SHARED,
     SHARED,
     Architecture,
 )
-from mlx_engine.loading.gguf.metadata import GgufMetadata, Kind, base_of
-from mlx_engine.loading.gguf.part import Change, Placement
-from mlx_engine.values.errors import BadModelFile
-
-_LAYERS_OF_27B, _LAYERS_OF_GEMMA_2_27B = 62, 46
-
-
-class Qwen3MoeGguf(Architecture):
-    """Qwen3 with experts in every layer, whose scores always add up to one."""
-
-    model_type = "qwen3_moe"
-    names = ATTENTION | DENSE | EXPERTS
-
-    def _own(self) -> dict[str, object]:
-        return {
-            **self._experts("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
-            "norm_topk_prob": True,
-            "decoder_sparse_step": 1,
-            "mlp_only_layers": [],
-        }
+from mlx_engine.loading.gguf.metadata import (
+    Kind,
+    layer_kinds,
+)
+from mlx_engine.loading.gguf.part import Placement
 
 
 class OlmoeGguf(Architecture):
@@ -45,107 +29,28 @@ class OlmoeGguf(Architecture):
         return own | {"norm_topk_prob": False}
 
 
-class Qwen2MoeGguf(Architecture):
-    """Qwen1.5 and Qwen2 with experts, and one that is always asked, behind a gate of its own."""
+class Olmo2Gguf(Architecture):
+    """Norms behind mixer and feed-forward alone; OLMo 3 where layers have windows."""
 
-    model_type = "qwen2_moe"
-    names = ATTENTION | DENSE | EXPERTS | ONE_SHARED
+    names = ATTENTION | DENSE | {"post_ffw_norm": "post_feedforward_layernorm"}
 
-    def _own(self) -> dict[str, object]:
-        return {
-            **self._experts("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
-            "shared_expert_intermediate_size": self._width("ffn_up_shexp.weight"),
-        }
+    def _class(self) -> str:
+        return "olmo3" if self._metadata.count("attention.sliding_window", 0) else "olmo2"
 
-    def _change(self, name: str) -> Change:
-        return "a first axis" if name.startswith("ffn_gate_inp_shexp.") else "none"
-
-
-class GemmaGguf(Architecture):
-    """The first Gemma: norms stored as used."""
-
-    model_type = "gemma"
-
-    def _change(self, name: str) -> Change:
-        return "less one" if name.endswith("norm.weight") else "none"
-
-
-class Gemma3Gguf(GemmaGguf):
-    """Norms stored as used, five layers with a window to one without.
-
-    Layers with a window have a base of their own and are never stretched.
-    """
-
-    model_type = "gemma3_text"
-    stretches: ClassVar[tuple[Kind, ...]] = ("linear",)
-    usual_base = 1e6
-    names = (
-        ATTENTION
-        | DENSE
-        | {
-            "ffn_norm": "pre_feedforward_layernorm",
-            "post_ffw_norm": "post_feedforward_layernorm",
-        }
-    )
+    def _rotation(self) -> dict[str, object]:
+        told = super()._rotation()
+        if self._class() == "olmo2":
+            return told
+        plain = {"rope_theta": told["rope_theta"]}
+        return told | {"rope_parameters": {"full_attention": plain, "sliding_attention": plain}}
 
     def _own(self) -> dict[str, object]:
         window = self._metadata.count("attention.sliding_window", 0)
         return {
-            "sliding_window": window or self._metadata.count("context_length"),
-            "layer_types": layer_kinds(self._metadata, self._main_blocks, 6 if window else 0),
-            "query_pre_attn_scalar": self._scaled_by(),
+            "attention_bias": self._has("attn_q.bias"),
+            "sliding_window": window or None,
+            "layer_types": layer_kinds(self._metadata, self._main_blocks, 4 if window else 0),
         }
-
-    def _rotation(self) -> dict[str, object]:
-        local = base_of(self._metadata, "rope.freq_base_swa")
-        return super()._rotation() | {"rope_local_base_freq": local}
-
-    def _scaled_by(self) -> int:
-        """The 27B is scaled by width over heads; its heads are smaller."""
-        if self._main_blocks == _LAYERS_OF_27B:
-            return self._metadata.count("embedding_length") // self._heads
-        return self._head
-
-
-class Gemma2Gguf(GemmaGguf):
-    """Norms stored as used, capped scores and logits, every other layer with a window."""
-
-    model_type = "gemma2"
-    runs = ("attn_logit_softcapping", "final_logit_softcapping")
-    names = Gemma3Gguf.names
-
-    def _own(self) -> dict[str, object]:
-        number, is_27b = self._metadata.number, self._main_blocks == _LAYERS_OF_GEMMA_2_27B
-        width = self._metadata.count("embedding_length")
-        return {
-            "attn_logit_softcapping": number("attn_logit_softcapping", 50.0),
-            "final_logit_softcapping": number("final_logit_softcapping", 30.0),
-            "query_pre_attn_scalar": width // self._heads if is_27b else self._head,
-            "sliding_window": self._metadata.count("attention.sliding_window", 4096),
-        }
-
-
-def layer_kinds(metadata: GgufMetadata, blocks: int, usual: int) -> list[str]:
-    """`layer_types` by the file's interval or list, else with every `usual`-th without a window.
-
-    usual: 0 where no layer has one.
-    """
-    if not usual:
-        return ["full_attention"] * blocks
-    key = "attention.sliding_window_pattern"
-    told = metadata.counts(key, blocks, usual)
-    if len(set(told)) == 1 and told[0] > 1:
-        told = tuple(int((n + 1) % told[0] != 0) for n in range(blocks))
-    if any(one > 1 for one in told):
-        raise BadModelFile(
-            "{path}: {architecture}.{key} is {told}, where an "
-            "interval or a list of yes and no is needed. Get the file again.",
-            path=metadata.path,
-            architecture=metadata.architecture,
-            key=key,
-            told=list(told)[:9],
-        )
-    return ["sliding_attention" if one else "full_attention" for one in told]
 
 
 class GptOssGguf(Architecture):
@@ -244,30 +149,6 @@ def _apart(heads: int, head: int, rotated: int) -> tuple[int, ...]:
     )
 
 
-class Olmo2Gguf(Architecture):
-    """Norms behind mixer and feed-forward alone; OLMo 3 where layers have windows."""
-
-    names = ATTENTION | DENSE | {"post_ffw_norm": "post_feedforward_layernorm"}
-
-    def _class(self) -> str:
-        return "olmo3" if self._metadata.count("attention.sliding_window", 0) else "olmo2"
-
-    def _rotation(self) -> dict[str, object]:
-        told = super()._rotation()
-        if self._class() == "olmo2":
-            return told
-        plain = {"rope_theta": told["rope_theta"]}
-        return told | {"rope_parameters": {"full_attention": plain, "sliding_attention": plain}}
-
-    def _own(self) -> dict[str, object]:
-        window = self._metadata.count("attention.sliding_window", 0)
-        return {
-            "attention_bias": self._has("attn_q.bias"),
-            "sliding_window": window or None,
-            "layer_types": layer_kinds(self._metadata, self._main_blocks, 4 if window else 0),
-        }
-
-
 class Ernie45Gguf(Architecture):
     """ERNIE 4.5 without experts."""
 
@@ -309,3 +190,47 @@ class MiniMaxM2Gguf(Architecture):
             "rotary_dim": self._rotated(),
             "use_qk_norm": self._has("attn_q_norm.weight"),
         }
+
+
+class HunyuanGguf(Architecture):
+    """Hunyuan without experts: queries and keys are normed once they are rotated.
+
+    How far it is stretched is in the base of its periods.
+    """
+
+    model_type = "hunyuan_v1_dense"
+    names = (
+        ATTENTION
+        | DENSE
+        | {
+            "attn_q_norm": "self_attn.query_layernorm",
+            "attn_k_norm": "self_attn.key_layernorm",
+        }
+    )
+
+
+class HunyuanMoeGguf(HunyuanGguf):
+    """Hunyuan-A13B: experts in every layer, and one that all share."""
+
+    model_type = "hunyuan"
+    names = (
+        HunyuanGguf.names
+        | EXPERTS
+        | {"ffn_gate_inp": "mlp.gate.wg"}
+        | {f"ffn_{one}_shexp": f"mlp.shared_mlp.{one}_proj" for one in ("gate", "up", "down")}
+    )
+
+    def _own(self) -> dict[str, object]:
+        return {
+            **self._experts("num_experts", "moe_topk", "moe_intermediate_size"),
+            "attention_bias": self._has("attn_q.bias"),
+            "num_shared_expert": self._metadata.count("expert_shared_count", 1),
+            "use_mixed_mlp_moe": self._has("ffn_up_shexp.weight"),
+            "use_qk_norm": self._has("attn_q_norm.weight"),
+            "use_cla": False,
+            "cla_share_factor": 1,
+        }
+
+    def _scaling(self) -> dict[str, object] | None:
+        """How far it is stretched is in the base of its periods."""
+        return {"type": "dynamic", "factor": 1.0, "alpha": 1.0}

@@ -1,0 +1,249 @@
+"""GGUF architectures of Gemma: 1, 2, 3, 3n and 4."""
+
+from math import erf, inf, sqrt
+from typing import ClassVar
+
+import numpy as np
+
+from mlx_engine.loading.gguf.architecture import (
+    ATTENTION,
+    DEEPEST,
+    DENSE,
+    OUTSIDE,
+    Architecture,
+)
+from mlx_engine.loading.gguf.metadata import FACTORS, Kind, base_of, factors_of, layer_kinds
+from mlx_engine.loading.gguf.part import Change, Placement
+
+_LAYERS_OF_27B, _LAYERS_OF_GEMMA_2_27B = 62, 46
+
+
+class GemmaGguf(Architecture):
+    """The first Gemma: norms stored as used."""
+
+    model_type = "gemma"
+
+    def _change(self, name: str) -> Change:
+        return "less one" if name.endswith("norm.weight") else "none"
+
+
+class Gemma3Gguf(GemmaGguf):
+    """Norms stored as used, five layers with a window to one without.
+
+    Layers with a window have a base of their own and are never stretched.
+    """
+
+    model_type = "gemma3_text"
+    stretches: ClassVar[tuple[Kind, ...]] = ("linear",)
+    usual_base = 1e6
+    names = (
+        ATTENTION
+        | DENSE
+        | {
+            "ffn_norm": "pre_feedforward_layernorm",
+            "post_ffw_norm": "post_feedforward_layernorm",
+        }
+    )
+
+    def _own(self) -> dict[str, object]:
+        window = self._metadata.count("attention.sliding_window", 0)
+        return {
+            "sliding_window": window or self._metadata.count("context_length"),
+            "layer_types": layer_kinds(self._metadata, self._main_blocks, 6 if window else 0),
+            "query_pre_attn_scalar": self._scaled_by(),
+        }
+
+    def _rotation(self) -> dict[str, object]:
+        local = base_of(self._metadata, "rope.freq_base_swa")
+        return super()._rotation() | {"rope_local_base_freq": local}
+
+    def _scaled_by(self) -> int:
+        """The 27B is scaled by width over heads; its heads are smaller."""
+        if self._main_blocks == _LAYERS_OF_27B:
+            return self._metadata.count("embedding_length") // self._heads
+        return self._head
+
+
+class Gemma2Gguf(GemmaGguf):
+    """Norms stored as used, capped scores and logits, every other layer with a window."""
+
+    model_type = "gemma2"
+    runs = ("attn_logit_softcapping", "final_logit_softcapping")
+    names = Gemma3Gguf.names
+
+    def _own(self) -> dict[str, object]:
+        number, is_27b = self._metadata.number, self._main_blocks == _LAYERS_OF_GEMMA_2_27B
+        width = self._metadata.count("embedding_length")
+        return {
+            "attn_logit_softcapping": number("attn_logit_softcapping", 50.0),
+            "final_logit_softcapping": number("final_logit_softcapping", 30.0),
+            "query_pre_attn_scalar": width // self._heads if is_27b else self._head,
+            "sliding_window": self._metadata.count("attention.sliding_window", 4096),
+        }
+
+
+class Gemma4Gguf(Gemma3Gguf):
+    """Gemma 4: layers that see all have heads of their own size, rotated in part.
+
+    Values of those layers may be their keys, the last layers' keys those of earlier ones.
+    """
+
+    model_type = "gemma4_text"
+    runs = ("final_logit_softcapping",)
+    outside: ClassVar = OUTSIDE | {
+        "per_layer_token_embd": "model.embed_tokens_per_layer",
+        "per_layer_model_proj": "model.per_layer_model_projection",
+        "per_layer_proj_norm": "model.per_layer_projection_norm",
+    }
+    names = Gemma3Gguf.names | {
+        "layer_output_scale.weight": "layer_scalar",
+        "inp_gate": "per_layer_input_gate",
+        "proj": "per_layer_projection",
+        "post_norm": "post_per_layer_input_norm",
+        "ffn_gate_inp": "router.proj",
+        "ffn_gate_inp.scale": "router.scale",
+        "ffn_gate_exps": "experts.switch_glu.gate_proj",
+        "ffn_up_exps": "experts.switch_glu.up_proj",
+        "ffn_down_exps": "experts.switch_glu.down_proj",
+        "ffn_down_exps.scale": "router.per_expert_scale",
+        "pre_ffw_norm_2": "pre_feedforward_layernorm_2",
+        "post_ffw_norm_1": "post_feedforward_layernorm_1",
+        "post_ffw_norm_2": "post_feedforward_layernorm_2",
+    }
+
+    def _own(self) -> dict[str, object]:
+        metadata, blocks = self._metadata, self._main_blocks
+        kinds = layer_kinds(metadata, blocks, 6)
+        full = kinds.index("full_attention") if "full_attention" in kinds else 0
+        local = kinds.index("sliding_attention") if "sliding_attention" in kinds else 0
+        inner = metadata.counts("feed_forward_length", blocks)
+        width = metadata.count("embedding_length_per_layer_input", 0)
+        own: dict[str, object] = {
+            "head_dim": metadata.count("attention.key_length_swa", self._head),
+            "global_head_dim": self._head,
+            "num_key_value_heads": self._kept_heads(local),
+            "num_global_key_value_heads": self._kept_heads(full),
+            "attention_k_eq_v": not self._block_has(full, "attn_v.weight"),
+            "num_kv_shared_layers": metadata.count("attention.shared_kv_layers", 0),
+            "intermediate_size": inner[0],
+            "use_double_wide_mlp": inner[-1] != inner[0],
+            "layer_types": kinds,
+            "sliding_window": metadata.count("attention.sliding_window"),
+            "hidden_size_per_layer_input": width,
+            "final_logit_softcapping": metadata.number("final_logit_softcapping", 0.0) or None,
+            "enable_moe_block": self._has("ffn_gate_inp.weight"),
+        }
+        if width:
+            own["vocab_size_per_layer_input"] = self._rows("per_layer_token_embd.weight")
+        if not own["enable_moe_block"]:
+            return own
+        return own | self._experts("num_experts", "top_k_experts", "moe_intermediate_size")
+
+    def _rotation(self) -> dict[str, object]:
+        """Of a head that sees all the pairs whose periods have a factor of 1 turn."""
+        pairs = self._head // 2
+        turning = sum(one == 1.0 for one in factors_of(self._file, FACTORS, pairs))
+        local = base_of(self._metadata, "rope.freq_base_swa")
+        full: dict[str, object] = {
+            "rope_type": "proportional",
+            "rope_theta": base_of(self._metadata, default=1e6),
+            "partial_rotary_factor": turning / pairs,
+        }
+        plain: dict[str, object] = {"rope_type": "default", "rope_theta": local}
+        return {"rope_parameters": {"full_attention": full, "sliding_attention": plain}}
+
+    def _change(self, name: str) -> Change:
+        del name
+        return "none"
+
+
+_CUTS = np.array([1.6448536] * 10 + [-inf] * 90)
+"""By layer: standard deviations above the mean below which gates are cut off, as published."""
+
+
+class Gemma3nGguf(Gemma3Gguf):
+    """Gemma 3n: several residual streams, small inputs for each layer, some gates cut off.
+
+    All values are those of the folder, but for matrices that lie in one stack.
+    """
+
+    model_type = "gemma3n"
+    runs = ("final_logit_softcapping",)
+    _inner: ClassVar = "model.language_model."
+    _stacks: ClassVar = {
+        "altup_proj.weight": "altup_projections",
+        "altup_unembd_proj.weight": "altup_unembed_projections",
+    }
+    outside: ClassVar = {
+        "token_embd": f"{_inner}embed_tokens",
+        "output_norm": f"{_inner}norm",
+        "per_layer_token_embd": f"{_inner}embed_tokens_per_layer",
+        "per_layer_model_proj": f"{_inner}per_layer_model_projection",
+        "per_layer_proj_norm": f"{_inner}per_layer_projection_norm",
+    }
+    names = Gemma3Gguf.names | {
+        "inp_gate": "per_layer_input_gate",
+        "proj": "per_layer_projection",
+        "post_norm": "post_per_layer_input_norm",
+        "altup_correct_coef": "altup.correction_coefs",
+        "altup_correct_scale.weight": "altup.correct_output_scale",
+        "altup_predict_coef": "altup.prediction_coefs",
+        "altup_router": "altup.modality_router",
+        "altup_router_norm": "altup.router_norm",
+        "laurel_l": "laurel.linear_left",
+        "laurel_r": "laurel.linear_right",
+        "laurel_post_norm": "laurel.post_laurel_norm",
+    }
+
+    def place(self, name: str) -> tuple[Placement, ...]:
+        """Each matrix of a stack by itself."""
+        stack = self._stacks.get(name)
+        if stack is None:
+            return super().place(name)
+        count = self._file.tensors[name].shape[0]
+        if count > DEEPEST:
+            raise self._cannot_be(f"{count} matrices in {name}", "altup.num_inputs")
+        return tuple(
+            Placement(f"{self._inner}{stack}.{number}.weight", matrix=number)
+            for number in range(count)
+        )
+
+    def config(self) -> dict[str, object]:
+        """What the class reads of its text part."""
+        text = super().config()
+        return {"model_type": self.model_type, "dtype": text["dtype"], "text_config": text}
+
+    def _own(self) -> dict[str, object]:
+        count, blocks = self._metadata.count, self._main_blocks
+        told = self._file.metadata.get("gemma3n.activation_sparsity_scale")
+        cuts = told if isinstance(told, np.ndarray) else _CUTS
+        return {
+            "activation_sparsity_pattern": [_share_below(cut) for cut in cuts[:blocks]],
+            "altup_active_idx": count("altup.active_idx", 0),
+            "altup_coef_clip": 120.0,
+            "altup_correct_scale": True,
+            "altup_num_inputs": count("altup.num_inputs", 4),
+            "final_logit_softcapping": self._metadata.number("final_logit_softcapping", 30.0),
+            "hidden_size_per_layer_input": count("embedding_length_per_layer_input", 256),
+            "laurel_rank": self._width("laurel_l.weight"),
+            "layer_types": layer_kinds(self._metadata, blocks, 5),
+            "num_kv_shared_layers": count("attention.shared_kv_layers", 0),
+            "sliding_window": count("attention.sliding_window", 512),
+            "vocab_size_per_layer_input": self._rows("per_layer_token_embd.weight"),
+        }
+
+    def _rotation(self) -> dict[str, object]:
+        local = base_of(self._metadata, "rope.freq_base_swa")
+        return {"rope_theta": base_of(self._metadata, default=1e6), "rope_local_base_freq": local}
+
+    def _layer(self, block: int) -> str:
+        return f"{self._inner}layers.{block}."
+
+    def _change(self, name: str) -> Change:
+        del name
+        return "none"
+
+
+def _share_below(deviations: float) -> float:
+    """Of a normal distribution, as configs tell it; what is minus infinite lets all through."""
+    return (1 + erf(deviations / sqrt(2))) / 2
