@@ -1,14 +1,12 @@
-"""Which kernel serves which work: the one table of them, and those in use on a machine.
+"""The table of kernels, and which of them do which work on this machine.
 
-A layer sees a kernel as an alternative to stock MLX. Some are needed for exact rows: with them
-plain decoding and verifying run the same order of operations for 1 to 9 rows. All others are a
-matter of speed: they are used where they were measured to be faster than stock MLX, behind answers
-or by `headstart doctor`, and not before.
+Layers see a kernel as an alternative to stock MLX. The exact ones add in the same order for 1 to 9
+rows, so that plain decoding and verifying give the same bits. All others only save time, and run
+where they were timed and found to be faster than stock MLX.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from math import log
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
@@ -43,10 +41,11 @@ NO_ROWS = frozenset[int]()
 
 
 class Work(NamedTuple):
-    """What a layer does. form: the name of its weights' format, of its cache's for attention.
-    outputs, inputs: of a matrix; size of a value and of a key for attention and recurrent states,
-    of a latent and of what is rotated for latent attention; for noise nothing counts. shared: heads
-    of queries to each of keys.
+    """What a layer computes.
+
+    form: the name of the weights' format, for attention of the cache's. outputs, inputs: of a
+    matrix; sizes of values and keys for attention and recurrent states, of the latent and the
+    rotated part for latent attention. shared: query heads to each key head.
     """
 
     form: str = ""
@@ -56,30 +55,39 @@ class Work(NamedTuple):
 
 
 def trial_name(name: KernelName, work: Work) -> str:
-    """What a verdict is about: the kernel with one format, or with heads of one size."""
+    """The kernel with one format, or with heads of one size: "products affine4"."""
     return f"{name} {work.form or work.inputs or ''}".rstrip()
 
 
-class Measured(NamedTuple):
-    """Counts of rows at which the kernel was faster than stock MLX at this work.
+class Verdict(NamedTuple):
+    """What a trial found.
 
-    at_one: its time over that of stock MLX at one row, 0 where that was not timed.
+    wrong: why the kernel is not used, "" for no reason. faster: counts of rows at which it beats
+    stock MLX, None before it was timed. share: its time over that of stock MLX at the fewest rows.
     """
 
-    work: Work
-    rows: frozenset[int]
-    at_one: float = 0.0
+    wrong: str = ""
+    faster: frozenset[int] | None = None
+    share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """One row of the table.
 
-    is_exact: rows are exact only with it. fits: whether the kernel can do some work.
+    is_exact: rows are exact only with it. by_count: each count of rows is for or against it, else
+    most of them decide for all. fits: whether the kernel can do some work.
     """
 
     is_exact: bool = False
+    by_count: bool = False
     fits: Callable[[Work], bool] = lambda _: True
+
+    def is_timed(self, work: Work) -> bool:
+        """Whether stock MLX has something to set against it: not for few rows by a GGUF's blocks,
+        which it would unpack in every pass.
+        """
+        return not (self.by_count and work.form in BLOCK_FORMS)
 
 
 def _whole_units(work: Work) -> bool:
@@ -93,17 +101,17 @@ def _attention_sizes(work: Work) -> bool:
 
 KERNELS: Mapping[KernelName, Kernel] = MappingProxyType(
     {
-        "products": Kernel(True, _whole_units),
-        "attention": Kernel(True, _attention_sizes),
-        "delta": Kernel(True, lambda work: work.inputs % 16 == 0),
+        "products": Kernel(True, True, _whole_units),
+        "attention": Kernel(True, fits=_attention_sizes),
+        "delta": Kernel(True, fits=lambda work: work.inputs % 16 == 0),
         "delta-inputs": Kernel(),
-        "gate-up": Kernel(False, _whole_units),
-        "product-add": Kernel(False, _whole_units),
-        "experts": Kernel(False, _whole_units),
+        "gate-up": Kernel(False, True, _whole_units),
+        "product-add": Kernel(False, True, _whole_units),
+        "experts": Kernel(False, True, _whole_units),
         "prompt-products": Kernel(),
         "prompt-experts": Kernel(),
-        "mtp-input": Kernel(False, _whole_units),
-        "pick": Kernel(False, _whole_units),
+        "mtp-input": Kernel(False, True, _whole_units),
+        "pick": Kernel(False, True, _whole_units),
         "filtered-pick": Kernel(fits=lambda work: work.outputs <= MOST_TOKENS),
         "noise": Kernel(),
         "norms": Kernel(),
@@ -113,85 +121,78 @@ KERNELS: Mapping[KernelName, Kernel] = MappingProxyType(
 
 @dataclass(eq=False, slots=True)
 class Kernels:
-    """The kernels of one machine and one wish; layers ask it in every pass (see Served).
+    """The kernels of one machine for one loaded model; layers ask it in every pass (see Served).
 
-    launcher: None where nothing can run kernels. exact: rows are to be exact. off: why something is
-    not used at all, by the name of a kernel or of a trial. measured: by name, what was timed.
-    stock: MLX's own operations. trusted: trials that were passed here, the others wait for theirs
-    and stock MLX does their work; None where all are trusted. asked: all work that layers have
-    asked for so far, to tell in the end which kernels a model uses. changes: how often what is in
-    use has changed. try_now: runs the trial of some work.
+    launcher: None where nothing can run kernels. exact: rows are to be exact. stock: MLX's own
+    operations. verdicts: by trial. presumed: the verdict where there is none; None: stock MLX does
+    the work until the kernel was tried. asked: all work that layers have asked for. changes: counts
+    the changes of what is in use. why_none: why no kernel is used at all, "" where some may be.
+    try_now: runs the trial of some work.
     """
 
     launcher: Launcher | None
     exact: bool = True
-    off: Mapping[str, str] = field(default_factory=dict)
-    measured: Mapping[KernelName, tuple[Measured, ...]] = field(default_factory=dict)
     stock: Stock = MLX
-    trusted: frozenset[str] | None = None
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    presumed: Verdict | None = None
     asked: dict[KernelName, set[Work]] = field(default_factory=dict)
     changes: int = 0
+    why_none: str = ""
     try_now: Callable[[KernelName, Work], None] | None = None
 
-    def has(self, name: KernelName) -> bool:
-        """Whether the kernel is there for some work."""
-        return self.launcher is not None and name not in self.off
+    def served(self, name: KernelName, work: Work) -> "Served | None":
+        """The counts of rows as they are now and later; None where the kernel never does this."""
+        if self.launcher is None or self.why_none:
+            return None
+        self.asked.setdefault(name, set()).add(work)
+        return Served(self, self.launcher, name, work) if self.may_serve(name, work) else None
 
     def rows(self, name: KernelName, work: Work) -> frozenset[int]:
         """Counts of rows, 1 to 9, at which this work goes through the kernel now.
 
         With exact numerics all or none: the count must not decide.
         """
-        if self.is_pending(name, work) or not self.may_serve(name, work):
+        verdict = self.verdict(name, work)
+        if verdict is None or not self._can_run(name, work):
             return NO_ROWS
-        return self._wanted(name, work)
+        return self._counts(name, work, verdict)
 
     def rows_now(self, name: KernelName, work: Work) -> frozenset[int]:
-        """The same for work that stock MLX cannot do: a trial that is pending is run at once."""
-        if self.try_now and self.is_pending(name, work) and self.may_serve(name, work):
+        """The same for work that stock MLX cannot do: a kernel that waits is tried at once."""
+        if self.try_now and self.verdict(name, work) is None and self.may_serve(name, work):
             self.try_now(name, work)
         return self.rows(name, work)
 
     def may_serve(self, name: KernelName, work: Work) -> bool:
-        """Whether the kernel does this work, now or once it was tried and measured."""
-        if self.launcher is None or self.why_off(name, work) or not KERNELS[name].fits(work):
-            return False
-        return not self.is_measured(name, work) or bool(self._wanted(name, work))
-
-    def is_measured(self, name: KernelName, work: Work) -> bool:
-        """Whether it is known how fast this work is; stock MLX has nothing to set against kernels
-        that read blocks of a GGUF, but to unpack them every time.
-        """
-        return work.form in BLOCK_FORMS or bool(self._alike(name, work))
-
-    def served(self, name: KernelName, work: Work, *, whole: bool = False) -> "Served | None":
-        """The counts as they are now and later; None where the kernel will never do this work.
-
-        whole: all counts or none.
-        """
-        if self.launcher is None or name in self.off:
-            return None
-        self.asked.setdefault(name, set()).add(work)
-        may_serve = self.may_serve(name, work)
-        return Served(self, self.launcher, name, work, whole) if may_serve else None
+        """Whether the kernel does this work, now or once it was tried and timed."""
+        verdict = self.verdict(name, work)
+        is_open = verdict is None or self.waits_for_clock(name, work)
+        return self._can_run(name, work) and (is_open or bool(self.rows(name, work)))
 
     def why_off(self, name: KernelName, work: Work) -> str:
         """Why this work never goes through the kernel on this machine, "" where it may."""
-        return self.off.get(name) or self.off.get(trial_name(name, work), "")
+        verdict = self.verdict(name, work)
+        return "" if verdict is None else verdict.wrong
 
-    def is_pending(self, name: KernelName, work: Work) -> bool:
-        """Whether the kernel has still to be tried here with this format."""
-        return self.trusted is not None and trial_name(name, work) not in self.trusted
+    def waits_for_clock(self, name: KernelName, work: Work) -> bool:
+        """Whether the kernel is right and was not timed, but has to be."""
+        verdict = self.verdict(name, work)
+        if verdict is None or verdict.wrong or verdict.faster is not None:
+            return False
+        return KERNELS[name].is_timed(work)
 
-    def trust(self, trials: Iterable[str]) -> None:
-        """They are right here: from the next pass on they are used."""
-        if self.trusted is not None:
-            self.trusted |= frozenset(trials)
-            self.changes += 1
+    def verdict(self, name: KernelName, work: Work) -> Verdict | None:
+        """What is known of the kernel for this work, None while it waits for its trial."""
+        return self.verdicts.get(trial_name(name, work), self.presumed)
 
-    def switch_off(self, name: str, why: str) -> None:
-        """Stock MLX does the work of this kernel, or trial, from the next pass on."""
-        self.off = {**self.off, name: why}
+    def learn(self, verdicts: Mapping[str, Verdict]) -> None:
+        """Go by these from the next pass on."""
+        self.verdicts.update(verdicts)
+        self.changes += 1
+
+    def stop(self, why: str) -> None:
+        """Use no kernel at all from the next pass on."""
+        self.why_none = why
         self.changes += 1
 
     def want(self, *, exact: bool) -> None:
@@ -199,26 +200,19 @@ class Kernels:
         self.exact = exact
         self.changes += 1
 
-    def _wanted(self, name: KernelName, work: Work) -> frozenset[int]:
+    def _can_run(self, name: KernelName, work: Work) -> bool:
+        return self.launcher is not None and not self.why_none and KERNELS[name].fits(work)
+
+    def _counts(self, name: KernelName, work: Work, verdict: Verdict) -> frozenset[int]:
         kernel = KERNELS[name]
-        if not kernel.fits(work):
+        if verdict.wrong:
             return NO_ROWS
-        if self.exact and kernel.is_exact:
+        if (self.exact and kernel.is_exact) or not kernel.is_timed(work):
             return ALL_ROWS
-        faster = self._faster(name, work)
-        if not self.exact:
+        faster = verdict.faster or NO_ROWS
+        if kernel.by_count and not self.exact:
             return faster
         return ALL_ROWS if 2 * len(faster) > MOST_ROWS else NO_ROWS
-
-    def _faster(self, name: KernelName, work: Work) -> frozenset[int]:
-        """As measured with the work most like this."""
-        if work.form in BLOCK_FORMS:
-            return ALL_ROWS
-        alike = self._alike(name, work)
-        return min(alike, key=lambda one: _distance(one.work, work)).rows if alike else NO_ROWS
-
-    def _alike(self, name: KernelName, work: Work) -> list[Measured]:
-        return [one for one in self.measured.get(name, ()) if one.work.form == work.form]
 
 
 class Served:
@@ -227,28 +221,18 @@ class Served:
     launcher: what runs it.
     """
 
-    __slots__ = ("_as_of", "_counts", "_kernels", "_name", "_whole", "_work", "launcher")
+    __slots__ = ("_as_of", "_counts", "_kernels", "_name", "_work", "launcher")
 
-    def __init__(
-        self, kernels: Kernels, launcher: Launcher, name: KernelName, work: Work, whole: bool
-    ) -> None:
+    def __init__(self, kernels: Kernels, launcher: Launcher, name: KernelName, work: Work) -> None:
         self.launcher = launcher
-        self._kernels, self._name, self._work, self._whole = kernels, name, work, whole
+        self._kernels, self._name, self._work = kernels, name, work
         self._counts, self._as_of = NO_ROWS, -1
 
     def __contains__(self, rows: object) -> bool:
         if self._as_of != self._kernels.changes:
             self._as_of = self._kernels.changes
             self._counts = self._kernels.rows(self._name, self._work)
-            if self._whole:
-                self._counts = ALL_ROWS if 2 * len(self._counts) > MOST_ROWS else NO_ROWS
         return rows in self._counts
-
-
-def _distance(one: Work, other: Work) -> float:
-    return sum(
-        abs(log((mine + 1) / (its + 1))) for mine, its in zip(one[1:], other[1:], strict=True)
-    )
 
 
 NO_KERNELS = Kernels(None)

@@ -33,9 +33,9 @@ from mlx_engine.drafting.sources import DraftKit
 from mlx_engine.loading.find import FromHub
 from mlx_engine.loading.load import LoadedModel, load_model
 from mlx_engine.sampling.sampler import SamplerKernels
-from mlx_engine.self_check.between_answers import Upkeep
-from mlx_engine.self_check.kernel_record import Verdict, verdict_here
-from mlx_engine.self_check.kernels_here import RowsHere, kernels_here, launcher_here
+from mlx_engine.self_check.between_answers import SelfCheck
+from mlx_engine.self_check.kernel_record import KernelRecord, RowsHere, record_here
+from mlx_engine.self_check.kernel_trials import kernels_here, launcher_here
 from mlx_engine.self_check.teacher_forced import head_logits, hidden_states, trunk_logits
 from mlx_engine.text.chat_template import PLAIN_STOP, fallback_template
 from mlx_engine.values.conversation import Generation
@@ -69,8 +69,8 @@ def open_engine(
     """Load a model, its kernels by `kernel_verdict`, and check its numerics. Raises EngineError."""
     use_private_temporary_folder()
     launcher, most = launcher_here(), most_bytes(options)
-    verdict = None if launcher is None else verdict_here(kernel_verdict)
-    kernels = kernels_here(launcher, options.numerics, verdict)
+    record = None if launcher is None else record_here(kernel_verdict)
+    kernels = kernels_here(launcher, options.numerics, record)
     hub, built_in = FromHub(None, on_download or on_progress, stop), built_in_model()
     loaded = load_model(path, options, built_in, on_progress, stop, kernels, hub, most, gpu_bytes())
     small = None
@@ -78,7 +78,7 @@ def open_engine(
         from mlx_engine.loading.draft_model import open_draft_model  # with every kind of drafter
 
         small = open_draft_model(options.draft_model, options, loaded, hub)
-    return Engine(loaded, options, small, verdict)
+    return Engine(loaded, options, small, record)
 
 
 class Engine:
@@ -89,15 +89,15 @@ class Engine:
         loaded: LoadedModel,
         options: LoadOptions,
         small: "SmallModel | None" = None,
-        verdict: Verdict | None = None,
+        record: KernelRecord | None = None,
     ) -> None:
-        """verdict: what is known of the model's kernels on this machine; None: they are sound."""
+        """record: what is known of kernels on this machine; None: there is nothing to find out."""
         self._thread = threading.get_ident()
         self._is_closed = False
         self._sessions = WeakSet[Session]()
         self._loaded = loaded
         told, tokenizer = loaded.description, loaded.tokenizer
-        self._upkeep = Upkeep(loaded, options, verdict)
+        self._self_check = SelfCheck(loaded, options, record)
         rows = RowsHere(loaded.kernels)
         self._parts = ModelParts(
             model=loaded.model,
@@ -108,10 +108,10 @@ class Engine:
             drafting=DraftKit(
                 model=loaded.model,
                 heads=told.mtp,
-                read_heads=self._upkeep.use_heads,
+                read_heads=self._self_check.use_heads,
                 small=small,
                 outputs=OutputShelf(loaded.model, tokenizer.special_ids, tokenizer.encode),
-                go_deep=self._upkeep.go_deep,
+                go_deep=self._self_check.go_deep,
             ),
             chunk=chunk_rows(told.nbytes, told.active_parameters or told.parameters, gpu_bytes()),
             prompts=PromptCache(
@@ -125,18 +125,19 @@ class Engine:
             suppressed=tokenizer.suppressed_ids,
             first_suppressed=tokenizer.first_suppressed_ids,
             after_answer=self._after_answer,
-            survives=self._upkeep.survives,
-            together=Together(self._upkeep.most_rows, outcome_reader()),
+            survives=self._self_check.survives,
+            together=Together(self._self_check.most_rows, outcome_reader()),
             most_bytes=most_bytes(options),
         )
-        self._upkeep.description = replace(
-            self._upkeep.told(),  # with the kernels that were asked for by now
+        self._self_check.tell()  # of the kernels that were asked for by now
+        self._self_check.description = replace(
+            self._self_check.description,
             context_length=self._parts.context_length,
             can_switch_thinking=self._parts.template.can_switch_thinking,
             template_arguments=self._parts.template.arguments,
         )
         if options.heads is not None:
-            self._upkeep.use_heads()
+            self._self_check.use_heads()
         self._known: Known = {}
         self._generated = self.fresh_learned()
         self._parts.limits.hold()
@@ -144,7 +145,7 @@ class Engine:
     @property
     def description(self) -> ModelDescription:
         """What was loaded, and what is in effect by now."""
-        return self._upkeep.description
+        return self._self_check.description
 
     @property
     def parts(self) -> ModelParts:
@@ -158,7 +159,7 @@ class Engine:
         self._check()
         costs = None
         while costs is None:
-            costs = self._upkeep.measure(lambda: False, heads=True)
+            costs = self._self_check.measure(lambda: False, heads=True)
         return costs
 
     def measure_costs(self, stop: Callable[[], bool]) -> PassCosts | None:
@@ -169,22 +170,22 @@ class Engine:
         begin with presumed costs.
         """
         self._check()
-        return self._upkeep.measure(stop)
+        return self._self_check.measure(stop)
 
     def give_way(self, is_awaited: Callable[[], bool]) -> None:
         """What is measured behind answers, up to half a second, ends from now on as soon as
         is_awaited(), asked before every pass: something else is to be done on this thread.
         """
-        self._upkeep.is_awaited = is_awaited
+        self._self_check.is_awaited = is_awaited
 
     def _after_answer(self) -> None:
         """What would make an answer wait is done behind one, a little at a time."""
         if self._is_closed or self._parts.together.answering:
             return
         with suppress(OutOfMemory), told_when_full():  # the answer stands; it is tried again
-            self._upkeep.go_on()
+            self._self_check.go_on()
             self._parts.prompts.save()
-        self._upkeep.tell(self.prompt_files_trouble)
+        self._self_check.tell_trouble(self.prompt_files_trouble)
 
     def session(
         self,
@@ -386,14 +387,14 @@ class Engine:
         limits = self._parts.limits
         for session in self._sessions:
             session.let_go()
-        self._upkeep.let_go()
+        self._self_check.let_go()
         del self._loaded, self._parts, self._generated
         limits.put_back()
 
     def fresh_learned(self) -> Learned:
         """What a conversation more knows of drafting: what those before it have found."""
         share = self._parts.drafting.small_share
-        return Learned(self._upkeep.costs_now, share, self._known)
+        return Learned(self._self_check.costs_now, share, self._known)
 
     def _check(self) -> None:
         if self._is_closed:

@@ -12,7 +12,7 @@ from mlx_engine.bench.peers import PEER_ERRORS, LlamaServer, MlxLm, llama_server
 from mlx_engine.bench.report import LLAMA, MLX_LM, OFF, PEERS, Plan, arm_words, draft_of
 from mlx_engine.bench.workload import Run, play, settings_of
 from mlx_engine.engine import Engine
-from mlx_engine.self_check.machine import this_machine
+from mlx_engine.self_check.doctor import this_machine
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import DraftOptions, DraftSourceName
 

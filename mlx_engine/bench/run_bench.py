@@ -27,7 +27,7 @@ from mlx_engine.bench.report import BenchReport, Conditions, DraftingReport, Par
 from mlx_engine.bench.rows import Answers, agreement, in_turn, total_rows
 from mlx_engine.bench.workload import PLAIN, Run, chat_prompt, long_prompt, nine_kinds
 from mlx_engine.engine import Engine, open_engine
-from mlx_engine.self_check.machine import backend_words
+from mlx_engine.self_check.doctor import backend_words
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import DraftOptions, LoadOptions
 

@@ -85,13 +85,13 @@ def _examine(verdict: Path | None, model: str | None) -> Iterable[Finding]:
 
 
 def _backend() -> str:
-    from mlx_engine.self_check.machine import backend_words
+    from mlx_engine.self_check.doctor import backend_words
 
     return backend_words()
 
 
 def _gpu_bytes() -> int:
-    from mlx_engine.self_check.machine import this_machine
+    from mlx_engine.self_check.doctor import this_machine
 
     return this_machine().gpu_bytes
 

@@ -119,7 +119,7 @@ class ServedCaches:
             work = self._work._replace(form=form_name(bits, of_latents=self._of_latents))
             if bits != 16:  # a trial that waits is run before the first token, that rows stay exact
                 self._kernels.rows_now("attention", work)
-            self._by_bits[bits] = self._kernels.served("attention", work, whole=True)
+            self._by_bits[bits] = self._kernels.served("attention", work)
         return self._by_bits[bits]
 
 

@@ -37,7 +37,7 @@ class DeltaNet:
         self._spec = spec
         self._stock = part.kernels.stock
         work = Work("", spec.value_dim, spec.key_dim)
-        self._rule = delta_rule(part.kernels.served("delta", work, whole=True), self._stock)
+        self._rule = delta_rule(part.kernels.served("delta", work), self._stock)
         self._projections = Projections.read(part, PROJECTIONS)
         self.dtype = self._projections.dtype
         fixed = Fixed(
@@ -175,7 +175,7 @@ def recurrent_inputs(kernels: Kernels, fixed: Fixed, projections: Projections) -
     work = Work("", fixed.value_size, fixed.key_size)
     times = 1 if kernels.launcher else len(fixed.decay_bias) // fixed.key_heads
     stock = StockInputs(fixed, projections, kernels.stock, times)
-    served = kernels.served("delta-inputs", work, whole=True)
+    served = kernels.served("delta-inputs", work)
     if served is None:
         return stock
     _, gate, beta, decay = projections.places

@@ -274,7 +274,7 @@ class Norm:
         kernels, size = part.kernels, weight.shape[-1]
         work = Work("", size, size)
         is_wide = part.table.has_halves and weight.dtype == mx.float32
-        wide = kernels.served("norms", work, whole=True) if is_wide else None
+        wide = kernels.served("norms", work) if is_wide else None
         return Norm(weight, eps, kernels.stock.norm(weight, eps), wide)
 
     def __call__(self, x: mx.array) -> mx.array:

@@ -29,7 +29,7 @@ class ManyRows:
         if matrix.mode not in BLOCK_FORMS:
             return None
         form = BLOCK_FORMS[matrix.mode]
-        served = kernels.served(kernel, work_of(matrix, form), whole=True)
+        served = kernels.served(kernel, work_of(matrix, form))
         return None if served is None else ManyRows(matrix.weight, form, served)
 
     @property

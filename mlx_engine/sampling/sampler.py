@@ -128,9 +128,7 @@ class SamplerKernels:
     def of(kernels: Kernels, vocabulary: int) -> "SamplerKernels":
         """Those of a machine."""
         work = Work("", vocabulary)
-        noise, filtered = (
-            kernels.served(name, work, whole=True) for name in ("noise", "filtered-pick")
-        )
+        noise, filtered = (kernels.served(name, work) for name in ("noise", "filtered-pick"))
         return SamplerKernels(noise_by(noise), filtered)
 
 

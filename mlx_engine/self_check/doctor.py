@@ -1,36 +1,51 @@
-"""All checks in order: machine, kernels, rows of stock products, the built-in model's words."""
+"""Checks of this machine and installation: versions, memory, kernels, the built-in model."""
 
+import platform
+import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import mlx.core as mx
 
 import mlx_engine
-from metal_kernels.choice import KERNELS, MOST_ROWS, Measured
+from metal_kernels.choice import KERNELS, MOST_ROWS, Verdict, Work
 from metal_kernels.kernel import Launcher
-from metal_kernels.stock import computes_on_gpu
-from metal_kernels.trials import TRIALS, Trial
+from mlx_engine.built_in_model import built_in_model
+from mlx_engine.decoding.device_memory import gpu_bytes, memory_bytes, usable_bytes
+from mlx_engine.loading.describe import inspect_remote
 from mlx_engine.self_check import Finding, State
-from mlx_engine.self_check.kernel_record import verdict_here
-from mlx_engine.self_check.kernel_trials import Tried
-from mlx_engine.self_check.kernels_here import launcher_here, try_all
-from mlx_engine.self_check.machine import (
-    check_backend,
-    check_memory,
-    check_packages,
-    check_plan,
-    check_python,
-    this_machine,
+from mlx_engine.self_check.kernel_record import record_here
+from mlx_engine.self_check.kernel_trials import (
+    TRIALS,
+    Trial,
+    Tried,
+    launcher_here,
+    try_all,
+    usual_dtype,
 )
 from mlx_engine.self_check.numerics import MAY_COST
 from mlx_engine.values.conversation import Generation
 from mlx_engine.values.errors import EngineError
+from mlx_engine.values.memory_plan import Fit
 from mlx_engine.values.options import DraftOptions, SamplingOptions
+
+OLDEST = (3, 11)
+NEWEST = (3, 13)
+NEEDED = ("mlx", "mlx-lm", "tokenizers", "jinja2", "numpy", "gguf")
+WINDOW_NEEDS = "PySide6-Essentials"
+
+SMALL_MEMORY = 8_000_000_000
+
 
 PASS_ROWS = 8
 SHAPES = ((1024, 512), (512, 1536))
 """Inputs and outputs of the tested matrices."""
+
+PROMPT, LENGTH, DEPTH = "Hello", 24, 2
+GREEDY = SamplingOptions(temperature=0)
 
 Product = Callable[[mx.array], mx.array]
 """Of rows [M, K]."""
@@ -38,21 +53,16 @@ OfWeights = Callable[[mx.array], Product]
 """By weights [N, K], which it may pack, once."""
 Check = Callable[[], Iterable[Finding]]
 
-PROMPT = "Hello"
-LENGTH = 24
-DEPTH = 2
-GREEDY = SamplingOptions(temperature=0)
-
 
 def examine(kernel_verdict: Path | None = None, model: str | None = None) -> Iterator[Finding]:
-    """Findings as they are made. kernel_verdict: where to write which are sound and fast. model:
-    whose memory is planned.
+    """Findings as they are made. kernel_verdict: the file that remembers which kernels are sound
+    and fast. model: the one whose memory is planned.
     """
     yield from run_checks(checks(kernel_verdict, model))
 
 
 def run_checks(checks: dict[str, Check]) -> Iterator[Finding]:
-    """A check that raises fails under its own name and does not end the others."""
+    """Run all: a check that raises fails under its own name and does not end the others."""
     for name, check in checks.items():
         try:
             yield from check()
@@ -77,12 +87,85 @@ def checks(kernel_verdict: Path | None, model: str | None = None) -> dict[str, C
     }
 
 
+def check_python(found: tuple[int, int] = sys.version_info[:2]) -> Finding:
+    """Whether this Python is one of the tested versions."""
+    here = f"{found[0]}.{found[1]} on {platform.system()} {platform.release()}"
+    if OLDEST <= found <= NEWEST:
+        return Finding("python", "ok", here)
+    oldest, newest = (f"{major}.{minor}" for major, minor in (OLDEST, NEWEST))
+    return Finding("python", "fail", f"{here}: install Python {oldest} to {newest}")
+
+
+def check_packages() -> Iterator[Finding]:
+    """What the engine needs, then what the window needs."""
+    for name in NEEDED:
+        yield check_package(name, "fail", "the engine needs it: install Headstart again")
+    yield check_package(WINDOW_NEEDS, "warn", "there is no window without it, only the terminal")
+
+
+def check_package(name: str, missing: State, why: str) -> Finding:
+    """Its version; `missing` and `why` when it is not installed."""
+    try:
+        return Finding(name, "ok", version(name))
+    except PackageNotFoundError:
+        return Finding(name, missing, f"not installed: {why}")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """chip: empty where MLX does not name it. gpu_bytes: what the GPU may hold, 0 without one."""
+
+    backend: str
+    chip: str
+    memory_bytes: int
+    gpu_bytes: int
+
+
+def this_machine() -> Machine:
+    """Ask MLX and the system."""
+    if not mx.metal.is_available():
+        return Machine("CPU", "", memory_bytes(), 0)
+    return Machine("Metal", str(mx.device_info()["device_name"]), memory_bytes(), gpu_bytes())
+
+
+def backend_words() -> str:
+    """ "Metal, Apple M4 Max", or "CPU"."""
+    machine = this_machine()
+    return f"{machine.backend}, {machine.chip}" if machine.chip else machine.backend
+
+
+def check_backend(machine: Machine) -> Finding:
+    """Metal is what the engine is made for; the CPU gives the same words, slowly."""
+    if machine.backend == "Metal":
+        return Finding("backend", "ok", f"Metal on {machine.chip}")
+    return Finding("backend", "warn", "no Metal here: MLX computes on the CPU, which is slow")
+
+
+def check_memory(machine: Machine) -> Finding:
+    """How much there is for a model."""
+    words = f"{machine.memory_bytes / 1e9:.1f} GB"
+    if machine.gpu_bytes:
+        words += f", {machine.gpu_bytes / 1e9:.1f} GB of it for the GPU"
+    if machine.memory_bytes < SMALL_MEMORY:
+        return Finding("memory", "warn", f"{words}: only small models fit")
+    return Finding("memory", "ok", words)
+
+
+PLANNED: dict[Fit, State] = {"fits": "ok", "tight": "warn", "too-large": "fail"}
+
+
+def check_plan(model: str) -> Finding:
+    """Whether a model fits, told from its headers."""
+    try:
+        told = inspect_remote(model, built_in_model()).on(metal=mx.metal.is_available())
+    except EngineError as error:
+        return Finding("plan", "fail", str(error))
+    memory = told.memory_fit(usable_bytes(), gpu_bytes=gpu_bytes())
+    return Finding("plan", PLANNED[memory.fit], f"{told.name}: {memory.words}")
+
+
 def check_kernels(
-    launcher: Launcher | None,
-    kernel_verdict: Path | None,
-    trials: Iterable[Trial] = TRIALS,
-    *,
-    timed: bool = True,
+    launcher: Launcher | None, kernel_verdict: Path | None, trials: Iterable[Trial] = TRIALS
 ) -> Iterator[Finding]:
     """A finding for each kernel that was tried, and one for what loads will make of them."""
     every = list(trials)
@@ -93,44 +176,40 @@ def check_kernels(
         )
         yield Finding("kernels", "ok", words)
         return
-    tried = []
-    verdict = verdict_here(kernel_verdict)
-    for one in try_all(launcher, verdict, every, timed=timed):
-        tried.append(one)
-        yield _finding(one)
-    if timed:
-        yield exact_rows_finding(tried)
-    wrong = sum(bool(one.wrong) for one in tried)
-    words = f"{len(tried) - wrong} of {len(tried)} right on this GPU"
-    is_kept = verdict.write()
+    done = []
+    record = record_here(kernel_verdict)
+    for tried in try_all(launcher, record, every):
+        done.append(tried)
+        yield _of_trial(tried)
+    yield exact_rows_finding(done)
+    wrong = sum(bool(tried.trouble) for tried in done)
+    words = f"{len(done) - wrong} of {len(done)} right on this GPU"
+    is_kept = record.write()
     kept = "remembered in" if is_kept else "not remembered: nothing can be written to"
     state: State = "ok" if is_kept and not wrong else "warn"
-    yield Finding("kernels", state, f"{words}; {kept} {verdict.file}")
+    yield Finding("kernels", state, f"{words}; {kept} {record.file}")
 
 
-def _finding(one: Tried) -> Finding:
-    name = one.trial.words
-    if one.wrong:
-        return Finding(name, "warn", f"switched off, stock MLX does its work: {one.wrong}")
-    speeds = "; ".join(_speed(measured) for measured in one.measured)
-    return Finding(name, "ok", f"right, each row by itself; {speeds}" if speeds else "right")
+def _of_trial(tried: Tried) -> Finding:
+    trial, verdict, trouble = tried
+    if trouble:
+        words = f"switched off, stock MLX does its work: {trouble}"
+        return Finding(trial.name, "warn", words)
+    if trial.timed is None or verdict.faster is None:
+        return Finding(trial.name, "ok", "right")
+    return Finding(trial.name, "ok", f"right, each row by itself; {_speed(trial.timed, verdict)}")
 
 
-def _speed(measured: Measured) -> str:
-    rows = sorted(measured.rows)
-    size = _size(measured)
-    at_one = f" ({measured.at_one:.2f} of its time at one)"
+def _speed(work: Work, verdict: Verdict) -> str:
+    rows = sorted(verdict.faster or ())
+    size = f"{work.outputs} x {work.inputs}" if work.inputs else f"{work.outputs}"
+    share = f" ({verdict.share:.2f} of its time at one)"
     if not rows:
-        return f"{size}: stock MLX is as fast{at_one}"
+        return f"{size}: stock MLX is as fast{share}"
     if len(rows) == MOST_ROWS:
-        return f"{size}: faster than stock MLX throughout{at_one}"
+        return f"{size}: faster than stock MLX throughout{share}"
     counts = ", ".join(str(row) for row in rows)
-    return f"{size}: faster than stock MLX at {counts} rows{at_one}"
-
-
-def _size(measured: Measured) -> str:
-    work = measured.work
-    return f"{work.outputs} x {work.inputs}" if work.inputs else f"{work.outputs}"
+    return f"{size}: faster than stock MLX at {counts} rows{share}"
 
 
 def exact_rows_finding(tried: Iterable[Tried]) -> Finding:
@@ -138,8 +217,11 @@ def exact_rows_finding(tried: Iterable[Tried]) -> Finding:
 
     What is the default for a model its own passes decide (numerics.py).
     """
-    needed = [one for one in tried if KERNELS[one.trial.kernel].is_exact and one.measured]
-    costs = {one.trial.words: max(part.at_one for part in one.measured) - 1 for one in needed}
+    costs = {
+        trial.name: verdict.share - 1
+        for trial, verdict, _ in tried
+        if KERNELS[trial.kernel].is_exact and verdict.faster is not None
+    }
     dear = [f"{name} {100 * cost:+.0f} %" for name, cost in costs.items() if cost > MAY_COST]
     if not costs:
         return Finding("exact rows", "ok", "their cost was not timed")
@@ -158,7 +240,7 @@ def check_rows() -> Iterator[Finding]:
     on and off takes more than the stock kernels. One finding for each way of storing weights, with
     activations of the type that models use here.
     """
-    activations = mx.bfloat16 if computes_on_gpu() else mx.float32
+    activations = usual_dtype()
     yield rows_finding("rows float32", lambda weights: lambda rows: rows @ weights.T, mx.float32)
     for bits in (8, 4):
         yield rows_finding(f"rows {bits}-bit", partial(_quantised, bits=bits), activations)

@@ -1,17 +1,18 @@
-"""What was found out on this machine, remembered from one load to the next in a small JSON file."""
+"""What was found out on this machine, kept from one load to the next in a small JSON file."""
 
 import hashlib
 import json
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import mlx.core as mx
 
 import metal_kernels
-from metal_kernels.choice import ALL_ROWS, KERNELS, KernelName, Measured, Work
+from metal_kernels.choice import ALL_ROWS, Kernels, Verdict
 from mlx_engine.values.words import Words
 
 DIED = Words("the program ended while it was tried")
@@ -19,7 +20,7 @@ DIED = Words("the program ended while it was tried")
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What a verdict holds for. sources: a hash of the kernels' own."""
+    """What a record holds for. sources: a hash of the kernels' own."""
 
     chip: str
     system: str
@@ -41,72 +42,53 @@ def circumstances() -> Circumstances:
     )
 
 
-def verdict_here(file: Path | None = None) -> "Verdict":
-    """That of this machine; where no file is named, the one of the program on a Mac."""
-    caches = Path.home() / "Library" / "Caches"  # as Apple's File System Programming Guide has it
-    return Verdict(file or caches / "Headstart" / "kernels.json", circumstances())
+class RowsFound(NamedTuple):
+    """What is known of a model's rows: differ: where, "" for nowhere. cost: share by which exact
+    rows make a pass slower, 0 where it was not asked.
+    """
+
+    differ: str = ""
+    cost: float = 0.0
 
 
-def typed(trial: str, dtype: mx.Dtype) -> str:
-    """A trial with the type of its activations: "products affine4 bfloat16"."""
-    return f"{trial} {str(dtype).removeprefix('mlx.core.')}"
+class KernelRecord:
+    """Verdicts by trial and type of activations, and what was found of rows, by model.
 
-
-class Verdict:
-    """What was found by trials and by the clock.
-
-    tried: by typed trial, what is wrong, "" for nothing. measured: what was timed.
-    rows: by model, what was found of its rows (numerics.py).
-
-    A trial is written down before it begins: one that ends the program is not begun again. file:
-    None for this process alone; one that is damaged, or for other circumstances, counts for
-    nothing, and one that cannot be written is no obstacle.
+    A trial is written down before it runs: one that ends the program is not run again. file: None
+    for this process alone. A file that is damaged, or for other circumstances, counts for nothing,
+    and one that cannot be written is no obstacle.
     """
 
     def __init__(self, file: Path | None, here: Circumstances) -> None:
         self.file, self._here = file, here
-        self.tried: dict[str, str] = {}
-        self.measured: dict[KernelName, tuple[Measured, ...]] = {}
-        self.rows: dict[str, str] = {}
+        self.trials: dict[str, Verdict] = {}
+        self.rows: dict[str, RowsFound] = {}
         self._trying = ""
         if file is not None:
             self._read(file)
 
-    def off(self) -> dict[str, str]:
-        """Why a trial's kernel is not used, by the trial without its type: wrong in one, in all."""
-        found = {name.rpartition(" ")[0]: why for name, why in self.tried.items() if why}
-        return {trial: wrong_here(trial, why) for trial, why in found.items()}
+    def known(self, dtype: mx.Dtype) -> dict[str, Verdict]:
+        """Verdicts for activations of this type, by trial; what is wrong for one type, is for all.
 
-    def sound(self, dtype: mx.Dtype) -> frozenset[str]:
-        """Trials passed with activations of this type."""
-        end = typed("", dtype)
-        return frozenset(
-            name.removesuffix(end)
-            for name, why in self.tried.items()
-            if not why and name.endswith(end)
-        )
+        The reason names the trial and this GPU.
+        """
+        found = {}
+        for typed, verdict in self.trials.items():
+            trial, _, kind = typed.rpartition(" ")
+            if verdict.wrong or (kind == _name(dtype) and trial not in found):
+                found[trial] = wrong_here(trial, verdict)
+        return found
 
-    def begin(self, name: str) -> None:
-        """A typed trial is about to run."""
+    @contextmanager
+    def trying(self, name: str) -> Iterator[None]:
+        """Have it on disk that this runs, for as long as it does."""
         self._trying = name
         self.write()
-
-    def end(self, wrong: str | None) -> None:
-        """It has run; None: whether it is wrong will be asked again."""
-        if wrong is not None:
-            self.tried[self._trying] = wrong
-        self._trying = ""
-        self.write()
-
-    def note_rows(self, model: str, found: str) -> None:
-        """Remember what was found of a model's rows."""
-        self.rows[model] = found
-        self.write()
-
-    def note_speed(self, name: KernelName, measured: Iterable[Measured]) -> None:
-        """Remember what was timed, in the place of what was before."""
-        self.measured[name] = tuple(measured)
-        self.write()
+        try:
+            yield
+        finally:  # whatever interrupts it did not end the program
+            self._trying = ""
+            self.write()
 
     def write(self) -> bool:
         """Whole or not at all; whether there is a file now."""
@@ -114,16 +96,9 @@ class Verdict:
             return False
         content = {
             **asdict(self._here),
-            "tried": {name: _unfilled(why) for name, why in self.tried.items()},
             "trying": self._trying,
+            "trials": {name: _stored(verdict) for name, verdict in self.trials.items()},
             "rows": self.rows,
-            "measured": {
-                name: [
-                    {**one.work._asdict(), "rows": sorted(one.rows), "at_one": one.at_one}
-                    for one in found
-                ]
-                for name, found in self.measured.items()
-            },
         }
         fresh = self.file.with_suffix(".new")
         try:
@@ -140,48 +115,75 @@ class Verdict:
             here = asdict(self._here)
             if {name: content[name] for name in here} != here:
                 return
-            tried = {str(name): _filled(*why) for name, why in content["tried"].items()}
-            rows, trying = _words(content["rows"]), str(content["trying"])
-            measured = _measured(content["measured"])
+            trials = {str(name): _verdict(**found) for name, found in content["trials"].items()}
+            rows = {
+                name: RowsFound(str(where), float(cost))
+                for name, (where, cost) in content["rows"].items()
+            }
+            trying = str(content["trying"])
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             return
-        self.tried, self.rows, self.measured = tried, rows, measured
+        self.trials, self.rows = trials, rows
         if trying:
-            self.tried[trying] = DIED
+            self.trials[trying] = Verdict(DIED)
 
 
-def wrong_here(trial: str, why: str) -> Words:
-    """That its kernel is not used."""
-    return Words("on this GPU {trial} is wrong: {why}", trial=trial, why=why)
+def record_here(file: Path | None = None) -> KernelRecord:
+    """The record of this machine; where no file is named, the one of the program on a Mac."""
+    caches = Path.home() / "Library" / "Caches"  # as Apple's File System Programming Guide has it
+    return KernelRecord(file or caches / "Headstart" / "kernels.json", circumstances())
 
 
-def _unfilled(why: str) -> tuple[str, dict[str, object]]:
-    """What a translation of it needs too."""
-    return (why.template, why.fields) if isinstance(why, Words) else (why, {})
+def typed(trial: str, dtype: mx.Dtype) -> str:
+    """A trial with the type of its activations: "products affine4 bfloat16"."""
+    return f"{trial} {_name(dtype)}"
 
 
-def _filled(template: str, fields: Mapping[str, object]) -> str:
-    return Words(template, **fields)
+def wrong_here(trial: str, verdict: Verdict) -> Verdict:
+    """The same with the trial and this GPU named in the reason, if there is one."""
+    if not verdict.wrong:
+        return verdict
+    why = Words("on this GPU {trial} is wrong: {why}", trial=trial, why=verdict.wrong)
+    return verdict._replace(wrong=why)
 
 
-def _words(stored: Mapping[Any, Any]) -> dict[str, str]:
-    if not all(isinstance(word, str) for pair in stored.items() for word in pair):
-        raise TypeError("names and reasons are words")
-    return dict(stored)
+class RowsHere:
+    """What the rows of a loaded trunk are computed by: files of rows are of use where it is alike.
+
+    Made when the layers of the trunk have asked for their kernels. Heads, which ask later, change
+    no row.
+    """
+
+    def __init__(self, kernels: Kernels) -> None:
+        asked = [(name, work) for name, works in kernels.asked.items() for work in works]
+        self._kernels, self._works = kernels, sorted(asked)
+        self._here = asdict(circumstances())
+
+    def computed_by(self, numerics: str) -> dict[str, str]:
+        """By name, as of now; numerics: those in effect."""
+        rows = [(name, work, sorted(self._kernels.rows(name, work))) for name, work in self._works]
+        used = hashlib.sha256(repr(rows).encode()).hexdigest()[:8]
+        return {**self._here, "numerics": numerics, "kernels": used if rows else "none"}
 
 
-def _measured(stored: Mapping[str, Any]) -> dict[KernelName, tuple[Measured, ...]]:
-    return {name: tuple(_one(work) for work in stored[name]) for name in KERNELS if name in stored}
+def _name(dtype: mx.Dtype) -> str:
+    return str(dtype).removeprefix("mlx.core.")
 
 
-def _one(stored: Mapping[str, object]) -> Measured:
-    form, rows = stored["form"], stored["rows"]
-    sizes = [size for name in Work._fields[1:] if isinstance(size := stored[name], int)]
-    if not isinstance(form, str) or len(sizes) < len(Work._fields) - 1:
-        raise TypeError("sizes are numbers")
-    if not isinstance(rows, list) or not ALL_ROWS.issuperset(rows) or min(sizes) < 0:
-        raise ValueError("rows are 1 to 9")
-    at_one = stored["at_one"]
-    if not isinstance(at_one, float):
-        raise TypeError("shares are numbers")
-    return Measured(Work(form, *sizes), frozenset(rows), at_one)
+def _stored(verdict: Verdict) -> dict[str, object]:
+    """With all that a translation of the reason needs."""
+    wrong, faster, share = verdict
+    words = (wrong.template, wrong.fields) if isinstance(wrong, Words) else (wrong, {})
+    return {
+        "wrong": words,
+        "faster": None if faster is None else sorted(faster),
+        "share": share,
+    }
+
+
+def _verdict(wrong: list[object], faster: list[int] | None, share: float) -> Verdict:
+    template, fields = wrong
+    if not isinstance(fields, Mapping) or not ALL_ROWS.issuperset(faster or ()):
+        raise TypeError("fields have names, and counts of rows are 1 to 9")
+    counts = None if faster is None else frozenset(faster)
+    return Verdict(Words(str(template), **fields), counts, float(share))

@@ -1,6 +1,6 @@
 """What each kernel does, and why a model does not use it, in words."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from metal_kernels.choice import KERNELS, KernelName, Kernels, Work, trial_name
@@ -43,31 +43,34 @@ def why_unused(kernels: Kernels, name: KernelName) -> str:
     """Why the layers built so far do not use a kernel, "" when some do."""
     if kernels.launcher is None:
         return Words("There is no Metal here: stock operations are used.")
-    if name in kernels.off:
-        return _switched_off(kernels.off[name])
     asked = sorted(kernels.asked.get(name, ()))
-    if any(kernels.rows(name, work) for work in asked):
-        return ""
-    return _why_none(kernels, name, asked)
-
-
-def _why_none(kernels: Kernels, name: KernelName, asked: list[Work]) -> Words:
     if not asked:
         return Words("No layer of this model can use it.")
+    if any(kernels.rows(name, work) for work in asked):
+        return ""
     if not any(map(KERNELS[name].fits, asked)):
         return Words("It does not fit this model: {why}.", why=_misfit(name, asked[0]))
-    off = [why for work in asked if (why := kernels.why_off(name, work))]
-    if off:
-        return _switched_off(off[0])
-    if any(kernels.is_pending(name, work) and kernels.may_serve(name, work) for work in asked):
+    return _why_off(kernels, name, asked)
+
+
+def _why_off(kernels: Kernels, name: KernelName, asked: Sequence[Work]) -> Words:
+    reasons = [kernels.why_none, *(kernels.why_off(name, work) for work in asked)]
+    for why in filter(None, reasons):
+        return Words("Switched off: {why}.", why=why)
+    if any(kernels.verdict(name, work) is None for work in asked):
         return Words("It waits to be tried on this GPU, after an answer.")
-    if not all(kernels.is_measured(name, work) for work in asked):
+    if any(kernels.waits_for_clock(name, work) for work in asked):
         return Words("It waits to be timed on this GPU, after an answer.")
     return Words("Stock MLX is measured to be as fast here.")
 
 
-def _switched_off(why: str) -> Words:
-    return Words("Switched off: {why}.", why=why)
+def formats_off(kernels: Kernels, name: KernelName) -> tuple[Words, ...]:
+    """Trials of asked work that are off while others of the kernel are in use, with reasons."""
+    asked = sorted(kernels.asked.get(name, ()))
+    off = {trial_name(name, work): kernels.why_off(name, work) for work in asked}
+    return tuple(
+        Words("not {trial}: {why}", trial=trial, why=why) for trial, why in off.items() if why
+    )
 
 
 def _misfit(name: KernelName, work: Work) -> Words:
@@ -82,12 +85,3 @@ def _misfit(name: KernelName, work: Work) -> Words:
             return Words("{size} tokens are too many", size=work.outputs)
         case _:
             return Words("rows of {size} weights are not whole units of 8", size=work.inputs)
-
-
-def formats_off(kernels: Kernels, name: KernelName) -> tuple[Words, ...]:
-    """Trials of asked work that are off while others of the kernel are in use, with reasons."""
-    asked = sorted(kernels.asked.get(name, ()))
-    off = {trial_name(name, work): kernels.why_off(name, work) for work in asked}
-    return tuple(
-        Words("not {trial}: {why}", trial=trial, why=why) for trial, why in off.items() if why
-    )

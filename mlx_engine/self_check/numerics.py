@@ -1,9 +1,8 @@
 """Which numerics are in effect: whether rows are exact on this machine, and what that costs."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
 from time import perf_counter
-from typing import NamedTuple
 
 import mlx.core as mx
 
@@ -13,6 +12,7 @@ from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.drafting.contract import DEEPEST
 from mlx_engine.models.contract import Model
 from mlx_engine.models.decoder import Decoder
+from mlx_engine.self_check.kernel_record import RowsFound
 from mlx_engine.self_check.kernel_states import DOES, why_unused
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
@@ -20,19 +20,19 @@ from mlx_engine.values.options import AskedNumerics
 from mlx_engine.values.words import Words, joined
 
 ROWS = (2, 9, 8)
-"""Of blocks that are compared with passes of one row: the first verify pass, the longest (which
-our products cut in two), and the row more at which MLX changes its routine or sorts by expert.
+"""Rows of passes that are compared: the first verify pass, the longest (which our products cut in
+two), and one row more than MLX takes before it changes its routine or sorts by expert.
 """
 
 STOCK_ROWS = (*ROWS, DEEPEST + 1)
-"""The same where there are no kernels of ours, which are exact for no more than nine rows."""
+"""The same without kernels of ours, which are exact for no more than nine rows."""
 
 KEYS = (1200, 5000)
-"""In the caches while they are compared: stock attention cuts its sums by what there is to see."""
+"""Keys in the caches meanwhile: stock attention cuts its sums by their number."""
 
 ENOUGH_S = 0.2
-"""Seconds after which no further comparison is begun before a first answer. So it is where there is
-no Metal: MLX's CPU routines are not chosen by what there is to see. With Metal all are made, behind
+"""Seconds after which no further comparison begins before a first answer, where there is no Metal:
+MLX's CPU routines do not depend on the number of keys. With Metal all comparisons are made, after
 the first answer.
 """
 
@@ -56,50 +56,30 @@ TIMED_ROWS = (1, 4)
 """A plain pass, and one that verifies three drafts."""
 
 REPEATS = 4
-"""Of each, in turn; the first warms up, the fastest of the others counts."""
+"""Passes of each, in turn; the first warms up, the fastest of the others counts."""
 
 
-class Found(NamedTuple):
-    """What is known of a model's rows here. differ: where, "" for nowhere. cost: share by which
-    exact rows make a pass slower, 0 where nobody asked.
-    """
-
-    differ: str = ""
-    cost: float = 0.0
-
-    def costs_too_much(self, asked: AskedNumerics) -> bool:
-        """Whether exact rows are given up for speed: nobody insists on them."""
-        return asked == "auto" and self.cost > MAY_COST
-
-    def as_words(self) -> str:
-        """To be remembered."""
-        return self.differ or f"exact {self.cost:.4f}"
-
-    @staticmethod
-    def of_words(words: str) -> "Found":
-        """What `as_words` made; other words say where rows differ."""
-        kind, _, cost = words.partition(" ")
-        try:
-            return Found("", float(cost)) if kind == "exact" else Found(words)
-        except ValueError:
-            return Found()
+def costs_too_much(found: RowsFound, asked: AskedNumerics) -> bool:
+    """Whether exact rows are given up for speed: nobody insists on them."""
+    return asked == "auto" and found.cost > MAY_COST
 
 
 def with_numerics(
-    described: ModelDescription, asked: AskedNumerics, found: Found | Reason, kernels: Kernels
+    described: ModelDescription, asked: AskedNumerics, found: RowsFound | Reason, kernels: Kernels
 ) -> ModelDescription:
-    """The description with the numerics in effect; found may be the reason why that is unknown."""
+    """The description with the numerics in effect; found: a reason where it is unknown."""
     others = tuple(reason for reason in described.declined if reason.code not in CODES)
-    fast = replace(described, numerics="fast", declined=others)
     if asked == "fast":
-        return fast
+        return replace(described, numerics="fast", declined=others)
     if isinstance(found, Reason):
-        return replace(fast, declined=(*others, found))
-    if found.differ:
-        return replace(fast, declined=(*others, rows_differ(kernels, found.differ)))
-    if found.costs_too_much(asked):
-        return replace(fast, declined=(*others, exact_costs(found.cost)))
-    return replace(fast, numerics="exact")
+        reason = found
+    elif found.differ:
+        reason = rows_differ(kernels, found.differ)
+    elif costs_too_much(found, asked):
+        reason = exact_costs(found.cost)
+    else:
+        return replace(described, numerics="exact", declined=others)
+    return replace(described, numerics="fast", declined=(*others, reason))
 
 
 def rows_that_differ(model: Model, context: int, enough_s: float = ENOUGH_S) -> str:
@@ -111,10 +91,12 @@ def rows_that_differ(model: Model, context: int, enough_s: float = ENOUGH_S) -> 
     return ""
 
 
-def compare_rows(model: Model, context: int, counts: Sequence[int] = ROWS) -> Iterator[str]:
-    """Compare blocks with passes of one row, bit for bit: one block a step, "" where all is alike.
+def compare_rows(
+    model: Model, context: int, counts: Sequence[int] = ROWS
+) -> Generator[str, None, None]:
+    """Compare passes of several rows with passes of one, bit for bit: one a step, "" where equal.
 
-    Of our own layers one of each kind is looked at, so that a step costs little at any size. Caches
+    Of our own layers one of each kind is compared, so that a step takes as long at any size. Caches
     are filled with random keys and values, at most a context full.
     """
     few = model.one_of_each_kind() if isinstance(model, Decoder) else model
@@ -122,8 +104,7 @@ def compare_rows(model: Model, context: int, counts: Sequence[int] = ROWS) -> It
     room = max(1, context - max(counts))
     blocks: dict[int, mx.array] = {}
     for keys in sorted({min(keys, room) for keys in KEYS}):
-        drawn: dict[tuple[int, ...], mx.array] = {}
-        together, alone = (_filled(few, keys, drawn) for _ in range(2))
+        together, alone = _filled(few, keys), _filled(few, keys)
         singles: list[mx.array] = []
         for count in counts:
             block = few.forward(tokens[:, :count], together)
@@ -131,79 +112,70 @@ def compare_rows(model: Model, context: int, counts: Sequence[int] = ROWS) -> It
             for row in range(len(singles), count):
                 singles.append(few.forward(tokens[:, row : row + 1], alone))
                 alone.commit(1)
-            apart = mx.concatenate(singles[:count], axis=1)
-            yield _told(block, apart, f"in a pass of {count} rows after {keys:,} tokens")
+            rows = mx.concatenate(singles[:count], axis=1)
+            yield _where(block, rows, f"in a pass of {count} rows after {keys:,} tokens")
             if not blocks:
-                yield _told_of_logits(few, block)
+                yield _where_logits(few, block)
             blocks[count] = block
     for count in counts[1:]:
-        yield _told_of_logits(few, blocks[count])
+        yield _where_logits(few, blocks[count])
 
 
-def _told_of_logits(model: Model, hidden: mx.array) -> str:
+def _where_logits(model: Model, hidden: mx.array) -> str:
     rows = hidden.shape[1]
     singles = [model.logits(hidden[:, row : row + 1]) for row in range(rows)]
-    apart = mx.concatenate(singles, axis=1)
-    return _told(model.logits(hidden), apart, f"in the logits of {rows} rows")
+    alone = mx.concatenate(singles, axis=1)
+    return _where(model.logits(hidden), alone, f"in the logits of {rows} rows")
 
 
-def _told(one: mx.array, other: mx.array, where: str) -> str:
+def _where(together: mx.array, alone: mx.array, where: str) -> str:
     # NaN is a fault of the weights, found when a token is picked; not one of the rows
-    return "" if mx.array_equal(one, other, equal_nan=True).item() else where
+    return "" if mx.array_equal(together, alone, equal_nan=True).item() else where
 
 
-def _filled(model: Model, keys: int, drawn: dict[tuple[int, ...], mx.array]) -> LayerCaches:
-    """Caches after some tokens, of which attention sees so many; states are those of one token.
-
-    drawn: random rows by their shape, which are drawn once for all caches.
-    """
+def _filled(model: Model, keys: int) -> LayerCaches:
+    """Caches after some tokens, of which attention sees so many; states are those of one token."""
     caches = model.make_caches()
     mx.eval(model.forward(mx.array([[1]]), caches))
     caches.commit(1)
+    drawn: dict[tuple[int, ...], mx.array] = {}
     for cache in caches.layers:
         if isinstance(cache, RowsCache):
-            rows = [_random(array, keys - 1, drawn) for array in cache.shown()]
-            cache.write(*rows)
+            cache.write(*(_random(array, keys - 1, drawn) for array in cache.shown()))
             cache.commit(keys - 1)
     mx.eval(caches.arrays())
     return caches
 
 
 def _random(like: mx.array, rows: int, drawn: dict[tuple[int, ...], mx.array]) -> mx.array:
+    """The same numbers for all of a shape, drawn once."""
     shape = (*like.shape[:2], rows, like.shape[3])
     if shape not in drawn:
         drawn[shape] = mx.random.normal(shape, key=mx.random.key(shape[3]))
     return drawn[shape].astype(like.dtype)
 
 
-@dataclass(slots=True)
-class ExactCost:
-    """Times passes with exact rows against passes with whatever is faster, one pass a step.
+def exact_cost(kernels: Kernels, pass_ms: Callable[[int], float]) -> Generator[None, None, float]:
+    """Time passes with exact rows against passes with whatever is faster, one pass a step.
 
-    pass_ms: of so many rows. share: what exact rows cost in the end, by the worse of TIMED_ROWS.
+    pass_ms: milliseconds of a pass of so many rows. Rows are exact again after each step. Returns
+    the share by which exact rows make a pass slower, the worse of TIMED_ROWS.
     """
-
-    kernels: Kernels
-    pass_ms: Callable[[int], float]
-    share: float = 0.0
-
-    def steps(self) -> Iterator[None]:
-        """Rows are exact again behind each of them."""
-        worst = -1.0
-        for rows in TIMED_ROWS:
-            fastest = {True: float("inf"), False: float("inf")}
-            for repeat in range(REPEATS):
-                for exact in (True, False):
-                    self.kernels.want(exact=exact)
-                    try:
-                        took = self.pass_ms(rows)
-                    finally:
-                        self.kernels.want(exact=True)
-                    if repeat:
-                        fastest[exact] = min(fastest[exact], took)
-                    yield
-            worst = max(worst, fastest[True] / fastest[False] - 1)
-        self.share = worst
+    shares = []
+    for rows in TIMED_ROWS:
+        fastest = {True: float("inf"), False: float("inf")}
+        for repeat in range(REPEATS):
+            for exact in (True, False):
+                kernels.want(exact=exact)
+                try:
+                    took = pass_ms(rows)
+                finally:
+                    kernels.want(exact=True)
+                if repeat:
+                    fastest[exact] = min(fastest[exact], took)
+                yield
+        shares.append(fastest[True] / fastest[False] - 1)
+    return max(shares)
 
 
 def pass_timer(model: Model) -> Callable[[int], float]:

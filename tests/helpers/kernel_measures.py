@@ -10,9 +10,9 @@ from metal_emulator import stock_kernels as stock
 from metal_kernels import few_query_attention, few_row_matvec, gated_delta_block
 from metal_kernels.key_blocks import Place
 from metal_kernels.key_value_formats import dense_cache
-from metal_kernels.trials import Trial
 from metal_kernels.weight_formats.affine import affine
 from metal_kernels.weight_formats.dense import DENSE
+from mlx_engine.self_check.kernel_trials import Trial
 
 OUTPUTS, INPUTS = 96, 1024
 """A whole number of threadgroups for every count of rows, ours and stock."""
@@ -123,8 +123,8 @@ def stock_attention(rows: int, heads: int, two_pass: bool) -> PerKey | None:
 def our_registers(trial: Trial, rows: int) -> list[Counted]:
     """What each launch of the trial's kernel asks for, at its own small sizes, in bfloat16."""
     launcher = RegisterLauncher()
-    case = trial.make(trial.checked, mx.bfloat16, 1)
-    case.ours(case.x(rows), launcher)
+    case = trial.case(mx.bfloat16, launcher)
+    case.ours(case.x(rows))
     return launcher.runs
 
 

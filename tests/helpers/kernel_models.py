@@ -1,41 +1,48 @@
 """Tiny quantised Qwens in memory whose sizes all kernels take, with or without the kernels."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Literal
 
 import mlx.core as mx
+import pytest
 from tiny_qwen3_5 import is_shifted_norm, our_names, tiny_config, tiny_values
 from tiny_qwen_experts import experts_config
 
-from metal_kernels.choice import (
-    ALL_ROWS,
-    KERNELS,
-    NO_KERNELS,
-    KernelName,
-    Kernels,
-    Measured,
-    Work,
-)
+from metal_kernels.choice import ALL_ROWS, NO_KERNELS, Kernels, Verdict
 from metal_kernels.kernel import Launcher
-from metal_kernels.weight_formats.affine import BITS, GROUPS, affine
 from mlx_engine.models.decoder import Decoder, build_decoder
 from mlx_engine.models.families.qwen3_5 import Qwen35
 from mlx_engine.models.weights import WeightTable
 
 Kind = Literal["dense", "experts"]
 VOCABULARY = 96
-PACKED = tuple(Work(affine(bits, group).name) for bits in BITS for group in GROUPS)
-EVERY_SIZE = (Work(), *PACKED, Work("dense"))
+FASTER = Verdict(faster=ALL_ROWS)
 
 
-def every_kernel(launcher: Launcher, *, exact: bool = True, off: Mapping = {}) -> Kernels:
-    """All kernels on for all work they can do, but those of `off`."""
-    return Kernels(launcher, exact=exact, off=off, measured=all_faster())
+def every_kernel(launcher: Launcher, *, exact: bool = True, off: Mapping[str, str] = {}) -> Kernels:
+    """All kernels on for all work they can do, but those of `off`, by kernel or trial."""
+    return Kernels(launcher, exact=exact, verdicts=Off(off), presumed=FASTER)
 
 
-def all_faster() -> dict[KernelName, tuple[Measured, ...]]:
-    """As if every kernel had been timed."""
-    return dict.fromkeys(KERNELS, tuple(Measured(work, ALL_ROWS) for work in EVERY_SIZE))
+class Off(dict[str, Verdict]):
+    """Verdicts by trial, or by kernel whatever the format."""
+
+    def __init__(self, off: Mapping[str, str]) -> None:
+        super().__init__({name: Verdict(why) for name, why in off.items()})
+
+    def get(self, trial: str, default: Verdict | None = None) -> Verdict | None:
+        kernel = trial.partition(" ")[0]
+        return super().get(trial) or super().get(kernel, default)
+
+
+@contextmanager
+def always_faster(rows: frozenset[int] = ALL_ROWS) -> Iterator[None]:
+    """No kernel is timed: all are found to be faster at these counts of rows at once."""
+    with pytest.MonkeyPatch.context() as patch:
+        where = "mlx_engine.self_check.kernel_trials.against_stock"
+        patch.setattr(where, lambda work, make: Verdict("", rows))
+        yield
 
 
 def kernel_model(

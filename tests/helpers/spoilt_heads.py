@@ -13,7 +13,7 @@ from mlx_engine.loading.load_tensors import load_tensors
 from mlx_engine.loading.text_parts import read_text_parts
 from mlx_engine.models.contract import Model
 from mlx_engine.models.weights import WeightTable
-from mlx_engine.self_check.head_fit import TEXT, HeadFit, measure_fit
+from mlx_engine.self_check.teacher_forced import TEXT, HeadFit, measure_fit
 
 Arrays = dict[str, mx.array]
 

@@ -11,7 +11,7 @@ import pytest
 from metal_emulator import EmulatorLauncher
 
 from metal_kernels.kernel import Launch, Launcher, Source, pipeline
-from metal_kernels.trials import TRIALS, Trial
+from mlx_engine.self_check.kernel_trials import TRIALS, Trial
 
 CONTRACTED = "#pragma clang fp contract(fast)\n"
 ROLLED = '#undef UNROLL\n#define UNROLL _Pragma("clang loop unroll(disable)")\n'
@@ -50,13 +50,13 @@ def one_of_each() -> list[Trial]:
 
 def result(trial: Trial, rows: int, by: Launcher) -> mx.array:
     """For the first rows of the longest pass."""
-    case = trial.make(trial.checked, mx.float32, 3)
-    return case.ours(case.x(case.most)[:rows], by)
+    case = trial.case(mx.float32, by)
+    return case.ours(case.x(case.most)[:rows])
 
 
-@pytest.mark.parametrize("trial", one_of_each(), ids=lambda trial: trial.words)
+@pytest.mark.parametrize("trial", one_of_each(), ids=lambda trial: trial.name)
 def test_nothing_is_left_to_the_compiler(trial: Trial) -> None:
-    most = trial.make(trial.checked, mx.float32, 3).most
+    most = trial.case(mx.float32, EmulatorLauncher(check=False)).most
     whole = result(trial, most, EmulatorLauncher(check=False, unrolled=True))
     for told in (CONTRACTED, ROLLED):
         for rows in (1, most):

@@ -3,7 +3,7 @@
 import kernel_measures as measures
 import pytest
 
-from metal_kernels.trials import TRIALS, Trial
+from mlx_engine.self_check.kernel_trials import TRIALS, Trial
 
 ROWS = 4
 """Where products hold most: four rows of the matrix, with their weights."""
@@ -15,9 +15,9 @@ thread holds of latents of 512 in any format, three have no place.
 """
 
 
-@pytest.mark.parametrize("trial", TRIALS, ids=lambda trial: trial.words)
+@pytest.mark.parametrize("trial", TRIALS, ids=lambda trial: trial.name)
 def test_a_threadgroup_fits(trial: Trial) -> None:
-    most = IN_MEMORY.get(trial.words, 0)
+    most = IN_MEMORY.get(trial.name, 0)
     for run in measures.our_registers(trial, ROWS):
         assert run.fits(13) and run.need.in_memory <= most, (run.threads, run.need)
 

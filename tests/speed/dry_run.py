@@ -25,8 +25,7 @@ from lazy_graph import CAST, COPIES, SORTS, Operations, StandIn, operations_of
 from rich.console import Console
 from rich.table import Table
 
-from metal_kernels.choice import ALL_ROWS, KERNELS, KernelName, Kernels, Measured, Work
-from metal_kernels.trials import TRIALS
+from metal_kernels.choice import ALL_ROWS, NO_ROWS, KernelName, Kernels, Verdict, Work
 from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.decoding.verify import Asked, State, verify
@@ -47,6 +46,7 @@ from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.models.specs import ModelSpec
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.sampling.sampler import Sampler
+from mlx_engine.self_check.kernel_trials import TRIALS
 from mlx_engine.values.errors import UnsupportedModel
 from mlx_engine.values.memory_plan import LONGEST_CHUNK
 from mlx_engine.values.options import DraftOptions, SamplingOptions
@@ -59,11 +59,10 @@ PROMPT = 4100
 """Tokens read before: within a step of the caches' growth, so that a round does not grow them."""
 
 CHECKED, DEPTH = 64, 3
-ALL_FASTER = tuple(Measured(one.checked, ALL_ROWS) for one in TRIALS)
-"""Nothing is timed in a dry run: as on a machine where kernels were measured to be faster, but for
-those of SLOWER.
-"""
 SLOWER: tuple[KernelName, ...] = ("experts", "noise")
+"""Nothing is timed in a dry run: as on a machine where all other kernels were measured to be faster
+than stock MLX.
+"""
 
 _DTYPES = {
     "U8": mx.uint8,
@@ -169,8 +168,13 @@ class _DryRun:
     ) -> None:
         self._spec, self._form, self._model_type = spec, form, model_type
         self._stand_in = StandIn()
-        faster = {name: ALL_FASTER for name in KERNELS if name not in SLOWER}
-        self._kernels = Kernels(self._stand_in, measured=faster, stock=self._stand_in)
+        slower = {one.name: Verdict(faster=NO_ROWS) for one in TRIALS if one.kernel in SLOWER}
+        self._kernels = Kernels(
+            self._stand_in,
+            stock=self._stand_in,
+            verdicts=slower,
+            presumed=Verdict(faster=ALL_ROWS),
+        )
         every = len(spec.blocks) + (len(spec.heads.blocks) if spec.heads else 0)
         present = [f"layers.{n}.{name}" for n in range(every) for name in _PRESENT]
         stored = _Weights(spec, form, self._kernels, is_shifted_family=is_shifted_family)

@@ -13,7 +13,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 from spoilt_heads import WAYS, fit_of  # noqa: E402
 
 import mlx_engine  # noqa: E402
-from mlx_engine.self_check.head_fit import TEXT, measure_fit  # noqa: E402
+from mlx_engine.self_check.teacher_forced import TEXT, measure_fit  # noqa: E402
 
 POCKET = ROOT / "assets" / "pocket_model"
 

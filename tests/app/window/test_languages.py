@@ -43,14 +43,12 @@ from app.window.models.model_facts import storage_table
 from app.window.session_panel.abilities import ModelAbilities, SourceAbility, in_effect
 from metal_kernels.choice import NO_KERNELS, Kernels, Work
 from metal_kernels.kernel import Launch
-from metal_kernels.trials import TRIALS
 from mlx_engine.drafting.depth.adaptive import AdaptiveDepth
 from mlx_engine.drafting.depth.costs import PassCosts
 from mlx_engine.loading.gguf.header import read_gguf_header
-from mlx_engine.self_check.kernel_record import Circumstances, Verdict
+from mlx_engine.self_check.kernel_record import Circumstances, KernelRecord
 from mlx_engine.self_check.kernel_states import kernel_states
-from mlx_engine.self_check.kernel_trials import check
-from mlx_engine.self_check.kernels_here import remembered
+from mlx_engine.self_check.kernel_trials import TRIALS, check_kernel
 from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.options import DraftOptions
 from mlx_engine.values.words import Words, joined, size_words
@@ -240,17 +238,20 @@ def test_what_was_found_of_kernels_is_said_in_it_after_it_was_remembered(speakin
             return [one + 1 for one in EmulatorLauncher(check=False).run(launch, inputs)]
 
     speaking("de")
-    noise = next(one for one in TRIALS if one.words == "noise")
-    other = check(noise, Broken(), mx.float32).wrong
-    assert said(other) == "er läuft nicht (RuntimeError('no memory'))"
+    noise = next(one for one in TRIALS if one.name == "noise")
     file, here = tmp_path / "kernels.json", Circumstances("", "", "", "")
-    remembered(noise, Off(), mx.float32, Verdict(file, here))
-    assert list(map(said, Verdict(file, here).off().values())) == [
-        "auf dieser GPU ist noise falsch: sein Ergebnis ist nicht das seiner Referenz"
-    ]
-    Verdict(file, here).begin("noise float32")
-    (died,) = Verdict(file, here).off().values()
-    assert said(died).endswith("noise falsch: das Programm endete, während er erprobt wurde")
+    other = check_kernel(noise, Broken(), mx.float32, KernelRecord(file, here)).trouble
+    assert said(other) == "er läuft nicht (RuntimeError('no memory'))"
+
+    def remembered() -> list[str]:
+        return [said(one.wrong) for one in KernelRecord(file, here).known(mx.float32).values()]
+
+    check_kernel(noise, Off(), mx.float32, KernelRecord(file, here))
+    wrong = "auf dieser GPU ist noise falsch: sein Ergebnis ist nicht das seiner Referenz"
+    assert remembered() == [wrong]
+    with KernelRecord(file, here).trying("noise float32"):
+        (died,) = remembered()
+    assert died.endswith("noise falsch: das Programm endete, während er erprobt wurde")
 
 
 def test_rows_of_the_hub_and_of_downloads_are_said_in_it_too(speaking):

@@ -29,7 +29,7 @@ def steady(monkeypatch):
 
 
 def generated(engine, source, costs):
-    engine._upkeep._meter._costs, engine._upkeep._meter._is_done = costs, True
+    engine._self_check._meter._costs, engine._self_check._meter._is_done = costs, True
     draft = DraftOptions(source=source)
     return engine.generate("a a a a a", LENGTH, BIASED, draft, ignore_eos=True)
 

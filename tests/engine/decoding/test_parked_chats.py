@@ -23,12 +23,12 @@ LENGTH = 12
 @pytest.fixture
 def engine(tmp_path):
     made = mlx_engine.load(tiny_folder(tmp_path / "m"))
-    made._upkeep.use_heads()  # they are tried when they are read
+    made._self_check.use_heads()  # they are tried when they are read
     return made
 
 
 def costing(engine, costs):
-    engine._upkeep._meter._costs, engine._upkeep._meter._is_done = costs, True
+    engine._self_check._meter._costs, engine._self_check._meter._is_done = costs, True
 
 
 def head_rows(engine, monkeypatch):

@@ -96,7 +96,7 @@ def test_a_parked_target_computes_nothing_for_drafts(engine, monkeypatch, source
     session, plain = (session_of(engine, GREEDY, depth=0, max_tokens=LENGTH) for _ in range(2))
     session.draft = DraftOptions(source=source)
     for costs, drafts in ((HOPELESS, False), (HOPELESS, False), (CHEAP, True)):
-        engine._upkeep._meter._costs, engine._upkeep._meter._is_done = costs, True
+        engine._self_check._meter._costs, engine._self_check._meter._is_done = costs, True
         made.clear()
         said = listen(session, session.send("The fox"))
         assert said.tokens == listen(plain, plain.send("The fox")).tokens

@@ -88,7 +88,7 @@ def test_a_head_beside_words_drafts_ahead_as_it_does_alone(
 @pytest.mark.usefixtures("follows_drafts")
 @pytest.mark.parametrize("depth", ["auto", 3])
 def test_a_match_is_waited_for_and_drafted_at_most_a_round_late(engine, found, monkeypatch, depth):
-    engine._upkeep._meter._costs, engine._upkeep._meter._is_done = FLAT, True
+    engine._self_check._meter._costs, engine._self_check._meter._is_done = FLAT, True
     draft, plain = replace(LOOKUP, depth=depth), generated(engine, found, PLAIN, SAME_WORDS)
     looked = generated(engine, found, draft, SAME_WORDS)
     first = next(number for number, its in enumerate(found) if its.drafted)
@@ -105,7 +105,7 @@ def test_a_copy_that_does_not_pay_is_not_waited_for(folder, found, monkeypatch):
     """And the reason is told, not that there is nothing to copy."""
     engine = mlx_engine.load(folder)
     monkeypatch.setattr(engine, "_parts", replace(engine.parts, looks_ahead=True))
-    engine._upkeep._meter._costs, engine._upkeep._meter._is_done = STEEP, True
+    engine._self_check._meter._costs, engine._self_check._meter._is_done = STEEP, True
     monkeypatch.setattr(PromptLookupDraft, "__init__", _doubted)
     generated(engine, found, LOOKUP, SAME_WORDS)
     assert [its.was_ahead for its in found] == [False] + [True] * 39

@@ -25,7 +25,7 @@ from mlx_engine.hub.client import Hub
 from mlx_engine.hub.repository import ChoiceNeededError
 from mlx_engine.loading.describe import inspect_model, inspect_remote
 from mlx_engine.loading.find import FromHub
-from mlx_engine.self_check.machine import check_plan
+from mlx_engine.self_check.doctor import check_plan
 from mlx_engine.values.errors import DownloadFailed, LoadStopped
 
 GREEDY = SamplingOptions(temperature=0)

@@ -24,7 +24,7 @@ from tiny_stacks import (
 import mlx_engine
 from mlx_engine.loading.load import load_model as load_files
 from mlx_engine.models.registry import family_for
-from mlx_engine.self_check.head_fit import with_head_check
+from mlx_engine.self_check.teacher_forced import with_head_check
 from mlx_engine.values.options import LoadOptions
 
 pytestmark = pytest.mark.usefixtures("rows_compared")

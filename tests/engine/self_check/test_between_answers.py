@@ -7,7 +7,7 @@ from pathlib import Path
 import mlx.core as mx
 import pytest
 from kernel_launchers import CountingLauncher
-from kernel_models import all_faster
+from kernel_models import always_faster
 from metal_emulator import EmulatorLauncher
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
@@ -16,17 +16,17 @@ from mlx_engine.drafting.depth.costs import PassCosts
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.engine import Engine
 from mlx_engine.loading.load import load_model
-from mlx_engine.self_check.chores import Chores
-from mlx_engine.self_check.kernel_record import Verdict, circumstances
+from mlx_engine.self_check.between_answers import SelfCheck
+from mlx_engine.self_check.kernel_record import KernelRecord, circumstances
 from mlx_engine.self_check.kernel_states import why_unused
-from mlx_engine.self_check.kernels_here import TrialsOfModel, kernels_here, try_all
+from mlx_engine.self_check.kernel_trials import ModelTrials, kernels_here, try_all
 from mlx_engine.values.conversation import GenerationFinished
 from mlx_engine.values.options import DraftOptions, GenerationOptions, LoadOptions, SamplingOptions
 
 pytestmark = pytest.mark.usefixtures("passes_timed", "a_little_behind_answers")
 
 OPTIONS = LoadOptions(check_heads=False)
-PIPELINES_OF_ALL, PIPELINES_OF_ONE = 92, 18
+PIPELINES_OF_ALL, PIPELINES_OF_ONE = 121, 23
 SHORT = GenerationOptions(3, ignore_eos=True)
 GREEDY = SamplingOptions(temperature=0)
 
@@ -45,21 +45,21 @@ def launcher() -> CountingLauncher:
 
 @pytest.fixture
 def engine(folder: Path, launcher: CountingLauncher) -> Iterator[Engine]:
-    opened = open_on(folder, launcher, timed())
+    opened = open_on(folder, launcher)
     yield opened
     opened.close()
 
 
-def timed() -> Verdict:
-    """Of a machine on which all kernels were faster and none was tried."""
-    verdict = Verdict(None, circumstances())
-    verdict.measured = all_faster()
-    return verdict
+@pytest.fixture(scope="module", autouse=True)
+def _no_clock() -> Iterator[None]:
+    with always_faster():
+        yield
 
 
-def open_on(folder: Path, launcher: CountingLauncher, verdict: Verdict) -> Engine:
-    kernels = kernels_here(launcher, "exact", verdict)
-    return Engine(load_model(folder, OPTIONS, folder, kernels=kernels), OPTIONS, None, verdict)
+def open_on(folder: Path, launcher: CountingLauncher) -> Engine:
+    record = KernelRecord(None, circumstances())
+    kernels = kernels_here(launcher, "exact", record)
+    return Engine(load_model(folder, OPTIONS, folder, kernels=kernels), OPTIONS, None, record)
 
 
 def in_use(engine: Engine) -> set[str]:
@@ -94,7 +94,7 @@ def test_a_later_answer_compiles_nothing(tmp_path: Path, launcher: CountingLaunc
     folder = write_tiny_qwen3_5(tmp_path / "m", layout="mlx", bits=4, layers=4, heads="none")
     write_tiny_qwen3_5(tmp_path / "plain", layout="mlx", layers=4, heads="sibling")
     (tmp_path / "plain-MTP").rename(tmp_path / "m-MTP")
-    engine = open_on(folder, launcher, timed())
+    engine = open_on(folder, launcher)
     engine.generate("a", 2, GREEDY, DraftOptions(depth=1), ignore_eos=True)  # reads the head
     assert engine.measure_costs(lambda: False) is not None
     assert in_use(engine) >= {"products", "attention", "pick", "filtered-pick", "noise"}
@@ -117,10 +117,10 @@ def test_drafts_are_no_longer_than_exact_kernels_take(
     folder: Path, launcher: CountingLauncher
 ) -> None:
     """Rows beyond nine are stock MLX's, so only fast numerics may check as many at once."""
-    engine = open_on(folder, launcher, timed())
+    engine = open_on(folder, launcher)
     for numerics, deepest in (("exact", 8), ("fast", 15)):
-        engine._upkeep.description = replace(engine.description, numerics=numerics)
-        assert engine._upkeep.deepest() == deepest
+        engine._self_check.description = replace(engine.description, numerics=numerics)
+        assert engine._self_check.deepest() == deepest
     engine.close()
 
 
@@ -128,14 +128,14 @@ def test_only_what_the_model_uses_is_compiled(folder: Path) -> None:
     """And nothing at all at the next load."""
     every, own, again = (CountingLauncher(EmulatorLauncher(check=False)) for _ in range(3))
     here = circumstances()
-    list(try_all(every, Verdict(None, here), timed=False))
-    verdict = timed()
-    loaded = load_model(folder, OPTIONS, folder, kernels=kernels_here(own, "exact", verdict))
-    trials = TrialsOfModel(loaded.kernels, verdict, mx.float32)
-    assert len(list(trials.steps())) == 8
+    list(try_all(every, KernelRecord(None, here)))
+    record = KernelRecord(None, here)
+    loaded = load_model(folder, OPTIONS, folder, kernels=kernels_here(own, "exact", record))
+    trials = ModelTrials(loaded.kernels, record, mx.float32)
+    assert len({one.trial.name for one in trials.steps()}) == 8
     assert (len(every.pipelines), len(own.pipelines)) == (PIPELINES_OF_ALL, PIPELINES_OF_ONE)
-    loaded = load_model(folder, OPTIONS, folder, kernels=kernels_here(again, "exact", verdict))
-    assert not TrialsOfModel(loaded.kernels, verdict, mx.float32).pending()
+    loaded = load_model(folder, OPTIONS, folder, kernels=kernels_here(again, "exact", record))
+    assert not ModelTrials(loaded.kernels, record, mx.float32).pending()
     assert why_unused(loaded.kernels, "delta") == ""
     assert not again.pipelines
 
@@ -200,23 +200,21 @@ def test_numerics_are_found_out_and_remembered(
     folder: Path, launcher: CountingLauncher, cost: float, numerics: str
 ) -> None:
     """Pending at the first load, known at the next, by timings that are given."""
-    verdict = timed()
-    loaded = load_model(folder, OPTIONS, folder, kernels=kernels_here(launcher, "auto", verdict))
+    record = KernelRecord(None, circumstances())
+    loaded = load_model(folder, OPTIONS, folder, kernels=kernels_here(launcher, "auto", record))
 
     def timer_of(model: object) -> Callable[[int], float]:
         return lambda rows: 1 + cost if loaded.kernels.exact else 1.0
 
-    chores = Chores(loaded, "auto", verdict, timer_of)
-    described = chores.told(loaded.description)
-    assert described.numerics == "fast"
-    assert [reason.code for reason in described.declined] == ["rows-pending"]
-    assert chores.go_on(lambda: False)
-    described = chores.told(described)
-    assert described.numerics == numerics
-    assert len(described.declined) == (numerics == "fast")
+    check = SelfCheck(loaded, OPTIONS, record, timer_of)
+    assert check.description.numerics == "fast"
+    assert [reason.code for reason in check.description.declined] == ["rows-pending"]
+    assert check.measure(lambda: False) is not None
+    assert check.description.numerics == numerics
+    assert len(check.description.declined) == (numerics == "fast")
     assert loaded.kernels.exact == (numerics == "exact")
-    again = load_model(folder, OPTIONS, folder, kernels=kernels_here(launcher, "auto", verdict))
-    assert Chores(again, "auto", verdict).told(again.description).numerics == numerics
+    again = load_model(folder, OPTIONS, folder, kernels=kernels_here(launcher, "auto", record))
+    assert SelfCheck(again, OPTIONS, record).description.numerics == numerics
     assert again.kernels.exact == (numerics == "exact")
 
 
@@ -230,7 +228,7 @@ def test_what_goes_wrong_behind_an_answer_loses_none(
         raise error
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TrialsOfModel, "run", broken)
+        patch.setattr(ModelTrials, "run", broken)
         assert engine.generate("a", 2, GREEDY, ignore_eos=True).stats.generated_tokens == 2
     assert engine.description.numerics == "fast"
     why = {reason.code: reason.words for reason in engine.description.declined}

@@ -4,35 +4,33 @@ from pathlib import Path
 
 import mlx.core as mx
 import pytest
+from kernel_models import FASTER, always_faster
 from metal_emulator import EmulatorLauncher
 from scripted_engine import NO_HEADS, Answer, ScriptedEngine
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
-from metal_kernels.choice import Measured
-from metal_kernels.trials import TRIALS
-from mlx_engine.self_check import Finding, machine
+from metal_kernels.choice import NO_ROWS, Verdict
+from mlx_engine.self_check import Finding, doctor
 from mlx_engine.self_check.doctor import (
-    check_built_in_model,
-    check_kernels,
-    check_rows,
-    checks,
-    exact_rows_finding,
-    rows_finding,
-    run_checks,
-)
-from mlx_engine.self_check.kernel_record import verdict_here
-from mlx_engine.self_check.kernel_trials import Tried
-from mlx_engine.self_check.machine import (
     Machine,
     backend_words,
     check_backend,
+    check_built_in_model,
+    check_kernels,
     check_memory,
     check_package,
     check_packages,
     check_plan,
     check_python,
+    check_rows,
+    checks,
+    exact_rows_finding,
+    rows_finding,
+    run_checks,
     this_machine,
 )
+from mlx_engine.self_check.kernel_record import record_here
+from mlx_engine.self_check.kernel_trials import TRIALS, Tried
 from mlx_engine.values.errors import ModelNotFound
 
 MAC = Machine("Metal", "Apple M4 Max", 64 * 10**9, 48 * 10**9)
@@ -128,15 +126,17 @@ def test_kernels_are_told_honestly(tmp_path: Path) -> None:
     assert f"no Metal here: {len(TRIALS)} kernels checked by the emulator" in finding.words
     file = tmp_path / "kernels.json"
     noise = [trial for trial in TRIALS if trial.kernel == "noise"]
-    found = list(check_kernels(EmulatorLauncher(check=False), file, noise, timed=False))
-    assert [one.name for one in found] == ["noise", "kernels"]
+    with always_faster():
+        found = list(check_kernels(EmulatorLauncher(check=False), file, noise))
+    assert [one.name for one in found] == ["noise", "exact rows", "kernels"]
+    assert found[0].words.startswith("right, each row by itself; 151936: faster than stock MLX")
     assert "1 of 1 right" in found[-1].words
-    assert verdict_here(file).tried == {"noise float32": ""}
+    assert record_here(file).trials == {"noise float32": FASTER}
 
 
 def timed(words: str, at_one: float) -> Tried:
-    one = next(trial for trial in TRIALS if trial.words == words)
-    return Tried(one, measured=(Measured(one.timed[0], frozenset(), at_one),))
+    one = next(trial for trial in TRIALS if trial.name == words)
+    return Tried(one, Verdict("", NO_ROWS, at_one))
 
 
 def test_what_exact_rows_cost_is_told_both_ways() -> None:
@@ -156,7 +156,7 @@ def test_the_memory_plan_of_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     finding = check_plan(folder)
     assert (finding.name, finding.state) == ("plan", "ok")
     assert finding.words.startswith("tiny: ") and " weights + " in finding.words
-    monkeypatch.setattr(machine, "usable_bytes", lambda: 10**6)
+    monkeypatch.setattr(doctor, "usable_bytes", lambda: 10**6)
     finding = check_plan(folder)
     assert (finding.state, "does not fit" in finding.words) == ("fail", True)
     assert check_plan(str(tmp_path / "none")).state == "fail"

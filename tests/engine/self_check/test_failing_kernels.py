@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from multiprocessing import get_context
@@ -13,20 +13,24 @@ import mlx.core as mx
 import pytest
 from gguf import GGMLQuantizationType
 from kept_gguf import OF_EXPERTS, write_kept_gguf
-from kernel_models import Kind, all_faster, kernel_model
+from kernel_models import FASTER, Kind, Off, always_faster, kernel_model
 from metal_emulator import EmulatorLauncher
 from tiny_gguf import write_tiny_gguf_experts
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
 from metal_kernels.choice import KERNELS, NO_KERNELS, KernelName, Kernels
 from metal_kernels.kernel import Launch, Launcher
-from metal_kernels.trials import TRIALS
 from mlx_engine.decoding.round import State
 from mlx_engine.engine import Engine
 from mlx_engine.loading.load import LoadedModel, load_model
 from mlx_engine.models.decoder import Decoder
-from mlx_engine.self_check.kernel_record import DIED, Verdict, circumstances, verdict_here
-from mlx_engine.self_check.kernels_here import TrialsOfModel, kernels_here
+from mlx_engine.self_check.kernel_record import (
+    DIED,
+    KernelRecord,
+    circumstances,
+    record_here,
+)
+from mlx_engine.self_check.kernel_trials import TRIALS, ModelTrials, kernels_here
 from mlx_engine.values.conversation import Event, PromptProgress, TextPiece
 from mlx_engine.values.errors import NumericsError
 from mlx_engine.values.options import DraftOptions, GenerationOptions, LoadOptions, SamplingOptions
@@ -112,37 +116,35 @@ def loaded(folder: Path, kind: Kind, kernels: Kernels) -> LoadedModel:
     return replace(of_folder(folder), model=model, kernels=kernels)
 
 
-def measured() -> Verdict:
-    verdict = Verdict(None, HERE)
-    verdict.measured = all_faster()
-    return verdict
+@pytest.fixture(scope="module", autouse=True)
+def _no_clock() -> Iterator[None]:
+    with always_faster():
+        yield
 
 
 @pytest.fixture(scope="module")
-def sound(folder: Path) -> dict[Kind, Verdict]:
+def sound(folder: Path) -> dict[Kind, KernelRecord]:
     """All kernels tried and found to be right, and rows exact."""
-    found: dict[Kind, Verdict] = {}
+    found: dict[Kind, KernelRecord] = {}
     for kind in KINDS:
-        verdict = found[kind] = measured()
-        engine = opened(folder, kind, EmulatorLauncher(check=False), verdict)
+        record = found[kind] = KernelRecord(None, HERE)
+        engine = opened(folder, kind, EmulatorLauncher(check=False), record)
         assert engine.measure_costs(lambda: False) is not None
         assert engine.description.numerics == "exact"
         engine.close()
     return found
 
 
-def opened(folder: Path, kind: Kind, launcher: Launcher | None, verdict: Verdict | None) -> Engine:
-    kernels = NO_KERNELS if launcher is None else kernels_here(launcher, "exact", verdict)
-    return Engine(loaded(folder, kind, kernels), OPTIONS, None, verdict)
+def opened(
+    folder: Path, kind: Kind, launcher: Launcher | None, record: KernelRecord | None
+) -> Engine:
+    kernels = NO_KERNELS if launcher is None else kernels_here(launcher, "exact", record)
+    return Engine(loaded(folder, kind, kernels), OPTIONS, None, record)
 
 
-def copied(verdict: Verdict) -> Verdict:
-    made = Verdict(None, HERE)
-    made.tried, made.rows, made.measured = (
-        dict(verdict.tried),
-        dict(verdict.rows),
-        dict(verdict.measured),
-    )
+def copied(record: KernelRecord, file: Path | None = None) -> KernelRecord:
+    made = KernelRecord(file, HERE)
+    made.trials, made.rows = dict(record.trials), dict(record.rows)
     return made
 
 
@@ -163,7 +165,7 @@ def stock(folder: Path) -> dict[Kind, tuple[int, ...]]:
 @pytest.mark.parametrize("kernel", list(SOURCES))
 def test_stock_goes_on(
     folder: Path,
-    sound: dict[Kind, Verdict],
+    sound: dict[Kind, KernelRecord],
     stock: dict[Kind, tuple[int, ...]],
     kernel: KernelName,
     how: How,
@@ -203,16 +205,16 @@ def test_stock_goes_on_in_prompts_and_norms(
 def words_of_prompt(
     file: Path, kernel: KernelName, how: How, at: int, *, is_off: bool
 ) -> tuple[int, ...]:
-    launcher, verdict = Failing(OTHERS[kernel], how, 10**9), measured()
-    kernels = kernels_here(launcher, "exact", verdict)
-    kernels.trusted = None
+    launcher, record = Failing(OTHERS[kernel], how, 10**9), KernelRecord(None, HERE)
+    kernels = kernels_here(launcher, "exact", record)
+    kernels.presumed = FASTER
     if is_off:
-        kernels.switch_off(kernel, "for this test")
+        kernels.verdicts = Off({kernel: "for this test"})
     model = load_model(file, OPTIONS, file, kernels=kernels)
     if kernel == "norms":
         halves = kernel_model("dense", kernels, vocabulary=300, halves=True)
         model = replace(model, model=halves)
-    engine = Engine(model, OPTIONS, None, verdict)
+    engine = Engine(model, OPTIONS, None, record)
     launcher.fail_at(launcher.runs + at)
     made = engine.generate(LONG_PROMPT, LENGTH, NOISY, DraftOptions(depth=2), ignore_eos=True)
     states = {one.name: one for one in engine.description.kernels}
@@ -233,35 +235,35 @@ def blocks_for(kernel: KernelName, file: Path) -> Path:
 @pytest.mark.parametrize("kernel", ["products", "attention", "delta", "delta-inputs", "gate-up"])
 def test_what_is_no_number_is_the_kernels_fault(
     folder: Path,
-    sound: dict[Kind, Verdict],
+    sound: dict[Kind, KernelRecord],
     stock: dict[Kind, tuple[int, ...]],
     kernel: KernelName,
 ) -> None:
     """And remembered, for the trial shows it again."""
-    verdict = copied(sound["dense"])
-    engine = opened(folder, "dense", Failing(SOURCES[kernel], "NaN", 3), verdict)
+    record = copied(sound["dense"])
+    engine = opened(folder, "dense", Failing(SOURCES[kernel], "NaN", 3), record)
     assert text(engine) == stock["dense"]
-    assert "off its reference" in " ".join(verdict.off().values())
+    assert any("off its reference" in verdict.wrong for verdict in record.trials.values())
     engine.close()
 
 
 def test_a_failure_that_no_trial_shows_switches_all_off(
-    folder: Path, sound: dict[Kind, Verdict], stock: dict[Kind, tuple[int, ...]]
+    folder: Path, sound: dict[Kind, KernelRecord], stock: dict[Kind, tuple[int, ...]]
 ) -> None:
     """For this load: the next one has them again."""
-    verdict = copied(sound["dense"])
-    engine = opened(folder, "dense", Failing("gated_delta_block", "raises", 3, 1), verdict)
+    record = copied(sound["dense"])
+    engine = opened(folder, "dense", Failing("gated_delta_block", "raises", 3, 1), record)
     assert text(engine) == stock["dense"]
     assert not any(state.in_use for state in engine.description.kernels)
     assert any("a pass failed" in state.why_not for state in engine.description.kernels)
     engine.close()
-    again = opened(folder, "dense", EmulatorLauncher(check=False), verdict)
+    again = opened(folder, "dense", EmulatorLauncher(check=False), record)
     assert any(state.in_use for state in again.description.kernels)
     again.close()
 
 
 def test_a_damaged_model_is_still_told(
-    folder: Path, sound: dict[Kind, Verdict], monkeypatch: pytest.MonkeyPatch
+    folder: Path, sound: dict[Kind, KernelRecord], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stock MLX makes no numbers of it either."""
     engine = opened(folder, "dense", EmulatorLauncher(check=False), copied(sound["dense"]))
@@ -275,7 +277,7 @@ def test_a_damaged_model_is_still_told(
 
 
 def test_chats_are_kept(
-    folder: Path, sound: dict[Kind, Verdict], stock: dict[Kind, tuple[int, ...]]
+    folder: Path, sound: dict[Kind, KernelRecord], stock: dict[Kind, tuple[int, ...]]
 ) -> None:
     """What was said stays and is read again; another chat, whose state has steps to take that the
     kernel left, goes on as well.
@@ -324,13 +326,14 @@ def test_a_trial_that_ends_the_program_is_not_begun_again(
             shutil.copy(file, left)
             raise KeyboardInterrupt
 
-    verdict = verdict_here(file)
+    record = record_here(file)
     (trial, *_) = [one for one in TRIALS if one.kernel == kernel]
     with pytest.raises(KeyboardInterrupt):
-        TrialsOfModel(kernels_here(Deadly(), "exact", verdict), verdict, mx.float32).run(trial)
-    verdict = verdict_here(left)
-    assert list(verdict.off()) == [trial.words]
-    assert DIED in kernels_here(Ending("", 1, AssertionError), "exact", verdict).off[trial.words]
+        ModelTrials(kernels_here(Deadly(), "exact", record), record, mx.float32).run(trial)
+    record = record_here(left)
+    assert list(record.trials) == [f"{trial.name} float32"]
+    kernels = kernels_here(Ending("", 1, AssertionError), "exact", record)
+    assert DIED in kernels.verdicts[trial.name].wrong
 
 
 class Ending(Failing):
@@ -352,7 +355,7 @@ class Ending(Failing):
 def first_passes(folder: Path, file: Path, raises: type[BaseException] | None = None) -> None:
     """A program that opens the model and goes through what follows its first answer."""
     launcher = Ending("gated_delta_block", 3, raises)
-    engine = opened(folder, "dense", launcher, Verdict(file, HERE))
+    engine = opened(folder, "dense", launcher, KernelRecord(file, HERE))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mlx_engine.self_check.numerics.KEYS", (40,))
         engine.measure_costs(lambda: False)
@@ -360,25 +363,25 @@ def first_passes(folder: Path, file: Path, raises: type[BaseException] | None = 
 
 
 def test_passes_that_end_the_program_are_not_begun_again(
-    folder: Path, sound: dict[Kind, Verdict], tmp_path: Path
+    folder: Path, sound: dict[Kind, KernelRecord], tmp_path: Path
 ) -> None:
     """In the first passes with kernels that had passed their trials: they stay off, and it says so.
 
     Passes that were no more than interrupted are begun again.
     """
     file = tmp_path / "kernels.json"
-    verdict = Verdict(file, HERE)
-    verdict.tried, verdict.measured = dict(sound["dense"].tried), dict(sound["dense"].measured)
-    verdict.write()
+    record = copied(sound["dense"], file)
+    record.rows = {}
+    record.write()
     with pytest.raises(KeyboardInterrupt):
         first_passes(folder, file, KeyboardInterrupt)
-    assert Verdict(file, HERE).off() == {}
+    assert KernelRecord(file, HERE).trials == record.trials
     for status in (9, 0):
         program = get_context("spawn").Process(target=first_passes, args=(folder, file))
         program.start()
         program.join()
         assert program.exitcode == status
-    again = opened(folder, "dense", Ending("", 1, AssertionError), Verdict(file, HERE))
+    again = opened(folder, "dense", Ending("", 1, AssertionError), KernelRecord(file, HERE))
     whys = [state.why_not for state in again.description.kernels]
     assert any(DIED in why for why in whys)
     assert all(DIED in why or "No layer" in why for why in whys)
@@ -387,7 +390,7 @@ def test_passes_that_end_the_program_are_not_begun_again(
 
 
 def test_no_word_is_lost_where_a_commit_fails(
-    folder: Path, sound: dict[Kind, Verdict], monkeypatch: pytest.MonkeyPatch
+    folder: Path, sound: dict[Kind, KernelRecord], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The tokens of a round are known by then, and were not yet handed out."""
     engine = opened(folder, "dense", EmulatorLauncher(check=False), copied(sound["dense"]))

@@ -12,9 +12,9 @@ from tiny_qwen_experts import write_tiny_experts
 import mlx_engine
 from mlx_engine import DraftOptions, LoadOptions, SamplingOptions
 from mlx_engine.engine import Engine
-from mlx_engine.self_check.head_fit import MOST_TOKENS, TEXT, HeadFit, measure_fit, misfit
+from mlx_engine.self_check.teacher_forced import MOST_TOKENS, TEXT, HeadFit, measure_fit, misfit
 
-POCKET = Path(__file__).parents[2] / "assets" / "pocket_model"
+POCKET = Path(__file__).parents[3] / "assets" / "pocket_model"
 MODELS = [POCKET, pytest.param(FOLDER / "hf", marks=needs_case)]
 SEEN = ["norms - 1", "hidden state first", "foreign"]
 

@@ -6,7 +6,7 @@ from model_edits import edit_tensors
 from tiny_nextn import LAYER, TYPES, publish
 
 from mlx_engine.loading.load import load_model
-from mlx_engine.self_check.head_fit import TEXT, measure_fit, with_head_check
+from mlx_engine.self_check.teacher_forced import TEXT, measure_fit, with_head_check
 from mlx_engine.values.options import LoadOptions
 
 TOKEN = 42

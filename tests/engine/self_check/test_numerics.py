@@ -8,15 +8,15 @@ from kernel_models import kernel_model
 from metal_emulator import EmulatorLauncher
 from tiny_published import publish
 
-from metal_kernels.choice import Kernels
+from metal_kernels.choice import Kernels, Verdict
 from metal_kernels.stock import Attending, Stock
 from mlx_engine.loading.load import load_model
 from mlx_engine.models.decoder import Decoder
+from mlx_engine.self_check.kernel_record import RowsFound
 from mlx_engine.self_check.numerics import (
     ROWS_PENDING,
-    ExactCost,
-    Found,
     compare_rows,
+    exact_cost,
     rows_that_differ,
     with_numerics,
 )
@@ -129,34 +129,33 @@ def test_the_cost_of_exact_rows_is_that_of_the_worse_pass(
         is_first = asked.count(asked[-1]) == 1
         return (exact_ms if kernels.exact else fast_ms)[rows] + 100 * is_first
 
-    cost = ExactCost(kernels, pass_ms)
-    for _ in cost.steps():
+    steps, found_share = exact_cost(kernels, pass_ms), None
+    while found_share is None:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found_share = end.value
         assert kernels.exact
-    assert cost.share == pytest.approx(share)
+    assert found_share == pytest.approx(share)
     assert len(asked) == 16
 
 
 def test_measurement_decides_the_default(tmp_path: Path) -> None:
     folder = publish("llama", tmp_path / "model").folder
     described = load_model(folder, LoadOptions(), folder).description
-    kernels = Kernels(EmulatorLauncher())
+    kernels = Kernels(EmulatorLauncher(), presumed=Verdict())
 
-    def told(asked: AskedNumerics, found: Found | Reason) -> tuple[str, list[str]]:
+    def told(asked: AskedNumerics, found: RowsFound | Reason) -> tuple[str, list[str]]:
         its = with_numerics(described, asked, found, kernels)
         again = with_numerics(its, asked, found, kernels)
         assert again == its  # reasons are replaced, not heaped up
         return its.numerics, [reason.code for reason in its.declined]
 
     assert told("auto", ROWS_PENDING) == ("fast", ["rows-pending"])
-    assert told("auto", Found("", 0.05)) == ("exact", [])
-    assert told("exact", Found("", 0.12)) == ("exact", [])
-    assert told("auto", Found("in a pass of 9 rows")) == ("fast", ["rows-differ"])
-    assert told("fast", Found("", 0.0)) == ("fast", [])
-    assert told("auto", Found("", 0.12)) == ("fast", ["exact-costs"])
-    words = with_numerics(described, "auto", Found("", 0.12), kernels).declined[0].words
+    assert told("auto", RowsFound("", 0.05)) == ("exact", [])
+    assert told("exact", RowsFound("", 0.12)) == ("exact", [])
+    assert told("auto", RowsFound("in a pass of 9 rows")) == ("fast", ["rows-differ"])
+    assert told("fast", RowsFound("", 0.0)) == ("fast", [])
+    assert told("auto", RowsFound("", 0.12)) == ("fast", ["exact-costs"])
+    words = with_numerics(described, "auto", RowsFound("", 0.12), kernels).declined[0].words
     assert "12 % slower on this machine" in words
-
-
-@pytest.mark.parametrize("found", [Found(), Found("", -0.25), Found("in a pass of 2 rows")])
-def test_what_was_found_is_remembered_in_words(found: Found) -> None:
-    assert Found.of_words(found.as_words()) == found

@@ -1,0 +1,454 @@
+"""Inputs for the trial of each kernel, with its plain reference and what stock MLX does instead."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Literal, NamedTuple, Protocol
+
+import mlx.core as mx
+
+from metal_kernels import expert_union_matvec as experts
+from metal_kernels import few_query_attention as attention
+from metal_kernels import few_row_matvec as matvec
+from metal_kernels import filtered_pick as filtering
+from metal_kernels import gated_delta_block as delta
+from metal_kernels import gated_delta_inputs as delta_inputs
+from metal_kernels import many_row_product as many
+from metal_kernels import mtp_input as mtp
+from metal_kernels import noise, vocabulary_pick, wide_norm
+from metal_kernels.choice import ALL_ROWS, KernelName, Kernels, Verdict, Work
+from metal_kernels.kernel import Launcher
+from metal_kernels.key_blocks import Place
+from metal_kernels.key_value_formats import cache_form
+from metal_kernels.stock import Attending
+from metal_kernels.stock_on_cpu import MLX
+from metal_kernels.weight_formats.affine import GROUP
+from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS, block_bytes, blocks_in
+from mlx_engine.models.experts import ExpertLinear
+from mlx_engine.models.few_rows import FewRows
+from mlx_engine.models.layers import Linear, silu
+from mlx_engine.models.many_rows import ManyRows
+from mlx_engine.models.matrix import Matrix
+
+EPS = 1e-6
+KEY_HEADS, TAPS = 2, 4
+EXPERTS, CHOSEN, ROWS_OF_EXPERT = 8, 2, 7
+PROMPT = 40
+"""Rows of a prompt: more than a SIMD-group of the kernel takes, fewer than a threadgroup does."""
+
+Run = Callable[[mx.array], mx.array]
+
+
+class Case(NamedTuple):
+    """A kernel with weights or a cache of its own; x and results have rows as their first axis.
+
+    x: makes so many rows. ours: the kernel. reference: plain ops that add in the kernel's order.
+    stock: what layers do without the kernel. is_exact: the reference gives the kernel's own bits,
+    or tokens. most: rows of the longest pass that is checked. timed: rows of the passes that are
+    timed.
+    """
+
+    x: Callable[[int], mx.array]
+    ours: Run
+    reference: Run
+    stock: Run
+    is_exact: bool = False
+    most: int = 8
+    timed: tuple[int, ...] = (1, 2, 4, 8)
+
+
+class MakeCase(Protocol):
+    """Builds the case of one kernel."""
+
+    def __call__(self, work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
+        """Activations have this dtype; the seed is that of weights and caches."""
+
+
+def normal(shape: tuple[int, ...], seed: int, dtype: mx.Dtype = mx.float32) -> mx.array:
+    """Random numbers, the same for the same seed."""
+    return mx.random.normal(shape, key=mx.random.key(seed)).astype(dtype)
+
+
+def _rows(size: int, dtype: mx.Dtype) -> Callable[[int], mx.array]:
+    return lambda rows: normal((rows, size), 5, dtype)
+
+
+def _noise_keys(x: mx.array) -> mx.array:
+    """Uint32 [R, 2] for the rows of x."""
+    return (mx.arange(2 * len(x)) * 77 + 5).astype(mx.uint32).reshape(-1, 2)
+
+
+def _matrix(work: Work, dtype: mx.Dtype, seed: int, *stack: int) -> Matrix:
+    form, shape = work.form, (*stack, work.outputs, work.inputs)
+    if form in BLOCK_FORMS:
+        width = block_bytes(form, work.inputs)
+        block = blocks_in(width, work.inputs)
+        assert block is not None
+        # bytes without the top bits that make a float16 large, infinite or no number
+        blocks = mx.random.randint(0, 32, (*shape[:-1], width), key=mx.random.key(seed))
+        return Matrix(blocks.astype(mx.uint8), None, None, 0, 0, block, dtype)
+    values = (normal(shape, seed, dtype) * shape[-1] ** -0.5).astype(dtype)
+    if form == "dense":
+        return Matrix(values, None, None, 0, 8 * dtype.size, "dense")
+    mode, bits, group = _packing(form)
+    weight, scales, *biases = mx.quantize(values, group, bits, mode=mode)
+    return Matrix(weight, scales, biases[0] if biases else None, group, bits, mode)
+
+
+class _Packed(NamedTuple):
+    mode: Literal["affine", "mxfp4", "nvfp4"]
+    bits: int
+    group: int
+
+
+def _packing(form: str) -> _Packed:
+    if form == "mxfp4":
+        return _Packed("mxfp4", 4, 32)
+    if form == "nvfp4":
+        return _Packed("nvfp4", 4, 16)
+    bits, _, group = form.removeprefix("affine").partition("g")
+    return _Packed("affine", int(bits), int(group or GROUP))
+
+
+def _all_on(launcher: Launcher) -> Kernels:
+    return Kernels(launcher, presumed=Verdict(faster=ALL_ROWS))
+
+
+def _few_rows(matrix: Matrix, launcher: Launcher) -> FewRows:
+    few_rows = FewRows.of(matrix, _all_on(launcher), "products")
+    assert few_rows is not None
+    return few_rows
+
+
+def _of_matrix(
+    ours: Callable[[FewRows, mx.array], mx.array],
+    reference: Callable[[FewRows, mx.array], mx.array],
+    stock: Callable[[Linear, mx.array], mx.array],
+    *,
+    is_exact: bool = False,
+) -> MakeCase:
+    """For a kernel for few rows that does more than a product, or less."""
+
+    def make(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
+        matrix = _matrix(work, dtype, seed)
+        few = _few_rows(matrix, launcher)
+        return Case(
+            _rows(work.inputs, dtype),
+            partial(ours, few),
+            partial(reference, few),
+            partial(stock, Linear(matrix)),
+            is_exact,
+        )
+
+    return make
+
+
+_products = _of_matrix(
+    FewRows.product, lambda few, x: matvec.reference(x, few.arrays, few.form), Linear.__call__
+)
+_gate_up = _of_matrix(
+    FewRows.gate_up,
+    lambda few, x: matvec.gate_up_reference(x, few.arrays, few.form),
+    lambda linear, x: MLX.elementwise(_gated)(*mx.split(linear(x), 2, axis=-1)),
+)
+
+
+def _gated(gate: mx.array, up: mx.array) -> mx.array:
+    return silu(gate) * up
+
+
+_pick = _of_matrix(
+    lambda few, x: few.pick(x, _choosing(x)),
+    lambda few, x: vocabulary_pick.reference(x, few.arrays, few.form, _choosing(x)),
+    lambda linear, x: _picked(linear(x).astype(mx.float32)),
+    is_exact=True,
+)
+
+
+def _choosing(x: mx.array) -> vocabulary_pick.Choosing:
+    return vocabulary_pick.Choosing(keys=_noise_keys(x), temperature=0.8)
+
+
+def _picked(logits: mx.array) -> mx.array:
+    return mx.argmax(logits / 0.8 + noise.reference(_noise_keys(logits), logits.shape[1]), axis=-1)
+
+
+def _product_add(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
+    residual = normal((9, work.outputs), 6, dtype)
+    return _of_matrix(
+        lambda few, x: few.product_onto(residual[: len(x)], x),
+        lambda few, x: matvec.add_reference(x, few.arrays, residual[: len(x)], few.form),
+        lambda linear, x: residual[: len(x)] + linear(x),
+    )(work, dtype, seed, launcher)
+
+
+def _mtp_input(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
+    half = work.inputs // 2
+    norms = mtp.Norms(1 + normal((half,), 7) / 8, 1 + normal((half,), 8) / 8, EPS)
+
+    def stock(linear: Linear, x: mx.array) -> mx.array:
+        e = MLX.norm(norms.embedding, EPS)(x[None, :, :half]).astype(dtype)
+        h = MLX.norm(norms.hidden, EPS)(x[None, :, half:]).astype(dtype)
+        return linear(mx.concatenate([e, h], axis=-1))[0]
+
+    return _of_matrix(
+        lambda few, x: few.join(x[:, :half], x[:, half:], norms),
+        lambda few, x: mtp.reference(x[:, :half], x[:, half:], norms, few.arrays, few.form),
+        stock,
+    )(work, dtype, seed, launcher)
+
+
+def _experts(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
+    matrix = _matrix(work, dtype, seed, EXPERTS)
+    few, product = _few_rows(matrix, launcher), ExpertLinear(matrix)
+
+    def chosen(x: mx.array) -> mx.array:
+        first = mx.arange(len(x))[:, None] * 3
+        return ((first + mx.arange(CHOSEN)[None]) % EXPERTS).astype(mx.uint32)
+
+    def reference(x: mx.array) -> mx.array:
+        made = experts.reference(x, chosen(x), few.arrays, few.form)
+        return made.reshape(len(x), CHOSEN, -1)
+
+    return Case(
+        _rows(work.inputs, dtype),
+        lambda x: few.of_experts(x, chosen(x)),
+        reference,
+        lambda x: product(x[:, None], chosen(x), in_order=False),
+    )
+
+
+def _prompt_products(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
+    matrix = _matrix(work, dtype, seed)
+    rows = ManyRows.of(matrix, _all_on(launcher), "prompt-products")
+    assert rows is not None
+    return Case(
+        _rows(work.inputs, dtype),
+        rows.product,
+        lambda x: many.reference(x, (rows.blocks,), rows.form),
+        Linear(matrix),
+        most=PROMPT,
+        timed=(512,),
+    )
+
+
+def _prompt_experts(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
+    matrix = _matrix(work, dtype, seed, EXPERTS)
+    rows, product = ManyRows.of(matrix, _all_on(launcher), "prompt-experts"), ExpertLinear(matrix)
+    assert rows is not None
+
+    def chosen(x: mx.array) -> mx.array:
+        return (mx.arange(len(x)) // ROWS_OF_EXPERT).astype(mx.uint32)[:, None]
+
+    return Case(
+        _rows(work.inputs, dtype),
+        lambda x: rows.of_experts(x[:, None], chosen(x)),
+        lambda x: many.experts_reference(x, chosen(x).squeeze(1), (rows.blocks,), rows.form),
+        lambda x: product(x[:, None], chosen(x), in_order=True),
+        most=PROMPT,
+        timed=(EXPERTS * ROWS_OF_EXPERT,),
+    )
+
+
+def _filtered_pick(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
+    """x are logits; the filters are those that makers of models recommend."""
+    filters = filtering.Filters(0.6, top_k=20, top_p=0.95)
+    settings = filters.settings()
+
+    def plain(x: mx.array) -> mx.array:
+        return filtering.reference(x, _noise_keys(x), filters)
+
+    return Case(
+        lambda rows: normal((rows, work.outputs), seed, dtype),
+        lambda x: filtering.filtered_pick(x, _noise_keys(x), settings, launcher),
+        plain,
+        plain,
+        is_exact=True,
+    )
+
+
+def _noise(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
+    """x are the keys."""
+    del dtype
+
+    def plain(x: mx.array) -> mx.array:
+        return noise.reference(x, work.outputs)
+
+    return Case(
+        lambda rows: (mx.arange(2 * rows) * 991 + seed).astype(mx.uint32).reshape(rows, 2),
+        lambda x: noise.gumbel_noise(x, work.outputs, launcher),
+        plain,
+        plain,
+        is_exact=True,
+    )
+
+
+def _norms(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
+    weight = normal((work.inputs,), seed) + 1
+    norm = MLX.norm(weight, EPS)
+    return Case(
+        _rows(work.inputs, dtype),
+        lambda x: wide_norm.wide_norm(x, weight, EPS, launcher),
+        lambda x: wide_norm.reference(x, weight, EPS),
+        lambda x: norm(x[None])[0].astype(dtype),
+    )
+
+
+def _attention(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher, keys: int = 150) -> Case:
+    """x are queries, of latents both parts side by side; row m of every pass stands at the same
+    position.
+    """
+    form = cache_form(work.form, work.inputs, work.outputs)
+    heads = 1 if form.is_joined else KEY_HEADS
+    sides = [
+        normal((heads, keys, size), seed + n, dtype)
+        for n, size in enumerate((work.inputs, work.outputs), 1)
+    ]
+    cache = tuple(part for side in sides for part in form.store(side))
+    half = len(cache) // 2
+    seen = [form.dequantise(side).astype(dtype) for side in (cache[:half], cache[half:])]
+    if form.is_joined:
+        seen[0] = mx.concatenate([seen[1], seen[0]], axis=-1)
+    width = seen[0].shape[2]
+    scale = width**-0.5
+
+    def parts(x: mx.array) -> list[mx.array]:
+        """Queries [heads, R, size], and those of latents."""
+        q = x.swapaxes(0, 1)
+        turned = mx.split(q, [work.outputs], axis=-1)[::-1] if form.is_joined else [q]
+        return [mx.contiguous(part) for part in turned]
+
+    def place(x: mx.array) -> Place:
+        return Place(keys - 9 + len(x))
+
+    def ours(x: mx.array) -> mx.array:
+        q, *latent = parts(x)
+        q_latent = latent[0] if latent else None
+        made = attention.few_query_attention(
+            q, cache, form, place(x), scale, launcher, q_latent=q_latent
+        )
+        return made.swapaxes(0, 1)
+
+    def reference(x: mx.array) -> mx.array:
+        q, *latent = parts(x)
+        q_latent = latent[0] if latent else None
+        made = attention.reference(q, cache, form, place(x), scale, q_latent=q_latent)
+        return made.swapaxes(0, 1)
+
+    def stock(x: mx.array) -> mx.array:
+        k, v = (side[None, :, : place(x).end] for side in seen)
+        how = Attending(scale, "causal" if len(x) > 1 else None)
+        return MLX.attention(x.swapaxes(0, 1)[None], k, v, how)[0].swapaxes(0, 1)
+
+    return Case(
+        lambda rows: normal((rows, heads * work.shared, width), 5, dtype),
+        ours,
+        reference,
+        stock,
+        most=9,
+    )
+
+
+def _delta(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
+    """Three steps to replay, then the rows; x are the values."""
+    del dtype
+    heads = 2 * KEY_HEADS
+    state = normal((heads, work.outputs, work.inputs), seed)
+
+    def units(count: int, seed: int) -> mx.array:
+        return MLX.units(normal((1, count, KEY_HEADS * work.inputs), seed), KEY_HEADS, EPS)[0]
+
+    last = delta.Steps(
+        units(3, 11),
+        normal((3, heads, work.outputs), 12),
+        mx.exp(-mx.abs(normal((3, heads), 13))),
+    )
+    queries, keys = units(9, 14), units(9, 15)
+    decay = mx.exp(-mx.abs(normal((9, heads), 16)))
+    beta = mx.sigmoid(normal((9, heads), 17))
+
+    def rows(x: mx.array) -> delta.Rows:
+        queries_of, keys_of, decay_of, beta_of = (
+            part[: len(x)] for part in (queries, keys, decay, beta)
+        )
+        return delta.Rows(queries_of, keys_of, x, decay_of, beta_of)
+
+    def stock(x: mx.array) -> mx.array:
+        batch = delta.Rows(*(part[None] for part in rows(x)))
+        return MLX.delta_rule(batch, delta.replayed(state, 3, last)[None])[0][0]
+
+    kept = mx.array([3], dtype=mx.int32)
+    return Case(
+        lambda rows: normal((rows, heads, work.outputs), 5),
+        lambda x: delta.gated_delta_block(state, kept, last, rows(x), launcher).y,
+        lambda x: delta.reference(state, 3, last, rows(x)).y,
+        stock,
+    )
+
+
+def _delta_inputs(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
+    """After a block of which two rows were accepted; x are the projected rows."""
+    heads, side = 2 * KEY_HEADS, KEY_HEADS * work.inputs
+    channels = 2 * side + heads * work.outputs
+    fixed = delta_inputs.Fixed(
+        normal((channels, TAPS), seed, dtype),
+        normal((heads,), 21),
+        -mx.exp(normal((heads,), 22)),
+        KEY_HEADS,
+        work.inputs,
+        work.outputs,
+    )
+    before, kept = normal((TAPS - 1 + 3, channels), 23, dtype), mx.array([2], dtype=mx.int32)
+    a, b = normal((9, heads), 24, dtype), normal((9, heads), 25, dtype)
+    convolve = MLX.convolution(fixed.taps)
+
+    def projected(x: mx.array) -> delta_inputs.Projected:
+        return delta_inputs.Projected(x, a[: len(x)], b[: len(x)])
+
+    def flat(rows: delta.Rows) -> mx.array:
+        return mx.concatenate([part.reshape(len(part), -1) for part in rows], axis=-1)
+
+    def stock(x: mx.array) -> mx.array:
+        window = mx.concatenate([before[2 : TAPS + 1], x])
+        made = silu(convolve(window[None])).astype(mx.float32)
+        both = MLX.units(made[..., : 2 * side], 2 * KEY_HEADS, delta_inputs.L2_EPS)
+        softplus = mx.logaddexp(a[: len(x)].astype(mx.float32) + fixed.decay_bias, mx.array(0.0))
+        beta = mx.sigmoid(b[: len(x)].astype(mx.float32))
+        queries, keys = mx.split(both[0], 2, axis=1)
+        values = made[0, :, 2 * side :]
+        return flat(delta.Rows(queries, keys, values, mx.exp(fixed.decay_rate * softplus), beta))
+
+    def ours(x: mx.array) -> mx.array:
+        window = delta_inputs.Window(before, kept)
+        return flat(delta_inputs.gated_delta_inputs(projected(x), window, fixed, launcher).rows)
+
+    return Case(
+        _rows(channels, dtype),
+        ours,
+        lambda x: flat(delta_inputs.reference(projected(x), before, 2, fixed).rows),
+        stock,
+    )
+
+
+CASES: Mapping[KernelName, MakeCase] = MappingProxyType(
+    {
+        "products": _products,
+        "attention": _attention,
+        "delta": _delta,
+        "delta-inputs": _delta_inputs,
+        "gate-up": _gate_up,
+        "product-add": _product_add,
+        "experts": _experts,
+        "prompt-products": _prompt_products,
+        "prompt-experts": _prompt_experts,
+        "mtp-input": _mtp_input,
+        "pick": _pick,
+        "filtered-pick": _filtered_pick,
+        "noise": _noise,
+        "norms": _norms,
+    }
+)
+TIMED_CASES: Mapping[KernelName, MakeCase] = MappingProxyType(
+    {**CASES, "attention": partial(_attention, keys=8192)}
+)
+"""The same where they are timed: attention over as many keys as a long chat has."""
