@@ -15,7 +15,14 @@ from mlx_engine.text.chat_template import ChatPrompt, tokenize_chat
 from mlx_engine.text.streaming_text import StreamingText
 from mlx_engine.text.tokenizer import check_unicode
 from mlx_engine.values.conversation import Event, Message, sound_messages
-from mlx_engine.values.errors import BadChatTemplate, BadPrompt, EngineMisuse, PromptTooLong, Reason
+from mlx_engine.values.errors import (
+    BadChatTemplate,
+    BadOption,
+    BadPrompt,
+    EngineMisuse,
+    PromptTooLong,
+    Reason,
+)
 from mlx_engine.values.options import (
     CacheOptions,
     DraftOptions,
@@ -242,10 +249,20 @@ class Session:
         yield from self._run(asked, self._continues_at or self._prompt(messages, said))
 
     def load_messages(self, messages: Sequence[Message]) -> None:
-        """Replace the conversation, for chats that were saved. Raises BadOption."""
+        """Replace the conversation, for chats that were saved; a system message at its beginning
+        becomes the system prompt. Raises BadOption, also for system messages further on.
+        """
         self._check()
         self._require_idle()
-        self._messages = [m for m in sound_messages(messages) if m.role != "system"]
+        loaded = list(sound_messages(messages))
+        if any(message.role == "system" for message in loaded[1:]):
+            raise BadOption(
+                "A system message stands in the middle of the conversation. Only the first message "
+                "can be one: leave it out, or set Session.system."
+            )
+        if loaded and loaded[0].role == "system":
+            self.system = loaded.pop(0).text
+        self._messages = loaded
         self._continues_at, self._unread = None, 0
 
     def drop_oldest(self) -> int:

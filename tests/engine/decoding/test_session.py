@@ -73,10 +73,24 @@ def test_regenerate_without_a_seed_draws_a_new_one(engine):
 
 def test_regenerate_answers_a_loaded_question(engine):
     session = session_of(engine)
-    session.load_messages([Message("system", "dropped"), Message("user", "Who?")])
+    session.load_messages([Message("user", "Who?")])
     assert session.messages == (Message("user", "Who?"),)
     said = listen(session, session.regenerate())
     assert said.tokens == fresh_answer(engine, (), "Who?").tokens
+
+
+def test_a_system_message_that_is_loaded_is_the_system_prompt(engine):
+    truth = session_of(engine, system="Rhyme.")
+    said = listen(truth, truth.send("Who?"))
+    loaded = session_of(engine, system="Another.")
+    loaded.load_messages([Message("system", "Rhyme."), Message("user", "Who?")])
+    assert (loaded.system, loaded.messages) == ("Rhyme.", (Message("user", "Who?"),))
+    assert listen(loaded, loaded.regenerate()).tokens == said.tokens
+    with pytest.raises(BadOption, match="system message"):
+        loaded.load_messages([Message("user", "Who?"), Message("system", "Rhyme.")])
+    assert loaded.messages == truth.messages, "nothing has changed"
+    loaded.load_messages([])
+    assert (loaded.system, loaded.messages) == ("Rhyme.", ())
 
 
 @pytest.mark.parametrize("index", [0, 2, 4])
