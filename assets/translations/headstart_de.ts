@@ -3524,6 +3524,10 @@
         <translation>Es gibt keine Antwort zum Fortsetzen: zuerst eine Frage senden.</translation>
     </message>
     <message>
+        <source>A system message stands in the middle of the conversation. Only the first message can be one: leave it out, or set Session.system.</source>
+        <translation>Mitten im Gespräch steht eine Systemnachricht. Nur die erste Nachricht kann eine sein: sie weglassen, oder Session.system setzen.</translation>
+    </message>
+    <message>
         <source>There is no older turn to drop: shorten the last message.</source>
         <translation>Es gibt nichts Älteres wegzulassen: die letzte Nachricht kürzen.</translation>
     </message>
@@ -4748,12 +4752,24 @@
         <translation>{path}: Wie {name} einen Text zerteilt, ist hier nicht bekannt: tokenizer.json von dort holen, wo das Modell herkommt.</translation>
     </message>
     <message>
-        <source>{path}: the merge {text} is no pair. Get it again.</source>
-        <translation>{path}: Der Merge {text} ist kein Paar. Die Datei noch einmal holen.</translation>
-    </message>
-    <message>
         <source>conv or full attention for each layer</source>
         <translation>conv oder volle Attention für jede Schicht</translation>
+    </message>
+    <message>
+        <source>A file of what was read of chats was of no use and is removed: {error}. The text is read again.</source>
+        <translation>Eine Datei mit Gelesenem aus Chats war nicht zu gebrauchen und ist entfernt: {error}. Der Text wird noch einmal gelesen.</translation>
+    </message>
+    <message>
+        <source>What was read of a chat takes {size}, more than all files of it may: it is kept in memory only.</source>
+        <translation>Was aus einem Chat gelesen wurde, braucht {size}, mehr als alle Dateien davon dürfen: Es wird nur im Speicher behalten.</translation>
+    </message>
+    <message>
+        <source>{folder} takes no more ({error}): what was read of chats is kept in memory only.</source>
+        <translation>{folder} nimmt nichts mehr auf ({error}): Was aus Chats gelesen wurde, wird nur im Speicher behalten.</translation>
+    </message>
+    <message>
+        <source>What files have of this text was computed differently: {told}. It is read again.</source>
+        <translation>Was Dateien von diesem Text haben, wurde anders berechnet: {told}. Er wird noch einmal gelesen.</translation>
     </message>
 </context>
 </TS>

@@ -35,7 +35,7 @@ from mlx_engine.cache.prompt_format import (
 )
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import LoadOptions
-from mlx_engine.values.words import size_words
+from mlx_engine.values.words import Words, size_words
 
 FORMAT = "headstart-prompt-4"
 LEAST_NEW = 32
@@ -126,7 +126,14 @@ class PromptFiles:
             except UNFIT as error:
                 empty()
                 remove(saved[mine[-1]])
-                self._unread = _memory_only("prompt-file-damaged", str(error))
+                self._unread = Reason(
+                    "prompt-file-damaged",
+                    Words(
+                        "A file of what was read of chats was of no use and is removed: {error}. "
+                        "The text is read again.",
+                        error=str(error),
+                    ),
+                )
             else:
                 self._folder.use(chain, of.chat)
                 return restored
@@ -186,8 +193,12 @@ class PromptFiles:
         """In the thread. chain: the files that the new ones continue."""
         nbytes = sum(file.nbytes for file in files)
         if nbytes > self._most_bytes:
-            words = f"What a chat has read takes {size_words(nbytes)}, more than all files may"
-            self._unwritten = _memory_only("prompt-files-small", words)
+            words = Words(
+                "What was read of a chat takes {size}, more than all files of it may: it is kept "
+                "in memory only.",
+                size=size_words(nbytes),
+            )
+            self._unwritten = Reason("prompt-files-small", words)
             return
         try:
             new = [file.write(folder) for file in files]
@@ -201,8 +212,12 @@ class PromptFiles:
         self._folder.keep_within(self._most_bytes)
 
     def _cannot_write(self, error: OSError) -> None:
-        words = f"{self._folder.path} takes no more ({error.strerror})"
-        self._unwritten = _memory_only("prompt-files-unwritten", words)
+        words = Words(
+            "{folder} takes no more ({error}): what was read of chats is kept in memory only.",
+            folder=self._folder.path,
+            error=error.strerror,
+        )
+        self._unwritten = Reason("prompt-files-unwritten", words)
 
     def _prefixes(self, kind: str, tokens: Sequence[int]) -> dict[SavedPrompt, list[Path]]:
         """Files of prefixes of these tokens, the shortest first, each with its links."""
@@ -233,7 +248,7 @@ def _chain(last: SavedPrompt, saved: Iterable[SavedPrompt]) -> list[SavedPrompt]
         before = (p for p in saved if p.end == chain[0].start and p.is_base and p.tag == last.tag)
         first = next(before, None)
         if first is None:
-            raise ValueError(f"{last.name}: the file that it continues is gone")
+            raise ValueError(f"the file that {last.name} continues is gone")
         chain.insert(0, first)
     return chain
 
@@ -244,13 +259,12 @@ def _differences(path: Path, computed: str) -> Reason | None:
         there, now = json.loads(peek(path).metadata["computed"]), json.loads(computed)
         differ = [name for name in now if there.get(name) != now[name]]
         told = ", ".join(f"{name} {there.get(name)} (now {now[name]})" for name in differ)
-        words = f"What files have of this text was computed differently: {told}. It is read again."
+        words = Words(
+            "What files have of this text was computed differently: {told}. It is read again.",
+            told=told,
+        )
         return Reason("prompt-file-other", words)
     return None
-
-
-def _memory_only(code: str, words: str) -> Reason:
-    return Reason(code, f"{words}: what was read is kept in memory only.")
 
 
 def fingerprint(path: Path) -> str:

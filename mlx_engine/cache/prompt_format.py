@@ -127,7 +127,7 @@ def read(path: Path) -> Contents:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, partial(hashlib.sha256, stem.encode()))
     if digest.hexdigest()[:40] != checksum:
-        raise ValueError(f"{path}: is damaged")
+        raise ValueError(f"{path} is damaged")
     return peek(path)
 
 
