@@ -201,6 +201,7 @@ class App(QObject):
         self.settings.close()
         self.library.close()
         self.files.close()
+        self.listed.close()
         self.worker.shutdown(LEAVE_S)
         self.store.close()
         self._end_catching()
@@ -275,7 +276,7 @@ class App(QObject):
         reader = widgets.transcript.reader
         reader.regenerate_wanted.connect(chats.regenerate)
         reader.edit_wanted.connect(chats.edit)
-        reader.branch_off_wanted.connect(chats.branch_off)
+        reader.branch_off_wanted.connect(listed.branch_off)
         reader.continue_wanted.connect(chats.continue_answer)
         reader.drop_wanted.connect(chats.drop_oldest)
         reader.branch_wanted.connect(chats.show_branch)

@@ -1,7 +1,8 @@
 """The chat on show: joins the transcript with the store and the engine."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from PySide6.QtCore import QObject, Signal
 
@@ -9,7 +10,7 @@ from app.control.answers import CLOSED, WITHDRAWN, Answers, Growth, RunningAnswe
 from app.control.models import ModelController
 from app.control.open_chat import OpenChat
 from app.values.chat_settings import ChatSettings
-from app.values.chats import StoredMessage, Turn
+from app.values.chats import LazySequence, StoredMessage, Turn
 from app.values.errors import StoreError
 from app.window.language import said, tr
 from app.window.transcript.shown_message import ShownMessage, State
@@ -27,6 +28,8 @@ ENDINGS = {
         "Memory is full. Close other programs or chats and continue, or start a new chat."
     ),
 }
+MOST_LOOKED_AT = 50
+"""Messages from the end that are searched for an answer with figures."""
 EDITED = Words("Edited.")
 INTERRUPTED = Words("Interrupted reply.")
 
@@ -126,15 +129,14 @@ class ChatController(QObject):
     def open(self, chat_id: int, message_id: int | None = None) -> None:
         """Show a stored chat, at a message of it if one is named."""
         if self._try(lambda: self._open(chat_id, message_id)):
-            self._show()
-            if message_id is not None:
-                self._transcript.column.go_to_message(message_id)
+            ids = self.chat.turns.ids
+            self._show(ids.index(message_id) if message_id in ids else None)
             if self.chat.notes:
                 self.failed.emit(joined(self.chat.notes, " "), "")
 
     def _open(self, chat_id: int, message_id: int | None) -> None:
         self.chat.open(chat_id)
-        if message_id is not None and message_id not in {t.message.id for t in self.chat.turns}:
+        if message_id is not None and message_id not in self.chat.turns.ids:
             self.chat.select(message_id)
 
     def look_again(self) -> None:
@@ -154,7 +156,8 @@ class ChatController(QObject):
     @property
     def last_stats(self) -> GenerationStats | None:
         """Figures of the newest finished answer on show."""
-        found = (worth_telling(turn.message.stats) for turn in reversed(self.chat.turns))
+        newest = islice(reversed(self.chat.turns), MOST_LOOKED_AT)
+        found = (worth_telling(turn.message.stats) for turn in newest)
         return next(filter(None, found), None)
 
     # what the user does
@@ -196,8 +199,8 @@ class ChatController(QObject):
             self._show()
 
     def _rewrite(self, message_id: int, text: str) -> None:
-        turn = self.chat.turn(message_id)
-        is_news, place = text != turn.message.text, self.chat.turns.index(turn)
+        turn, place = self.chat.turn(message_id), self.chat.place(message_id)
+        is_news = text != turn.message.text
         if is_news and not self._try(lambda: self.chat.rewrite(message_id, text)):
             return
         self._transcript.reader.unsent.pop(message_id, None)
@@ -206,22 +209,15 @@ class ChatController(QObject):
         if is_news:
             self.stored.emit(turn.message.chat_id)
 
-    def branch_off(self, message_id: int) -> None:
-        """Show a new chat that goes on from a message; this one stays as it is."""
-        made: list[int] = []
-        if self._try(lambda: made.append(self.chat.branch_off(message_id))):
-            self.stored.emit(made[0])
-            self.open(made[0])
-
     def continue_answer(self, message_id: int | None = None) -> None:
         """Go on with the last answer, where it was cut."""
         last = self.chat.last_answer
         named = message_id is None or (last is not None and last.id == message_id)
-        is_last = last is not None and self.chat.turns[-1].message.id == last.id
+        is_last = last is not None and self.chat.turns.ids[-1] == last.id
         if last is None or not named or not is_last or self.running or not self._has_model():
             return
-        past = self.chat.past(last.id)
-        if self._try(lambda: self._answers.go_on(last, past, self.chat.settings)):
+        chat = self.chat
+        if self._try(lambda: self._answers.go_on(last, chat.past(last.id), chat.settings)):
             self._show()
 
     def drop_oldest(self, message_id: int) -> None:
@@ -237,7 +233,7 @@ class ChatController(QObject):
         """Show the next (1) or previous (-1) version of a message, in its place."""
         if self.running is not None:
             return
-        place = self.chat.turns.index(self.chat.turn(message_id))
+        place = self.chat.place(message_id)
         if self._try(lambda: self.chat.show_branch(message_id, step)):
             self._transcript.replace_from(message_id, self._shown()[place:])
             self._tell_opened()
@@ -271,8 +267,9 @@ class ChatController(QObject):
         with chat.all_or_nothing():
             question = question_of()
             answer = self._answers.add(question, self._models.model_name)
-        self._answers.begin(answer, chat.past(question.id), chat.settings)
-        chat.reload()
+            chat.reload()
+            past = chat.past(question.id)
+        self._answers.begin(answer, past, chat.settings)
         self.stored.emit(question.chat_id)
 
     def _remember_model(self) -> None:
@@ -288,34 +285,39 @@ class ChatController(QObject):
             return False
         return True
 
-    def _show(self) -> None:
-        self._transcript.show_messages(self._shown())
+    def _show(self, first: int | None = None) -> None:
+        """From the message at the place `first` on or, None, from the end."""
+        self._transcript.show_messages(self._shown(), first)
         self._tell_opened()
 
     def _tell_opened(self) -> None:
         self.settings_shown.emit(self.chat.settings)
         self.opened.emit()
 
-    def _shown(self) -> tuple[ShownMessage, ...]:
-        running = self.running
-        return tuple(
-            shown_answer(running, turn)
-            if running is not None and turn.message.id == running.message_id
-            else self._shown_turn(turn)
-            for turn in self.chat.turns
-        )
+    def _shown(self) -> Sequence[ShownMessage]:
+        """The turns of the chat as they are now, each made when it is first looked at."""
+        turns, running = self.chat.turns, self.running
 
-    def _shown_turn(self, turn: Turn) -> ShownMessage:
-        chat = self.chat
-        is_first, is_last = turn is chat.turns[0], turn is chat.turns[-1]
+        def shown(places: range) -> list[ShownMessage]:
+            turn = turns[places.start]
+            if running is not None and turn.message.id == running.message_id:
+                return [shown_answer(running, turn)]
+            return [self._shown_turn(turn, turns.ids)]
+
+        return LazySequence(len(turns), shown)
+
+    def _shown_turn(self, turn: Turn, ids: Sequence[int]) -> ShownMessage:
+        """ids: of the branch."""
+        message_id, chat = turn.message.id, self.chat
+        is_last = message_id == ids[-1]
         shown = shown_turn(turn, is_last=is_last, can_drop=is_last and chat.can_drop)
-        is_first_read = turn.message.id == chat.settings.read_from and not is_first
+        is_first_read = message_id == chat.settings.read_from and message_id != ids[0]
         return replace(shown, is_first_read=True) if is_first_read else shown
 
     def _shown_end(self, answer: RunningAnswer) -> ShownMessage:
         """All that was shown stays on show, also when a full disk took only some of it."""
         return replace(
-            self._shown_turn(self.chat.turn(answer.message_id)),
+            self._shown_turn(self.chat.turn(answer.message_id), self.chat.turns.ids),
             text=answer.answer.text,
             thinking=answer.thinking.text,
             spans=tuple(answer.answer.spans),

@@ -1,13 +1,15 @@
 """Joins the sidebar and the store: chats, folders, search, bin, and what is done with them."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import date, datetime, timedelta, tzinfo
 from datetime import time as clock_time
 from typing import NamedTuple, TypeVar
 
 from PySide6.QtCore import QLocale, QObject, Signal
 
+from app.start.threads import Turns
 from app.store.session_store import SessionStore
 from app.values.chats import PINNED, TODAY, ChatGroup, ChatSummary, Folder, ListedChat
 from app.values.errors import StoreError
@@ -44,6 +46,7 @@ class ChatListController(QObject):
         self._store = store
         self._sidebar = sidebar
         self._clock = clock
+        self._turns = Turns(self)
         self._query = ""
         self.shows_bin = False
         self._day = date.min
@@ -145,9 +148,24 @@ class ChatListController(QObject):
     def duplicate(self, chat_id: int) -> None:
         """Copy a chat with all its branches and show the copy."""
         how = tr("copy", "of a chat, behind its title")
-        copy = self._do(lambda: self._store.chats.duplicate(chat_id, how))
-        if copy is not None:
+        self._turns.do_steps(self._copy(chat_id, how, None))
+
+    def branch_off(self, message_id: int) -> None:
+        """Copy a chat up to a message and show the copy; the chat stays as it is."""
+        how = tr("branch", "of a chat, behind its title")
+        with self._failures():
+            chat_id = self._store.messages.get(message_id).chat_id
+            self._turns.do_steps(self._copy(chat_id, how, message_id))
+
+    def _copy(self, chat_id: int, how: str, up_to: int | None) -> Iterator[None]:
+        with self._failures():
+            copy = yield from self._store.chats.copy_in_steps(chat_id, how, up_to)
+            self._show_changed()
             self.chosen.emit(copy, None)
+
+    def close(self) -> None:
+        """The program ends: what is not copied yet goes with the next start."""
+        self._turns.stop()
 
     def delete(self, *chat_ids: int) -> None:
         """Throw chats into the bin and offer to take them back."""
@@ -175,14 +193,22 @@ class ChatListController(QObject):
 
     def _do(self, change: Callable[[], T]) -> T | None:
         """Run a change of the store and list its result; None when it failed."""
-        try:
+        made = None
+        with self._failures():
             made = change()
-        except StoreError as error:
-            self.failed.emit(str(error))
-            return None
+            self._show_changed()
+        return made
+
+    def _show_changed(self) -> None:
         self.refresh()
         self.changed.emit()
-        return made
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except StoreError as error:
+            self.failed.emit(str(error))
 
     def _groups(self, folders: Sequence[Folder]) -> tuple[ChatGroup, ...]:
         if self.shows_bin:

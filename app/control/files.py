@@ -135,6 +135,7 @@ class FileController(QObject):
     def close(self) -> None:
         """The program ends, and no further file is written."""
         self._is_closed = True
+        self._turns.stop()
 
     def import_chat(self) -> None:
         """Ask for files, and add each as a chat."""
@@ -167,10 +168,7 @@ class FileController(QObject):
 
     def _insert(self, chat: NewChat) -> Iterator[None]:
         try:
-            for chat_id in insert_in_steps(self._store, chat):  # noqa: B007
-                yield
-                if self._is_closed:
-                    return
+            chat_id = yield from insert_in_steps(self._store, chat)
         except StoreError as error:
             self._refuse(error)
             return

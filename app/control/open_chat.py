@@ -1,5 +1,6 @@
 """The chat that is open: its settings and the branch on show, kept in step with the store."""
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -7,9 +8,8 @@ from dataclasses import replace
 from app.store.session_store import SessionStore
 from app.values.attached_text import CHARACTERS_A_TOKEN
 from app.values.chat_settings import ChatSettings
-from app.values.chats import StoredMessage, Turn
+from app.values.chats import NO_TURNS, StoredMessage, Turn
 from app.values.errors import StoreError
-from app.window.language import tr
 from mlx_engine.values.conversation import Message
 
 
@@ -21,14 +21,14 @@ class OpenChat:
         self.chat_id: int | None = None
         self.title, self.pinned = "", False
         self.settings = settings
-        self.turns: tuple[Turn, ...] = ()
+        self.turns = NO_TURNS
         self.notes: tuple[str, ...] = ()
 
     def begin(self, settings: ChatSettings) -> None:
         """A new chat with these settings."""
         self.chat_id, self.settings = None, settings
         self.title, self.pinned = "", False
-        self.turns, self.notes = (), ()
+        self.turns, self.notes = NO_TURNS, ()
 
     def open(self, chat_id: int) -> None:
         """A stored chat as it is now."""
@@ -69,29 +69,20 @@ class OpenChat:
             raise
 
     def add_question(self, text: str) -> StoredMessage:
-        """Store what the user says at the end of the branch on show."""
+        """Store what the user says at the end of the branch on show; `reload` shows it."""
         if self.chat_id is None:
             self.chat_id = self._store.chats.create(self.settings)
-        last = self.turns[-1].message.id if self.turns else None
-        added = self._store.messages.add(self.chat_id, last, "user", text)
-        self.reload()
-        return added
+        last = self.turns.ids[-1] if self.turns else None
+        return self._store.messages.add(self.chat_id, last, "user", text)
 
     def edit(self, message_id: int, text: str) -> StoredMessage:
-        """Another wording of a message as a branch of its own, now on show."""
-        added = self._store.messages.edit(message_id, text)
-        self.reload()
-        return added
+        """Store another wording of a message as a branch of its own; `reload` shows it."""
+        return self._store.messages.edit(message_id, text)
 
     def rewrite(self, message_id: int, text: str) -> None:
         """An answer in its user's words as a version of its own, now on show."""
         self._store.messages.rewrite(message_id, text)
         self.reload()
-
-    def branch_off(self, message_id: int) -> int:
-        """A new chat of everything up to a message; its number."""
-        how = tr("branch", "of a chat, behind its title")
-        return self._store.chats.branch(self.turn(message_id).message.chat_id, message_id, how)
 
     def show_branch(self, message_id: int, step: int) -> None:
         """The version `step` further on of a message, with what follows it."""
@@ -104,42 +95,45 @@ class OpenChat:
         self._store.messages.select(message_id)
         self.reload()
 
+    def place(self, message_id: int) -> int:
+        """Of a message in the branch on show; KeyError when it is not there."""
+        place = bisect_left(self.turns.ids, message_id)
+        if message_id not in self.turns.ids[place : place + 1]:
+            raise KeyError(message_id)
+        return place
+
     def turn(self, message_id: int) -> Turn:
         """A message of the branch on show; KeyError when it is not."""
-        for turn in self.turns:
-            if turn.message.id == message_id:
-                return turn
-        raise KeyError(message_id)
+        turn: Turn = self.turns[self.place(message_id)]
+        return turn
 
     def question_before(self, message_id: int) -> StoredMessage | None:
         """What a message answers, itself if it is a question."""
-        asked = None
-        for turn in self.turns:
-            if turn.message.role == "user":
-                asked = turn.message
-            if turn.message.id == message_id:
-                return asked
-        return None
+        before = range(self.place(message_id), -1, -1)
+        messages = (self.turns[place].message for place in before)
+        return next((message for message in messages if message.role == "user"), None)
 
     def past(self, message_id: int) -> tuple[Message, ...]:
         """The conversation up to this message, with it, as the engine reads it: without the turns
         that were dropped, unless it is one of them.
         """
-        place = self.turns.index(self.turn(message_id))
+        place = self.place(message_id)
         first = self.first_read if place >= self.first_read else 0
-        read = (turn.message for turn in self.turns[first : place + 1])
-        return tuple(Message(m.role, m.text, m.thinking) for m in read)
+        return self._store.messages.conversation(self.turns.ids[first : place + 1])
 
     @property
     def first_read(self) -> int:
         """The place on show of the first message that is read: 0 where none was dropped."""
-        places = {turn.message.id: place for place, turn in enumerate(self.turns)}
-        return places.get(self.settings.read_from or 0, 0)
+        try:
+            return self.place(self.settings.read_from or 0)
+        except KeyError:
+            return 0
 
     @property
     def can_drop(self) -> bool:
         """Whether a turn before the last is still read."""
-        return bool(self._later_questions())
+        later = range(len(self.turns) - 1, self.first_read, -1)
+        return any(self.turns[place].message.role == "user" for place in later)
 
     def drop_oldest(self) -> None:
         """From now on the older half of the tokens that are read is not, one turn at least; the
@@ -149,7 +143,7 @@ class OpenChat:
         half = sum(tokens[self.first_read :]) / 2
         later = self._later_questions()
         place = next((place for place in later if sum(tokens[place:]) <= half), later[-1])
-        self.change_settings(replace(self.settings, read_from=self.turns[place].message.id))
+        self.change_settings(replace(self.settings, read_from=self.turns.ids[place]))
 
     def _tokens(self) -> list[float]:
         """Of each turn: what an answer's figures say it and its question have brought, there as

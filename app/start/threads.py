@@ -46,6 +46,11 @@ class Turns(QObject):
             self.do(lambda: self.do_steps(steps))
             return
 
+    def stop(self) -> None:
+        """Nothing of what is still to be done is done any more."""
+        self._pieces.clear()
+        self._timer.stop()
+
     def _do_next(self) -> None:
         piece = self._pieces.popleft()
         if not self._pieces:

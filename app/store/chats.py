@@ -3,9 +3,10 @@
 import re
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from itertools import chain, count
+from typing import TypeVar, cast
 
 from app.store.database import Database
 from app.store.rows import seconds_of, text_of
@@ -16,6 +17,7 @@ from app.values.chats import ChatSummary, ListedChat, TextRange
 from app.values.errors import NoSuchChat
 from app.values.typed_json import Reading
 
+T = TypeVar("T")
 MAX_TITLE = 200
 FIRST_WORDS = 60
 MOST_LOOKED_AT = 10_000
@@ -42,6 +44,10 @@ def title_from(text: str) -> str:
 
 
 DAYS_IN_BIN = 30
+AT_ONCE = 200
+"""Messages that are added in one step, in some ten milliseconds."""
+UNFINISHED = 0.0
+"""When a chat of several steps was thrown away, before it is whole: the next start deletes it."""
 SUMMARY_COLUMNS = (
     "chat.id, chat.title, chat.pinned, chat.created_at, chat.updated_at, chat.deleted_at, "
     "chat.folder"
@@ -71,6 +77,25 @@ def summary_from_row(row: sqlite3.Row) -> ChatSummary:
         None if deleted_at is None else seconds_of(deleted_at),
         row["folder"] if isinstance(row["folder"], int) else None,
     )
+
+
+def end_step(database: Database, chat_id: int, leaf: int | None, is_whole: bool) -> None:
+    """Select the leaf and list a chat that is whole; keep one that is not for the next step."""
+    database.write(
+        "UPDATE chat SET leaf = ?, deleted_at = ? WHERE id = ?",
+        leaf if is_whole else None,
+        None if is_whole else UNFINISHED,
+        chat_id,
+    )
+
+
+def result_of(steps: Generator[None, None, T]) -> T:
+    """What steps return, all done at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return cast("T", end.value)
 
 
 def copy_message(database: Database, message_id: int, chat_id: int, parent: int | None) -> int:
@@ -168,39 +193,52 @@ class Chats:
 
     def duplicate(self, chat_id: int, how: str = "copy") -> int:
         """A second one with all branches, not pinned; its id. how: the word behind its title."""
-        sql = "SELECT id, parent FROM message WHERE chat = ? ORDER BY id"
-        leaf = self._row("leaf", chat_id)["leaf"]
-        return self._copy(chat_id, how, self._database.rows(sql, chat_id), leaf)
+        return result_of(self.copy_in_steps(chat_id, how))
 
     def branch(self, chat_id: int, message_id: int, how: str = "branch") -> int:
         """A second one that ends with this message of it; its id. how: as of `duplicate`."""
-        return self._copy(chat_id, how, self._database.rows(_UP_TO, message_id), message_id)
+        return result_of(self.copy_in_steps(chat_id, how, message_id))
 
-    def _copy(
-        self, chat_id: int, how: str, messages: Sequence[sqlite3.Row], leaf: int | None
-    ) -> int:
-        """With these of its messages, parents first, and in the same folder."""
-        database, now = self._database, self._clock()
-        with database.transaction():
-            title = self._title_of_copy(clean_title(self.get(chat_id).title), how)
-            copy = database.insert(
-                """INSERT INTO chat (title, created_at, updated_at, settings, folder)
-                    SELECT ?, ?, ?, settings, folder FROM chat WHERE id = ?""",
-                title,
-                now,
-                now,
-                chat_id,
-            )
-            new_ids = dict[int | None, int]()
-            for row in messages:
-                parent = new_ids.get(row["parent"])  # None also where a damaged file has no such
-                new_ids[row["id"]] = copy_message(database, row["id"], copy, parent)
-            database.write("UPDATE chat SET leaf = ? WHERE id = ?", new_ids.get(leaf), copy)
-            settings = self.settings(chat_id).value
-            if settings.read_from is not None:
-                first = new_ids.get(settings.read_from)
-                self.set_settings(copy, replace(settings, read_from=first))
-            return copy
+    def copy_in_steps(
+        self, chat_id: int, how: str, up_to: int | None = None
+    ) -> Generator[None, None, int]:
+        """Copy AT_ONCE messages a step into a chat in the same folder; return its id at the end.
+
+        up_to: the message that the copy ends with, None for all branches. how: the word behind the
+        title. The copy is listed when it is whole.
+        """
+        if up_to is None:
+            sql = "SELECT id, parent FROM message WHERE chat = ? ORDER BY id"
+            messages, leaf = self._database.rows(sql, chat_id), self._row("leaf", chat_id)["leaf"]
+        else:
+            messages, leaf = self._database.rows(_UP_TO, up_to), up_to
+        new_ids, copy = dict[int | None, int](), 0
+        while not copy or len(new_ids) < len(messages):
+            if copy:
+                yield
+            with self._database.transaction():
+                settings = self.settings(chat_id).value  # the chat is still there
+                copy = copy or self._begin_copy(chat_id, how)
+                for row in messages[len(new_ids) : len(new_ids) + AT_ONCE]:
+                    parent = new_ids.get(row["parent"])  # None also where a damaged file has none
+                    new_ids[row["id"]] = copy_message(self._database, row["id"], copy, parent)
+                is_whole = len(new_ids) == len(messages)
+                if is_whole and settings.read_from is not None:
+                    first = new_ids.get(settings.read_from)
+                    self.set_settings(copy, replace(settings, read_from=first))
+                end_step(self._database, copy, new_ids.get(leaf), is_whole)
+        return copy
+
+    def _begin_copy(self, chat_id: int, how: str) -> int:
+        now = self._clock()
+        return self._database.insert(
+            """INSERT INTO chat (title, created_at, updated_at, settings, folder)
+                SELECT ?, ?, ?, settings, folder FROM chat WHERE id = ?""",
+            self._title_of_copy(clean_title(self.get(chat_id).title), how),
+            now,
+            now,
+            chat_id,
+        )
 
     def _title_of_copy(self, title: str, how: str) -> str:
         """The first that no chat has; a copy of a copy is one more of the first chat."""

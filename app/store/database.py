@@ -6,7 +6,7 @@ Texts may be any str: what SQLite cannot keep is replaced (app.store.words.stora
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from functools import partial
+from operator import methodcaller
 from pathlib import Path
 from threading import Thread
 from typing import Any, Literal
@@ -130,7 +130,7 @@ def closed_on_error(connection: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-_text = partial(str, encoding="utf-8", errors="replace")
+_text = methodcaller("decode", "utf-8", "replace")
 """Flipped bytes of a damaged file must not be more than wrong letters."""
 
 

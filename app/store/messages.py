@@ -9,14 +9,23 @@ from typing import NamedTuple
 
 from app.store.chats import chat_gone, copy_message, title_from
 from app.store.database import Database
-from app.store.rows import WrittenSpans, message_from_row, stats_from_text, stats_to_json, text_of
-from app.values.chats import AnswerSoFar, DraftedSpan, MessageState, StoredMessage, Turn
-from app.values.errors import NoSuchChat, StoreDamaged
+from app.store.rows import (
+    WrittenSpans,
+    message_from_row,
+    role_of,
+    stats_from_text,
+    stats_to_json,
+    text_of,
+)
+from app.values.chats import AnswerSoFar, Branch, DraftedSpan, MessageState, StoredMessage, Turn
+from app.values.errors import NoSuchChat, StoreDamaged, StoreError
 from app.values.typed_json import words_to_text
-from mlx_engine.values.conversation import FinishReason, GenerationFinished, Role
+from mlx_engine.values.conversation import FinishReason, GenerationFinished, Message, Role
 from mlx_engine.values.stats import GenerationStats
 
 MOST_FIGURES = 500
+BLOCK = 100
+"""Messages of a branch that are read from the file at once."""
 _NEWEST_BELOW = """WITH RECURSIVE down (id, chat) AS (
         SELECT id, chat FROM message WHERE id = ? UNION ALL
         SELECT (SELECT max(id) FROM message
@@ -71,8 +80,8 @@ class Messages:
         self._written = WrittenSpans()
         self.unwritten: dict[int, EndedAnswer] = {}
 
-    def path(self, chat_id: int) -> tuple[Turn, ...]:
-        """The selected branch from its first message to its leaf.
+    def path(self, chat_id: int) -> Branch:
+        """The selected branch from its first message to its leaf, read in blocks when looked at.
 
         In a damaged file the leaf may be of another chat: then it is the newest.
         """
@@ -87,12 +96,44 @@ class Messages:
         ids = [leaf if leaf in parents else max(parents)] if parents and chat is not None else []
         while ids and (above := parents[ids[-1]]) in parents and above < ids[-1]:
             ids.append(above)
-        rows = self._database.rows(
-            "SELECT * FROM message WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id",
-            json.dumps(ids),
-        )
-        messages = map(self._read, rows)
-        return tuple(_turn(message, children.get(message.parent, [])) for message in messages)
+        ids.reverse()
+
+        def read(places: range) -> list[Turn]:
+            messages = self._readable(chat_id, ids[places.start : places.stop])
+            return [_turn(message, children.get(message.parent, [])) for message in messages]
+
+        self._with_ids(ids[-1:])  # what cannot be read at all is said now
+        return Branch(ids, read, BLOCK)
+
+    def _with_ids(self, ids: Sequence[int]) -> list[StoredMessage]:
+        """Those of these messages that are there, by ascending ids."""
+        sql = "SELECT * FROM message WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id"
+        return [self._read(row) for row in self._database.rows(sql, json.dumps(ids))]
+
+    def _readable(self, chat_id: int, ids: Sequence[int]) -> list[StoredMessage]:
+        """All of these messages; one that cannot be read says so in place of its text."""
+        found, problem = dict[int, StoredMessage](), ""
+        try:
+            found = {message.id: message for message in self._with_ids(ids)}
+        except StoreError as error:
+            problem = str(error)
+        return [
+            found.get(each) or _unreadable(each, chat_id, problem or str(_gone(each)))
+            for each in ids
+        ]
+
+    def conversation(self, ids: Sequence[int]) -> tuple[Message, ...]:
+        """What the engine reads of the messages with these ascending ids."""
+        sql = """SELECT id, role, text, thinking FROM message
+            WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id"""
+        read = list[Message]()
+        for row in self._database.rows(sql, json.dumps(ids)):
+            ended = self.unwritten.get(row["id"])
+            said = (row["text"], row["thinking"])
+            if ended is not None:
+                said = (ended.so_far.text, ended.so_far.thinking)
+            read.append(Message(role_of(row["role"]), *map(text_of, said)))
+        return tuple(read)
 
     def all_of(self, chat_id: int) -> tuple[StoredMessage, ...]:
         """Every message of every branch, oldest first."""
@@ -149,7 +190,7 @@ class Messages:
         The old one and all below it stay as a branch.
         """
         old = self.get(message_id)
-        on_show = [turn.message.id for turn in self.path(old.chat_id)]
+        on_show = self.path(old.chat_id).ids
         following = on_show[on_show.index(old.id) + 1 :] if old.id in on_show else []
         with self._database.transaction():
             leaf = rewritten = copy_message(self._database, old.id, old.chat_id, self._parent(old))
@@ -295,6 +336,12 @@ class Messages:
 def _gone(message_id: int) -> NoSuchChat:
     return NoSuchChat(
         "Message {message_id} is not there any more: open the chat again.", message_id=message_id
+    )
+
+
+def _unreadable(message_id: int, chat_id: int, problem: str) -> StoredMessage:
+    return StoredMessage(
+        message_id, chat_id, None, "assistant", "", state="stopped", problem=problem
     )
 
 

@@ -43,6 +43,11 @@ REASONS: tuple[FinishReason, ...] = get_args(FinishReason)
 SOURCES: tuple[DraftedBy, ...] = get_args(DraftedBy)
 
 
+def role_of(value: object) -> Role:
+    """The user for anything but a role."""
+    return next((role for role in ROLES if role == value), "user")
+
+
 def message_from_row(row: sqlite3.Row) -> StoredMessage:
     """The row must have all columns of the table."""
     content: dict[str, Any] = dict(zip(row.keys(), row, strict=True))
@@ -59,13 +64,13 @@ def sound_message(
     are what they became.
     """
     said = content.get
-    text, role = text_of(said("text")), said("role")
+    text = text_of(said("text"))
     state, reason = said("state"), said("finish_reason")
     return StoredMessage(
         id=message_id,
         chat_id=chat_id,
         parent=parent,
-        role=role if role in ROLES else "user",
+        role=role_of(said("role")),
         text=text,
         thinking=text_of(said("thinking")),
         model=text_of(said("model")),

@@ -9,14 +9,14 @@ follows the one before it, one of the others the number in "parent".
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from app.store.chats import clean_title, title_from
+from app.store.chats import AT_ONCE, clean_title, end_step, result_of, title_from
 from app.store.rows import (
     WrittenSpans,
     sound_message,
@@ -28,7 +28,7 @@ from app.store.rows import (
 from app.store.session_store import SessionStore
 from app.store.words import storable
 from app.values.chat_settings import ChatSettings
-from app.values.chats import StoredMessage
+from app.values.chats import Chat, StoredMessage
 from app.values.errors import BadChatFile
 from app.values.typed_json import KEPT_WORDS, encode, read_fields
 from mlx_engine.values.conversation import Message
@@ -67,27 +67,21 @@ INSERT = f"""INSERT INTO message (chat, parent, created_at, spans, stats, {SAME}
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 
 
-AT_ONCE = 500
-"""Messages that are added in one step, in a few milliseconds."""
-UNFINISHED = 0.0
-"""When a chat of several steps was thrown away, before it is whole: the next start deletes it."""
-
-
 def insert_chat(store: SessionStore, chat: NewChat) -> int:
     """Add it; its id. Raises StoreError, then it is not listed."""
-    *_, chat_id = insert_in_steps(store, chat)
-    return chat_id
+    return result_of(insert_in_steps(store, chat))
 
 
-def insert_in_steps(store: SessionStore, chat: NewChat) -> Iterator[int]:
-    """Add it, AT_ONCE messages a step; its id with each. It is listed after the last."""
+def insert_in_steps(store: SessionStore, chat: NewChat) -> Generator[None, None, int]:
+    """Add AT_ONCE messages a step; return the chat's id at the end, when it is listed."""
     database = store.database
     said = next((message.text for message in chat.messages if message.role == "user"), "")
     ids = list[int]()
     chat_id, now = 0, 0.0
     while not chat_id or len(ids) < len(chat.messages):
+        if chat_id:
+            yield
         batch = chat.messages[len(ids) : len(ids) + AT_ONCE]
-        is_last = len(ids) + len(batch) == len(chat.messages)
         with database.transaction():
             if not chat_id:
                 chat_id = store.chats.create(chat.settings, chat.title or title_from(said))
@@ -97,19 +91,18 @@ def insert_in_steps(store: SessionStore, chat: NewChat) -> Iterator[int]:
                 figures = WrittenSpans().json(message.spans), stats_to_json(message.stats)
                 made = chat_id, parent, message.created_at or now, *figures
                 ids.append(database.insert(INSERT, *made, *AS_IT_IS(message)))
-            database.write(
-                "UPDATE chat SET leaf = ?, deleted_at = ? WHERE id = ?",
-                ids[chat.leaf] if is_last and chat.leaf >= 0 else None,
-                None if is_last else UNFINISHED,
-                chat_id,
-            )
-            if is_last and chat.folder:
+            is_whole = len(ids) == len(chat.messages)
+            leaf = ids[chat.leaf] if is_whole and chat.leaf >= 0 else None
+            end_step(database, chat_id, leaf, is_whole)
+            if is_whole and chat.folder:
                 store.folders.put_into(chat.folder, chat_id)
-        yield chat_id
     database.checkpoint()
+    return chat_id
 
 
 LARGEST_FILE = 256 * 2**20
+MOST_MESSAGES = 100_000
+"""More are refused: reading that many small values as JSON would keep Python from the window."""
 
 
 def export_chat(store: SessionStore, chat_id: int, path: Path) -> None:
@@ -122,8 +115,14 @@ def export_chat(store: SessionStore, chat_id: int, path: Path) -> None:
         raise BadChatFile(
             "{name!r} is not possible: use a name ending in .md or .json.", name=path.name
         )
-    branch = _selected_branch(store, chat_id)
-    text = chat_as_markdown(branch) if kind == ".md" else _as_json(store, chat_id, branch)
+    chat = store.open_chat(chat_id)
+    messages = {message.id: message for message in store.messages.all_of(chat_id)}
+    branch = [messages.pop(each) for each in chat.turns.ids if each in messages]
+    text = (
+        chat_as_markdown(_selected_branch(chat, branch))
+        if kind == ".md"
+        else _as_json(store, chat, branch, list(messages.values()))
+    )
     part = path.with_name(path.name + ".part")
     try:
         part.write_bytes(text.encode("utf-8", "replace"))
@@ -146,8 +145,11 @@ def read_chat(path: Path, defaults: ChatSettings) -> NewChat:
     try:
         text = _text(path)
         if path.suffix.lower() == ".json":
+            _check_count(text.count('"role"'))
             return _from_json(json.loads(text), defaults)
-        return _from_saved(chat_from_markdown(text), defaults)
+        saved = chat_from_markdown(text)
+        _check_count(len(saved.messages))
+        return _from_saved(saved, defaults)
     except OSError as error:
         raise BadChatFile(
             "{path} could not be read ({strerror}).", path=path, strerror=error.strerror
@@ -173,22 +175,25 @@ def _text(path: Path) -> str:
         raise ValueError(Words("it is not text in UTF-8")) from None
 
 
-def _as_json(store: SessionStore, chat_id: int, branch: SavedChat) -> str:
-    chat = store.open_chat(chat_id)
-    path = [turn.message for turn in chat.turns]
-    on_path = {message.id for message in path}
-    others = [m for m in store.messages.all_of(chat_id) if m.id not in on_path]
+def _check_count(messages: int) -> None:
+    if messages > MOST_MESSAGES:
+        raise ValueError(Words("it has more than {most:,} messages", most=MOST_MESSAGES))
+
+
+def _as_json(
+    store: SessionStore, chat: Chat, branch: list[StoredMessage], others: list[StoredMessage]
+) -> str:
     number: dict[int | None, int] = {
-        message.id: place for place, message in enumerate((*path, *others))
+        message.id: place for place, message in enumerate((*branch, *others))
     }
     settings = _safe_settings(encode(chat.settings))
-    content = chat_as_content(branch)
+    content = chat_as_content(_selected_branch(chat, branch))
     folders = {folder.id: folder.name for folder in store.folders.listed()}
     content |= {
         "title": chat.summary.title,
         "folder": folders.get(chat.summary.folder or 0, ""),
         "settings": settings,
-        "messages": [_content(message) for message in path],
+        "messages": [_content(message) for message in branch],
         "others": [
             _content(message) | {"parent": place if place < number[message.id] else None}
             for message in others
@@ -198,9 +203,7 @@ def _as_json(store: SessionStore, chat_id: int, branch: SavedChat) -> str:
     return json.dumps(content, ensure_ascii=False, indent=2) + "\n"
 
 
-def _selected_branch(store: SessionStore, chat_id: int) -> SavedChat:
-    chat = store.open_chat(chat_id)
-    messages = [turn.message for turn in chat.turns]
+def _selected_branch(chat: Chat, messages: list[StoredMessage]) -> SavedChat:
     names = [message.model for message in messages if message.model]
     return SavedChat(
         names[-1] if names else "Assistant",

@@ -1,8 +1,8 @@
 """Stored chats as the window sees them: a list of chats, and the turns of one branch."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from app.values.chat_settings import ChatSettings
 from mlx_engine.values.conversation import FinishReason, Role
@@ -10,6 +10,7 @@ from mlx_engine.values.options import DraftedBy
 from mlx_engine.values.stats import GenerationStats
 from mlx_engine.values.words import Words
 
+T = TypeVar("T")
 MessageState = Literal["partial", "done", "stopped"]
 
 
@@ -95,6 +96,46 @@ class Turn:
         return self.siblings.index(self.message.id) + 1
 
 
+class LazySequence(Sequence[T]):
+    """Items that `read` returns for a range of places, read when first accessed and then kept.
+
+    block: items read at once. A slice is lazy too. An access raises what `read` raises.
+    """
+
+    def __init__(self, length: int, read: Callable[[range], Sequence[T]], block: int = 1) -> None:
+        self._length, self._read, self._block = length, read, block
+        self._items: dict[int, T] = {}
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            sliced = range(self._length)[place]
+            return LazySequence(len(sliced), lambda places: [self[sliced[at]] for at in places])
+        return self._item(range(self._length)[place])
+
+    def _item(self, place: int) -> T:
+        if place not in self._items:
+            first = place - place % self._block
+            places = range(first, min(first + self._block, self._length))
+            self._items.update(zip(places, self._read(places), strict=True))
+        return self._items[place]
+
+
+class Branch(LazySequence[Turn]):
+    """The turns of one branch; ids: of their messages."""
+
+    def __init__(
+        self, ids: Sequence[int], read: Callable[[range], Sequence[Turn]], block: int = 1
+    ) -> None:
+        super().__init__(len(ids), read, block)
+        self.ids = ids
+
+
+NO_TURNS = Branch((), lambda _: ())
+
+
 @dataclass(frozen=True, slots=True)
 class Folder:
     """A folder of chats; is_open: its chats are listed under it."""
@@ -126,7 +167,7 @@ class Chat:
 
     summary: ChatSummary
     settings: ChatSettings
-    turns: tuple[Turn, ...]
+    turns: Branch
     notes: tuple[str, ...] = ()
 
 

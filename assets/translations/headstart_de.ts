@@ -880,6 +880,10 @@
         <translation>kein Text in UTF-8</translation>
     </message>
     <message>
+        <source>it has more than {most:,} messages</source>
+        <translation>mehr als {most:,} Nachrichten</translation>
+    </message>
+    <message>
         <source>&quot;others&quot; is no list</source>
         <translation>„others“ ist keine Liste</translation>
     </message>

@@ -7,6 +7,7 @@ thread worked; then the median and the first by the clock, and the median of the
 Everything is laid out and painted, and CHATS are in the sidebar.
 """
 
+import json
 import statistics
 import sys
 import time
@@ -31,10 +32,11 @@ from app.app import App
 from app.values.chat_settings import ChatSettings
 from app.values.models import FoundModel
 from app.window.composer.attachments import AttachmentChip
-from mlx_engine.values.conversation import GenerationFinished
+from mlx_engine.values.conversation import GenerationFinished, Message, Role
+from mlx_engine.values.saved_chat import SavedChat, chat_as_content
 
 POCKET = Path(__file__).resolve().parents[2] / "assets" / "pocket_model"
-MESSAGES, LONG = 80, 400
+MESSAGES, LONG, TURNS = 80, 400, 20_000
 CODE = "```python\n" + "    total += price_of(item)\n" * 5000 + "```\n"
 TABLE = "| Name | Worth |\n|---|--:|\n" + "| a name of three words | 1,000 |\n" * 200
 LONG_ANSWER = 20
@@ -291,6 +293,47 @@ def long_chat(bench: Bench) -> Actions:
     }
 
 
+def endless_chat(bench: Bench) -> Actions:
+    """A chat of TURNS messages: taken from a file, opened, searched, left and asked."""
+    app, find = bench.app, bench.app.widgets.transcript.find_bar
+    file = app.store.database.path.with_name("endless.json")
+    roles: tuple[Role, Role] = ("user", "assistant")
+    said = tuple(Message(roles[n % 2], f"Words of number {n}.") for n in range(TURNS))
+    file.write_text(json.dumps(chat_as_content(SavedChat("Tiny", None, said))))
+
+    def endless() -> int:
+        return max(chat.id for chat in app.store.chats.listed())
+
+    def go_to(message: int | None = None) -> None:
+        app.listed.chosen.emit(endless(), message)
+
+    def first_message() -> int:
+        return app.store.messages.path(endless())[0].message.id
+
+    def send() -> list[Turn]:
+        bench.answers.append(Answer("So it goes."))
+        begin = timed(lambda: app.chats.send("Go on."))
+        return [begin, *turns_until(lambda: app.chats.running is None), *turns_of(turn)]
+
+    return {
+        **each(
+            imported=lambda: app.files.import_from(file),
+            new_chat=app.begin_chat,
+            opened=go_to,
+            other_chat=app.begin_chat,
+            opened_at_its_first_message=lambda: go_to(first_message()),
+            opened_again=go_to,
+            find_opened=app.widgets.transcript.open_find,
+            find_typed=lambda: find.field.setText("words"),
+            match_before_the_first=lambda: find.step_wanted.emit(-1),
+            find_closed=app.widgets.transcript.close_find,
+            jump_to_latest=app.widgets.transcript.jump.click,
+        ),
+        "asked": send,
+        **each(duplicated=lambda: app.listed.duplicate(endless())),
+    }
+
+
 def comparing(bench: Bench) -> Actions:
     app = bench.app
 
@@ -375,6 +418,7 @@ SUBJECTS: dict[str, Callable[[Bench], Actions]] = {
         looks,
         resizing,
         long_chat,
+        endless_chat,
         comparing,
         pages,
         layers,

@@ -3,7 +3,7 @@
 import re
 import time
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -20,8 +20,10 @@ from app.window.controls.layouts import row
 from app.window.language import tr
 from app.window.look import look
 from app.window.transcript.drafted_spans import Tint, in_utf16
-from app.window.transcript.message_view import MessageView
+from app.window.transcript.message_column import MessageColumn
+from app.window.transcript.message_view import searched_text
 from app.window.transcript.segment_column import TextWidget, searched
+from app.window.transcript.shown_message import ShownMessage
 
 
 class FindBar(QFrame):
@@ -88,17 +90,16 @@ class Match(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A message, and the number of one of its matches, from 0."""
+    """The place of a message in the chat, and the number of one of its matches, both from 0."""
 
-    view: MessageView
+    message: int
     number: int
 
 
 class ChatSearch(QObject):
-    """The matches of one query, from the top, and which of them is current.
+    """The matches of one query in a chat, from the top, and which of them is current.
 
-    Messages that are not made of widgets are searched as text. number: of the current match, from
-    1; 0 for none.
+    Messages without widgets are searched as text. number: of the current match, from 1; 0 for none.
 
     Signals: `counted`, more of them; `went`, another match is current, or there is none.
     """
@@ -106,12 +107,17 @@ class ChatSearch(QObject):
     counted = Signal()
     went = Signal()
 
-    def __init__(self, turns: Turns, parent: QObject | None = None) -> None:
+    def __init__(
+        self, messages: MessageColumn, turns: Turns, parent: QObject | None = None
+    ) -> None:
         super().__init__(parent)
+        self._column = messages
         self._turns = turns
         self._pattern: re.Pattern[str] | None = None
-        self._views: list[MessageView] = []
+        self._count = 0
         self._totals: list[int] = []
+        self._texts: dict[int, tuple[ShownMessage, Sequence[str]]] = {}
+        self._sought: int | None = None
         self.number = 0
         self._marked = WeakKeyDictionary[TextWidget, tuple[object, ...]]()
 
@@ -123,55 +129,52 @@ class ChatSearch(QObject):
     @property
     def is_whole(self) -> bool:
         """Whether all messages have been searched."""
-        return len(self._totals) == len(self._views)
+        return len(self._totals) == self._count
 
     @property
     def place(self) -> Place | None:
-        """Where the current match stands, also in a message that is not made."""
-        if not self.number or not self._views:
+        """Where the current match stands, also in a message without widgets."""
+        if not 0 < self.number <= self.total:
             return None
-        view = bisect_left(self._totals, self.number)
-        return Place(self._views[view], self.number - 1 - (self._totals[view - 1] if view else 0))
+        message = bisect_left(self._totals, self.number)
+        before = self._totals[message - 1] if message else 0
+        return Place(message, self.number - 1 - before)
 
     @property
     def current(self) -> Match | None:
         """The current match, once its message is made."""
-        if self.place is None:
+        view = None if self.place is None else self._column.view_at(self.place.message)
+        if self.place is None or view is None:
             return None
-        matches = [match for text in self.place.view.texts() for match in self._matches(text)]
+        matches = [match for text in view.texts() for match in self._matches(text)]
         return matches[self.place.number] if self.place.number < len(matches) else None
 
-    def find(self, query: str, views: Iterable[MessageView]) -> None:
+    def find(self, query: str) -> None:
         """Look for `query`, upper and lower case alike; the same query keeps its current match."""
         pattern = re.compile(re.escape(query), re.IGNORECASE) if query else None
-        kept = self.number if pattern == self._pattern else 0
-        if pattern != self._pattern:
+        is_same = pattern is not None and pattern == self._pattern
+        self._sought = self.number or None if is_same else None
+        if not is_same:
             self._unmark()
-        self._pattern, self._views = pattern, list(views) if query else []
+        self._pattern, self._count = pattern, len(self._column.messages) if query else 0
         self._totals, self.number = [], 0
+        if not query:
+            self._texts.clear()
         self.went.emit()
         self._count_some()
-        if kept:
-            self._count_to(kept)
-            if kept <= self.total:
-                self._go_to(kept)
-
-    def let_go(self) -> None:
-        """Messages are going: no more is done with them. `find` goes on from the same match."""
-        self._views, self._totals = [], []
 
     def step(self, by: int) -> None:
-        """Make the next (1) or the previous (-1) match current, around the end."""
+        """Make the next (1) or the previous (-1) match current, around the end, once found."""
         if self.place is not None:
-            self._count_to(self.number + by)
-            self._go_to((self.number + by - 1) % self.total + 1)
+            self._sought = by + (self.number if self._sought is None else self._sought)
+            self._count_some()
 
     def mark(self) -> None:
         """Show the matches in the texts in view, the current one stronger; the rest is marked once
         it is scrolled to.
         """
         current, now = self.current, look()
-        in_view = [view for view in self._views if not view.visibleRegion().isEmpty()]
+        in_view = [view for view in self._column.views if not view.visibleRegion().isEmpty()]
         for text in [text for view in in_view for text in view.texts()]:
             stronger = current if current and current.widget is text else None
             place = stronger and stronger[1:]
@@ -194,22 +197,31 @@ class ChatSearch(QObject):
         end = time.monotonic() + SLICE_S
         while not self.is_whole and time.monotonic() < end:
             self._count_next()
+        if self._sought is not None and (self.is_whole or 0 < self._sought <= self.total):
+            number, self._sought = self._sought, None
+            if self.total:
+                self._go_to((number - 1) % self.total + 1)
         if not self.is_whole:
             self._turns.do(self._count_some)
         self.counted.emit()
 
-    def _count_to(self, number: int) -> None:
-        """Until there is a match of this number; 0 is the last one of all."""
-        while not self.is_whole and not 0 < number <= self.total:
-            self._count_next()
-
     def _count_next(self) -> None:
         assert self._pattern
-        view = self._views[len(self._totals)]
-        found = sum(len(self._pattern.findall(_spaced(text))) for text in view.searched())
+        texts = self._searched(len(self._totals))
+        found = sum(len(self._pattern.findall(_spaced(text))) for text in texts)
         self._totals.append(self.total + found)
-        if found and not self.number:
+        if found and not self.number and self._sought is None:
             self._go_to(1)
+
+    def _searched(self, place: int) -> Sequence[str]:
+        """Texts of the message at a place, from the top; those without widgets are kept."""
+        view, message = self._column.view_at(place), self._column.messages[place]
+        if view is not None and view.is_built:
+            return view.searched()
+        kept = self._texts.get(place)
+        if kept is None or kept[0] is not message:
+            kept = self._texts[place] = message, searched_text(message)
+        return kept[1]
 
     def _go_to(self, number: int) -> None:
         self.number = number

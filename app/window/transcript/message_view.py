@@ -104,7 +104,6 @@ class MessageView(QWidget):
         self.message = message
         self._reader = reader
         self._body: AnswerView | UserBubble | None = None
-        self._searched: Sequence[str] | None = None
         self._steps: Iterator[None] | None = None
         self._waiting: list[TextPiece] = []
         self.buttons: MessageActions | None = None
@@ -178,7 +177,7 @@ class MessageView(QWidget):
 
     def finish(self, message: ShownMessage) -> bool:
         """Become the finished message; False if its text is another, so that it must be rebuilt."""
-        self.message, self._searched, self._steps = message, None, None
+        self.message, self._steps = message, None
         self._waiting.clear()
         if not isinstance(self._body, AnswerView):
             return not self.is_built
@@ -203,9 +202,7 @@ class MessageView(QWidget):
         """What `texts` hold, or will hold once they are made."""
         if self.is_built:
             return [searched(widget).text for widget in self.texts()]
-        if self._searched is None:
-            self._searched = searched_text(self.message)
-        return self._searched
+        return searched_text(self.message)
 
     def copy(self) -> None:
         """Its words to the clipboard; an answer's, which may be long, within a few turns."""

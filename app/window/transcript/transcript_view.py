@@ -1,6 +1,6 @@
 """The transcript: shows messages, grows the live one, finds text."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from PySide6.QtCore import QEvent, QRectF, QSize, Qt
 from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent, QResizeEvent
@@ -117,7 +117,7 @@ class TranscriptView(QWidget):
         self.column.setMinimumHeight(
             1
         )  # where there is no room for all, it is what can be scrolled
-        self._search = ChatSearch(self.reader.turns, self)
+        self._search = ChatSearch(self.column, self.reader.turns, self)
         self._search.counted.connect(self._show_count)
         self._search.went.connect(self._go_to_match)
         self.column.content.resized.connect(self._mark_soon)
@@ -142,14 +142,16 @@ class TranscriptView(QWidget):
             hidden.hide()
         self._place()
 
-    def show_messages(self, messages: Iterable[ShownMessage]) -> None:
-        """Show another chat, from its end; what is not near stays unmade until it is."""
-        self._search.find("", ())
+    def show_messages(self, messages: Sequence[ShownMessage], first: int | None = None) -> None:
+        """Show another chat, from the message at the place `first` on or, None, from its end; what
+        is not near stays unmade until it is.
+        """
+        self._search.find("")
         self.find_bar.hide()
         self.reader.formulas.forget_wanted()
-        self.column.show_messages(messages)
+        self.column.show_messages(messages, first)
 
-    def replace_from(self, message_id: int, messages: Iterable[ShownMessage]) -> None:
+    def replace_from(self, message_id: int, messages: Sequence[ShownMessage]) -> None:
         """Show these in place of a message and what follows it; the reader stays where they are."""
         self.column.stay()
         self.column.replace_from(message_id, messages)
@@ -206,7 +208,7 @@ class TranscriptView(QWidget):
     def close_find(self) -> None:
         """Hide the bar and its marks."""
         self.find_bar.hide()
-        self._search.find("", ())
+        self._search.find("")
         self.column.setFocus()
 
     def copy_last_answer(self) -> None:
@@ -224,14 +226,11 @@ class TranscriptView(QWidget):
             self.column.ensureWidgetVisible(view)
 
     def _last(self, role: Role) -> MessageView | None:
-        return next((v for v in reversed(self.column.placed) if v.message.role == role), None)
+        self.column.show_end()
+        return next((v for v in reversed(self.column.views) if v.message.role == role), None)
 
     def _find(self, query: str) -> None:
-        if self.column.is_filling:
-            self._search.let_go()
-            self.reader.turns.do(self._find_again)
-        else:
-            self._search.find(query, self.column.views)
+        self._search.find(query)
 
     def _step(self, by: int) -> None:
         self._search.step(by)
@@ -255,8 +254,10 @@ class TranscriptView(QWidget):
         place = self._search.place
         if place is None:
             return
-        if not place.view.is_built:
-            self.column.make_some(place.view)
+        view = self.column.view_at(place.message)
+        if self.column.is_filling or view is None or not view.is_built:
+            if not self.column.is_filling:
+                self.column.make_at(place.message)
             self.reader.turns.do(self._scroll_to_match)
             return
         match = self._search.current

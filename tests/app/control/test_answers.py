@@ -257,10 +257,10 @@ def test_an_answer_that_ends_while_nothing_can_be_written_is_saved_later(
         qtbot.wait(200)
         assert ended == [BUG if how == "failed" else None]
         assert len(told) == 1 and told[0].endswith("The answer stays here until it is saved.")
-        seen = store.messages.path(answer.chat_id)
+        seen = list(store.messages.path(answer.chat_id))
         let_go()
         qtbot.waitUntil(lambda: saved == told)
-        stored = Messages(store.database).path(answer.chat_id)
+        stored = list(Messages(store.database).path(answer.chat_id))
         assert stored == seen, "as it was read before it could be written"
         assert stored[1].message.text == LONG
         assert stored[1].message.state == ("stopped" if how == "failed" else "done")
@@ -289,14 +289,15 @@ def test_a_question_is_stored_with_its_answer_or_not_at_all(qapp, tmp_path, monk
     chat = OpenChat(store, ChatSettings())
     if not is_new:
         chat.add_question("Before")
-    before = (chat.chat_id, chat.turns, chat.title)
+        chat.reload()
+    before = (chat.chat_id, list(chat.turns), chat.title)
     answers = Answers(store, lambda request: None)
     with pytest.raises(StoreFull), chat.all_or_nothing():
         question = chat.add_question("What now?")
         full(store)
         chat.edit(question.id, LONG)
         answers.add(question, "Tiny")
-    assert (chat.chat_id, chat.turns, chat.title) == before
+    assert (chat.chat_id, list(chat.turns), chat.title) == before
     assert len(store.database.rows("SELECT * FROM message")) == len(before[1])
     assert len(store.database.rows("SELECT * FROM chat")) == (not is_new)
     store.close()

@@ -537,7 +537,7 @@ def test_a_new_chat_goes_on_while_the_old_one_is_answered(driven, source):
     say_next(source, Answer("word " * 300, pause_s=0.005))
     driven.send("Second")
     assert answer is not None
-    driven.app.chats.branch_off(answer.id)
+    driven.app.listed.branch_off(answer.id)
     assert driven.shown == ["First", "You said: First"]
     driven.until(lambda: not driven.app.answers.chat_ids)
     driven.app.chats.open(before or 0)

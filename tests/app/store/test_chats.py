@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 from chat_stores import talk, texts
 
-from app.store.chats import DAYS_IN_BIN, MAX_TITLE
+from app.store.chats import AT_ONCE, DAYS_IN_BIN, MAX_TITLE, result_of
 from app.store.session_store import SessionStore, open_store
+from app.store.transfer import NewChat, insert_chat
 from app.values.chat_settings import ChatSettings, SamplingChoice
-from app.values.chats import AnswerSoFar
+from app.values.chats import AnswerSoFar, StoredMessage
 from app.values.errors import NoSuchChat
 from mlx_engine.values.options import DraftOptions, LoadOptions
 
@@ -142,6 +143,23 @@ def test_copies_are_numbered_and_a_copy_of_a_copy_is_one_of_the_first(store):
         (MAX_TITLE, " (copy)"),
         (MAX_TITLE, " (copy 2)"),
     ]
+
+
+def test_a_long_chat_is_copied_in_steps_and_listed_when_it_is_whole(store):
+    messages = [StoredMessage(n, 0, n - 1 if n else None, "user", f"{n}") for n in range(401)]
+    chat = insert_chat(store, NewChat("Long", ChatSettings(), messages, 400))
+    steps = store.chats.copy_in_steps(chat, "copy")
+    for _ in range(400 // AT_ONCE):
+        next(steps)
+        assert [listed.id for listed in store.chats.listed()] == [chat]
+    copy = result_of(steps)
+    assert texts(store, copy) == texts(store, chat)
+    steps = store.chats.copy_in_steps(chat, "copy")
+    next(steps)
+    store.chats.delete_for_ever(chat)
+    with pytest.raises(NoSuchChat):
+        next(steps)
+    assert [listed.id for listed in store.chats.listed()] == [copy]
 
 
 def test_a_copy_and_a_branch_read_from_where_the_chat_did(store):

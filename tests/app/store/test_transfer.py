@@ -12,8 +12,9 @@ from chat_stores import finished, import_chat, talk, texts, without_rights
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from app.store.chats import AT_ONCE, result_of
 from app.store.session_store import SessionStore, open_passing_store, open_store
-from app.store.transfer import AT_ONCE, NewChat, export_chat, insert_in_steps
+from app.store.transfer import NewChat, export_chat, insert_chat, insert_in_steps
 from app.store.transfer import read_chat as read_chat_file
 from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.values.chats import AnswerSoFar, DraftedSpan, StoredMessage
@@ -292,12 +293,28 @@ def many(count: int) -> NewChat:
 
 def test_a_long_chat_is_added_in_steps_and_listed_when_it_is_whole(store):
     steps = insert_in_steps(store, many(2 * AT_ONCE + 1))
-    chat_id = next(steps)
-    assert next(steps) == chat_id and store.chats.listed() == ()
-    assert list(steps) == [chat_id]
+    for _ in range(2):
+        next(steps)
+        assert store.chats.listed() == ()
+    chat_id = result_of(steps)
     (listed,) = store.chats.listed()
     assert (listed.id, listed.title, listed.folder) == (chat_id, "Long", 1)
     assert texts(store, chat_id) == [f"text {place}" for place in range(2 * AT_ONCE + 1)]
+
+
+@pytest.mark.parametrize("name", ["chat.json", "chat.md"])
+def test_a_file_of_more_messages_than_a_window_can_take_is_refused(
+    store, tmp_path, monkeypatch, name
+):
+    """Before they are read as JSON, which nothing can interrupt."""
+    chat_id = insert_chat(store, many(8))
+    export_chat(store, chat_id, tmp_path / name)
+    monkeypatch.setattr("app.store.transfer.MOST_MESSAGES", 8)
+    assert len(read_chat_file(tmp_path / name, ChatSettings()).messages) == 8
+    monkeypatch.setattr("app.store.transfer.MOST_MESSAGES", 7)
+    monkeypatch.setattr("app.store.transfer.json.loads", None)
+    with pytest.raises(BadChatFile, match="more than 7 messages"):
+        read_chat_file(tmp_path / name, ChatSettings())
 
 
 def test_a_long_chat_that_is_cut_off_goes_with_the_next_start(tmp_path):

@@ -2,9 +2,11 @@
 
 import gc
 from dataclasses import replace
+from itertools import count as numbers
 from itertools import pairwise
 from weakref import ref
 
+import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, QPoint, Qt
 from PySide6.QtWidgets import QApplication, QLabel, QWidget
 from shiboken6 import isValid
@@ -30,6 +32,7 @@ from app.window.transcript.message_column import PinnedScroll
 from app.window.transcript.message_view import MessageView
 from app.window.transcript.prose_segment import ProseSegment
 from app.window.transcript.shown_message import ShownMessage
+from app.window.transcript.transcript_view import TranscriptView
 from mlx_engine.values.conversation import TextPiece
 
 
@@ -125,7 +128,7 @@ def test_a_stored_answer_is_rendered_once(view, monkeypatch):
 def test_chats_that_are_looked_through_quickly_do_not_pile_up(view):
     """Nothing waits for a moment in which there is nothing else to do."""
     for chat in range(12):
-        view.show_messages(ShownMessage(9 * chat + n, "assistant", PARAGRAPH) for n in range(9))
+        view.show_messages([ShownMessage(9 * chat + n, "assistant", PARAGRAPH) for n in range(9)])
         until_filled(view)
         QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     assert len(view.findChildren(ProseSegment)) < 40
@@ -245,8 +248,7 @@ def test_a_long_chat_gets_its_places_in_turns_and_whole_for_who_asks(view, qtbot
     assert len(view.column.content.findChildren(MessageView)) == 300
     assert bar(view).value() == bar(view).maximum()
     for after in (messages, messages[:200]):
-        view.show_messages(after)
-        assert view.column.view(0) is not None
+        show(view, *after)
         assert [v.message for v in view.column.views] == after
     view.show_messages(messages)
     view.open_find()
@@ -254,6 +256,7 @@ def test_a_long_chat_gets_its_places_in_turns_and_whole_for_who_asks(view, qtbot
     qtbot.waitUntil(lambda: view.find_bar.count.text().endswith("300"))
     view.show_messages(messages)
     view.add_message(ShownMessage(300, "assistant", "Word 300."))
+    until_filled(view)
     assert [v.message.id for v in view.column.views] == list(range(301))
 
 
@@ -405,8 +408,7 @@ def test_marked_text_may_go_while_it_is_sought(view, qtbot):
     view.close_find()
 
 
-def test_what_was_found_in_messages_that_are_gone_is_let_go(view, qtbot):
-    """Until those in their place are all there, which takes turns."""
+def test_find_goes_on_in_messages_that_take_the_place_of_others(view, qtbot):
     many = [ShownMessage(n, "assistant", "a needle here") for n in range(200)]
     show(view, *many)
     view.open_find()
@@ -417,7 +419,7 @@ def test_what_was_found_in_messages_that_are_gone_is_let_go(view, qtbot):
     QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     view._search.mark()
     view._step(1)
-    qtbot.waitUntil(lambda: view.find_bar.count.text() == "1 of 200")
+    qtbot.waitUntil(lambda: view.find_bar.count.text() == "2 of 200")
 
 
 def test_marked_text_that_is_gone_is_not_kept(view, qtbot):
@@ -498,8 +500,7 @@ def test_a_long_chat_is_shown_from_a_message_on(view, qtbot):
     messages = [ShownMessage(n, "assistant", f"{n}. {PARAGRAPH}") for n in range(300)]
     for goal in (150, 298, 299, 0):
         before = len(view.column.content.findChildren(MessageView))
-        view.show_messages(messages)
-        view.column.go_to_message(goal)
+        view.show_messages(messages, goal)
         places = len(view.column.content.findChildren(MessageView)) - before
         assert places < 100, "the rest in turns"
         until_filled(view)
@@ -693,23 +694,129 @@ def test_the_reader_keeps_their_place_while_text_above_wraps_anew(view):
     assert top(read) == place < 0 and bar(view).value() > before + 500
 
 
-def test_of_very_many_messages_the_last_have_places_and_others_when_they_are_near(
-    view, monkeypatch
-):
-    monkeypatch.setattr("app.window.transcript.message_column.AT_FIRST", 120)
-    count = 400
-    messages = [ShownMessage(number, "user", f"words {number}") for number in range(count)]
-    show(view, *messages)
-    assert len(view.column.placed) == 120
-    assert view.column.placed[-1].message.id == count - 1
-    bar(view).setValue(0)
-    first = view.column.placed[0]
-    before = first.mapTo(view.column, QPoint()).y()
+def at_rest(view: TranscriptView) -> None:
     while view.reader.turns.is_busy:
         QApplication.processEvents()
     settle()
-    assert len(view.column.placed) > 120
-    assert abs(first.mapTo(view.column, QPoint()).y() - before) < 100, "it keeps its place"
-    view.column.go_to_message(3)
+
+
+@pytest.fixture()
+def section(monkeypatch) -> int:
+    """Messages that have places before a chat is shown."""
+    monkeypatch.setattr("app.window.transcript.message_column.MOST_PLACED", 240)
+    monkeypatch.setattr("app.window.transcript.message_column.SECTION", 120)
+    return 120
+
+
+def many_messages(count: int = 400) -> list[ShownMessage]:
+    return [ShownMessage(number, "user", f"words {number}") for number in range(count)]
+
+
+def placed(view: TranscriptView) -> list[int]:
+    return [shown.message.id for shown in view.column.views]
+
+
+def test_of_very_many_messages_the_last_have_places_and_others_when_they_are_near(view, section):
+    show(view, *many_messages())
+    assert placed(view) == list(range(400 - section, 400))
+    for _ in range(5):
+        bar(view).setValue(0)
+        first = view.column.views[0]
+        before = first.mapTo(view.column, QPoint()).y()
+        at_rest(view)
+        assert abs(first.mapTo(view.column, QPoint()).y() - before) < 100, "it keeps its place"
+        assert placed(view)[0] < first.message.id and len(placed(view)) <= 240
+    assert placed(view)[0] == 0 and placed(view)[-1] < 399 and view.jump.isVisible()
+    while placed(view)[-1] < 399:
+        assert not view.column.pinned
+        bar(view).setValue(bar(view).maximum())
+        last = view.column.views[-1]
+        at_rest(view)
+        assert last.mapTo(view.column, QPoint()).y() > 0, "it keeps its place"
+        assert last.message.id < placed(view)[-1] and len(placed(view)) <= 240
+        assert placed(view) == list(range(placed(view)[0], placed(view)[-1] + 1))
+    bar(view).setValue(bar(view).maximum())
+    assert view.column.pinned
+
+
+@pytest.mark.parametrize("first", [0, 3, 200, 399])
+def test_very_many_messages_are_shown_from_one_of_them_and_from_the_end_again(view, section, first):
+    view.show_messages(many_messages(), first)
     until_filled(view)
-    assert view.column.placed[0].message.id <= 3
+    settle()
+    assert first in placed(view) and len(placed(view)) == section
+    assert 0 <= of(view, first).mapTo(view.column, QPoint()).y() < view.column.height()
+    view.jump.click()
+    until_filled(view)
+    settle()
+    assert placed(view)[-1] == 399 and len(placed(view)) <= 2 * section
+    assert bar(view).value() == bar(view).maximum() and view.column.pinned
+
+
+def test_find_gives_places_only_around_what_it_goes_to(view, section, qtbot, monkeypatch):
+    """A slice at a time, also from the first match back to the last."""
+    searched = list[str]()
+    monkeypatch.setattr(
+        "app.window.transcript.find.searched_text", lambda m: searched.append(m.text) or (m.text,)
+    )
+    monkeypatch.setattr("app.window.transcript.find.time.monotonic", numbers(0, 0.004).__next__)
+    texts = {20: "a needle", 390: "a needle"}
+    show(view, *(ShownMessage(n, "user", texts.get(n, f"words {n}")) for n in range(400)))
+    view.open_find()
+    qtbot.keyClicks(view.find_bar.field, "needle")
+    assert len(searched) < 10
+    while view.find_bar.count.text() != "1 of 1…":
+        QApplication.processEvents()
+    view._step(-1)
+    assert len(searched) < 50
+    qtbot.waitUntil(lambda: view.find_bar.count.text() == "2 of 2")
+    qtbot.waitUntil(lambda: 390 in placed(view))
+    until_filled(view)
+    view._step(1)
+    qtbot.waitUntil(lambda: 20 in placed(view) and of(view, 20).is_built)
+    at_rest(view)
+    assert len(placed(view)) <= section and of(view, 20).texts()[0].extraSelections()
+    assert len(searched) <= 400, "each once"
+
+
+@pytest.mark.parametrize("is_made", [True, False])
+def test_an_answer_is_written_on_while_another_part_of_its_chat_is_on_show(view, section, is_made):
+    show(view, *many_messages())
+    live = ShownMessage(1000, "assistant", "", state="live")
+    view.add_message(live)
+    if is_made:
+        at_rest(view)
+    view.append_pieces(1000, [TextPiece("one ")])
+    view.column.go_to_place(3)
+    until_filled(view)
+    view.append_pieces(1000, [TextPiece("two ")])
+    assert 1000 not in placed(view)
+    view.column.follow()
+    view.append_pieces(1000, [TextPiece("three")])
+    until_filled(view)
+    at_rest(view)
+    assert placed(view)[-1] == 1000 and shown_text(view, 1000) == "one two three"
+    view.column.go_to_place(3)
+    until_filled(view)
+    view.finish(replace(live, text="one two three four", state="done"))
+    view.column.follow()
+    until_filled(view)
+    assert shown_text(view, 1000) == "one two three four"
+    view.column.go_to_place(3)
+    until_filled(view)
+    view.add_message(ShownMessage(1001, "user", "and?"))
+    until_filled(view)
+    assert placed(view)[-2:] == [1000, 1001] and len(placed(view)) <= section + 1
+
+
+def test_another_branch_of_very_many_messages_gets_its_places_in_turns(view, section):
+    show(view, *many_messages())
+    other = [ShownMessage(1000 + n, "user", f"other {n}") for n in range(300)]
+    view.replace_from(390, other)
+    assert len(placed(view)) <= section + 60
+    until_filled(view)
+    settle()
+    assert {389, 1000} <= {*placed(view)} and len(placed(view)) <= 2 * section
+    view.jump.click()
+    until_filled(view)
+    assert placed(view)[-1] == 1299
