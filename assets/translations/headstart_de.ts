@@ -3896,8 +3896,8 @@
         <translation>{path}: {key} ist {value}, keine Anzahl. Noch einmal herunterladen.</translation>
     </message>
     <message>
-        <source>the eyes of a model</source>
-        <translation>die Augen eines Modells</translation>
+        <source>the vision part of a model</source>
+        <translation>den Bildteil eines Modells</translation>
     </message>
     <message>
         <source>an importance matrix, which a model is quantised with</source>

@@ -1,8 +1,9 @@
-"""What GGUF files of all architectures have in common: sizes, names of tensors, joined tensors."""
+"""The base of all GGUF architectures: metadata to config, tensor names, split tensors."""
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import ClassVar
 
 from mlx_engine.loading.gguf.file import GgufFile
@@ -13,22 +14,21 @@ from mlx_engine.loading.gguf.metadata import (
     TWO_LISTS,
     GgufMetadata,
     Kind,
-    base_of,
-    scaling_of,
+    rope_base,
+    rope_scaling,
 )
 from mlx_engine.loading.gguf.part import Change, Placement
 from mlx_engine.models.stored_forms import Run
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
-# Tensor names of GGUF files and what Hugging Face calls the same, a table for each group. Keys are
-# names within a block, but for names given whole without `.weight` or `.bias`. Stacks of experts
-# have the names MLX conversions give them (`switch_mlp`), for published files have none.
+# Tensor names of GGUF -> of Hugging Face, without `.weight` or `.bias` unless written out; names of
+# blocks without their prefix. Stacks of experts have the names of MLX conversions (`switch_mlp`).
 OUTSIDE = {
     "token_embd": "model.embed_tokens",
     "output_norm": "model.norm",
     "output": "lm_head",
 }
-"""Of the whole file."""
+"""Tensors outside the blocks."""
 
 ATTENTION = {
     "attn_norm": "input_layernorm",
@@ -89,24 +89,24 @@ HEAD = {
     "nextn.shared_head_norm": "shared_head.norm",
     "nextn.shared_head_head": "shared_head.head",
 }
-"""Of the blocks behind the last one of the trunk, beside those of the trunk's blocks."""
+"""Further tensors of MTP heads, which are blocks behind the trunk's."""
 
 ONE_SHARED = {
     **{base: name.replace("shared_experts", "shared_expert") for base, name in SHARED.items()},
     "ffn_gate_inp_shexp": "mlp.shared_expert_gate",
 }
-"""As SHARED, of one expert behind a gate of its own."""
+"""SHARED for one shared expert with a gate."""
 
 SOFTMAX, SIGMOID = 1, 2
-"""Of expert_gating_func: how scores of experts are made of the router's output."""
+"""Values of expert_gating_func."""
 
 _BLOCK = re.compile(r"blk\.(\d{1,4})\.(.+)")
-WIDEST = 2**20
-"""Rows in a matrix of heads: orders of rows are listed, so a wild number would hang."""
-DEEPEST = 9999
-"""Blocks, which are gone through one by one; names have room for no more."""
+MOST_ROWS = 2**20
+"""Largest number of rows of a matrix of heads, since row orders are listed."""
+MOST_BLOCKS = 9999
+"""Largest number of blocks; names have four digits."""
 
-_NOT_RUN = (
+_VARIANT_KEYS = (
     "attention.scale",
     "attention.clamp_kqv",
     "attention.max_alibi_bias",
@@ -118,42 +118,44 @@ _NOT_RUN = (
     "residual_scale",
     "router_logit_softcapping",
 )
-"""Keys of variants that the classes know nothing of; 0 and 1 mean that they are not used."""
+"""Keys of variants that an architecture must support by name; 0 and 1 mean unused."""
 
 
 class Architecture:
-    """One file as a Hugging Face folder would have it: its config, and names of its tensors.
+    """A file as its Hugging Face folder would be: config, and names of its tensors.
 
-    Made from headers; BadModelFile when the metadata contradict themselves. outside: names of the
-    whole file; names: of tensors in blocks; head_names: of blocks behind the trunk's besides. runs:
-    what other classes know nothing of (_NOT_RUN). stretches: kinds of rope scaling that are run.
-    Where the file does not tell: usual_base of periods, usual_share, elements of a head for each
-    that is rotated. model_type: "" where `_class` tells files of several types apart.
+    Made from headers; raises BadModelFile for contradictory metadata. Subclasses set:
+    model_type ("" where `_find_model_type` tells several apart); outside, names, head_names: tensor
+    names outside the blocks, in blocks, and in MTP heads; changes: name endings -> what undoes the
+    converter's change; supported: keys of _VARIANT_KEYS; rope_kinds: supported RoPE scaling;
+    default_base and default_divisor: RoPE's base, and head size / rotated elements, where the file
+    does not say.
     """
 
     model_type = ""
-    runs: ClassVar[tuple[str, ...]] = ()
+    supported: ClassVar[tuple[str, ...]] = ()
     outside: ClassVar[Mapping[str, str]] = OUTSIDE
     names: ClassVar[Mapping[str, str]] = ATTENTION | DENSE
     head_names: ClassVar[Mapping[str, str]] = HEAD
+    changes: ClassVar[Mapping[str, Change]] = MappingProxyType({})
     rotates_whole_heads = True
-    stretches: ClassVar[tuple[Kind, ...]] = KINDS
-    usual_base = 10000.0
-    usual_share = 1
+    rope_kinds: ClassVar[tuple[Kind, ...]] = KINDS
+    default_base = 10000.0
+    default_divisor = 1
 
     def __init__(self, file: GgufFile, model_type: str = "") -> None:
-        """model_type: of a model that differs from those of its class by that alone."""
+        """model_type: overrides the class's, for models that differ in nothing else."""
         self._file = file
         self._metadata = GgufMetadata(file.path, file.metadata)
         self._main_blocks = main_blocks(file.tensors, self._metadata)
-        if self._main_blocks > DEEPEST:
-            raise self._cannot_be(f"{self._main_blocks} blocks", "block_count")
-        self.model_type = model_type or self.model_type or self._class()
+        if self._main_blocks > MOST_BLOCKS:
+            raise self._impossible(f"{self._main_blocks} blocks", "block_count")
+        self.model_type = model_type or self.model_type or self._find_model_type()
         self._check_variant()
         self._check_depth()
 
     def config(self) -> dict[str, object]:
-        """What config.json would say."""
+        """The contents of config.json."""
         count = self._metadata.count
         return {
             "model_type": self.model_type,
@@ -162,19 +164,19 @@ class Architecture:
             "intermediate_size": count("feed_forward_length", 0),
             "num_hidden_layers": self._main_blocks,
             "num_attention_heads": self._heads,
-            "num_key_value_heads": self._kept_heads(0),
-            "head_dim": self._head,
+            "num_key_value_heads": self._kv_heads(0),
+            "head_dim": self._head_dim,
             "rms_norm_eps": self._metadata.number("attention.layer_norm_rms_epsilon", 1e-6),
             "max_position_embeddings": count("context_length"),
             "tie_word_embeddings": "output.weight" not in self._file.tensors,
             "num_nextn_predict_layers": count("nextn_predict_layers", 0),
             "dtype": {"F16": "float16", "BF16": "bfloat16"}[self._file.half],
             **self._rotation(),
-            **self._own(),
+            **self._own_config(),
         }
 
     def _vocabulary(self) -> int:
-        """Rows of the embedding; heads in a file of their own may share that of the model."""
+        """Rows of the embedding; of a file of MTP heads without one, tokens of the vocabulary."""
         tensors = self._file.tensors
         if "token_embd.weight" in tensors or any(name.startswith("blk.0.") for name in tensors):
             return self._rows("token_embd.weight")
@@ -182,85 +184,88 @@ class Architecture:
         return len(words) if isinstance(words, Sequence) else 0
 
     def place(self, name: str) -> tuple[Placement, ...]:
-        """What becomes of a tensor: names its parts have in a folder, and what was done to it.
-
-        A name of no meaning here stays as it is.
-        """
+        """Where the parts of a tensor belong. Unknown names stay as they are."""
         base, _, kind = name.rpartition(".")
         if base in self.outside:
             return (Placement(f"{self.outside[base]}.{kind}", change=self._change(name)),)
-        if name in (FACTORS, *TWO_LISTS):  # their values are in the config
+        if name in (FACTORS, *TWO_LISTS):  # in the config
             return ()
         found = _BLOCK.fullmatch(name)
         if found is None:
             return (Placement(name),)
-        return self._in_block(int(found[1]), found[2])
+        return self._place_in_block(int(found[1]), found[2])
 
-    def _class(self) -> str:
-        """The type of this file."""
+    def _find_model_type(self) -> str:
+        """model_type by metadata or tensors."""
         raise NotImplementedError
 
-    def _own(self) -> dict[str, object]:
-        """What the config of this architecture says beside that of all."""
+    def _own_config(self) -> dict[str, object]:
+        """Config fields of this architecture alone."""
         return {}
 
     def _rotation(self) -> dict[str, object]:
-        base = base_of(self._metadata, default=self.usual_base)
+        base = rope_base(self._metadata, default=self.default_base)
         return {"rope_theta": base, "rope_scaling": self._scaling()}
 
     def _scaling(self) -> dict[str, object] | None:
-        return scaling_of(self._file, self._metadata, self._rotated(), self.stretches)
+        return rope_scaling(self._file, self._metadata, self._rotary_dim(), self.rope_kinds)
 
-    def _rotated(self) -> int:
-        """Elements of a head that are rotated."""
-        rotated = self._metadata.count("rope.dimension_count", self._head // self.usual_share)
-        if not 0 < rotated <= self._head or rotated % 2:
-            what = f"{rotated} rotated elements in heads of {self._head}"
-            raise self._cannot_be(what, "rope.dimension_count")
+    def _rotary_dim(self) -> int:
+        """Number of rotated elements of a head."""
+        rotated = self._metadata.count(
+            "rope.dimension_count", self._head_dim // self.default_divisor
+        )
+        if not 0 < rotated <= self._head_dim or rotated % 2:
+            what = f"{rotated} rotated elements in heads of {self._head_dim}"
+            raise self._impossible(what, "rope.dimension_count")
         return rotated
 
-    def _share(self) -> float:
-        """The part of a head that is rotated, for whoever rounds the product down."""
-        return min(1.0, (self._rotated() + 0.5) / self._head)
+    def _partial_factor(self) -> float:
+        """`partial_rotary_factor`, a little more so that rounding down gives the exact number."""
+        return min(1.0, (self._rotary_dim() + 0.5) / self._head_dim)
 
-    def _in_block(self, block: int, rest: str) -> tuple[Placement, ...]:
-        """The tensor `rest` of a block, which may join several."""
+    def _place_in_block(self, block: int, rest: str) -> tuple[Placement, ...]:
+        """Place the tensor `rest` of a block, which may be several joined."""
         if rest.startswith("attn_qkv."):
-            return self._joined_attention(block, rest.removeprefix("attn_qkv."))
+            return self._split_attention(block, rest.removeprefix("attn_qkv."))
         if rest == "ffn_gate_up_exps.weight":
-            gate, up = (self._single(block, f"ffn_{part}_exps.weight") for part in ("gate", "up"))
+            gate, up = (
+                self._place_one(block, f"ffn_{part}_exps.weight") for part in ("gate", "up")
+            )
             return replace(gate, run=Run(0, 2)), replace(up, run=Run(1, 2))
-        return (self._single(block, rest),)
+        return (self._place_one(block, rest),)
 
-    def _single(self, block: int, rest: str) -> Placement:
-        """A tensor of a block that is one of ours."""
-        return Placement(self._layer(block) + self._named(block, rest), change=self._change(rest))
+    def _place_one(self, block: int, rest: str) -> Placement:
+        """Place a tensor of a block that stays one tensor."""
+        return Placement(
+            self._layer_prefix(block) + self._published_name(block, rest), change=self._change(rest)
+        )
 
     def _change(self, name: str) -> Change:
-        """What makes the values of this tensor ours."""
-        del name
-        return "none"
+        """The change that undoes the converter's to this tensor."""
+        changes = (change for ending, change in self.changes.items() if name.endswith(ending))
+        return next(changes, "none")
 
-    def _layer(self, block: int) -> str:
-        """What our names of a block begin with."""
+    def _layer_prefix(self, block: int) -> str:
+        """The beginning of published names of a block's tensors."""
         return f"model.layers.{block}."
 
-    def _named(self, block: int, rest: str) -> str:
+    def _published_name(self, block: int, rest: str) -> str:
         names = {**self.names, **self.head_names} if block >= self._main_blocks else self.names
         base, _, kind = rest.rpartition(".")
         if rest in names:
             return names[rest]
         return f"{names[base]}.{kind}" if base in names else rest
 
-    def _joined_attention(self, block: int, kind: str) -> tuple[Placement, ...]:
-        heads, kept = self._heads_of(block), self._kept_heads(block)
-        values = self._metadata.count("attention.value_length", self._head)
-        if kept * values > WIDEST:
-            raise self._cannot_be(f"{kept} heads of {values}", "attention.value_length")
-        sizes = (heads * self._head, kept * self._head, kept * values)
+    def _split_attention(self, block: int, kind: str) -> tuple[Placement, ...]:
+        heads, kept = self._heads_of(block), self._kv_heads(block)
+        values = self._metadata.count("attention.value_length", self._head_dim)
+        if kept * values > MOST_ROWS:
+            raise self._impossible(f"{kept} heads of {values}", "attention.value_length")
+        sizes = (heads * self._head_dim, kept * self._head_dim, kept * values)
         total, start, places = sum(sizes), 0, []
         for part, size in zip("qkv", sizes, strict=True):
-            place = self._single(block, f"attn_{part}.{kind}")
+            place = self._place_one(block, f"attn_{part}.{kind}")
             order = range(size) if place.rows is None else place.rows
             rows = tuple(start + row for row in order)
             places.append(replace(place, rows=rows, file_rows=total))
@@ -269,46 +274,49 @@ class Architecture:
 
     @property
     def _heads(self) -> int:
-        """Of the first block."""
+        """Query heads of the first block."""
         return self._heads_of(0)
 
     def _heads_of(self, block: int) -> int:
         """Query heads of a block."""
         heads = self._metadata.count_at("attention.head_count", block)
         if not heads:
-            raise self._cannot_be(f"no heads in block {block}", "attention.head_count")
+            raise self._impossible(f"no heads in block {block}", "attention.head_count")
         return heads
 
-    def _kept_heads(self, block: int) -> int:
+    def _kv_heads(self, block: int) -> int:
         """Key and value heads of a block."""
         heads = self._heads_of(block)
         key = "attention.head_count_kv"  # blocks that do not attend may count none
         kept = self._metadata.count_at(key, block, heads) or self._metadata.count(key)
         if not kept or heads % kept:
-            raise self._cannot_be(f"{heads} heads for {kept} key heads in block {block}", key)
+            raise self._impossible(f"{heads} heads for {kept} key heads in block {block}", key)
         return kept
 
     @property
-    def _head(self) -> int:
-        """Elements of a head of queries and keys."""
+    def _head_dim(self) -> int:
+        """Size of a head of queries and keys."""
         width = self._metadata.count("embedding_length")
         head = self._metadata.count("attention.key_length", width // self._heads)
-        if head % 2 or not 0 < head * self._heads <= WIDEST:
-            raise self._cannot_be(f"{self._heads} heads of {head}", "attention.key_length")
+        if head % 2 or not 0 < head * self._heads <= MOST_ROWS:
+            raise self._impossible(f"{self._heads} heads of {head}", "attention.key_length")
         return head
 
     def _experts(self, all_key: str, chosen_key: str, width_key: str) -> dict[str, object]:
-        """How many there are and are asked, and their width, under the names of the class."""
-        experts, chosen = self._least_one("expert_count"), self._least_one("expert_used_count")
+        """Number of experts, experts a token and their width, under the config's keys."""
+        experts, chosen = (
+            self._positive_count("expert_count"),
+            self._positive_count("expert_used_count"),
+        )
         if chosen > experts:
-            raise self._cannot_be(f"{chosen} of {experts} experts asked", "expert_used_count")
+            raise self._impossible(f"{chosen} of {experts} experts chosen", "expert_used_count")
         width = self._metadata.count(
             "expert_feed_forward_length", self._width("ffn_up_exps.weight")
         )
         return {all_key: experts, chosen_key: chosen, width_key: width}
 
     def _expert_scores(self) -> dict[str, object]:
-        """How scores of the experts asked are weighted, under DeepSeek's names."""
+        """Router fields under DeepSeek's keys."""
         metadata = self._metadata
         groups = max(1, metadata.count("expert_group_count", 1))
         return {
@@ -319,38 +327,38 @@ class Architecture:
         }
 
     def _check_sigmoid(self) -> None:
-        """UnsupportedModel where scores of experts are made otherwise; 0 and none tell nothing."""
+        """Raise UnsupportedModel unless the router is a sigmoid; 0 and no key mean unknown."""
         if self._metadata.count("expert_gating_func", SIGMOID) not in (0, SIGMOID):
-            raise self._gated_otherwise()
+            raise self._unknown_router()
 
-    def _gated_otherwise(self) -> UnsupportedModel:
+    def _unknown_router(self) -> UnsupportedModel:
         return UnsupportedModel(
             "{path}: chooses experts in a way this version does not "
             "(expert_gating_func). Take another model.",
             path=self._file.path,
         )
 
-    def _dense_blocks(self) -> int:
-        """Blocks before the first with experts."""
+    def _leading_dense_blocks(self) -> int:
+        """Number of blocks before the first with experts."""
         blocks = range(self._main_blocks)
         found = (block for block in blocks if self._block_has(block, "ffn_gate_inp.weight"))
         return next(found, self._main_blocks)
 
     def _width(self, ending: str) -> int:
-        """Outputs of the first such matrix, or of one of a stack: so older files tell them."""
+        """Output size of the first matrix (or stack) with this ending; 0 without one."""
         for name, tensor in self._file.tensors.items():
             if name.endswith(ending) and len(tensor.shape) > 1:
                 return tensor.shape[-2]
         return 0
 
-    def _least_one(self, key: str) -> int:
+    def _positive_count(self, key: str) -> int:
         value = self._metadata.count(key)
         if not value:
-            raise self._cannot_be("0", key)
+            raise self._impossible("0", key)
         return value
 
     def _has(self, ending: str) -> bool:
-        """Whether any block of the trunk has this tensor."""
+        """Whether any block of the trunk has a tensor."""
         return any(self._block_has(block, ending) for block in range(self._main_blocks))
 
     def _block_has(self, block: int, ending: str) -> bool:
@@ -367,8 +375,8 @@ class Architecture:
         return tensor.shape[0]
 
     def _check_variant(self) -> None:
-        for key in _NOT_RUN:
-            if key not in self.runs and self._metadata.number(key, 0.0) not in (0.0, 1.0):
+        for key in _VARIANT_KEYS:
+            if key not in self.supported and self._metadata.number(key, 0.0) not in (0.0, 1.0):
                 raise UnsupportedModel(
                     "{path}: uses {architecture}.{key}, which this "
                     "version does not run. Take another model.",
@@ -376,21 +384,21 @@ class Architecture:
                     architecture=self._metadata.architecture,
                     key=key,
                 )
-        if self.rotates_whole_heads and self._rotated() != self._head:
-            what = f"{self._rotated()} rotated elements in heads of {self._head}"
-            raise self._cannot_be(what, "rope.dimension_count")
+        if self.rotates_whole_heads and self._rotary_dim() != self._head_dim:
+            what = f"{self._rotary_dim()} rotated elements in heads of {self._head_dim}"
+            raise self._impossible(what, "rope.dimension_count")
 
     def _check_depth(self) -> None:
-        """Blocks that the metadata promise are there; a file of heads alone has none of them."""
+        """Check that all blocks of the trunk are there, unless the file holds heads alone."""
         found = {int(match[1]) for match in map(_BLOCK.fullmatch, self._file.tensors) if match}
         if 0 not in found:
             return
         missing = next((n for n in range(self._main_blocks) if n not in found), None)
         if missing is not None:
             promised = f"{self._main_blocks} blocks where there is no block {missing}"
-            raise self._cannot_be(promised, "block_count")
+            raise self._impossible(promised, "block_count")
 
-    def _cannot_be(self, what: str, key: str) -> BadModelFile:
+    def _impossible(self, what: str, key: str) -> BadModelFile:
         return BadModelFile(
             "{path}: {what} ({architecture}.{key}) cannot be. Get the file again.",
             path=self._file.path,
@@ -401,9 +409,10 @@ class Architecture:
 
 
 def main_blocks(tensors: Mapping[str, GgufTensor], metadata: GgufMetadata) -> int:
-    """Blocks of the trunk: up to the first with a head's tensors, else what the metadata leave.
+    """Number of the trunk's blocks: those before the first MTP head, else by the metadata.
 
-    The count of heads may be stale: when blocks are there for all of block_count, all are trunk.
+    When there are tensors for all of block_count, all blocks are the trunk's, since
+    nextn_predict_layers may be stale.
     """
     found = [match for match in map(_BLOCK.fullmatch, tensors) if match]
     heads = [int(match[1]) for match in found if match[2].startswith("nextn.")]

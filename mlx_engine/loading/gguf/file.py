@@ -1,7 +1,7 @@
-"""A GGUF file with the numbered parts that belong to it, as one set of tensors.
+"""A GGUF file and its numbered parts as one set of tensors.
 
-Files are split by llama.cpp's gguf-split, which writes `split.no`, `split.count` and
-`split.tensors.count` into each part and the place of a part into its name.
+llama.cpp's gguf-split writes `split.no`, `split.count` and `split.tensors.count` into each part,
+and the part's number into its name.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ Half = Literal["F16", "BF16"]
 
 @dataclass(frozen=True, slots=True)
 class GgufFile:
-    """path: the file that was asked for; metadata: of the first part."""
+    """A model in one or several parts. path: the file asked for; metadata: of the first part."""
 
     path: Path
     metadata: Mapping[str, object]
@@ -26,19 +26,18 @@ class GgufFile:
 
     @property
     def half(self) -> Half:
-        """What its model computes in where that has 16 bits: float16 where all matrices are.
+        """The 16-bit type to compute in: float16 if all matrices are, else bfloat16.
 
-        Whatever else it was made of was most likely trained in bfloat16, whose range it needs.
+        Other models were most likely trained in bfloat16 and need its range.
         """
         kinds = {tensor.type.name for tensor in self.tensors.values() if len(tensor.shape) > 1}
         return "F16" if "F16" in kinds and kinds <= {"F16", "F32"} else "BF16"
 
 
 def read_gguf(path: Path) -> GgufFile:
-    """The header of the file and of the parts that belong with it.
+    """Read the headers of the file and of its other parts.
 
-    BadModelFile when one is damaged, missing, or a copy of another; UnsupportedModel for what is
-    sound but not read here.
+    Raises BadModelFile for damaged, missing or repeated parts, UnsupportedModel for unknown forms.
     """
     opened = read_gguf_header(path)
     count = _number(opened, "split.count", 1)
@@ -64,7 +63,7 @@ def read_gguf(path: Path) -> GgufFile:
 
 
 def _part_paths(path: Path, count: int) -> tuple[Path, ...]:
-    """All parts by the number in their names; BadModelFile names the first that is missing."""
+    """Paths of all parts, in order. Raises BadModelFile naming the first that is missing."""
     shard = shard_of(path.name)
     if shard is None or shard.total != count:
         raise BadModelFile(

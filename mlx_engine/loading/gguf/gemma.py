@@ -1,5 +1,6 @@
 """GGUF architectures of Gemma: 1, 2, 3, 3n and 4."""
 
+from collections.abc import Mapping
 from math import erf, inf, sqrt
 from typing import ClassVar
 
@@ -7,35 +8,33 @@ import numpy as np
 
 from mlx_engine.loading.gguf.architecture import (
     ATTENTION,
-    DEEPEST,
     DENSE,
+    MOST_BLOCKS,
     OUTSIDE,
     Architecture,
 )
-from mlx_engine.loading.gguf.metadata import FACTORS, Kind, base_of, factors_of, layer_kinds
+from mlx_engine.loading.gguf.metadata import FACTORS, Kind, layer_kinds, rope_base, rope_factors
 from mlx_engine.loading.gguf.part import Change, Placement
 
 _LAYERS_OF_27B, _LAYERS_OF_GEMMA_2_27B = 62, 46
 
 
 class GemmaGguf(Architecture):
-    """The first Gemma: norms stored as used."""
+    """Gemma 1, whose norms are stored as used (1 + w)."""
 
     model_type = "gemma"
-
-    def _change(self, name: str) -> Change:
-        return "less one" if name.endswith("norm.weight") else "none"
+    changes: ClassVar[Mapping[str, Change]] = {"norm.weight": "less one"}
 
 
 class Gemma3Gguf(GemmaGguf):
-    """Norms stored as used, five layers with a window to one without.
+    """Gemma 3: norms as used, five layers with a window to one without.
 
-    Layers with a window have a base of their own and are never stretched.
+    Layers with a window have their own RoPE base and no scaling.
     """
 
     model_type = "gemma3_text"
-    stretches: ClassVar[tuple[Kind, ...]] = ("linear",)
-    usual_base = 1e6
+    rope_kinds: ClassVar[tuple[Kind, ...]] = ("linear",)
+    default_base = 1e6
     names = (
         ATTENTION
         | DENSE
@@ -45,51 +44,52 @@ class Gemma3Gguf(GemmaGguf):
         }
     )
 
-    def _own(self) -> dict[str, object]:
+    def _own_config(self) -> dict[str, object]:
         window = self._metadata.count("attention.sliding_window", 0)
         return {
             "sliding_window": window or self._metadata.count("context_length"),
             "layer_types": layer_kinds(self._metadata, self._main_blocks, 6 if window else 0),
-            "query_pre_attn_scalar": self._scaled_by(),
+            "query_pre_attn_scalar": self._query_scalar(),
         }
 
     def _rotation(self) -> dict[str, object]:
-        local = base_of(self._metadata, "rope.freq_base_swa")
+        local = rope_base(self._metadata, "rope.freq_base_swa")
         return super()._rotation() | {"rope_local_base_freq": local}
 
-    def _scaled_by(self) -> int:
-        """The 27B is scaled by width over heads; its heads are smaller."""
+    def _query_scalar(self) -> int:
+        """`query_pre_attn_scalar`: the head size, but width / heads in the 27B."""
         if self._main_blocks == _LAYERS_OF_27B:
             return self._metadata.count("embedding_length") // self._heads
-        return self._head
+        return self._head_dim
 
 
 class Gemma2Gguf(GemmaGguf):
-    """Norms stored as used, capped scores and logits, every other layer with a window."""
+    """Gemma 2: norms as used, soft caps, every other layer with a window."""
 
     model_type = "gemma2"
-    runs = ("attn_logit_softcapping", "final_logit_softcapping")
+    supported = ("attn_logit_softcapping", "final_logit_softcapping")
     names = Gemma3Gguf.names
 
-    def _own(self) -> dict[str, object]:
+    def _own_config(self) -> dict[str, object]:
         number, is_27b = self._metadata.number, self._main_blocks == _LAYERS_OF_GEMMA_2_27B
         width = self._metadata.count("embedding_length")
         return {
             "attn_logit_softcapping": number("attn_logit_softcapping", 50.0),
             "final_logit_softcapping": number("final_logit_softcapping", 30.0),
-            "query_pre_attn_scalar": width // self._heads if is_27b else self._head,
+            "query_pre_attn_scalar": width // self._heads if is_27b else self._head_dim,
             "sliding_window": self._metadata.count("attention.sliding_window", 4096),
         }
 
 
 class Gemma4Gguf(Gemma3Gguf):
-    """Gemma 4: layers that see all have heads of their own size, rotated in part.
+    """Gemma 4: full layers have their own head size and partial rotation.
 
-    Values of those layers may be their keys, the last layers' keys those of earlier ones.
+    Full layers may use keys as values; the last layers share KV with earlier ones.
     """
 
     model_type = "gemma4_text"
-    runs = ("final_logit_softcapping",)
+    changes: ClassVar[Mapping[str, Change]] = {}
+    supported = ("final_logit_softcapping",)
     outside: ClassVar = OUTSIDE | {
         "per_layer_token_embd": "model.embed_tokens_per_layer",
         "per_layer_model_proj": "model.per_layer_model_projection",
@@ -111,7 +111,7 @@ class Gemma4Gguf(Gemma3Gguf):
         "post_ffw_norm_2": "post_feedforward_layernorm_2",
     }
 
-    def _own(self) -> dict[str, object]:
+    def _own_config(self) -> dict[str, object]:
         metadata, blocks = self._metadata, self._main_blocks
         kinds = layer_kinds(metadata, blocks, 6)
         full = kinds.index("full_attention") if "full_attention" in kinds else 0
@@ -119,10 +119,10 @@ class Gemma4Gguf(Gemma3Gguf):
         inner = metadata.counts("feed_forward_length", blocks)
         width = metadata.count("embedding_length_per_layer_input", 0)
         own: dict[str, object] = {
-            "head_dim": metadata.count("attention.key_length_swa", self._head),
-            "global_head_dim": self._head,
-            "num_key_value_heads": self._kept_heads(local),
-            "num_global_key_value_heads": self._kept_heads(full),
+            "head_dim": metadata.count("attention.key_length_swa", self._head_dim),
+            "global_head_dim": self._head_dim,
+            "num_key_value_heads": self._kv_heads(local),
+            "num_global_key_value_heads": self._kv_heads(full),
             "attention_k_eq_v": not self._block_has(full, "attn_v.weight"),
             "num_kv_shared_layers": metadata.count("attention.shared_kv_layers", 0),
             "intermediate_size": inner[0],
@@ -140,35 +140,32 @@ class Gemma4Gguf(Gemma3Gguf):
         return own | self._experts("num_experts", "top_k_experts", "moe_intermediate_size")
 
     def _rotation(self) -> dict[str, object]:
-        """Of a head that sees all the pairs whose periods have a factor of 1 turn."""
-        pairs = self._head // 2
-        turning = sum(one == 1.0 for one in factors_of(self._file, FACTORS, pairs))
-        local = base_of(self._metadata, "rope.freq_base_swa")
+        """RoPE by layer type; in full layers only pairs with a factor of 1 rotate."""
+        pairs = self._head_dim // 2
+        turning = sum(factor == 1.0 for factor in rope_factors(self._file, FACTORS, pairs))
+        local = rope_base(self._metadata, "rope.freq_base_swa")
         full: dict[str, object] = {
             "rope_type": "proportional",
-            "rope_theta": base_of(self._metadata, default=1e6),
+            "rope_theta": rope_base(self._metadata, default=1e6),
             "partial_rotary_factor": turning / pairs,
         }
         plain: dict[str, object] = {"rope_type": "default", "rope_theta": local}
         return {"rope_parameters": {"full_attention": full, "sliding_attention": plain}}
 
-    def _change(self, name: str) -> Change:
-        del name
-        return "none"
-
 
 _CUTS = np.array([1.6448536] * 10 + [-inf] * 90)
-"""By layer: standard deviations above the mean below which gates are cut off, as published."""
+"""Published sparsity by layer: standard deviations above the mean below which gates are cut."""
 
 
 class Gemma3nGguf(Gemma3Gguf):
-    """Gemma 3n: several residual streams, small inputs for each layer, some gates cut off.
+    """Gemma 3n: several residual streams (AltUp), per-layer inputs, sparse gates.
 
-    All values are those of the folder, but for matrices that lie in one stack.
+    Values are as published; some matrices are stacked.
     """
 
     model_type = "gemma3n"
-    runs = ("final_logit_softcapping",)
+    changes: ClassVar[Mapping[str, Change]] = {}
+    supported = ("final_logit_softcapping",)
     _inner: ClassVar = "model.language_model."
     _stacks: ClassVar = {
         "altup_proj.weight": "altup_projections",
@@ -196,24 +193,24 @@ class Gemma3nGguf(Gemma3Gguf):
     }
 
     def place(self, name: str) -> tuple[Placement, ...]:
-        """Each matrix of a stack by itself."""
+        """Place the matrices of a stack one by one."""
         stack = self._stacks.get(name)
         if stack is None:
             return super().place(name)
         count = self._file.tensors[name].shape[0]
-        if count > DEEPEST:
-            raise self._cannot_be(f"{count} matrices in {name}", "altup.num_inputs")
+        if count > MOST_BLOCKS:
+            raise self._impossible(f"{count} matrices in {name}", "altup.num_inputs")
         return tuple(
             Placement(f"{self._inner}{stack}.{number}.weight", matrix=number)
             for number in range(count)
         )
 
     def config(self) -> dict[str, object]:
-        """What the class reads of its text part."""
+        """The contents of config.json, with a text part."""
         text = super().config()
         return {"model_type": self.model_type, "dtype": text["dtype"], "text_config": text}
 
-    def _own(self) -> dict[str, object]:
+    def _own_config(self) -> dict[str, object]:
         count, blocks = self._metadata.count, self._main_blocks
         told = self._file.metadata.get("gemma3n.activation_sparsity_scale")
         cuts = told if isinstance(told, np.ndarray) else _CUTS
@@ -233,17 +230,13 @@ class Gemma3nGguf(Gemma3Gguf):
         }
 
     def _rotation(self) -> dict[str, object]:
-        local = base_of(self._metadata, "rope.freq_base_swa")
-        return {"rope_theta": base_of(self._metadata, default=1e6), "rope_local_base_freq": local}
+        local = rope_base(self._metadata, "rope.freq_base_swa")
+        return {"rope_theta": rope_base(self._metadata, default=1e6), "rope_local_base_freq": local}
 
-    def _layer(self, block: int) -> str:
+    def _layer_prefix(self, block: int) -> str:
         return f"{self._inner}layers.{block}."
-
-    def _change(self, name: str) -> Change:
-        del name
-        return "none"
 
 
 def _share_below(deviations: float) -> float:
-    """Of a normal distribution, as configs tell it; what is minus infinite lets all through."""
+    """Share of a normal distribution below so many deviations, as configs have it."""
     return (1 + erf(deviations / sqrt(2))) / 2

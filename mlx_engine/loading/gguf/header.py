@@ -1,8 +1,7 @@
-"""The header of one GGUF file: metadata and tensors, checked before any use.
+"""The header of one GGUF file: metadata and tensor table, checked before any use.
 
-Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Nothing is allocated before it is
-known that the file is long enough to hold it. Numbers, names and sizes of element types are the
-gguf package's.
+Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Nothing is allocated that is
+longer than the file. Element types are the gguf package's.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,11 +41,11 @@ _NUMBERS = {0: "<u1", 1: "<i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4"
     12: "<f8",
 }
 _FLAG, _TEXT, _ARRAY = 7, 8, 9
-"""Types of values in the metadata."""
+"""Numbers of the metadata's value types."""
 
 
 class BlockType(NamedTuple):
-    """`nbytes` bytes hold `elements` neighbouring elements of a row."""
+    """An element type whose blocks of `nbytes` bytes hold `elements` neighbours of a row."""
 
     name: str
     elements: int
@@ -58,12 +57,12 @@ _GIVEN_UP = {4: "Q4_2", 5: "Q4_3", 31: "Q4_0_4_4", 32: "Q4_0_4_8", 33: "Q4_0_8_8
     37: "IQ4_NL_4_8",
     38: "IQ4_NL_8_8",
 }
-"""By llama.cpp; files with them have to be made anew."""
+"""Types that llama.cpp removed; their files must be converted again."""
 
 
 @cache
 def block_types() -> dict[int, BlockType]:
-    """By the number a file has for it."""
+    """All element types by their number in files."""
     from gguf import GGML_QUANT_SIZES
 
     known = {kind.value: BlockType(kind.name, *size) for kind, size in GGML_QUANT_SIZES.items()}
@@ -71,7 +70,7 @@ def block_types() -> dict[int, BlockType]:
 
 
 def block_type(number: int, tensor: str, file: Path) -> BlockType:
-    """The type of this number; UnsupportedModel names file and tensor."""
+    """Look up a type. Raises UnsupportedModel naming file and tensor."""
     found = block_types().get(number)
     if found is not None:
         return found
@@ -89,7 +88,7 @@ def block_type(number: int, tensor: str, file: Path) -> BlockType:
 
 @dataclass(frozen=True, slots=True)
 class GgufTensor:
-    """One tensor of a file. shape: outermost first, as in NumPy; offset: bytes into the file."""
+    """An entry of the tensor table. shape: outermost axis first; offset: bytes into the file."""
 
     name: str
     type: BlockType
@@ -99,7 +98,7 @@ class GgufTensor:
     offset: int
 
     def blocks(self, data: mmap) -> NDArray[np.uint8]:
-        """A view of its bytes in its file, [rows, bytes of a row]."""
+        """View its bytes in the mapped file, [rows, bytes of a row]."""
         rows = prod(self.shape[:-1])
         raw = np.frombuffer(data, np.uint8, self.nbytes, self.offset)
         return raw.reshape(rows, self.nbytes // rows)
@@ -107,7 +106,7 @@ class GgufTensor:
 
 @dataclass(frozen=True, slots=True)
 class GgufHeader:
-    """Metadata (arrays of numbers are views of the file) and tensors by name."""
+    """Metadata and tensors by name; arrays of numbers are views of the file."""
 
     path: Path
     metadata: Mapping[str, object]
@@ -115,7 +114,7 @@ class GgufHeader:
 
 
 def map_file(path: Path) -> mmap:
-    """The whole file as memory to be read. Raises BadModelFile, also for an empty one."""
+    """Map the file into memory. Raises BadModelFile, also for an empty one."""
     try:
         with open_regular(path) as file:
             return mmap(file.fileno(), 0, access=ACCESS_READ)
@@ -125,8 +124,8 @@ def map_file(path: Path) -> mmap:
         raise BadModelFile("{path}: the file is empty. Download it again.", path=path) from error
 
 
-def forget(data: mmap, tensor: GgufTensor) -> None:
-    """Let go of the memory that a tensor's bytes were read into; they can be read again."""
+def release_pages(data: mmap, tensor: GgufTensor) -> None:
+    """Release the memory pages of a tensor's bytes; they can be read again."""
     start = -(-tensor.offset // PAGESIZE) * PAGESIZE
     whole = (tensor.offset + tensor.nbytes - start) // PAGESIZE * PAGESIZE
     if whole > 0:
@@ -134,15 +133,16 @@ def forget(data: mmap, tensor: GgufTensor) -> None:
 
 
 def read_gguf_header(path: Path) -> GgufHeader:
-    """Everything before the data; BadModelFile when the header cannot be true of the file.
+    """Read everything before the data.
 
-    UnsupportedModel for big endian files, other versions and unknown element types.
+    Raises BadModelFile for a damaged header, UnsupportedModel for big endian files, other versions
+    and unknown element types.
     """
     return parse_gguf_header(path, map_file(path))
 
 
 def parse_gguf_header(path: Path, data: mmap) -> GgufHeader:
-    """The same of a file that is mapped already; path is for messages."""
+    """Read the header of a mapped file; path: for messages."""
     cursor = _Cursor(path, data)
     _check_opening(path, data, cursor)
     tensor_count, pair_count = cursor.whole(8), cursor.whole(8)
@@ -158,7 +158,7 @@ def parse_gguf_header(path: Path, data: mmap) -> GgufHeader:
 
 
 class _Cursor:
-    """A place in a mapped file that only moves on; BadModelFile names file and offset."""
+    """A reading position in a mapped file. Raises BadModelFile naming file and offset."""
 
     def __init__(self, path: Path, data: mmap) -> None:
         self._path = path
@@ -169,11 +169,11 @@ class _Cursor:
 
     @property
     def left(self) -> int:
-        """Bytes not read yet."""
+        """Number of bytes after the position."""
         return self._size - self.offset
 
     def refuse(self, why: str) -> NoReturn:
-        """Raise BadModelFile: at this place the file is not what it should be."""
+        """Raise BadModelFile for the bytes at the position."""
         raise BadModelFile(
             "{path}: damaged at byte {offset}, {why}. Download the file again.",
             path=self._path,
@@ -182,14 +182,14 @@ class _Cursor:
         )
 
     def whole(self, nbytes: int) -> int:
-        """A whole number from 0 on, the lowest byte first."""
+        """Read an unsigned little-endian number."""
         start = self._pass(nbytes)
         return int.from_bytes(self._data[start : self.offset], "little")
 
     def text(self, most: int | None = None, *, exact: bool = True) -> str:
-        """A length and that many bytes of UTF-8; most: bytes allowed.
+        """Read a length and so many bytes of UTF-8; most: bytes allowed.
 
-        What is no UTF-8 is refused where exact, else it becomes U+FFFD.
+        exact: refuse invalid UTF-8, which else becomes U+FFFD.
         """
         length = self.whole(8)
         left = min(self.left, self._text_left)
@@ -205,7 +205,7 @@ class _Cursor:
             self.refuse(Words("a text that is not UTF-8"))
 
     def value(self, *, exact: bool) -> object:
-        """The number of a type, and a value of that type; exact: as for `text`."""
+        """Read a type and a value of that type; exact: as for `text`."""
         kind = self.whole(4)
         if kind == _TEXT:
             return self.text(exact=exact)
@@ -222,7 +222,7 @@ class _Cursor:
         return np.frombuffer(self._data, dtype, 1, self._pass(dtype.itemsize))[0].item()
 
     def _pass(self, nbytes: int) -> int:
-        """Where these bytes begin."""
+        """Move past so many bytes; return where they begin."""
         start = self.offset
         if nbytes > self._size - start:
             self.refuse(Words("the file is cut short"))
@@ -230,7 +230,7 @@ class _Cursor:
         return start
 
     def _array(self, depth: int, *, exact: bool) -> NDArray[np.generic] | Sequence[object]:
-        """Numbers are a view of the file, so even a large array of them costs nothing."""
+        """Read an array; numbers as a view of the file."""
         kind, count = self.whole(4), self.whole(8)
         if kind in _NUMBERS or kind == _FLAG:
             dtype = np.dtype(_NUMBERS.get(kind, "<u1"))
@@ -278,7 +278,7 @@ def _check_opening(path: Path, data: mmap, cursor: _Cursor) -> None:
 
 
 def _metadata(cursor: _Cursor, count: int) -> dict[str, object]:
-    """A name or a licence that is no UTF-8 harms nothing; a token would be another one."""
+    """Read the metadata; only texts of the tokenizer must be valid UTF-8."""
     metadata: dict[str, object] = {}
     for _ in range(count):
         key = cursor.text()
@@ -289,7 +289,7 @@ def _metadata(cursor: _Cursor, count: int) -> dict[str, object]:
 
 
 def _entry(path: Path, cursor: _Cursor) -> GgufTensor:
-    """A line of the tensor table; its offset counts from where the data begin."""
+    """Read an entry of the tensor table, its offset relative to the data."""
     name = cursor.text(_LONGEST_NAME)
     if not name or not name.isprintable():
         cursor.refuse(f"a tensor is named {shown(name)}")

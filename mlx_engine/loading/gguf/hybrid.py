@@ -1,5 +1,6 @@
 """GGUF architectures with convolution or Mamba layers: LFM2, Granite 4, Falcon-H1, Nemotron-H."""
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from mlx_engine.loading.gguf.architecture import ATTENTION, DENSE, EXPERTS, OUTSIDE, Architecture
@@ -8,9 +9,10 @@ from mlx_engine.loading.gguf.part import Change, Placement
 
 
 class Lfm2Gguf(Architecture):
-    """LFM2: most layers are short convolutions, which count no key heads."""
+    """LFM2: most layers are short convolutions, which have no key heads."""
 
     model_type = "lfm2"
+    changes: ClassVar[Mapping[str, Change]] = {"shortconv.conv.weight": "a last axis"}
     names = (
         ATTENTION
         | DENSE
@@ -31,17 +33,17 @@ class Lfm2Gguf(Architecture):
     _lasts: ClassVar = ("token_embd_norm.weight", "output_norm.weight")
 
     def place(self, name: str) -> tuple[Placement, ...]:
-        """The last norm is called after the embedding, in files of either name."""
+        """The last norm has one of two names and is published as the embedding's."""
         if name in self._lasts:
             return (Placement("model.embedding_norm.weight"),)
         return super().place(name)
 
-    def _own(self) -> dict[str, object]:
+    def _own_config(self) -> dict[str, object]:
         attends = [self._block_has(n, "attn_q.weight") for n in range(self._main_blocks)]
         inner = self._metadata.count("feed_forward_length")
         return {
             "norm_eps": self._metadata.number("attention.layer_norm_rms_epsilon", 1e-5),
-            "layer_types": ["full_attention" if one else "conv" for one in attends],
+            "layer_types": ["full_attention" if flag else "conv" for flag in attends],
             "block_dim": self._metadata.count("embedding_length"),
             "block_ff_dim": inner,
             "block_multiple_of": 1,
@@ -51,26 +53,23 @@ class Lfm2Gguf(Architecture):
             "conv_bias": self._has("shortconv.conv.bias"),
         }
 
-    def _change(self, name: str) -> Change:
-        return "a last axis" if name == "shortconv.conv.weight" else "none"
-
 
 class Lfm2MoeGguf(Lfm2Gguf):
-    """LFM2 with experts behind the first layers, whose choice is corrected."""
+    """LFM2 with experts behind the first layers and a bias on expert selection."""
 
     model_type = "lfm2_moe"
     names = (
         Lfm2Gguf.names
         | {base: name.replace("mlp.", "feed_forward.", 1) for base, name in EXPERTS.items()}
-        | {f"ffn_{one}": f"feed_forward.{one}_proj" for one in ("gate", "up", "down")}
+        | {f"ffn_{part}": f"feed_forward.{part}_proj" for part in ("gate", "up", "down")}
         | {"exp_probs_b.bias": "feed_forward.expert_bias"}
     )
 
-    def _own(self) -> dict[str, object]:
+    def _own_config(self) -> dict[str, object]:
         return {
-            **super()._own(),
+            **super()._own_config(),
             **self._experts("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
-            "num_dense_layers": self._dense_blocks(),
+            "num_dense_layers": self._leading_dense_blocks(),
             "use_expert_bias": self._has("exp_probs_b.bias"),
             "norm_topk_prob": True,
         }
@@ -94,10 +93,11 @@ MAMBA2_CHANGES: dict[str, Change] = {
 
 
 class GraniteHybridGguf(Architecture):
-    """Granite 4: most layers are Mamba 2, and nothing is rotated, so rows may stay in pairs."""
+    """Granite 4: mostly Mamba 2 and no RoPE, so interleaved rows stay."""
 
     model_type = "granitemoehybrid"
-    runs = GRANITE
+    changes: ClassVar[Mapping[str, Change]] = MAMBA2_CHANGES
+    supported = GRANITE
     names = (
         ATTENTION
         | DENSE
@@ -111,17 +111,17 @@ class GraniteHybridGguf(Architecture):
         }
     )
 
-    def _own(self) -> dict[str, object]:
+    def _own_config(self) -> dict[str, object]:
         attends = [self._block_has(n, "attn_q.weight") for n in range(self._main_blocks)]
         count = self._metadata.count
-        heads = self._least_one("ssm.time_step_rank")
+        heads = self._positive_count("ssm.time_step_rank")
         own = granite_factors(self._metadata)
         if count("expert_count", 0):
             own |= self._experts("num_local_experts", "num_experts_per_tok", "intermediate_size")
             own["shared_intermediate_size"] = count("expert_shared_feed_forward_length")
         return own | {
             "attention_bias": self._has("attn_q.bias"),
-            "layer_types": ["attention" if one else "mamba" for one in attends],
+            "layer_types": ["attention" if flag else "mamba" for flag in attends],
             "mamba_n_heads": heads,
             "mamba_d_head": count("ssm.inner_size") // heads,
             "mamba_d_state": count("ssm.state_size"),
@@ -134,25 +134,23 @@ class GraniteHybridGguf(Architecture):
     def _rotation(self) -> dict[str, object]:
         return {}
 
-    def _change(self, name: str) -> Change:
-        return MAMBA2_CHANGES.get(name, "none")
-
 
 class FalconH1Gguf(Architecture):
-    """Falcon-H1: attention and Mamba 2 side by side; all factors are in its matrices."""
+    """Falcon-H1: attention and Mamba 2 in parallel; multipliers are folded into matrices."""
 
     model_type = "falcon_h1"
-    usual_base = 1e11
+    changes: ClassVar[Mapping[str, Change]] = MAMBA2_CHANGES
+    default_base = 1e11
     outside: ClassVar = OUTSIDE | {"output_norm": "model.final_layernorm"}
     names = (
         ATTENTION
         | {base: f"mamba.{name}" for base, name in MAMBA2.items()}
-        | {f"ffn_{one}": f"feed_forward.{one}_proj" for one in ("gate", "up", "down")}
+        | {f"ffn_{part}": f"feed_forward.{part}_proj" for part in ("gate", "up", "down")}
         | {"ffn_norm": "pre_ff_layernorm"}
     )
 
-    def _own(self) -> dict[str, object]:
-        count, heads = self._metadata.count, self._least_one("ssm.time_step_rank")
+    def _own_config(self) -> dict[str, object]:
+        count, heads = self._metadata.count, self._positive_count("ssm.time_step_rank")
         inner = count("ssm.inner_size")
         return {
             "attention_bias": self._has("attn_q.bias"),
@@ -172,18 +170,16 @@ class FalconH1Gguf(Architecture):
             "lm_head_multiplier": 1.0,
         }
 
-    def _named(self, block: int, rest: str) -> str:
-        """llama.cpp's converter leaves out the ending of one."""
-        return super()._named(block, "ffn_norm.weight" if rest == "ffn_norm" else rest)
-
-    def _change(self, name: str) -> Change:
-        return MAMBA2_CHANGES.get(name, "none")
+    def _published_name(self, block: int, rest: str) -> str:
+        """llama.cpp's converter writes `ffn_norm` without `.weight`."""
+        return super()._published_name(block, "ffn_norm.weight" if rest == "ffn_norm" else rest)
 
 
 class NemotronHGguf(Architecture):
-    """Nemotron-H and Nemotron 3: each block is one of Mamba 2, attention, MLP or experts."""
+    """Nemotron-H and Nemotron 3: a block is Mamba 2, attention, MLP or experts."""
 
     model_type = "nemotron_h"
+    changes: ClassVar[Mapping[str, Change]] = MAMBA2_CHANGES
     rotates_whole_heads = False
     outside: ClassVar = {
         "token_embd": "backbone.embeddings",
@@ -207,8 +203,8 @@ class NemotronHGguf(Architecture):
         "ffn_latent_up": "mixer.fc2_latent_proj",
     }
 
-    def _own(self) -> dict[str, object]:
-        count, heads = self._metadata.count, self._least_one("ssm.time_step_rank")
+    def _own_config(self) -> dict[str, object]:
+        count, heads = self._metadata.count, self._positive_count("ssm.time_step_rank")
         kinds = [self._kind(block) for block in range(self._main_blocks)]
         own: dict[str, object] = {
             "layers_block_type": kinds,
@@ -246,9 +242,6 @@ class NemotronHGguf(Architecture):
         usual = number("attention.layer_norm_epsilon", 1e-5)
         return number("attention.layer_norm_rms_epsilon", usual)
 
-    def _layer(self, block: int) -> str:
+    def _layer_prefix(self, block: int) -> str:
         behind = block - self._main_blocks
         return f"mtp.layers.{behind}." if behind >= 0 else f"backbone.layers.{block}."
-
-    def _change(self, name: str) -> Change:
-        return MAMBA2_CHANGES.get(name, "none")

@@ -1,4 +1,4 @@
-"""GGUF architectures with Llama's layer, under whatever name it goes."""
+"""GGUF architectures with Llama's layer: Llama, Mistral, Mixtral, Granite 3, MiniCPM and others."""
 
 import re
 from dataclasses import replace
@@ -18,7 +18,7 @@ class PlainGguf(Architecture):
 
     model_type = "llama"
 
-    def _own(self) -> dict[str, object]:
+    def _own_config(self) -> dict[str, object]:
         return {
             "attention_bias": self._has("attn_q.bias") or self._has("attn_qkv.bias"),
             "attention_out_bias": self._has("attn_output.bias"),
@@ -27,74 +27,78 @@ class PlainGguf(Architecture):
 
 
 class LlamaGguf(PlainGguf):
-    """Llama, Xverse, InternLM2 and Mistral, and Mixtral where there are experts.
+    """Llama, Xverse, InternLM2 and Mistral; Mixtral where there are experts.
 
-    llama.cpp's converter orders the rows of each head of queries and keys so that the two elements
-    that are rotated together lie side by side; Hugging Face has all first ones, then all second.
+    llama.cpp's converter interleaves the rows of each query and key head: elements that rotate
+    together are neighbours, where Hugging Face has first halves, then second ones.
     """
 
     model_type = ""
 
-    def _class(self) -> str:
+    def _find_model_type(self) -> str:
         if self._metadata.count("expert_count", 0):
             return "mixtral"
         return "mistral" if self._metadata.count("attention.sliding_window", 0) else "llama"
 
-    def _own(self) -> dict[str, object]:
-        found = super()._own()
+    def _own_config(self) -> dict[str, object]:
+        found = super()._own_config()
         if window := self._metadata.count("attention.sliding_window", 0):
             found["sliding_window"] = window
         if self._metadata.count("expert_count", 0):
             found |= self._experts("num_local_experts", "num_experts_per_tok", "intermediate_size")
         return found
 
-    def _single(self, block: int, rest: str) -> Placement:
-        place = super()._single(block, rest)
+    def _place_one(self, block: int, rest: str) -> Placement:
+        place = super()._place_one(block, rest)
         if rest.startswith("attn_q."):
-            return replace(place, rows=_side_by_side(self._heads, self._head))
+            return replace(place, rows=_deinterleaved(self._heads, self._head_dim))
         if rest.startswith("attn_k."):
-            return replace(place, rows=_side_by_side(self._kept_heads(block), self._head))
+            return replace(place, rows=_deinterleaved(self._kv_heads(block), self._head_dim))
         return place
 
-    def _named(self, block: int, rest: str) -> str:
-        """Experts by the names of Mixtral; files of 2023 have them one by one."""
+    def _published_name(self, block: int, rest: str) -> str:
+        """Mixtral's names of experts; files of 2023 have one tensor for each expert."""
         if single := _SINGLE.fullmatch(rest):
             part = _PUBLISHED[single[1]]
             return f"block_sparse_moe.experts.{single[2]}.{part}.{single[3]}"
         base, _, kind = rest.rpartition(".")
         if base in EXPERTS:
             return f"block_sparse_moe.{EXPERTS[base].removeprefix('mlp.')}.{kind}"
-        return super()._named(block, rest)
+        return super()._published_name(block, rest)
 
 
 class Mistral3Gguf(LlamaGguf):
-    """Mistral Small 3, which is a Llama, and Ministral 3, whose queries grow with the position."""
+    """Mistral Small 3, a Llama, and Ministral 3, which scales queries by position."""
 
-    runs = ("attention.temperature_scale",)
+    supported = ("attention.temperature_scale",)
 
     @property
-    def _growth(self) -> float:
+    def _query_growth(self) -> float:
         return self._metadata.number("attention.temperature_scale", 0.0)
 
-    def _class(self) -> str:
-        return "ministral3" if self._growth else super()._class()
+    def _find_model_type(self) -> str:
+        return "ministral3" if self._query_growth else super()._find_model_type()
 
     def _rotation(self) -> dict[str, object]:
         told = super()._rotation()
         scaling = told["rope_scaling"]
-        if not self._growth or not isinstance(scaling, dict):
+        if not self._query_growth or not isinstance(scaling, dict):
             return told
         everywhere = self._metadata.number("rope.scaling.yarn_log_multiplier", 0.0)
-        own = {"mscale": 1.0, "mscale_all_dim": everywhere, "llama_4_scaling_beta": self._growth}
+        own = {
+            "mscale": 1.0,
+            "mscale_all_dim": everywhere,
+            "llama_4_scaling_beta": self._query_growth,
+        }
         return {"rope_parameters": {"rope_theta": told["rope_theta"]} | scaling | own}
 
 
 GRANITE = ("attention.scale", "embedding_scale", "logit_scale", "residual_scale")
-"""Keys that only Granite's files have."""
+"""Metadata keys of Granite's factors."""
 
 
 def granite_factors(metadata: GgufMetadata) -> dict[str, object]:
-    """Of scores, embeddings, logits and residuals, under the names of its config."""
+    """Factors of scores, embeddings, logits and residuals, under Granite's config keys."""
     names = ("attention", "embedding", "logits", "residual")
     keys = zip(names, GRANITE, strict=True)
     made = {name: metadata.number(key, 1.0) for name, key in keys}
@@ -106,10 +110,10 @@ class GraniteGguf(LlamaGguf):
     """Granite 3: factors of embeddings, scores, residuals and logits."""
 
     model_type = "granite"
-    runs = GRANITE
+    supported = GRANITE
 
-    def _own(self) -> dict[str, object]:
-        return super()._own() | granite_factors(self._metadata)
+    def _own_config(self) -> dict[str, object]:
+        return super()._own_config() | granite_factors(self._metadata)
 
 
 class GraniteMoeGguf(GraniteGguf):
@@ -117,19 +121,19 @@ class GraniteMoeGguf(GraniteGguf):
 
     model_type = "granitemoe"
 
-    def _named(self, block: int, rest: str) -> str:
-        return super()._named(block, rest).replace("moe.gate.", "moe.router.layer.")
+    def _published_name(self, block: int, rest: str) -> str:
+        return super()._published_name(block, rest).replace("moe.gate.", "moe.router.layer.")
 
 
 class MiniCpmGguf(GraniteGguf):
-    """MiniCPM: Llama with such factors, which older files leave out."""
+    """MiniCPM: Llama with Granite's factors, which older files leave out."""
 
-    stretches: ClassVar[tuple[Kind, ...]] = (*KINDS, "longrope")
+    rope_kinds: ClassVar[tuple[Kind, ...]] = (*KINDS, "longrope")
 
-    def _own(self) -> dict[str, object]:
+    def _own_config(self) -> dict[str, object]:
         number, width = self._metadata.number, self._metadata.count("embedding_length")
-        return super()._own() | {
-            "attention_multiplier": self._head**-0.5,
+        return super()._own_config() | {
+            "attention_multiplier": self._head_dim**-0.5,
             "embedding_multiplier": number("embedding_scale", 12.0),
             "logits_scaling": number("logit_scale", width / 256),
             "residual_multiplier": number("residual_scale", 1.4 / max(1, self._main_blocks) ** 0.5),
@@ -144,8 +148,8 @@ class MiniCpmGguf(GraniteGguf):
 
 
 @lru_cache(maxsize=8)
-def _side_by_side(heads: int, head: int) -> tuple[int, ...]:
-    """Row s * head / 2 + j of a head is stored as its row 2 j + s."""
+def _deinterleaved(heads: int, head: int) -> tuple[int, ...]:
+    """Stored rows in Hugging Face's order: its row s * head / 2 + j is stored as row 2 j + s."""
     return tuple(
         first + 2 * j + s
         for first in range(0, heads * head, head)

@@ -1,4 +1,4 @@
-"""What the metadata of a GGUF tell, looked up and checked, and how the model rotates keys."""
+"""Typed lookups in a GGUF's metadata, and RoPE parameters and layer types made of them."""
 
 import math
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ KINDS: tuple[Kind, ...] = ("linear", "yarn", "yarn of a magnitude", "listed")
 
 
 class GgufMetadata:
-    """Looks up `<architecture>.<key>`; other keys by their whole name."""
+    """Checked lookups of `<architecture>.<key>`. Every method raises BadModelFile."""
 
     def __init__(self, path: Path, table: Mapping[str, object]) -> None:
         self.path = path
@@ -36,14 +36,14 @@ class GgufMetadata:
             )
 
     def text(self, key: str) -> str | None:
-        """A text by its whole key, None when it is not there."""
+        """Look up a text by its whole key, None when it is not there."""
         value = self._table.get(key)
         if value is not None and not isinstance(value, str):
             raise self._wrong(key, value, Words("a text"))
         return value
 
     def count(self, key: str, default: int | None = None) -> int:
-        """A whole number from 0 on; of a list with one for each layer, the largest."""
+        """Look up a count; of a list with one for each layer, the largest."""
         whole = f"{self.architecture}.{key}"
         value = self._table.get(whole, default)
         if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.size:
@@ -53,42 +53,42 @@ class GgufMetadata:
         return value
 
     def counts(self, key: str, length: int, default: int | None = None) -> tuple[int, ...]:
-        """One whole number from 0 on for each of `length` layers; a single one is for all."""
+        """Look up a count for each of `length` layers; a single one is for all."""
         whole = f"{self.architecture}.{key}"
         value = self._table.get(whole, default)
         if not isinstance(value, np.ndarray):
             return (self.count(key, default),) * length
         listed = value[:length].tolist() if value.dtype.kind in "iub" else []
-        if len(listed) < max(1, length) or not all(0 <= one <= _MOST for one in listed):
+        if len(listed) < max(1, length) or not all(0 <= count <= _MOST for count in listed):
             raise self._wrong(whole, value, f"a list of {length} whole numbers")
         return tuple(listed)
 
     def count_at(self, key: str, layer: int, default: int | None = None) -> int:
-        """The number for one layer, for layers behind the list's end the last."""
+        """Look up the count of a layer; beyond a list's end, its last."""
         last = (self.length(key) or layer + 1) - 1
         return self.counts(key, max(0, min(layer, last)) + 1, default)[-1]
 
     def length(self, key: str) -> int:
-        """How many values a list has; 0 for what is none."""
+        """Length of a list, 0 for what is none."""
         value = self._table.get(f"{self.architecture}.{key}")
         return value.size if isinstance(value, np.ndarray) else 0
 
     def numbers(self, key: str, length: int, default: float) -> tuple[float, ...]:
-        """One number for each of `length` layers; a single one is for all."""
+        """Look up a number for each of `length` layers; a single one is for all."""
         whole = f"{self.architecture}.{key}"
         value = self._table.get(whole, default)
         if not isinstance(value, np.ndarray):
             return (self.number(key, default),) * length
         if value.dtype.kind not in "iuf" or value.size < length or not np.isfinite(value).all():
             raise self._wrong(whole, value, f"a list of {length} numbers")
-        return tuple(float(one) for one in value[:length])
+        return tuple(map(float, value[:length]))
 
     def has(self, key: str) -> bool:
-        """Whether a key of this architecture is there."""
+        """Whether a key is there."""
         return f"{self.architecture}.{key}" in self._table
 
     def number(self, key: str, default: float) -> float:
-        """A number."""
+        """Look up a number."""
         whole = f"{self.architecture}.{key}"
         value = self._table.get(whole, default)
         if not isinstance(value, int | float) or isinstance(value, bool):
@@ -96,7 +96,7 @@ class GgufMetadata:
         return float(value)
 
     def flag(self, key: str) -> bool:
-        """Yes or no, no when it is not there."""
+        """Look up a boolean, False when it is not there."""
         whole = f"{self.architecture}.{key}"
         value = self._table.get(whole, False)
         if not isinstance(value, bool):
@@ -104,7 +104,7 @@ class GgufMetadata:
         return value
 
     def option(self, key: str) -> str | None:
-        """A text of this architecture."""
+        """Look up a text, None when it is not there."""
         return self.text(f"{self.architecture}.{key}")
 
     def _wrong(self, key: str, value: object, wanted: str) -> BadModelFile:
@@ -118,9 +118,9 @@ class GgufMetadata:
 
 
 def layer_kinds(metadata: GgufMetadata, blocks: int, usual: int) -> list[str]:
-    """`layer_types` by the file's interval or list, else with every `usual`-th without a window.
+    """`layer_types` by the file's interval or list.
 
-    usual: 0 where no layer has one.
+    usual: default interval of layers without a window; 0: no layer has one.
     """
     if not usual:
         return ["full_attention"] * blocks
@@ -128,7 +128,7 @@ def layer_kinds(metadata: GgufMetadata, blocks: int, usual: int) -> list[str]:
     told = metadata.counts(key, blocks, usual)
     if len(set(told)) == 1 and told[0] > 1:
         told = tuple(int((n + 1) % told[0] != 0) for n in range(blocks))
-    if any(one > 1 for one in told):
+    if any(flag > 1 for flag in told):
         raise BadModelFile(
             "{path}: {architecture}.{key} is {told}, where an "
             "interval or a list of yes and no is needed. Get the file again.",
@@ -137,23 +137,24 @@ def layer_kinds(metadata: GgufMetadata, blocks: int, usual: int) -> list[str]:
             key=key,
             told=list(told)[:9],
         )
-    return ["sliding_attention" if one else "full_attention" for one in told]
+    return ["sliding_attention" if flag else "full_attention" for flag in told]
 
 
-def base_of(metadata: GgufMetadata, key: str = "rope.freq_base", default: float = 10000.0) -> float:
-    """The base of the periods."""
+def rope_base(
+    metadata: GgufMetadata, key: str = "rope.freq_base", default: float = 10000.0
+) -> float:
+    """RoPE's base (theta)."""
     return _positive(metadata, key, default)
 
 
-def scaling_of(
+def rope_scaling(
     file: GgufFile, metadata: GgufMetadata, rotated: int, run: tuple[Kind, ...]
 ) -> dict[str, object] | None:
-    """`rope_scaling`, None where nothing is stretched.
+    """`rope_scaling` of the config, None for none.
 
-    linear, yarn and longrope have the keys transformers has for them, `attention_factor` where the
-    file tells it. listed has `factors`, one for each pair of elements, as files of Llama 3 have.
-    rotated: elements of a head that are rotated. run: the kinds that are run; UnsupportedModel
-    names another, BadModelFile values that cannot be.
+    linear, yarn and longrope have transformers' keys; "listed" has `factors`, one for each pair of
+    elements, as files of Llama 3. rotated: rotated elements of a head. run: supported kinds. Raises
+    UnsupportedModel for others, BadModelFile for impossible values.
     """
     kind = _kind(file, metadata)
     if kind == "none":
@@ -168,9 +169,9 @@ def scaling_of(
     if kind == "linear":
         return {"rope_type": kind, "factor": _linear_factor(metadata)}
     if kind == "listed":
-        return {"rope_type": kind, "factors": factors_of(file, FACTORS, rotated // 2)}
+        return {"rope_type": kind, "factors": rope_factors(file, FACTORS, rotated // 2)}
     if kind == "longrope":
-        late, early = (factors_of(file, name, rotated // 2) for name in TWO_LISTS)
+        late, early = (rope_factors(file, name, rotated // 2) for name in TWO_LISTS)
         listed: dict[str, object] = {"rope_type": kind, "short_factor": early, "long_factor": late}
         if metadata.has(_FACTOR):
             listed["attention_factor"] = _positive(metadata, _FACTOR, 1.0)
@@ -191,7 +192,7 @@ def scaling_of(
 
 
 def _kind(file: GgufFile, metadata: GgufMetadata) -> str:
-    """As told, "none", or in words for what no config has."""
+    """The kind of scaling: the file's name for it, "none", or a description of other forms."""
     kind = metadata.option("rope.scaling.type") or ""
     if any(name in file.tensors for name in TWO_LISTS):
         return "longrope"
@@ -207,13 +208,13 @@ def _kind(file: GgufFile, metadata: GgufMetadata) -> str:
 
 
 def _linear_factor(metadata: GgufMetadata) -> float:
-    """One where nothing is stretched; files of 2023 have a key of their own."""
+    """The factor of linear scaling, 1 for none; files of 2023 have a key of their own."""
     told = metadata.option("rope.scaling.type") == "linear"
     return _positive(metadata, "rope.scaling.factor" if told else "rope.scale_linear", 1.0)
 
 
-def factors_of(file: GgufFile, factors: str, pairs: int) -> list[float]:
-    """Of the periods of so many pairs of elements."""
+def rope_factors(file: GgufFile, factors: str, pairs: int) -> list[float]:
+    """Read the factors of RoPE's periods for so many pairs of elements from a tensor."""
     tensor = file.tensors.get(factors)
     if tensor is None:
         raise BadModelFile(

@@ -1,4 +1,4 @@
-"""A GGUF file as loading sees a model: a config, and tensors under Hugging Face's names."""
+"""A GGUF file as a model: a config, and tensors under Hugging Face names."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -78,28 +78,30 @@ ARCHITECTURES: dict[str, Callable[[GgufFile], Architecture]] = {
     "mimo2": nextn.Mimo2Gguf,
     "step35": nextn.Step35Gguf,
 }
-"""By general.architecture. Some differ from another by their type alone, which tells what the file
-does not: where GLM-4 has norms, which layers of SmolLM3 are rotated, that dots rotates whole heads.
+"""By general.architecture. A model_type given here stands for what the file does not tell: norms of
+GLM-4, layers of SmolLM3 without RoPE, whole-head rotation of dots.
 """
 
 _NOT_MODELS = {
-    **dict.fromkeys(("clip", "mmproj"), Words("the eyes of a model")),
+    **dict.fromkeys(("clip", "mmproj"), Words("the vision part of a model")),
     "imatrix": Words("an importance matrix, which a model is quantised with"),
     "controlvector": Words("a control vector"),
 }
 _FIRST_LAYER = re.compile(r"((model|backbone)\.)?(language_model\.)?layers\.0\..+")
-_WITHOUT_WORDS = re.compile(
+_NO_TEXT = re.compile(
     r".*(bert|bert-v\d|bert-moe|encoder|embed|embedding|whisper|wavtokenizer.*|tts|kokoro)|"
     r"flux|sd\d|sdxl|wan|lumina2|qwen_image|ltxv|hidream"
 )
-"""Architectures of models that make vectors, sounds or pictures."""
+"""Architectures of embedding, audio and image models."""
 _DRAFTERS = ("eagle3", "dflash", "gemma4-assistant")
 
 
 @dataclass(frozen=True, slots=True)
 class GgufModel:
-    """tensors: by Hugging Face name, scales and biases included, those that no text needs as their
-    bytes; config: made of the metadata.
+    """A model in a GGUF.
+
+    config: made of the metadata. tensors: by Hugging Face name, with scales and biases; those that
+    text generation does not need as plain bytes.
     """
 
     file: GgufFile
@@ -109,7 +111,7 @@ class GgufModel:
 
 
 def read_gguf_model(path: Path) -> GgufModel:
-    """Headers only. BadModelFile for damage, UnsupportedModel for what this version cannot run."""
+    """Read headers. Raises BadModelFile for damage, UnsupportedModel for unknown models."""
     file = read_gguf(path)
     if not file.tensors:
         raise BadModelFile(
@@ -145,16 +147,16 @@ def read_gguf_model(path: Path) -> GgufModel:
 
 
 def _is_factor(made: Architecture, name: str) -> bool:
-    """Whether this tensor is a factor of another, and none that the architecture has a name for."""
+    """Whether a tensor is the factor of another, and no tensor of the architecture."""
     within = name.split(".", 2)[-1]
-    is_one = name.endswith((".scale", ".input_scale"))
-    return is_one and made.place(name)[0].name.endswith(within)
+    is_scale = name.endswith((".scale", ".input_scale"))
+    return is_scale and made.place(name)[0].name.endswith(within)
 
 
 def check_trunk(
     model: GgufModel, trunk: Mapping[str, TensorInfo], wanted: Mapping[str, Shape]
 ) -> None:
-    """BadModelFile when the trunk lacks a tensor or has one of another shape."""
+    """Raise BadModelFile when the trunk lacks a tensor or has one of another shape."""
     path = model.file.path
     if not any(map(_FIRST_LAYER.fullmatch, trunk)):
         raise heads_only(path, model.config)
@@ -194,7 +196,7 @@ def _known(architecture: str, path: Path) -> Callable[[GgufFile], Architecture]:
             path=path,
             kind=architecture,
         )
-    if _WITHOUT_WORDS.fullmatch(architecture):
+    if _NO_TEXT.fullmatch(architecture):
         raise UnsupportedModel(
             "{path}: a GGUF of architecture {name}, which writes no text. Take a chat model.",
             path=path,

@@ -1,9 +1,8 @@
-"""GGUF architectures `glm4moe`, `exaone-moe`, `deepseek2`, `mimo2` and others with NextN heads.
+"""GGUF architectures with NextN (MTP) heads: GLM-4.5, K-EXAONE, DeepSeek, MiMo-V2, Step-3.5, ...
 
-DeepSeek V2, V3 and R1, Kimi K2 and GLM-4.7-Flash have latent attention: keys and values come from
-one latent by `kv_b_proj`. Newer files have its halves apart, the keys' transposed, as MLX
-conversions do, and count one key head in place of all. In MiMo-V2 and Step-3.5 (and 3.7) some
-layers have a window, with heads, sizes and rotation of their own.
+Latent attention (DeepSeek, Kimi K2, GLM-4.7-Flash): newer files have the halves of `kv_b_proj`
+apart, the keys' transposed, as MLX conversions, and count one key head. In MiMo-V2 and Step-3.5
+layers with a window have their own heads, sizes and rotation.
 """
 
 from typing import ClassVar
@@ -19,7 +18,7 @@ from mlx_engine.loading.gguf.architecture import (
     SOFTMAX,
     Architecture,
 )
-from mlx_engine.loading.gguf.metadata import Kind, base_of, layer_kinds
+from mlx_engine.loading.gguf.metadata import Kind, layer_kinds, rope_base
 from mlx_engine.loading.gguf.qwen import MtpGguf
 from mlx_engine.values.errors import UnsupportedModel
 
@@ -28,33 +27,33 @@ _LOG = 0.1  # by which the converter multiplies yarn's mscale_all_dim
 
 
 class Glm4MoeGguf(Architecture):
-    """GLM-4.5 to 4.7, with MTP heads in blocks behind the last."""
+    """GLM-4.5 to 4.7, with MTP heads in blocks behind the trunk."""
 
     model_type = "glm4_moe"
     rotates_whole_heads = False
     names = ATTENTION | DENSE | EXPERTS | SHARED
 
-    def _own(self) -> dict[str, object]:
+    def _own_config(self) -> dict[str, object]:
         self._check_sigmoid()
         return {
             **self._experts("n_routed_experts", "num_experts_per_tok", "moe_intermediate_size"),
             **self._expert_scores(),
             "n_shared_experts": self._metadata.count("expert_shared_count", 1),
-            "first_k_dense_replace": self._dense_blocks(),
+            "first_k_dense_replace": self._leading_dense_blocks(),
             "use_qk_norm": self._has("attn_q_norm.weight"),
             "attention_bias": self._has("attn_q.bias") or self._has("attn_qkv.bias"),
-            "partial_rotary_factor": self._share(),
+            "partial_rotary_factor": self._partial_factor(),
         }
 
 
 class ExaoneMoeGguf(MtpGguf, Glm4MoeGguf):
-    """K-EXAONE: all but every fourth layer have a window."""
+    """K-EXAONE: every fourth layer is full, the others have a window."""
 
     model_type = "exaone_moe"
 
-    def _own(self) -> dict[str, object]:
+    def _own_config(self) -> dict[str, object]:
         return {
-            **super()._own(),
+            **super()._own_config(),
             **self._experts("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
             "num_shared_experts": self._metadata.count("expert_shared_count", 1),
             "sliding_window": self._metadata.count("attention.sliding_window", 0) or None,
@@ -63,32 +62,32 @@ class ExaoneMoeGguf(MtpGguf, Glm4MoeGguf):
 
 
 class BailingMoe2Gguf(Glm4MoeGguf):
-    """Ling and Ring 2.0, which are GLM-4.5 by other names."""
+    """Ling and Ring 2.0, stored as GLM-4.5."""
 
     head_names: ClassVar = HEAD | {"layer_output_norm": "shared_head.norm"}
 
 
 class Deepseek2Gguf(Architecture):
-    """All with latent attention."""
+    """DeepSeek V2, V3 and R1, Kimi K2 and GLM-4.7-Flash: latent attention."""
 
     rotates_whole_heads = False
-    stretches: ClassVar[tuple[Kind, ...]] = ("yarn",)
+    rope_kinds: ClassVar[tuple[Kind, ...]] = ("yarn",)
     names = ATTENTION | LATENT | DENSE | EXPERTS | SHARED
 
-    def _own(self) -> dict[str, object]:
-        count, nope = self._metadata.count, self._head - self._rotated()
+    def _own_config(self) -> dict[str, object]:
+        count, nope = self._metadata.count, self._head_dim - self._rotary_dim()
         if nope < 1:
-            what = f"{self._rotated()} rotated elements in heads of {self._head}"
-            raise self._cannot_be(what, "rope.dimension_count")
+            what = f"{self._rotary_dim()} rotated elements in heads of {self._head_dim}"
+            raise self._impossible(what, "rope.dimension_count")
         own: dict[str, object] = {
             "num_key_value_heads": self._heads,
             "q_lora_rank": count("attention.q_lora_rank", 0) or None,
-            "kv_lora_rank": self._least_one("attention.kv_lora_rank"),
-            "qk_rope_head_dim": self._rotated(),
+            "kv_lora_rank": self._positive_count("attention.kv_lora_rank"),
+            "qk_rope_head_dim": self._rotary_dim(),
             "qk_nope_head_dim": nope,
-            "v_head_dim": self._own_length("value_length"),
+            "v_head_dim": self._own_head_length("value_length"),
             "n_shared_experts": count("expert_shared_count", 0) or None,
-            "first_k_dense_replace": self._dense_blocks(),
+            "first_k_dense_replace": self._leading_dense_blocks(),
             "attention_bias": False,
         }
         if not count("expert_count", 0):
@@ -107,54 +106,54 @@ class Deepseek2Gguf(Architecture):
         return own | scores | {"topk_method": "group_limited_greedy" if grouped else "greedy"}
 
     def _scaling(self) -> dict[str, object] | None:
-        """YaRN touches the size of scores as well, by mscale_all_dim."""
+        """YaRN with mscale_all_dim, which scales the scores."""
         scaling = super()._scaling()
         if scaling is None:
             return None
         everywhere = self._metadata.number("rope.scaling.yarn_log_multiplier", 0.0) / _LOG
         return scaling | {"mscale": everywhere or 1.0, "mscale_all_dim": everywhere}
 
-    def _class(self) -> str:
-        """GLM's files are told by their tokenizer; scores by softmax are V2's."""
+    def _find_model_type(self) -> str:
+        """GLM by its tokenizer, DeepSeek V2 by softmax routing."""
         metadata = self._metadata
         is_glm = metadata.text("tokenizer.ggml.pre") in _GLM_TOKENIZERS
         usual = SIGMOID if is_glm or self._has("exp_probs_b.bias") else SOFTMAX
         gating = metadata.count("expert_gating_func", 0) or usual
         if gating not in (SIGMOID, SOFTMAX) or (gating == SOFTMAX and is_glm):
-            raise self._gated_otherwise()
+            raise self._unknown_router()
         if gating == SOFTMAX and metadata.count("expert_count", 0):
             return "deepseek_v2"
         return "glm4_moe_lite" if is_glm else "deepseek_v3"
 
-    def _rotated(self) -> int:
-        return self._least_one("rope.dimension_count")
+    def _rotary_dim(self) -> int:
+        return self._positive_count("rope.dimension_count")
 
     @property
-    def _head(self) -> int:
-        """Of queries and keys once they have been made of the latent."""
-        return self._own_length("key_length")
+    def _head_dim(self) -> int:
+        """Size of a head of queries and keys behind `kv_b_proj`."""
+        return self._own_head_length("key_length")
 
-    def _kept_heads(self, block: int) -> int:
+    def _kv_heads(self, block: int) -> int:
         del block
         return self._heads
 
-    def _own_length(self, key: str) -> int:
-        """Newer files tell the length in the latent by this key, and the own one by another."""
+    def _own_head_length(self, key: str) -> int:
+        """A head's length; newer files have it under `..._mla`, and the latent's under `key`."""
         whole = f"attention.{key}"
         newer = f"{whole}_mla"
-        return self._least_one(newer if self._metadata.has(newer) else whole)
+        return self._positive_count(newer if self._metadata.has(newer) else whole)
 
 
 _PATTERN = "attention.sliding_window_pattern"
 
 
 class WindowedGguf(Architecture):
-    """What MiMo-V2 and Step-3.5 have in common."""
+    """Base of MiMo-V2 and Step-3.5: full layers and layers with a window."""
 
     rotates_whole_heads = False
 
     def _windowed(self) -> list[bool]:
-        """Of the trunk's blocks and, as far as the file tells, of the heads' behind them."""
+        """Whether a block has a window, for the trunk and the MTP heads that the file lists."""
         metadata = self._metadata
         blocks = self._main_blocks + metadata.count("nextn_predict_layers", 0)
         length = min(blocks, max(self._main_blocks, metadata.length(_PATTERN)))
@@ -169,15 +168,15 @@ class WindowedGguf(Architecture):
         return windowed
 
     def _bases(self) -> tuple[float, float]:
-        """Of the periods of layers without and with a window."""
-        return base_of(self._metadata), base_of(self._metadata, "rope.freq_base_swa")
+        """RoPE bases of full layers and of layers with a window."""
+        return rope_base(self._metadata), rope_base(self._metadata, "rope.freq_base_swa")
 
 
 class Mimo2Gguf(WindowedGguf):
-    """MiMo-V2; its heads have a name of their own, and window layers may have sinks."""
+    """MiMo-V2; window layers may have sinks."""
 
     model_type = "mimo_v2_flash"
-    stretches = ()
+    rope_kinds = ()
     names = (
         ATTENTION
         | DENSE
@@ -190,15 +189,15 @@ class Mimo2Gguf(WindowedGguf):
         "layer_output_norm": "final_layernorm",
     }
 
-    def _own(self) -> dict[str, object]:
+    def _own_config(self) -> dict[str, object]:
         metadata, blocks = self._metadata, range(self._main_blocks)
         windowed = self._windowed()[: len(blocks)]
         full, local = windowed.index(False), windowed.index(True)
         has_experts = [self._block_has(n, "ffn_gate_inp.weight") for n in blocks]
         has_sinks = [self._block_has(n, "attn_sinks.weight") for n in blocks]
-        value = metadata.count("attention.value_length", self._head)
+        value = metadata.count("attention.value_length", self._head_dim)
         for block in blocks:
-            self._kept_heads(block)  # raises for what cannot be
+            self._kv_heads(block)  # raises for what cannot be
         return {
             **self._experts("n_routed_experts", "num_experts_per_tok", "moe_intermediate_size"),
             **self._expert_scores(),
@@ -206,7 +205,7 @@ class Mimo2Gguf(WindowedGguf):
             "n_shared_experts": None,
             "topk_method": "noaux_tc",
             "scoring_func": "sigmoid",
-            "num_key_value_heads": self._kept_heads(full),
+            "num_key_value_heads": self._kv_heads(full),
             "hybrid_layer_pattern": [int(flag) for flag in windowed],
             "moe_layer_freq": [int(flag) for flag in has_experts],
             "add_swa_attention_sink_bias": (True, True) in zip(windowed, has_sinks, strict=True),
@@ -215,25 +214,22 @@ class Mimo2Gguf(WindowedGguf):
             "layernorm_epsilon": metadata.number("attention.layer_norm_rms_epsilon", 1e-5),
             "swa_rope_theta": self._bases()[1],
             "swa_num_attention_heads": self._heads,
-            "swa_num_key_value_heads": self._kept_heads(local),
+            "swa_num_key_value_heads": self._kv_heads(local),
             "v_head_dim": value,
-            "swa_head_dim": self._head,
+            "swa_head_dim": self._head_dim,
             "swa_v_head_dim": value,
-            "partial_rotary_factor": (self._rotated() + 0.5) / self._head,
+            "partial_rotary_factor": (self._rotary_dim() + 0.5) / self._head_dim,
             "attention_value_scale": metadata.number("attention.value_scale", 1.0) or 1.0,
         }
 
-    def _layer(self, block: int) -> str:
+    def _layer_prefix(self, block: int) -> str:
         if block < self._main_blocks:
-            return super()._layer(block)
+            return super()._layer_prefix(block)
         return f"model.mtp.layers.{block - self._main_blocks}."
 
 
 class Step35Gguf(WindowedGguf):
-    """Step-3.5. Full layers rotate half of a head and may be stretched, window layers all of it.
-
-    Norms are stored as used.
-    """
+    """Step-3.5: full layers rotate half of a head and may have RoPE scaling; norms as used."""
 
     model_type = "step3p5"
     names = (
@@ -252,10 +248,10 @@ class Step35Gguf(WindowedGguf):
         "nextn.shared_head_head": "transformer.shared_head.output",
     }
 
-    def _own(self) -> dict[str, object]:
+    def _own_config(self) -> dict[str, object]:
         blocks, windowed = range(self._main_blocks), self._windowed()
         full, local = windowed.index(False), windowed.index(True)
-        scores, head = self._expert_scores(), self._head
+        scores, head = self._expert_scores(), self._head_dim
         numbers, count = self._metadata.numbers, self._metadata.count
         return {
             **self._experts("moe_num_experts", "moe_top_k", "moe_intermediate_size"),
@@ -266,16 +262,16 @@ class Step35Gguf(WindowedGguf):
             ),
             "share_expert_dim": count("expert_shared_feed_forward_length"),
             "num_attention_heads": self._heads_of(full),
-            "num_key_value_heads": self._kept_heads(full),
-            "num_attention_groups": self._kept_heads(full),
+            "num_key_value_heads": self._kv_heads(full),
+            "num_attention_groups": self._kv_heads(full),
             "attention_other_setting": {
                 "num_attention_heads": self._heads_of(local),
-                "num_attention_groups": self._kept_heads(local),
+                "num_attention_groups": self._kv_heads(local),
             },
             "layer_types": ["sliding_attention" if w else "full_attention" for w in windowed],
             "sliding_window": count("attention.sliding_window"),
             "partial_rotary_factors": [
-                1.0 if w else (self._rotated() + 0.5) / head for w in windowed
+                1.0 if w else (self._rotary_dim() + 0.5) / head for w in windowed
             ],
             "use_head_wise_attn_gate": self._has("attn_gate.weight"),
             "swiglu_limits": list(numbers("swiglu_clamp_exp", len(blocks), 0.0)),
@@ -290,6 +286,6 @@ class Step35Gguf(WindowedGguf):
             "yarn_only_types": ["full_attention"],
         }
 
-    def _rotated(self) -> int:
-        """Of full layers; the file tells twice as many."""
-        return super()._rotated() // 2
+    def _rotary_dim(self) -> int:
+        """Rotated elements of full layers; the file has the number of window layers."""
+        return super()._rotary_dim() // 2

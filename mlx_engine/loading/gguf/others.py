@@ -19,32 +19,32 @@ from mlx_engine.loading.gguf.part import Placement
 
 
 class OlmoeGguf(Architecture):
-    """OLMoE: norms of all queries and keys at once, experts in every layer."""
+    """OLMoE: QK norms over all heads, experts in every layer."""
 
     model_type = "olmoe"
     names = ATTENTION | DENSE | EXPERTS
 
-    def _own(self) -> dict[str, object]:
+    def _own_config(self) -> dict[str, object]:
         own = self._experts("num_experts", "num_experts_per_tok", "intermediate_size")
         return own | {"norm_topk_prob": False}
 
 
 class Olmo2Gguf(Architecture):
-    """Norms behind mixer and feed-forward alone; OLMo 3 where layers have windows."""
+    """OLMo 2: norms behind attention and feed-forward; OLMo 3 where layers have windows."""
 
     names = ATTENTION | DENSE | {"post_ffw_norm": "post_feedforward_layernorm"}
 
-    def _class(self) -> str:
+    def _find_model_type(self) -> str:
         return "olmo3" if self._metadata.count("attention.sliding_window", 0) else "olmo2"
 
     def _rotation(self) -> dict[str, object]:
         told = super()._rotation()
-        if self._class() == "olmo2":
+        if self._find_model_type() == "olmo2":
             return told
         plain = {"rope_theta": told["rope_theta"]}
         return told | {"rope_parameters": {"full_attention": plain, "sliding_attention": plain}}
 
-    def _own(self) -> dict[str, object]:
+    def _own_config(self) -> dict[str, object]:
         window = self._metadata.count("attention.sliding_window", 0)
         return {
             "attention_bias": self._has("attn_q.bias"),
@@ -54,13 +54,10 @@ class Olmo2Gguf(Architecture):
 
 
 class GptOssGguf(Architecture):
-    """Sinks, biases everywhere, every other layer with a window.
-
-    It was trained with YaRN whose range of frequencies is not rounded.
-    """
+    """gpt-oss: sinks, biases everywhere, every other layer with a window, YaRN not truncated."""
 
     model_type = "gpt_oss"
-    stretches: ClassVar[tuple[Kind, ...]] = ("yarn",)
+    rope_kinds: ClassVar[tuple[Kind, ...]] = ("yarn",)
     names = (
         ATTENTION
         | {base: name.replace("switch_mlp", "experts") for base, name in EXPERTS.items()}
@@ -71,7 +68,7 @@ class GptOssGguf(Architecture):
         }
     )
 
-    def _own(self) -> dict[str, object]:
+    def _own_config(self) -> dict[str, object]:
         kinds = ("sliding_attention", "full_attention")
         return {
             **self._experts("num_local_experts", "num_experts_per_tok", "intermediate_size"),
@@ -85,18 +82,18 @@ class GptOssGguf(Architecture):
 
 
 class Phi3Gguf(Architecture):
-    """Phi-3 and Phi-4: queries, keys and values in one matrix, gates above ups in another."""
+    """Phi-3 and Phi-4: joined QKV and joined gate and up projections."""
 
     model_type = "phi3"
     rotates_whole_heads = False
-    stretches: ClassVar[tuple[Kind, ...]] = ("longrope",)
+    rope_kinds: ClassVar[tuple[Kind, ...]] = ("longrope",)
     names = ATTENTION | DENSE | {"ffn_up": "mlp.gate_up_proj"}
 
-    def _own(self) -> dict[str, object]:
+    def _own_config(self) -> dict[str, object]:
         count = self._metadata.count
         longest = count("context_length")
         return {
-            "partial_rotary_factor": self._share(),
+            "partial_rotary_factor": self._partial_factor(),
             "original_max_position_embeddings": count(
                 "rope.scaling.original_context_length", longest
             ),
@@ -105,15 +102,15 @@ class Phi3Gguf(Architecture):
 
 
 class Glm4Gguf(Architecture):
-    """GLM-4-0414: norms before and after, gates above ups; rows in Hugging Face's order.
+    """GLM-4-0414: norms before and after, joined gate and up projections.
 
-    But those of queries and keys of models with eyes, whose rotated rows are first all first ones
-    of the pairs, then all second.
+    Rows are as published, but in vision models rotated rows of queries and keys are stored as first
+    halves, then second ones.
     """
 
     model_type = "glm4"
     rotates_whole_heads = False
-    usual_share = 2
+    default_divisor = 2
     names = (
         ATTENTION
         | DENSE
@@ -124,24 +121,24 @@ class Glm4Gguf(Architecture):
         }
     )
 
-    def _own(self) -> dict[str, object]:
+    def _own_config(self) -> dict[str, object]:
         return {
-            "partial_rotary_factor": self._share(),
+            "partial_rotary_factor": self._partial_factor(),
             "attention_bias": self._has("attn_q.bias") or self._has("attn_qkv.bias"),
         }
 
-    def _single(self, block: int, rest: str) -> Placement:
-        place = super()._single(block, rest)
-        heads = {"attn_q": self._heads, "attn_k": self._kept_heads(block)}
+    def _place_one(self, block: int, rest: str) -> Placement:
+        place = super()._place_one(block, rest)
+        heads = {"attn_q": self._heads, "attn_k": self._kv_heads(block)}
         part = rest.partition(".")[0]
         if part not in heads or not self._metadata.has("rope.dimension_sections"):
             return place
-        return replace(place, rows=_apart(heads[part], self._head, self._rotated()))
+        return replace(place, rows=_interleaved(heads[part], self._head_dim, self._rotary_dim()))
 
 
 @lru_cache(maxsize=8)
-def _apart(heads: int, head: int, rotated: int) -> tuple[int, ...]:
-    """Row 2 j + s of the rotated ones of a head is stored as its row s * rotated / 2 + j."""
+def _interleaved(heads: int, head: int, rotated: int) -> tuple[int, ...]:
+    """Stored rows in Hugging Face's order: rotated row 2 j + s is stored as s * rotated / 2 + j."""
     return tuple(
         first + (row % 2 * rotated // 2 + row // 2 if row < rotated else row)
         for first in range(0, heads * head, head)
@@ -154,20 +151,20 @@ class Ernie45Gguf(Architecture):
 
     model_type = "ernie4_5"
 
-    def _own(self) -> dict[str, object]:
+    def _own_config(self) -> dict[str, object]:
         return {"use_bias": self._has("attn_q.bias")}
 
 
 class Ernie45MoeGguf(Ernie45Gguf):
-    """With experts in some layers, whose choice is corrected."""
+    """ERNIE 4.5 with experts in some layers and a bias on expert selection."""
 
     model_type = "ernie4_5_moe"
     names = ATTENTION | DENSE | EXPERTS | SHARED
 
-    def _own(self) -> dict[str, object]:
+    def _own_config(self) -> dict[str, object]:
         experts = [n for n in range(self._main_blocks) if self._block_has(n, "ffn_gate_inp.weight")]
         return {
-            **super()._own(),
+            **super()._own_config(),
             **self._experts("moe_num_experts", "moe_k", "moe_intermediate_size"),
             "moe_num_shared_experts": self._metadata.count("expert_shared_count", 0),
             "moe_layer_start_index": min(experts, default=0),
@@ -177,26 +174,23 @@ class Ernie45MoeGguf(Ernie45Gguf):
 
 
 class MiniMaxM2Gguf(Architecture):
-    """MiniMax-M2: part of a head rotated, a sigmoid router whose choice is corrected."""
+    """MiniMax-M2: partial rotation, a sigmoid router with a bias on expert selection."""
 
     model_type = "minimax_m2"
     rotates_whole_heads = False
     names = ATTENTION | DENSE | EXPERTS | SHARED
 
-    def _own(self) -> dict[str, object]:
+    def _own_config(self) -> dict[str, object]:
         self._check_sigmoid()
         return {
             **self._experts("num_local_experts", "num_experts_per_tok", "intermediate_size"),
-            "rotary_dim": self._rotated(),
+            "rotary_dim": self._rotary_dim(),
             "use_qk_norm": self._has("attn_q_norm.weight"),
         }
 
 
 class HunyuanGguf(Architecture):
-    """Hunyuan without experts: queries and keys are normed once they are rotated.
-
-    How far it is stretched is in the base of its periods.
-    """
+    """Hunyuan without experts: QK norms behind RoPE; its scaling is folded into the base."""
 
     model_type = "hunyuan_v1_dense"
     names = (
@@ -210,17 +204,17 @@ class HunyuanGguf(Architecture):
 
 
 class HunyuanMoeGguf(HunyuanGguf):
-    """Hunyuan-A13B: experts in every layer, and one that all share."""
+    """Hunyuan-A13B: experts in every layer and a shared expert."""
 
     model_type = "hunyuan"
     names = (
         HunyuanGguf.names
         | EXPERTS
         | {"ffn_gate_inp": "mlp.gate.wg"}
-        | {f"ffn_{one}_shexp": f"mlp.shared_mlp.{one}_proj" for one in ("gate", "up", "down")}
+        | {f"ffn_{part}_shexp": f"mlp.shared_mlp.{part}_proj" for part in ("gate", "up", "down")}
     )
 
-    def _own(self) -> dict[str, object]:
+    def _own_config(self) -> dict[str, object]:
         return {
             **self._experts("num_experts", "moe_topk", "moe_intermediate_size"),
             "attention_bias": self._has("attn_q.bias"),
@@ -232,5 +226,5 @@ class HunyuanMoeGguf(HunyuanGguf):
         }
 
     def _scaling(self) -> dict[str, object] | None:
-        """How far it is stretched is in the base of its periods."""
+        """No scaling: it is folded into the base."""
         return {"type": "dynamic", "factor": 1.0, "alpha": 1.0}

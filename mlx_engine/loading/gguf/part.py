@@ -1,4 +1,4 @@
-"""A tensor of a GGUF file as one of the arrays it becomes: by what plan, in what order."""
+"""The arrays that a tensor of a GGUF file becomes: storage plan, order and changes."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,10 +17,11 @@ Becomes = Literal["dense", "affine", "mxfp4", "nvfp4", "blocks", "unpacked"]
 
 
 class BlockPlan(NamedTuple):
-    """bits: of a code, or of an element when dense. group_size: of the packings of MLX, else 0.
+    """How a tensor is stored in memory.
 
-    blocks: the bytes of the file, for our kernels. unpacked: dense, the values of what is packed in
-    the file.
+    becomes: "blocks", the file's bytes for our kernels; "unpacked", the dense values of packed
+    blocks; else an MLX form. bits: of a code, or of a dense element. group_size: of MLX's packed
+    forms, else 0.
     """
 
     becomes: Becomes
@@ -29,7 +30,7 @@ class BlockPlan(NamedTuple):
 
     @property
     def words(self) -> str:
-        """In words for the user."""
+        """Description for the user."""
         if self.becomes == "dense":
             return f"{self.bits}-bit floats"
         if self.becomes == "affine":
@@ -37,21 +38,20 @@ class BlockPlan(NamedTuple):
         return f"{self.becomes}, groups of {self.group_size}"
 
 
-# MLX packs affine weights in groups of 32, 64 or 128, with a code of 2 to 6 or 8 bits. Types with
-# an affine rule for each run of 32 keep their codes. Codebooks and lattices of whole numbers become
-# as many bits as their range takes; so do the products of Q3_K and IQ1_M with the scales of 16
-# elements, which leave one scale for a block of 256. Of the rest, where scales of 16 elements have
-# no common step that fits eight bits, there is no packed form in MLX that keeps the values.
+# MLX packs affine weights in groups of 32, 64 or 128, with codes of 2 to 6 or 8 bits. Types with a
+# scale for 32 values keep their codes; codebooks and lattices of whole numbers take the bits their
+# range needs, as do products of Q3_K and IQ1_M with the scales of 16 values, which leave one scale
+# for 256. MLX has no packed form for the other types.
 UNPACKED = BlockPlan("unpacked", 16)
-"""For what has no packed form in MLX and is not kept."""
+"""For types without a packed form in MLX that are not kept in blocks."""
 
 KEPT = BlockPlan("blocks")
-"""For what our kernels read as it is in the file."""
+"""For types that our kernels read in the file's blocks."""
 
 KEPT_SCALES = {"Q6_K": (208,), "Q3_K": (108,), "Q2_K": (80, 82)} | dict.fromkeys(
     ("IQ4_NL", "IQ4_XS", "IQ2_XXS", "IQ2_XS", "IQ2_S"), (0,)
 )
-"""Types kept so -> bytes of a block at which float16 numbers begin; all other content is finite."""
+"""Types kept in blocks -> byte offsets of the block's float16 numbers; the rest is finite."""
 
 PLANS = {
     **dict.fromkeys(("F64", "F32"), BlockPlan("dense", 32)),
@@ -71,7 +71,7 @@ PLANS = {
 
 
 def plan_of(kind: BlockType, tensor: str, file: Path) -> BlockPlan:
-    """What becomes of a tensor of this type; UnsupportedModel for types that hold no weights."""
+    """Plan for a type. Raises UnsupportedModel for types that hold no weights."""
     plan = PLANS.get(kind.name)
     if plan is None:
         raise UnsupportedModel(
@@ -89,11 +89,10 @@ Change = Literal["none", "log of minus", "less one", "a last axis", "a first axi
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a tensor belongs, by the name Hugging Face files give it, and what was done to it.
+    """The published name of a stored tensor, and which of its rows and values it has.
 
-    rows: our row i is the file's row rows[i]; file_rows: how many it has, None for as many as ours.
-    run: of a stack of matrices, the rows of each that are ours; matrix: the one that is. change:
-    what makes ours of the file's values.
+    rows: row i is the file's row rows[i]; file_rows: rows in the file, None for as many. run: the
+    rows taken of each matrix of a stack; matrix: the one taken. change: undoes the converter's.
     """
 
     name: str
@@ -106,10 +105,10 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class GgufPart(TensorInfo):
-    """dtype, shape and nbytes are those of the array made of it, with the scales Metal gets.
+    """An array made of a stored tensor; dtype, shape and nbytes as with Metal.
 
-    stored: what is in the file. factor: a number in the file all values are multiplied by. half:
-    the type that scales and floats of 16 bits have with Metal.
+    factor: a tensor of the file with a factor of all values. half: type of scales and 16-bit floats
+    with Metal.
     """
 
     stored: GgufTensor
@@ -120,7 +119,7 @@ class GgufPart(TensorInfo):
 
     @property
     def unpacked_shape(self) -> tuple[int, ...]:
-        """Of the weight as numbers."""
+        """Shape of the weight's values."""
         shape, place = self.stored.shape, self.place
         if place.matrix is not None:
             return shape[1:]
@@ -136,26 +135,26 @@ class GgufPart(TensorInfo):
 
     @property
     def file_nbytes(self) -> int:
-        """Its share of what is stored."""
+        """Bytes of its share of the stored tensor."""
         return self.stored.nbytes * prod(self.unpacked_shape) // prod(self.stored.shape)
 
     @property
     def is_weight(self) -> bool:
-        """False for the scales and biases that come with a weight."""
+        """False for scales and biases of a weight."""
         return not self.name.endswith((".scales", ".biases"))
 
     def of_rows(self, rows: Run | Sequence[int]) -> "GgufPart | None":
-        """Some rows (the last axis but one) of a matrix, in another order; of a stack only runs.
+        """Take rows (second to last axis) of a matrix, or a run of rows of each of a stack.
 
-        None where that cannot be had without reading it.
+        None where that needs the values.
         """
         place, count = self.place, self.shape[-2]
         if len(self.shape) == 2:
             order = place.rows or range(count)
             first = rows.number * (count // rows.of) if isinstance(rows, Run) else 0
             chosen = range(first, first + count // rows.of) if isinstance(rows, Run) else rows
-            mine, total = tuple(order[row] for row in chosen), self.stored.shape[0]
-            place, kept = replace(place, rows=mine, file_rows=total), len(mine)
+            stored_rows, total = tuple(order[row] for row in chosen), self.stored.shape[0]
+            place, kept = replace(place, rows=stored_rows, file_rows=total), len(stored_rows)
         elif isinstance(rows, Run) and place.run is None:
             place, kept = replace(place, run=rows), count // rows.of
         else:
@@ -165,19 +164,19 @@ class GgufPart(TensorInfo):
 
 
 IsRead = Callable[[str, tuple[int, ...]], bool]
-"""Block type and shape -> whether kernels of ours multiply by such a matrix, or a stack of them."""
+"""Block type and shape of a matrix or stack -> whether our kernels multiply by it."""
 
 _BY_HEAD = ("kv_b_proj.weight", "embed_q.weight", "unembed_out.weight")
-"""Of latent attention: used head by head, by no kernel."""
+"""Matrices of latent attention, used head by head and not by kernels."""
 
 
 def parts_of(
     stored: GgufTensor, place: Placement, factor: GgufTensor | None, half: Half
 ) -> Iterator[GgufPart]:
-    """The arrays one tensor becomes; UnsupportedModel when it has no form in MLX."""
+    """Yield the arrays that a tensor becomes. Raises UnsupportedModel, BadModelFile."""
     plan, inputs = plan_of(stored.type, stored.name, stored.file), stored.shape[-1]
     if factor is not None and plan.becomes in ("mxfp4", "nvfp4"):
-        plan = UNPACKED  # their scales are too coarse to be multiplied
+        plan = UNPACKED  # the product does not fit their 8-bit scales
     if plan.becomes != "dense" and len(stored.shape) not in (2, 3):
         raise UnsupportedModel(
             "{file}: {name} {shape} is stored as {type_name}, "
@@ -207,7 +206,7 @@ def parts_of(
 
 
 def _check_rows(stored: GgufTensor, place: Placement) -> None:
-    """That ours are there. Raises BadModelFile."""
+    """Raise BadModelFile when the placement's rows are not there."""
     rows = stored.shape[0] if place.rows is None else place.file_rows or len(place.rows)
     if stored.shape[0] != rows:
         raise BadModelFile(
@@ -229,16 +228,16 @@ def _check_rows(stored: GgufTensor, place: Placement) -> None:
 
 
 def kept_in_blocks(tensors: Mapping[str, TensorInfo], is_read: IsRead) -> dict[str, TensorInfo]:
-    """The same, with matrices of a GGUF kept in the blocks of the file where kernels read them."""
+    """Keep matrices of a GGUF in the file's blocks where kernels read them."""
     kept = {
         name: _in_blocks(info)
         for name, info in tensors.items()
         if isinstance(info, GgufPart) and _can_stay(info, is_read)
     }
-    gone = {
+    dropped = {
         f"{name.removesuffix('.weight')}.{part}" for name in kept for part in ("scales", "biases")
     }
-    return {name: kept.get(name, info) for name, info in tensors.items() if name not in gone}
+    return {name: kept.get(name, info) for name, info in tensors.items() if name not in dropped}
 
 
 def _can_stay(part: GgufPart, is_read: IsRead) -> bool:
@@ -256,7 +255,7 @@ def _in_blocks(part: GgufPart) -> GgufPart:
 
 
 def unpacking_reasons(tensors: Iterable[TensorInfo]) -> tuple[Reason, ...]:
-    """One for each type that takes more room than it must, because nothing here reads it packed."""
+    """A reason for each block type that is unpacked because nothing here reads it packed."""
     by_type: dict[str, list[GgufPart]] = {}
     for part in tensors:
         if isinstance(part, GgufPart) and part.plan.becomes == "unpacked":

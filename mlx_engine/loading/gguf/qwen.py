@@ -6,6 +6,7 @@ value heads tiled (first heads of all groups, then second ones). MTP heads are b
 trunk's last.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
@@ -13,9 +14,9 @@ from mlx_engine.loading.gguf.architecture import (
     ATTENTION,
     DENSE,
     EXPERTS,
+    MOST_ROWS,
     ONE_SHARED,
     RECURRENT,
-    WIDEST,
     Architecture,
 )
 from mlx_engine.loading.gguf.file import GgufFile
@@ -30,7 +31,7 @@ _HEAD = {
     "nextn.embed_tokens": "mtp.embed_tokens",
     "nextn.shared_head_head": "mtp.lm_head",
 }
-"""Of a head beside its layer, by their whole names."""
+"""Tensors of an MTP head outside its layer -> whole published names."""
 
 
 _CHANGES: dict[str, Change] = {
@@ -41,29 +42,30 @@ _CHANGES: dict[str, Change] = {
 
 
 class MtpGguf(Architecture):
-    """Heads that Hugging Face has under `mtp.`."""
+    """Architectures whose MTP heads are published under `mtp.`."""
 
     head_names: ClassVar = _HEAD
 
-    def _layer(self, block: int) -> str:
+    def _layer_prefix(self, block: int) -> str:
         if block < self._main_blocks:
-            return super()._layer(block)
+            return super()._layer_prefix(block)
         return f"mtp.layers.{block - self._main_blocks}."
 
-    def _in_block(self, block: int, rest: str) -> tuple[Placement, ...]:
+    def _place_in_block(self, block: int, rest: str) -> tuple[Placement, ...]:
         if block >= self._main_blocks and rest.removesuffix(".weight") in _HEAD:
-            return (Placement(self._named(block, rest)),)
-        return super()._in_block(block, rest)
+            return (Placement(self._published_name(block, rest)),)
+        return super()._place_in_block(block, rest)
 
 
 class Qwen35Gguf(MtpGguf):
     """Dense Qwen3.5."""
 
     model_type = "qwen3_5"
+    changes: ClassVar[Mapping[str, Change]] = _CHANGES
     rotates_whole_heads = False
-    stretches = ()
-    usual_base = 1e7
-    usual_share = 4
+    rope_kinds = ()
+    default_base = 1e7
+    default_divisor = 4
     names = ATTENTION | RECURRENT | DENSE
 
     def __init__(self, file: GgufFile, model_type: str = "") -> None:
@@ -72,7 +74,7 @@ class Qwen35Gguf(MtpGguf):
         key_heads, value_heads = count("ssm.group_count"), count("ssm.time_step_rank")
         inner, key_head = count("ssm.inner_size"), count("ssm.state_size")
         whole = key_heads and value_heads and inner and not value_heads % key_heads
-        if not whole or inner % value_heads or max(inner, key_heads * key_head) > WIDEST:
+        if not whole or inner % value_heads or max(inner, key_heads * key_head) > MOST_ROWS:
             raise BadModelFile(
                 "{path}: {value_heads} value heads for {key_heads} key heads in a width of "
                 "{inner} cannot be. Get the file again.",
@@ -84,31 +86,33 @@ class Qwen35Gguf(MtpGguf):
         self._key_heads, self._value_heads = key_heads, value_heads
         self._value_head, self._key_head = inner // value_heads, key_head
 
-    def _own(self) -> dict[str, object]:
+    def _own_config(self) -> dict[str, object]:
         count = self._metadata.count
-        recurs = [self._block_has(block, "ssm_a") for block in range(self._main_blocks)]
+        linear = [self._block_has(block, "ssm_a") for block in range(self._main_blocks)]
         return {
-            "layer_types": ["linear_attention" if one else "full_attention" for one in recurs],
+            "layer_types": ["linear_attention" if flag else "full_attention" for flag in linear],
             "linear_conv_kernel_dim": count("ssm.conv_kernel"),
             "linear_key_head_dim": self._key_head,
             "linear_value_head_dim": self._value_head,
             "linear_num_key_heads": self._key_heads,
             "linear_num_value_heads": self._value_heads,
             "linear_value_heads_tiled": self._is_tiled(),
-            "partial_rotary_factor": self._rotated() / self._head,
+            "partial_rotary_factor": self._rotary_dim() / self._head_dim,
             "mtp_num_hidden_layers": count("nextn_predict_layers", 0),
         }
 
-    def _in_block(self, block: int, rest: str) -> tuple[Placement, ...]:
+    def _place_in_block(self, block: int, rest: str) -> tuple[Placement, ...]:
         if rest == "attn_qkv.weight":
-            return (self._single(block, rest),)
-        return super()._in_block(block, rest)
+            return (self._place_one(block, rest),)
+        return super()._place_in_block(block, rest)
 
-    def _single(self, block: int, rest: str) -> Placement:
-        """Value heads in Hugging Face's order, but those of the gate and the output projection: a
-        model is told of their order, so that columns stay where packed blocks have them.
+    def _place_one(self, block: int, rest: str) -> Placement:
+        """Place a tensor, value heads in Hugging Face's order.
+
+        Gate and output projection keep the file's order, of which the config tells the model, since
+        columns of packed blocks cannot move.
         """
-        place = replace(super()._single(block, rest), change=_CHANGES.get(rest, "none"))
+        place = super()._place_one(block, rest)
         if not self._is_tiled():
             return place
         if rest in ("attn_qkv.weight", "ssm_conv1d.weight"):
@@ -122,7 +126,7 @@ class Qwen35Gguf(MtpGguf):
         return self._value_heads > self._key_heads
 
     def _heads_in_order(self) -> tuple[int, ...]:
-        """Value head v of group v // n was stored at place (v % n) * groups + v // n."""
+        """Stored heads in Hugging Face's order: head v is stored at (v % n) * groups + v // n."""
         groups = self._key_heads
         n = self._value_heads // groups
         return tuple((v % n) * groups + v // n for v in range(self._value_heads))
@@ -133,15 +137,15 @@ class Qwen35Gguf(MtpGguf):
 
 
 class Qwen35MoeGguf(Qwen35Gguf):
-    """With experts, and one that is always asked, behind a gate of its own."""
+    """Qwen3.5 with experts and a gated shared expert."""
 
     model_type = "qwen3_5_moe"
     names = Qwen35Gguf.names | EXPERTS | ONE_SHARED
 
-    def _own(self) -> dict[str, object]:
-        shared = self._width("ffn_gate_shexp.weight")  # older files tell it by their tensors only
+    def _own_config(self) -> dict[str, object]:
+        shared = self._width("ffn_gate_shexp.weight")  # older files have no key for it
         return {
-            **super()._own(),
+            **super()._own_config(),
             **self._experts("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
             "shared_expert_intermediate_size": self._metadata.count(
                 "expert_shared_feed_forward_length", shared
@@ -150,10 +154,10 @@ class Qwen35MoeGguf(Qwen35Gguf):
 
 
 class Qwen3NextGguf(Qwen35MoeGguf):
-    """With value heads in Hugging Face's order.
+    """Qwen3-Next: value heads in Hugging Face's order.
 
-    Betas and decays stay joined as Hugging Face has them (`ssm_ba`); older files have queries,
-    keys, values and gates joined too (`ssm_in`).
+    Betas and decays are joined as in Hugging Face (`ssm_ba`); in older files queries, keys, values
+    and gates too (`ssm_in`).
     """
 
     model_type = "qwen3_next"
@@ -163,12 +167,12 @@ class Qwen3NextGguf(Qwen35MoeGguf):
 
 
 class Qwen3MoeGguf(Architecture):
-    """Qwen3 with experts in every layer, whose scores always add up to one."""
+    """Qwen3 with experts in every layer and normalised expert weights."""
 
     model_type = "qwen3_moe"
     names = ATTENTION | DENSE | EXPERTS
 
-    def _own(self) -> dict[str, object]:
+    def _own_config(self) -> dict[str, object]:
         return {
             **self._experts("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
             "norm_topk_prob": True,
@@ -178,16 +182,14 @@ class Qwen3MoeGguf(Architecture):
 
 
 class Qwen2MoeGguf(Architecture):
-    """Qwen1.5 and Qwen2 with experts, and one that is always asked, behind a gate of its own."""
+    """Qwen1.5 and Qwen2 with experts and a gated shared expert."""
 
     model_type = "qwen2_moe"
+    changes: ClassVar[Mapping[str, Change]] = {"ffn_gate_inp_shexp.weight": "a first axis"}
     names = ATTENTION | DENSE | EXPERTS | ONE_SHARED
 
-    def _own(self) -> dict[str, object]:
+    def _own_config(self) -> dict[str, object]:
         return {
             **self._experts("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
             "shared_expert_intermediate_size": self._width("ffn_up_shexp.weight"),
         }
-
-    def _change(self, name: str) -> Change:
-        return "a first axis" if name.startswith("ffn_gate_inp_shexp.") else "none"

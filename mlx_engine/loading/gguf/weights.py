@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 from mlx_engine.loading.arrays import Progress, Stop
-from mlx_engine.loading.gguf.header import BlockType, forget, map_file
+from mlx_engine.loading.gguf.header import BlockType, map_file, release_pages
 from mlx_engine.loading.gguf.part import KEPT_SCALES, PLANS, GgufPart
 from mlx_engine.loading.gguf.repack import NotNumbersError, in_tiles, repack
 from mlx_engine.values.errors import BadModelFile, LoadStopped
@@ -23,12 +23,11 @@ _HALVES = {"F16": mx.float16, "BF16": mx.bfloat16}
 def load_gguf_arrays(
     parts: Mapping[str, GgufPart], metal: bool, on_progress: Progress | None, stop: Stop | None
 ) -> dict[str, mx.array]:
-    """Key -> array for every weight with its scales and biases; floats as Metal or the CPU likes.
+    """Load every weight with its scales and biases, by key.
 
-    The keys may be other than the parts' names. With Metal scales and whatever is 16 bits wide are
-    of the parts' half type, else float32.
-    on_progress gets bytes of the file done and in all. Raises BadModelFile naming the tensor, and
-    LoadStopped.
+    Keys may differ from the parts' names. Scales and 16-bit floats get the parts' half type with
+    Metal, else float32. on_progress gets bytes of the file done and in total. Raises BadModelFile
+    naming the tensor, and LoadStopped.
     """
     files = {file: map_file(file) for file in {part.file for part in parts.values()}}
     weights = {key: part for key, part in parts.items() if part.is_weight}
@@ -52,7 +51,7 @@ def load_gguf_arrays(
                 file=part.file,
                 name=part.stored.name,
             ) from error
-        forget(files[part.file], part.stored)
+        release_pages(files[part.file], part.stored)
         done += part.file_nbytes
     if on_progress is not None:
         on_progress(total, total)
@@ -62,7 +61,7 @@ def load_gguf_arrays(
 def _arrays(
     key: str, part: GgufPart, data: mmap, between: Callable[[], None], *, metal: bool
 ) -> dict[str, mx.array]:
-    """A weight with what belongs to it; data: its file. Raises NotNumbersError."""
+    """Arrays of a weight, its scales and biases; data: its mapped file. Raises NotNumbersError."""
     if part.plan.becomes == "dense":
         return {key: _dense(part, data, metal=metal)}
     rows, kind = _rows_of(part.stored.blocks(data), part), part.stored.type
@@ -81,12 +80,12 @@ def _arrays(
                 shaped = shaped * factor
             is_wide = metal and shaped.dtype == mx.float32
             found[name] = shaped.astype(_HALVES[part.half]) if is_wide else shaped
-    mx.eval(list(found.values()))  # so that nothing of what they were made of stays
+    mx.eval(list(found.values()))  # releases what they are made of
     return found
 
 
 def _unpacked(rows: Bytes, part: GgufPart, between: Callable[[], None], *, metal: bool) -> mx.array:
-    """The values of packed rows, in 16 bits with Metal."""
+    """Dequantise rows, to 16 bits with Metal."""
     wanted = _HALVES[part.half] if metal else mx.float32
 
     def make(tile: Bytes) -> list[mx.array]:
@@ -98,7 +97,7 @@ def _unpacked(rows: Bytes, part: GgufPart, between: Callable[[], None], *, metal
 
 
 def _values(rows: Bytes, kind: BlockType) -> mx.array:
-    """Rows of blocks -> float32 [rows, values]."""
+    """Dequantise rows of blocks to float32 [rows, values]."""
     if kind.name in KEPT_SCALES:
         _check_scales(rows, kind)
         blocks = mx.array(np.ascontiguousarray(rows))
@@ -115,7 +114,7 @@ def _values(rows: Bytes, kind: BlockType) -> mx.array:
 
 
 def _check_scales(rows: NDArray[np.uint8], kind: BlockType) -> None:
-    """Of blocks that stay as they are."""
+    """Raise NotNumbersError for scales of kept blocks that are not finite."""
     blocks = rows.reshape(-1, kind.nbytes)
     for at in KEPT_SCALES[kind.name]:
         if not np.isfinite(np.ascontiguousarray(blocks[:, at : at + 2]).view("<f2")).all():
@@ -127,7 +126,7 @@ def _times(values: mx.array, factor: mx.array) -> mx.array:
 
 
 def _rows_of(rows: NDArray[Any], part: GgufPart) -> NDArray[Any]:
-    """The rows [all rows of the file, ...] that are ours, in our order."""
+    """Select the part's rows of the stored ones, in Hugging Face's order."""
     place = part.place
     if place.matrix is not None:
         rows = np.split(rows, part.stored.shape[0])[place.matrix]
@@ -140,14 +139,14 @@ def _rows_of(rows: NDArray[Any], part: GgufPart) -> NDArray[Any]:
 
 
 def _dense(part: GgufPart, data: mmap, *, metal: bool) -> mx.array:
-    """Floats as the file has them; float32 without Metal and for what has no type of its own."""
+    """Load floats: as stored with Metal (16 bits as the half type), else as float32."""
     stored, place = part.stored, part.place
     kind = stored.type.name
     raw = np.frombuffer(data, np.uint8, stored.nbytes, stored.offset).view(_FORMS[kind])
     inputs = stored.shape[-1] if len(stored.shape) > 1 else 1
     values = _rows_of(raw.reshape(-1, inputs), part)
     if kind == "F64" and place.change != "log of minus":
-        with np.errstate(over="ignore"):  # what becomes infinite is refused below
+        with np.errstate(over="ignore"):  # infinities are refused below
             values = values.astype(np.float32)
     if kind != "BF16" and not np.isfinite(values).all():
         raise NotNumbersError
@@ -167,7 +166,7 @@ def _dense(part: GgufPart, data: mmap, *, metal: bool) -> mx.array:
 
 
 def _factor(part: GgufPart) -> mx.array | None:
-    """One for the whole tensor, or for a stack [E, N, K] one for each matrix, [E, 1, 1]."""
+    """The factor of the tensor, or one for each matrix of a stack: [E, 1, 1]."""
     stored, shape = part.factor, part.unpacked_shape
     if stored is None:
         return None

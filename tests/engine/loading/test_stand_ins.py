@@ -52,7 +52,7 @@ def test_safetensors_named_gguf(tmp_path):
 @pytest.mark.parametrize(
     ("architecture", "what"),
     [
-        ("clip", "the eyes of a model"),
+        ("clip", "the vision part of a model"),
         ("imatrix", "an importance matrix"),
         ("controlvector", "a control vector"),
         ("eagle3", r"a draft model \(eagle3\)"),

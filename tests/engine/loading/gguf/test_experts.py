@@ -131,7 +131,7 @@ def test_inspect_counts_experts(tmp_path: Path, kind: Kind) -> None:
     ("changes", "without", "message"),
     [
         ({"expert_count": 0}, "", "expert_count"),
-        ({"expert_used_count": 7}, "", "7 of 6 experts asked"),
+        ({"expert_used_count": 7}, "", "7 of 6 experts chosen"),
         ({"expert_count": 8}, "", "ffn_gate_inp"),
         ({"expert_feed_forward_length": 16}, "", "ffn_gate_exps"),
         ({}, "blk.1.ffn_up_exps.weight", "layers.1.mlp.switch_mlp.up_proj"),
