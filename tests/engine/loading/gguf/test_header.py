@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlx_engine.loading.gguf.file import read_gguf
-from mlx_engine.loading.gguf.header import block_types, forget, map_file, read_gguf_header
+from mlx_engine.loading.gguf.header import block_types, map_file, read_gguf_header, release_pages
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
 F32 = RawTensor("a.weight", 0, (2, 4), bytes(range(32)))
@@ -198,7 +198,7 @@ def test_what_is_forgotten_can_be_read_again(tmp_path: Path) -> None:
     tensor, data = read_gguf_header(path).tensors["w"], map_file(path)
     for _ in range(2):
         assert tensor.blocks(data).tobytes() == values.tobytes()
-        forget(data, tensor)
+        release_pages(data, tensor)
 
 
 def test_a_file_that_may_not_be_read_is_not_to_be_downloaded_again(

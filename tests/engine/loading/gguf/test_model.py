@@ -173,7 +173,7 @@ def test_inspect_tells_types_and_bytes(tmp_path: Path) -> None:
     ("changes", "without", "kind", "message"),
     [
         ({"general.architecture": "mamba"}, "", UnsupportedModel, "'mamba', which this version"),
-        ({"general.architecture": "clip"}, "", UnsupportedModel, "eyes"),
+        ({"general.architecture": "clip"}, "", UnsupportedModel, "vision part"),
         ({"general.type": "adapter"}, "", UnsupportedModel, "a LoRA adapter and no model"),
         ({"general.architecture": 5}, "", BadModelFile, r"general\.architecture is 5"),
         ({"qwen35.ssm.group_count": 0}, "", BadModelFile, "4 value heads for 0 key heads"),
