@@ -140,7 +140,6 @@ class Engine:
             self._self_check.use_heads()
         self._known: Known = {}
         self._generated = self.fresh_learned()
-        self._parts.limits.hold()
 
     @property
     def description(self) -> ModelDescription:
@@ -158,8 +157,9 @@ class Engine:
         """Milliseconds of a pass of 1 to 9 rows, and of the heads, measured at the first call."""
         self._check()
         costs = None
-        while costs is None:
-            costs = self._self_check.measure(lambda: False, heads=True)
+        with self._parts.limits.generating():
+            while costs is None:
+                costs = self._self_check.measure(lambda: False, heads=True)
         return costs
 
     def measure_costs(self, stop: Callable[[], bool]) -> PassCosts | None:
@@ -170,7 +170,8 @@ class Engine:
         begin with presumed costs.
         """
         self._check()
-        return self._self_check.measure(stop)
+        with self._parts.limits.generating():
+            return self._self_check.measure(stop)
 
     def give_way(self, is_awaited: Callable[[], bool]) -> None:
         """What is measured behind answers, up to half a second, ends from now on as soon as
@@ -183,7 +184,8 @@ class Engine:
         if self._is_closed or self._parts.together.answering:
             return
         with suppress(OutOfMemory), told_when_full():  # the answer stands; it is tried again
-            self._self_check.go_on()
+            with self._parts.limits.generating():
+                self._self_check.go_on()
             self._parts.prompts.save()
         self._self_check.tell_trouble(self.prompt_files_trouble)
 
@@ -384,12 +386,11 @@ class Engine:
         self._check()
         self._parts.prompts.close()
         self._is_closed = True
-        limits = self._parts.limits
         for session in self._sessions:
             session.let_go()
         self._self_check.let_go()
         del self._loaded, self._parts, self._generated
-        limits.put_back()
+        mx.clear_cache()
 
     def fresh_learned(self) -> Learned:
         """What a conversation more knows of drafting: what those before it have found."""

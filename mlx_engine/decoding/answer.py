@@ -85,7 +85,13 @@ class Answer:
 
     def events(self) -> Generator[Event, None, None]:
         """Progress, text and rounds. Raises NumericsError, OutOfMemory."""
-        with told_when_full(), self.sequence.answering(), self._conduct.together.answer(self):
+        conduct = self._conduct
+        with (
+            told_when_full(),
+            conduct.limits.generating(),
+            self.sequence.answering(),
+            conduct.together.answer(self),
+        ):
             is_settled = False
             while not is_settled:
                 try:
@@ -266,7 +272,6 @@ def open_answer(
     stopped: Callable[[], bool] = lambda: False,
 ) -> Answer:
     """An answer that has not begun, to an opening that fits the context. Raises OutOfMemory."""
-    parts.limits.hold()
     began = perf_counter()
     with told_when_full():
         try:

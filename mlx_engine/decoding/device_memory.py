@@ -1,8 +1,8 @@
 """The device's memory while models are in use: bounded, cleared as tokens pass, told when full."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 
 import mlx.core as mx
 
@@ -38,51 +38,49 @@ def usable_bytes() -> int:
 
 
 class MemoryLimits:
-    """MLX's limits, of which each process has one set.
+    """MLX's limits while an engine generates; a process has one set of them.
 
-    Cached buffers are bounded by nothing else than 1.5 times the device's memory, and nothing is
-    wired: what the system pages out in a pause has to be read again. Engines come and go in any
-    order, so each puts back what it has replaced itself, and `hold` is called before every answer.
+    By itself MLX keeps freed buffers up to 1.5 times the device's memory, and wires nothing: the
+    system may page weights out, and on macOS the GPU then waits for them. Memory that nobody
+    generates in is not wired, as in mlx-lm's `wired_limit`.
     """
 
     def __init__(self) -> None:
-        self._cached: int | None = None
-        self._wired: int | None = None
+        self._answers = 0
+        self._replaced = ExitStack()
 
-    def hold(self) -> None:
-        """Have ours in effect; without effect where there is no Metal, or limits of a user's own
-        that are stricter.
+    @contextmanager
+    def generating(self) -> Iterator[None]:
+        """Within, also of several answers at once, our limits are in effect; without effect where
+        there is no Metal.
         """
-        recommended = gpu_bytes()
-        if not recommended:
-            return
-        ours = min(MOST_CACHED, recommended // CACHED_SHARE)
-        before = mx.set_cache_limit(ours)
-        if before < ours:
-            mx.set_cache_limit(before)
-        elif before > ours:
-            self._cached = before
-        wired = mx.set_wired_limit(recommended)  # more would raise
-        if 0 < wired < recommended:
-            mx.set_wired_limit(wired)
-        elif wired == 0:
-            self._wired = wired
+        most = gpu_bytes()
+        if most and not self._answers:
+            self._limit(mx.set_cache_limit, min(MOST_CACHED, most // CACHED_SHARE))
+            self._limit(mx.set_wired_limit, most, unlimited=0)  # more would raise
+            self._replaced.callback(mx.synchronize)  # first: limits change while nothing runs
+        self._answers += 1
+        try:
+            yield
+        finally:
+            self._answers -= 1
+            if not self._answers:
+                self._replaced.close()
 
-    def put_back(self) -> None:
-        """What was in effect before, when this engine is not used any more."""
-        mx.synchronize()
-        mx.clear_cache()
-        if self._cached is not None:
-            mx.set_cache_limit(self._cached)
-        if self._wired is not None:
-            mx.set_wired_limit(self._wired)
-        self._cached = self._wired = None
+    def _limit(self, limit: Callable[[int], int], ours: int, unlimited: int = -1) -> None:
+        """Set a limit until the last answer ends, unless a stricter one is set."""
+        before = limit(ours)
+        if before < ours and before != unlimited:
+            limit(before)
+        elif before != ours:
+            self._replaced.callback(limit, before)
 
 
 def clear_by_tokens(before: int, after: int) -> None:
-    """Give freed buffers back where a conversation has grown over a multiple of CLEAR_EVERY."""
+    """Give freed buffers back where a conversation grows over a multiple of CLEAR_EVERY tokens;
+    those that the device still reads are given back the next time.
+    """
     if before // CLEAR_EVERY != after // CLEAR_EVERY:
-        mx.synchronize()  # so that what the device has just left is among them
         mx.clear_cache()
 
 

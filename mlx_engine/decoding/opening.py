@@ -75,6 +75,7 @@ class Conduct:
     suppressed: Collection[int] = ()
     first_suppressed: Collection[int] = ()
     survives: Callable[[Exception], bool] = nothing_survives
+    limits: MemoryLimits = field(default_factory=MemoryLimits)
     together: Together = field(default_factory=lambda: Together(reader=outcome_reader()))
     looks_ahead: bool = True
     follows_drafts: bool = field(default_factory=computes_beside)
@@ -89,9 +90,8 @@ class ModelParts(Conduct):
     """What a conversation needs of a loaded model.
 
     prompts: all that its conversations have read. stop: strings that end an answer in this
-    template's format. drafting: what there is to draft with. limits: in effect while it answers.
-    after_answer: called when an answer is complete and was handed out. most_bytes: of all that MLX
-    holds, 0 for any number.
+    template's format. drafting: what there is to draft with. after_answer: called when an answer is
+    complete and was handed out. most_bytes: of all that MLX holds, 0 for any number.
     """
 
     model: Model
@@ -101,7 +101,6 @@ class ModelParts(Conduct):
     context_length: int
     drafting: DraftKit
     prompts: PromptCache
-    limits: MemoryLimits = field(default_factory=MemoryLimits)
     after_answer: Callable[[], None] = lambda: None
     most_bytes: int = 0
 

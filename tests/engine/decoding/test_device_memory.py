@@ -1,5 +1,6 @@
 """The device's memory is bounded while engines are open, cleared as tokens pass, told when full."""
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -16,9 +17,10 @@ from session_runs import (
 import mlx_engine
 from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.cache.contract import LayerCaches
+from mlx_engine.decoding import device_memory
 from mlx_engine.decoding.device_memory import CLEAR_EVERY, MOST_CACHED, MemoryLimits
 from mlx_engine.decoding.sequence import TokenSequence
-from mlx_engine.values.conversation import Message
+from mlx_engine.values.conversation import Message, RoundFinished
 from mlx_engine.values.errors import OutOfMemory
 from mlx_engine.values.options import SamplingOptions
 
@@ -55,10 +57,7 @@ class Device:
 @pytest.fixture
 def device(monkeypatch):
     made = Device()
-    monkeypatch.setattr(mx.metal, "is_available", lambda: True)
-    monkeypatch.setattr(
-        mx, "device_info", lambda: {"max_recommended_working_set_size": made.recommended}
-    )
+    monkeypatch.setattr(device_memory, "gpu_bytes", lambda: made.recommended)
     monkeypatch.setattr(mx, "set_cache_limit", made.set_cache_limit)
     monkeypatch.setattr(mx, "set_wired_limit", made.set_wired_limit)
     return made
@@ -67,48 +66,69 @@ def device(monkeypatch):
 @pytest.mark.parametrize(("recommended", "cached"), [(11 * GB, 11 * GB // 16), (90 * GB, 2 * GB)])
 def test_limits_follow_the_device(device, recommended, cached):
     device.recommended = recommended
+    with MemoryLimits().generating():
+        assert (device.cached, device.wired) == (cached, recommended)
+    assert (device.cached, device.wired) == (UNBOUNDED, 0)
+
+
+def test_limits_stay_until_the_last_answer_ends(device):
     limits = MemoryLimits()
-    limits.hold()
-    limits.hold()
-    assert (device.cached, device.wired) == (cached, recommended)
-    limits.put_back()
+    first, second = ExitStack(), ExitStack()
+    for _ in range(2):
+        first.enter_context(limits.generating())
+        second.enter_context(limits.generating())
+        first.close()
+        assert (device.cached, device.wired) == (MOST_CACHED, device.recommended)
+        second.close()
+        assert (device.cached, device.wired) == (UNBOUNDED, 0)
+
+
+def test_engines_answer_in_any_order(device):
+    first, second = ExitStack(), ExitStack()
+    first.enter_context(MemoryLimits().generating())
+    second.enter_context(MemoryLimits().generating())
+    first.close()
+    second.close()
     assert (device.cached, device.wired) == (UNBOUNDED, 0)
 
 
-def test_engines_come_and_go_in_any_order(device):
-    first, second = MemoryLimits(), MemoryLimits()
-    first.hold()
-    second.hold()
-    first.put_back()
-    assert (device.cached, device.wired) == (UNBOUNDED, 0)
-    second.hold()  # as before each answer
-    assert (device.cached, device.wired) == (MOST_CACHED, device.recommended)
-    second.put_back()
-    second.put_back()
-    assert (device.cached, device.wired) == (UNBOUNDED, 0)
+@pytest.mark.parametrize("cached", [GB // 2, 0])
+def test_stricter_limits_of_a_users_own_stay(device, cached):
+    device.cached, device.wired = cached, 10 * GB
+    with MemoryLimits().generating():
+        assert (device.cached, device.wired) == (cached, 10 * GB)
+    assert (device.cached, device.wired) == (cached, 10 * GB)
 
 
-def test_stricter_limits_of_a_users_own_stay(device):
-    device.cached, device.wired = GB // 2, 10 * GB
-    limits = MemoryLimits()
-    limits.hold()
-    assert (device.cached, device.wired) == (GB // 2, 10 * GB)
-    limits.put_back()
-    assert (device.cached, device.wired) == (GB // 2, 10 * GB)
-
-
-def test_an_engine_holds_limits_until_it_is_closed(tmp_path, monkeypatch):
-    held = []
-    monkeypatch.setattr(MemoryLimits, "hold", lambda _: held.append("hold"))
-    monkeypatch.setattr(MemoryLimits, "put_back", lambda _: held.append("back"))
+def test_memory_is_wired_while_an_engine_generates(tmp_path, device):
+    """Also while several answers are read by turns, and one is left; not while it is idle."""
     engine = mlx_engine.load(tiny_folder(tmp_path / "m"))
-    assert held == ["hold"]
-    listen(session := session_of(engine), session.send("hi"))
+    assert device.wired == 0
+    chats = [session_of(engine) for _ in range(3)]
+    running = [chat.send("hi") for chat in chats]
+    while running:
+        for events in list(running):
+            event = next(events, None)
+            if event is None:
+                running.remove(events)
+            elif isinstance(event, RoundFinished):
+                assert device.wired == device.recommended
+    assert device.wired == 0
+    left = chats[0].send("hi")
+    next(left)
+    left.close()
+    assert device.wired == 0
     engine.generate([1, 2], 3)
-    assert held == ["hold"] * 3
     engine.close()
-    engine.close()
-    assert held == ["hold"] * 3 + ["back"]
+    assert (device.cached, device.wired) == (UNBOUNDED, 0)
+
+
+def test_generating_never_waits_for_all_of_the_device(tmp_path, monkeypatch):
+    engine = mlx_engine.load(tiny_folder(tmp_path / "m"))
+    waits = []
+    monkeypatch.setattr(mx, "synchronize", lambda *_: waits.append("waited"))
+    engine.generate([1, 2], CLEAR_EVERY + 9, ignore_eos=True)
+    assert not waits
 
 
 @pytest.mark.parametrize("depth", [0, 3])
