@@ -1,4 +1,4 @@
-"""Lazy arrays: the type floats are kept in, and reading them into memory slice by slice."""
+"""Casts of lazy arrays, and reading them into memory slice by slice."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -7,17 +7,17 @@ import mlx.core as mx
 from mlx_engine.values.errors import BadModelFile, LoadStopped, OutOfMemory, is_out_of_memory
 
 SLICE_BYTES = 32 * 2**20
-"""Read between two looks at `stop`: a tenth of a second even from a slow disk."""
+"""Read between two calls of `stop`: a tenth of a second even from a slow disk."""
 
 Progress = Callable[[int, int], None]
 Stop = Callable[[], bool]
 
 
 def cast_floats(arrays: Mapping[str, mx.array], *, metal: bool) -> dict[str, mx.array]:
-    """The same arrays, lazily cast; packed integers stay what they are.
+    """Cast floats lazily; packed integers stay.
 
-    Without Metal weights, scales and biases become float32: MLX's CPU backend computes in 16 bits
-    slowly, and with other rounding. With Metal only float64 changes, which no GPU has.
+    Without Metal all floats become float32, since MLX's CPU backend is slow in 16 bits and rounds
+    differently; with Metal float64 alone does.
     """
     return {name: _cast(array, metal=metal) for name, array in arrays.items()}
 
@@ -25,10 +25,10 @@ def cast_floats(arrays: Mapping[str, mx.array], *, metal: bool) -> dict[str, mx.
 def evaluate_arrays(
     arrays: Iterable[mx.array], origin: str, on_progress: Progress | None, stop: Stop | None
 ) -> None:
-    """Evaluate all arrays; on_progress gets bytes done and in all, from 0 to the end.
+    """Evaluate all arrays.
 
-    stop is asked before every slice. Raises LoadStopped, OutOfMemory, or BadModelFile when a file
-    cannot be read.
+    on_progress gets bytes done and in total, from 0 on; stop is called before every slice. Raises
+    LoadStopped, OutOfMemory, and BadModelFile for a file that cannot be read.
     """
     lazy = list(arrays)
     total, done = sum(array.nbytes for array in lazy), 0
@@ -44,7 +44,7 @@ def evaluate_arrays(
 
 
 def _slices(arrays: list[mx.array]) -> Iterator[list[mx.array]]:
-    """Runs of arrays of about SLICE_BYTES, at least one array each."""
+    """Yield runs of arrays of about SLICE_BYTES, at least one array each."""
     part: list[mx.array] = []
     size = 0
     for array in arrays:

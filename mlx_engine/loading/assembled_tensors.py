@@ -1,4 +1,4 @@
-"""Tensors made of several stored ones, or of some of their rows, by the recipes of a family."""
+"""Tensors assembled of stored ones, or of some of their rows, by a family's recipes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from mlx_engine.models.stored_forms import Piece, Recipe, Recipes, Run, Turn
 
 @dataclass(frozen=True, slots=True)
 class AssembledTensor(TensorInfo):
-    """What a recipe makes; name and file are those of the first piece.
+    """A tensor made by a recipe; name and file are those of its first piece.
 
-    sources: a header for each piece of the recipe.
+    sources: the header of each piece.
     """
 
     recipe: Recipe
@@ -21,18 +21,17 @@ class AssembledTensor(TensorInfo):
 
     @property
     def stored(self) -> dict[str, TensorInfo]:
-        """Its sources by the names the recipe has for them."""
+        """Sources by the recipe's names of them."""
         return {
             piece.name: info for piece, info in zip(self.recipe.pieces, self.sources, strict=True)
         }
 
 
 def assemble(tensors: Mapping[str, TensorInfo], recipes: Recipes) -> dict[str, TensorInfo]:
-    """The same tensors with those that recipes ask for put together.
+    """Replace the pieces of recipes by the assembled tensors.
 
-    A recipe that lacks a piece, whose pieces do not belong together, or whose tensor is there
-    already makes nothing; its pieces are left under their own names, where they are missed or
-    found to be too many.
+    A recipe that lacks a piece, whose pieces do not fit, or whose tensor is there already is
+    skipped; later checks report the missing or surplus tensors.
     """
     made: dict[str, TensorInfo] = {}
     used: set[str] = set()
@@ -50,7 +49,7 @@ def _assembled(recipe: Recipe, sources: tuple[TensorInfo, ...]) -> TensorInfo | 
     recipe = recipe.for_last_axis(sources[0].shape[-1] if sources[0].shape else 0)
     shapes = {
         _shape(source.shape, piece) for piece, source in zip(recipe.pieces, sources, strict=True)
-    }  # so what is joined has equal halves
+    }  # joined pieces must have one shape
     shape = shapes.pop()
     first, piece = sources[0], recipe.pieces[0]
     if shapes or shape is None or any(source.dtype != first.dtype for source in sources):
@@ -75,7 +74,7 @@ def _assembled(recipe: Recipe, sources: tuple[TensorInfo, ...]) -> TensorInfo | 
 
 
 def _shape(stored: tuple[int, ...], piece: Piece) -> tuple[int, ...] | None:
-    """What is left of a stored shape; None when it has not the rows that are asked for."""
+    """Shape of a piece of a stored tensor; None when the rows are not there."""
     if piece.rows is None:
         return stored
     if len(stored) < -piece.axis:
@@ -91,5 +90,5 @@ def _shape(stored: tuple[int, ...], piece: Piece) -> tuple[int, ...] | None:
 
 
 def _last(rows: Sequence[int]) -> int:
-    """The highest; of a range, which a wild config makes endless, without going through it."""
+    """The highest row; in constant time for a range, which may be huge."""
     return rows[-1] if isinstance(rows, range) and rows else max(rows, default=0)

@@ -1,4 +1,4 @@
-"""Headers of a model -> its ModelDescription, without MLX and before any weight is read."""
+"""A model's description by its headers, without MLX and before any weight is read."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -46,10 +46,10 @@ _ORDER = (
 def describe(
     headers: ModelHeaders, options: LoadOptions, *, metal: bool = True, packed: bool = True
 ) -> ModelDescription:
-    """The model as its files tell; without Metal weights and caches of 16 bits take 32.
+    """Describe the model; without Metal, 16-bit weights and caches take 32 bits.
 
-    packed: packed weights stay so; else those of a small model are unpacked, as they are where
-    neither Metal nor a kernel reads them.
+    packed: keep weights packed; else those of a small model count as unpacked, as they are where
+    neither Metal nor our kernels read them.
     """
     files, figures = headers.files, headers.family.figures()
     weights = weights_by_group(headers, wide=not metal)
@@ -102,7 +102,7 @@ def describe(
 
 
 def _unpacked(nbytes: int, groups: Iterable[TensorGroup]) -> tuple[Reason, ...]:
-    """Says so where weights take more room than in the file."""
+    """A reason where weights take more room than in the file."""
     in_file = sum(group.file_nbytes or group.nbytes for group in groups)
     if 1.05 * in_file > nbytes:
         return ()
@@ -114,13 +114,13 @@ def _unpacked(nbytes: int, groups: Iterable[TensorGroup]) -> tuple[Reason, ...]:
 
 
 def _group_sums(weights: Mapping[str, list[Weight]]) -> int:
-    """Of a row's largest product in a layer, where two matrices that read the same are joined."""
-    layers = (its for name, its in weights.items() if name not in ("embedding", "output head"))
-    return 2 * max((weight.group_sums for its in layers for weight in its), default=0)
+    """Group sums of a layer's largest product; two matrices of one input may be joined."""
+    layers = (group for name, group in weights.items() if name not in ("embedding", "output head"))
+    return 2 * max((weight.group_sums for group in layers for weight in group), default=0)
 
 
 def _active(weights: Mapping[str, list[Weight]], figures: Figures) -> int | None:
-    """Of the trunk: a token leaves out the experts it is not sent to."""
+    """Parameters of the trunk that a token uses; None where it uses all."""
     if figures.asked_experts == 1:
         return None
     trunk = [weight for name in weights if name != "MTP head" for weight in weights[name]]
@@ -130,12 +130,12 @@ def _active(weights: Mapping[str, list[Weight]], figures: Figures) -> int | None
 
 
 def _count_heads(tensors: Iterable[str]) -> int:
-    """A head is one layer, whatever the config says."""
+    """Number of MTP heads, one layer each, by their tensors."""
     return len({name.split(".")[1] for name in tensors if name.startswith("layers.")})
 
 
 def element_bytes(config: Mapping[str, object], *, metal: bool) -> int:
-    """Bytes of one cached key or value: of the type activations have."""
+    """Bytes of a cached key or value element, whose type is the activations'."""
     text = config.get("text_config", config)
     inner = text if isinstance(text, Mapping) else config
     named = (table.get(key) for table in (inner, config) for key in ("dtype", "torch_dtype"))
@@ -151,17 +151,17 @@ def inspect_model(
     *,
     text: bool = False,
 ) -> ModelDescription:
-    """What would be loaded from `path` (None: from `built_in`), with Metal and without.
+    """Describe the model at `path` (None: `built_in`), with Metal and without.
 
-    With Metal our kernels are taken to be in use: they alone read some blocks of a GGUF. heads and
-    hub are as in `load_model`. text: read tokenizer and template as well. Raises EngineError.
+    With Metal our kernels count as in use. heads, hub: as in `load_model`. text: read tokenizer and
+    template, too. Raises EngineError.
     """
     files = locate_model(path, built_in, hub)
     return _inspected(files, LoadOptions(heads=heads), locate_heads(heads, hub), text=text)
 
 
 def inspect_remote(path: str, built_in: Path, hub: FromHub | None = None) -> ModelDescription:
-    """The same of a path or of what the hub has, of which headers alone are fetched, not kept."""
+    """Describe the model at a path or on the hub, of which only headers are fetched."""
     with locate_headers(path, built_in, hub) as files:
         return _inspected(files, LoadOptions(), None, text=False)
 
@@ -187,11 +187,11 @@ _GGUF_KEYS = {
     "min_p": "min_p",
     "repetition_penalty": "penalty_repeat",
 }
-"""The names of SamplingOptions -> those of llama.cpp."""
+"""Names of SamplingOptions -> of llama.cpp."""
 
 
 class Recommendation(NamedTuple):
-    """Options to start from; ignored: why the model's own are not among them, if so."""
+    """Recommended sampling options; ignored: why the model's own were not used."""
 
     sampling: SamplingOptions
     ignored: Reason | None = None
@@ -205,19 +205,19 @@ def _recommended(headers: ModelHeaders) -> Recommendation:
 
 
 def recommendation_from_folder(folder: Path) -> Recommendation:
-    """From generation_config.json."""
+    """Recommended sampling by generation_config.json."""
     path = folder / "generation_config.json"
-    return _read_advice(lambda: read_json_object(path) if path.exists() else {}, path.name)
+    return _read_options(lambda: read_json_object(path) if path.exists() else {}, path.name)
 
 
 def recommendation_from_gguf(metadata: Mapping[str, object], path: Path) -> Recommendation:
-    """From the keys `general.sampling.*` of llama.cpp."""
+    """Recommended sampling by llama.cpp's keys `general.sampling.*`."""
     given = {ours: metadata.get(f"{_GGUF_PREFIX}{theirs}") for ours, theirs in _GGUF_KEYS.items()}
-    return _read_advice(lambda: given, f"{path.name}: {_GGUF_PREFIX}*")
+    return _read_options(lambda: given, f"{path.name}: {_GGUF_PREFIX}*")
 
 
-def _read_advice(read: Callable[[], Mapping[str, object]], origin: str) -> Recommendation:
-    """Defaults where nothing is said. Bad advice is no reason not to run a model."""
+def _read_options(read: Callable[[], Mapping[str, object]], origin: str) -> Recommendation:
+    """Read options, defaults where there are none; bad ones are ignored with a reason."""
     try:
         return Recommendation(_options(read()))
     except (BadModelFile, BadOption) as error:
@@ -230,7 +230,7 @@ def _read_advice(read: Callable[[], Mapping[str, object]], origin: str) -> Recom
 
 
 def _options(config: Mapping[str, object]) -> SamplingOptions:
-    """By the names of generation_config.json; `do_sample: false` means temperature 0."""
+    """Options by generation_config.json's names; `do_sample: false` means temperature 0."""
     usual = SamplingOptions()
     temperature = _number(config, "temperature", usual.temperature)
     return SamplingOptions(

@@ -1,4 +1,4 @@
-"""A model to draft with, checked when its target is loaded and read when first used."""
+"""Draft models: checked when the target is loaded, read when first used."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -29,19 +29,19 @@ from mlx_engine.values.errors import BadModelFile, BadOption, EngineError, LoadS
 from mlx_engine.values.options import LoadOptions
 
 _BUFFERS = ("t2d",)
-"""Tensors that say again what others say."""
+"""Redundant tensors."""
 
 _ORDERING = "masked_embedding.token_ordering"
 _NUMBERS = ("d2t", _ORDERING)
-"""Tensors of whole numbers."""
+"""Integer tensors."""
 
 _MOST_UNKNOWN = 0.01
-"""Share of the ids that only one of two like tokenizers may know: added tokens differ."""
+"""Largest share of ids known to one of two compatible tokenizers alone: added tokens differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrafterFiles:
-    """Config and tensor headers of a draft model of a kind that reads its target."""
+    """Config and tensor headers of a draft model that reads its target's states."""
 
     kind: DrafterKind
     origin: str
@@ -50,12 +50,12 @@ class DrafterFiles:
 
     @property
     def nbytes(self) -> int:
-        """Of all its tensors."""
+        """Bytes of all tensors."""
         return sum(info.nbytes for info in self.tensors.values())
 
 
 def read_drafter(files: ModelFiles) -> DrafterFiles | None:
-    """The headers, if the files are of such a kind; None for models that run by themselves."""
+    """Read headers of a draft model that reads its target; None for other models."""
     if files.kind == "gguf":
         return None
     config = read_json_object(files.config)
@@ -65,7 +65,7 @@ def read_drafter(files: ModelFiles) -> DrafterFiles | None:
 
 
 def build_drafter(files: DrafterFiles, target: Model) -> Drafter:
-    """The drafter, its arrays lazy; raises BadModelFile, UnsupportedModel for what does not fit."""
+    """Build the drafter with lazy arrays. Raises BadModelFile, UnsupportedModel."""
     metal = computes_on_gpu()
     stored = load_tensors(files.tensors, metal=metal)
     arrays = cast_floats({plain_name(name): array for name, array in stored.items()}, metal=metal)
@@ -109,8 +109,8 @@ _BUILD: Mapping[DrafterKind, Callable[[DrafterFiles, WeightTable, Numbers, Model
 }
 
 
-def bring_in(drafter: Drafter, origin: str) -> Drafter:
-    """Read its arrays and check what only values tell. Raises BadModelFile, OutOfMemory."""
+def read_arrays(drafter: Drafter, origin: str) -> Drafter:
+    """Read the arrays and check their values. Raises BadModelFile, OutOfMemory."""
     evaluate_arrays(drafter.arrays, origin, None, None)
     drafter.check_values()
     return drafter
@@ -119,10 +119,10 @@ def bring_in(drafter: Drafter, origin: str) -> Drafter:
 def open_draft_model(
     place: str | Path, options: LoadOptions, target: LoadedModel, hub: FromHub | None = None
 ) -> SmallModel:
-    """The draft model at `place`, not read yet.
+    """Open the draft model at `place`, unread.
 
-    One that cannot be read, or does not fit the target, raises EngineError, or is passed over with
-    a reason when `draft_misfit` is "plain".
+    One that cannot be read or does not fit raises EngineError; with draft_misfit "plain" it is left
+    out with a reason.
     """
     try:
         return _checked(place, target, hub)
@@ -147,11 +147,11 @@ def _checked(place: str | Path, target: LoadedModel, hub: FromHub | None) -> Sma
         options = LoadOptions(numerics="fast")
         return SmallModel(lambda: load_model(files, options, files.root).model, nbytes / whole)
     built, origin = build_drafter(drafter, target.model), drafter.origin
-    return SmallModel(lambda: bring_in(built, origin), drafter.nbytes / whole)
+    return SmallModel(lambda: read_arrays(built, origin), drafter.nbytes / whole)
 
 
 def _check_whole_model(files: ModelFiles, place: str | Path, target: LoadedModel) -> int:
-    """Of a model that could chat by itself: bytes of its weights. BadOption for other tokens."""
+    """Check an ordinary model; return its bytes. Raises BadOption for different tokens."""
     headers = read_headers(files, None)
     tokenizer, _ = read_text_parts(headers)
     difference = _first_difference(target.tokenizer, tokenizer)
@@ -166,7 +166,7 @@ def _check_whole_model(files: ModelFiles, place: str | Path, target: LoadedModel
 
 
 def _first_difference(target: Tokenizer, draft: Tokenizer) -> str | None:
-    """The first token id that means another text, in words; None when all ids agree."""
+    """Describe the first token id with two texts; None when the vocabularies agree."""
     size = max(target.vocabulary, draft.vocabulary)
     unknown = 0
     for token in range(size):

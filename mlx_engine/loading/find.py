@@ -1,4 +1,4 @@
-"""Where a model is: a path, a folder of files, one GGUF or a hub id -> its files."""
+"""Find a model's files: by a path, a folder, a GGUF or a hub id."""
 
 import math
 import os
@@ -46,17 +46,17 @@ from mlx_engine.values.words import Words
 _FILES = (GGUF, SAFETENSORS, *UNSAFE)
 _MOST_NAMED = 9
 _INFINITY = {"__float__": "Infinity"}
-"""What transformers 5 writes where JSON has no number."""
+"""transformers 5's JSON for infinity."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """Where a model's parts lie.
+    """Files of a model.
 
-    root: the folder, or the file for kind "gguf", which is its own config. heads: files beside the
-    shards that may hold MTP heads: GGUFs and safetensors with MTP or NextN in their name or in that
-    of their folder, and any .safetensors whose tensors say so. absent: tensors -> files that are
-    not there, by an index of shards; incomplete: what is missing, in words, should a tensor be.
+    root: the folder, or for "gguf" the file, which is its own config. heads: files beside the
+    shards that may hold MTP heads, by their name, their folder's or their tensors. absent: tensor
+    -> missing file, by the index of shards. incomplete: what is missing, in words; an error only if
+    a tensor is.
     """
 
     root: Path
@@ -69,12 +69,11 @@ class ModelFiles:
 
 
 def read_folder(root: Path) -> ModelFiles:
-    """The files of a folder in Hugging Face or MLX layout, or of the one GGUF in it.
+    """Find the files of a folder in Hugging Face or MLX layout, or of the one GGUF in it.
 
-    What an index or numbers say is missing counts only if a tensor is (ModelFiles.incomplete): an
-    index may be of other files. BadModelFile when nothing else is there, UnsafeModelFile when all
-    weights can run code when opened, UnsupportedModel when they are a LoRA adapter, ModelNotFound
-    when there are none.
+    Missing shards are reported in ModelFiles.incomplete, since an index may be another model's.
+    Raises BadModelFile when there is nothing else, UnsafeModelFile when all weights could run code,
+    UnsupportedModel for a LoRA adapter, ModelNotFound without weights.
     """
     names = _names(root)
     own, lost = weights_among(names)
@@ -95,28 +94,28 @@ def read_folder(root: Path) -> ModelFiles:
 
 
 def gguf_file(file: Path) -> ModelFiles:
-    """A model in a GGUF file; its config is in there too. Heads may lie in a GGUF beside it."""
+    """Files of a model in a GGUF; MTP heads may lie in a GGUF beside it."""
     names: list[str] = []
-    with suppress(ModelNotFound):  # a file may be open to us in a folder that is not
+    with suppress(ModelNotFound):  # the folder may be unreadable where the file is not
         names = _names(file.parent)
     beside = [name for name in names if may_be_gguf_head(name) and name != file.name]
     return ModelFiles(file, "gguf", (), file, tuple(file.parent / name for name in beside))
 
 
 def read_json_object(path: Path) -> dict[str, object]:
-    """The object in config.json or its like; BadModelFile when it is missing or not one."""
+    """Read a JSON object such as config.json. Raises BadModelFile."""
     if not os.path.lexists(path):
         raise BadModelFile(
             "{path}: missing. A model folder needs it: get it from where the weights come from.",
             path=path,
         )
     return read_json(
-        path, CONFIG_BYTES, object_hook=lambda one: math.inf if one == _INFINITY else one
+        path, CONFIG_BYTES, object_hook=lambda entry: math.inf if entry == _INFINITY else entry
     )
 
 
 def safetensors_in(folder: Path) -> tuple[Path, ...]:
-    """Every .safetensors file of a folder, by name."""
+    """All .safetensors files of a folder, by name."""
     return tuple(folder / name for name in _names(folder) if name.endswith(".safetensors"))
 
 
@@ -130,7 +129,7 @@ def unsafe_file(path: Path) -> UnsafeModelFile:
 
 
 def _heads_beside(root: Path, names: list[str], shards: tuple[Path, ...]) -> Iterator[Path]:
-    """Files beside the shards whose name, folder or tensors tell of heads."""
+    """Yield files beside the shards whose name, folder or tensors tell of MTP heads."""
     for path in (root / name for name in names if name.endswith(SAFETENSORS)):
         if path not in shards and (may_be_heads(path.name) or _holds_heads(path)):
             yield path
@@ -141,7 +140,7 @@ def _heads_beside(root: Path, names: list[str], shards: tuple[Path, ...]) -> Ite
 
 
 def _holds_heads(file: Path) -> bool:
-    """Whatever it is called; False for what cannot be read."""
+    """Whether a file's tensors are MTP heads; False for what cannot be read."""
     try:
         return are_heads(tensor_names(file))
     except OSError:
@@ -156,7 +155,7 @@ def _names(folder: Path) -> list[str]:
 
 
 class _Indexed(NamedTuple):
-    """What an index of shards lists; problem: why not all of that is there, in words."""
+    """What an index of shards lists; problem: what is missing, in words."""
 
     shards: tuple[str, ...] = ()
     absent: Mapping[str, str] = {}
@@ -164,7 +163,7 @@ class _Indexed(NamedTuple):
 
 
 def _indexed(root: Path, names: list[str]) -> _Indexed:
-    """Of model.safetensors.index.json, else of the first other index."""
+    """Read model.safetensors.index.json, else the first other index."""
     indexes = sorted(name for name in names if name.endswith(INDEX))
     if not indexes:
         return _Indexed()
@@ -182,7 +181,7 @@ def _indexed(root: Path, names: list[str]) -> _Indexed:
 
 
 def _weight_map(index: Path) -> dict[str, str]:
-    """Tensor -> file, within the folder of the index; BadModelFile where there is no such table."""
+    """Read tensor -> file, all within the index's folder. Raises BadModelFile."""
     table = read_json_object(index).get("weight_map")
     if not isinstance(table, dict) or not table:
         raise BadModelFile("{index}: lists no shards (weight_map). Get it again.", index=index)
@@ -206,9 +205,7 @@ def _is_missing(shard: Path, told_by: str) -> Words:
 
 
 def _ggufs(folder: Path) -> list[Path]:
-    """Models in GGUF files; of one in parts that lacks its first, which is told when it is read,
-    the first that is there.
-    """
+    """GGUF models of a folder, by their first part or the first one that is there."""
     names: list[str] = []
     with suppress(ModelNotFound):
         names = [name for name in _names(folder) if name.lower().endswith(GGUF)]
@@ -218,7 +215,7 @@ def _ggufs(folder: Path) -> list[Path]:
 
 def _without_safetensors(root: Path, names: list[str], has_heads: bool) -> ModelFiles:
     ggufs = _ggufs(root)
-    if not ggufs:  # one folder for each quantisation
+    if not ggufs:  # or one folder for each quantisation
         inner = (root / name for name in names if (root / name).is_dir())
         ggufs = [file for folder in inner for file in _ggufs(folder)]
     if len(ggufs) == 1:
@@ -244,7 +241,7 @@ def _without_safetensors(root: Path, names: list[str], has_heads: bool) -> Model
 
 
 def _refuse_partial_or_foreign(place: Path) -> None:
-    """By its ending."""
+    """Refuse a file by its ending."""
     ending = place.suffix.lower()
     if ending in PARTIAL:
         raise BadModelFile(
@@ -262,10 +259,10 @@ def _refuse_partial_or_foreign(place: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FromHub:
-    """Gets what a hub id or a link names, from the cache where all of it is there.
+    """Access to models by hub id or link, through the cache.
 
-    hub: None for that of this user. on_progress gets bytes here and in all while files come, and
-    when stop() is true LoadStopped is raised; what has come is kept for the next time.
+    hub: None for this user's. on_progress gets bytes downloaded and in total; when stop() is true
+    LoadStopped is raised and the download can be resumed.
     """
 
     hub: Hub | None = None
@@ -273,7 +270,7 @@ class FromHub:
     stop: Callable[[], bool] | None = None
 
     def model(self, name: str) -> ModelFiles:
-        """Raises DownloadFailed, and what `locate_model` raises."""
+        """Get a model's files. Raises DownloadFailed, and what `locate_model` raises."""
         model, hub = self._named(name), self.hub or Hub.of_this_user()
         files: ModelFiles | None = None
         with suppress(BadModelFile, UnsafeModelFile):
@@ -291,13 +288,13 @@ class FromHub:
 
     @contextmanager
     def headers(self, name: str) -> Iterator[ModelFiles]:
-        """Files without their data, while the block runs; those in the cache are whole."""
+        """Get files of which only headers are there, for the block; cached files are whole."""
         model, hub = self._named(name), self.hub or Hub.of_this_user()
         with TemporaryDirectory() as folder:
             yield _at(cached(hub, model) or fetch_headers(hub, model, Path(folder)))
 
     def heads(self, name: str) -> Path:
-        """A file, or a folder, with MTP heads in it. Raises DownloadFailed."""
+        """Get a file or folder with MTP heads. Raises DownloadFailed."""
         model, hub = self._named(name), self.hub or Hub.of_this_user()
         here = cached(hub, model, heads=True)
         return here or fetch(hub, model, self.on_progress, self.stop, heads=True)
@@ -317,10 +314,9 @@ class FromHub:
 
 
 def locate_model(path: str | Path | None, built_in: Path, hub: FromHub | None = None) -> ModelFiles:
-    """The files of a model folder, of the folder a given file lies in, or of what the hub has.
+    """Find the files of a folder, of a file's folder, of a hub id or link, or (None) the built-in.
 
-    None is the built-in model. hub: asked only when there is no such path here. Raises
-    ModelNotFound, BadModelFile, UnsafeModelFile.
+    hub: used only when there is no such path. Raises ModelNotFound, BadModelFile, UnsafeModelFile.
     """
     if path is None:
         return read_folder(built_in)
@@ -332,7 +328,7 @@ def locate_model(path: str | Path | None, built_in: Path, hub: FromHub | None = 
 def locate_headers(
     path: str | Path | None, built_in: Path, hub: FromHub | None = None
 ) -> Iterator[ModelFiles]:
-    """As `locate_model`, but of what only the hub has no more is fetched than describes it."""
+    """Find files as `locate_model` does, but fetch only headers from the hub."""
     if path is None or _here(path) is not None:
         yield locate_model(path, built_in)
     else:
@@ -341,9 +337,9 @@ def locate_headers(
 
 
 def locate_heads(place: Path | None, hub: FromHub | None = None) -> Path | None:
-    """Where MTP heads lie that were asked for, fetched from the hub when they are not here.
+    """Find the MTP heads at a path, or fetch them by a hub id.
 
-    A place that is neither is handed back. Raises ModelNotFound for one that cannot be looked at.
+    A place that is neither is returned. Raises ModelNotFound for one that cannot be opened.
     """
     if place is None:
         return None
@@ -354,10 +350,10 @@ def locate_heads(place: Path | None, hub: FromHub | None = None) -> Path | None:
 
 
 def _here(path: str | Path) -> Path | None:
-    """A path at which there is something. Raises BadOption for what is no path."""
+    """The path if something is there, else None. Raises BadOption for what is no path."""
     kind = str | Path
     require("path", path, "a path, or an id of the hub", lambda given: isinstance(given, kind))
-    if path == "":  # to Python the current folder
+    if path == "":  # Path("") would be the current folder
         raise ModelNotFound("No model is named: give a path, or an id of the hub.")
     try:
         place = Path(path).expanduser()
@@ -369,7 +365,7 @@ def _here(path: str | Path) -> Path | None:
 
 
 def _at(place: Path) -> ModelFiles:
-    """A repository in the hub's cache stands for the files of its main branch."""
+    """Files at a path; a repository of the hub's cache stands for its main branch."""
     if place.is_dir():
         is_repository = place.name.startswith("models--")
         return read_folder((hub_snapshot(place) if is_repository else None) or place)

@@ -1,4 +1,4 @@
-"""Weights stored in fp8 with scales beside them, as the weights of 16 bits that they become."""
+"""Weights stored in fp8 with scales, unpacked to 16 bits."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 _CODES = "F8_E4M3"
 _SCALES = ("F32", "BF16", "F16")
 _SCALE_ENDINGS = ("_scale_inv", "_scale")
-"""After the weight's own name; both are factors, whatever "inv" says."""
+"""Endings behind the weight's name; both are factors, despite "inv"."""
 
 _STRAYS = ("_scale_inv", ".weight_scale")
 _OF_ACTIVATIONS = (".input_scale", ".activation_scale", ".k_scale", ".v_scale")
-"""For machines that multiply in fp8; weights that are unpacked need none of them."""
+"""Scales of activations and caches, unused where weights are unpacked."""
 
 
 class Block(NamedTuple):
     """Rows and columns of a weight that share one scale.
 
-    parts: equal runs of rows that were packed one by one, so that the last block of each may be
-    short (MiMo-V2.5's joined projections: sglang #23808).
+    parts: equal runs of rows packed separately, each with a short last block (MiMo-V2.5's joined
+    projections: sglang #23808).
     """
 
     rows: int
@@ -43,10 +43,10 @@ _MOST_PARTS = 64
 
 @dataclass(frozen=True, slots=True)
 class Fp8Tensor(TensorInfo):
-    """A weight [..., N, K] with dtype, shape and nbytes as it is unpacked to 16 bits.
+    """A weight [..., N, K]; dtype, shape and nbytes as unpacked to 16 bits.
 
-    codes: its bytes. scales: factors for its blocks, [..., N / rows, K / columns] rounded up, flat
-    or with ones where an axis has one block.
+    codes: its bytes. scales: factors of blocks, [..., N / rows, K / columns] rounded up, axes of
+    one block possibly missing.
     """
 
     codes: TensorInfo
@@ -57,11 +57,10 @@ class Fp8Tensor(TensorInfo):
 def join_fp8(
     tensors: Mapping[str, TensorInfo], config: Mapping[str, object], origin: str
 ) -> dict[str, TensorInfo]:
-    """The same tensors, those in fp8 joined with their scales under the weight's name.
+    """Join tensors in fp8 with their scales under the weight's name; drop scales of activations.
 
-    config: of the model, for the size of blocks; origin: its name in messages. BadModelFile, naming
-    the tensor, for weights and scales that lack or do not fit each other. Scales of activations are
-    left out.
+    config: for the size of blocks; origin: its name in messages. Raises BadModelFile naming a
+    tensor whose weight or scales are missing or do not fit.
     """
     packed = [name for name, info in tensors.items() if info.dtype == _CODES]
     if not packed:
@@ -81,7 +80,7 @@ def join_fp8(
 
 
 def bytes_in_file(tensor: TensorInfo) -> int | None:
-    """What a tensor that is made of fp8 weights takes in the file, scales included; else None."""
+    """Bytes in the file of a tensor made of fp8 weights and scales; None for others."""
     if isinstance(tensor, Fp8Tensor):
         return tensor.codes.nbytes + tensor.scales.nbytes
     if not isinstance(tensor, AssembledTensor):
@@ -96,7 +95,7 @@ def bytes_in_file(tensor: TensorInfo) -> int | None:
 
 
 def fp8_reasons(tensors: Iterable[TensorInfo]) -> tuple[Reason, ...]:
-    """Says that weights are unpacked, and what it costs; nothing where none is in fp8."""
+    """A reason that says what unpacking costs, where tensors are in fp8."""
     sizes = [(info.nbytes, bytes_in_file(info)) for info in tensors]
     ours = [(loaded, stored) for loaded, stored in sizes if stored is not None]
     if not ours:
@@ -113,9 +112,9 @@ def fp8_reasons(tensors: Iterable[TensorInfo]) -> tuple[Reason, ...]:
 
 
 def unpacked_fp8(codes: mx.array, scales: mx.array, block: Block, dtype: mx.Dtype) -> mx.array:
-    """The weight [..., N, K], lazy, from uint8 e4m3 and floating scales; as Fp8Tensor has them.
+    """Unpack a weight [..., N, K] lazily: uint8 e4m3 times scales, shaped as in Fp8Tensor.
 
-    The product is taken in float32 and rounded once, to dtype.
+    Computed in float32 and rounded once to dtype.
     """
     import mlx.core as mx
 
@@ -145,7 +144,7 @@ def _joined(codes: TensorInfo, scales: TensorInfo, usual: Block, dtype: str) -> 
 
 
 def _sharing(weight: tuple[int, ...], scales: tuple[int, ...], usual: Block) -> Block | None:
-    """One scale for each block, each row or each matrix, as the shape of the scales has it."""
+    """The block that shares a scale, by the shape of the scales; None where they do not fit."""
     if len(weight) < 2 or 0 in weight:
         return None
     *stack, rows, columns = weight
@@ -161,7 +160,7 @@ def _sharing(weight: tuple[int, ...], scales: tuple[int, ...], usual: Block) -> 
 
 
 def _in_parts(weight: tuple[int, ...], scales: tuple[int, ...], usual: Block) -> Block | None:
-    """Blocks of the usual size within the fewest equal runs of rows that have so many scales."""
+    """Blocks of the usual size in the fewest equal runs of rows that give so many scales."""
     *stack, rows, columns = weight
     if len(scales) != len(weight) or scales[-1] != -(-columns // usual.columns):
         return None
@@ -173,14 +172,14 @@ def _in_parts(weight: tuple[int, ...], scales: tuple[int, ...], usual: Block) ->
 
 
 def _block(config: Mapping[str, object], origin: str) -> Block:
-    """`weight_block_size` of the quantisation, which may be absent or null."""
+    """Block size by `weight_block_size`, which may be absent or null."""
     packing = config.get("quantization_config")
     size = packing.get("weight_block_size") if isinstance(packing, Mapping) else None
     if size is None:
         return _USUAL
     if isinstance(size, list) and len(size) == 2:
         rows, columns = size
-        if all(type(one) is int and 0 < one < 2**31 for one in size):
+        if all(type(count) is int and 0 < count < 2**31 for count in size):
             return Block(rows, columns)
     raise BadModelFile(
         "{origin}: weight_block_size is {size}, which should be two counts above 0. "
@@ -191,7 +190,7 @@ def _block(config: Mapping[str, object], origin: str) -> Block:
 
 
 def _sixteen_bits(tensors: Mapping[str, TensorInfo]) -> str:
-    """The type of the weights beside those in fp8, so that a model computes in one type."""
+    """The 16-bit type of the other weights, so that the model computes in one type."""
     beside = [info.dtype for name, info in tensors.items() if not name.endswith(_SCALE_ENDINGS)]
     return "F16" if "F16" in beside and "BF16" not in beside else "BF16"
 

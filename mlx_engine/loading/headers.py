@@ -1,4 +1,4 @@
-"""Everything the headers of a model's files tell, before any weight is read."""
+"""A model's family and tensors by its config and headers, before any weight is read."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -30,15 +30,14 @@ from mlx_engine.values.words import Words
 
 _FLOATING = ("F32", "F16", "BF16")
 _PUBLISHED_PACKED = (("gpt_oss", "mxfp4"),)
-"""Architectures whose original files are packed in a form that is MLX's as well."""
+"""Architectures whose published packing is also MLX's."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelHeaders:
-    """A model's family and tensors, by canonical names; parts.head is only what the shards hold.
+    """A model's family and tensors by canonical names; parts.head: heads in the shards alone.
 
-    gguf: the file config and tensors come from, if it is one. rounded: where loading it cannot keep
-    the values as they are.
+    gguf: the file, for a GGUF. rounded: where loading cannot keep the values.
     """
 
     files: ModelFiles
@@ -51,7 +50,7 @@ class ModelHeaders:
 
 
 def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
-    """Read config and headers, find the heads; heads: where the user wants them from."""
+    """Read config and headers, and find MTP heads; heads: where the user wants them from."""
     if files.kind == "gguf":
         return _read_gguf_headers(files, heads)
     if not files.config.exists() and are_heads(merge_headers(files.shards)):
@@ -89,9 +88,9 @@ def _check_complete(
     trunk: Collection[str],
     wanted: Collection[str],
 ) -> None:
-    """BadModelFile names the file that is missing where a tensor of the trunk is.
+    """Raise BadModelFile naming a missing file when a tensor of the trunk is missing.
 
-    wanted: the trunk's; empty where that is not known, then by the index of shards.
+    wanted: names of the trunk's tensors; where empty (unknown), the index of shards decides.
     """
     lost = [name for name in files.absent if name not in stored and not names_heads([name])]
     is_short = any(name not in trunk for name in wanted) if wanted else lost or not files.absent
@@ -100,9 +99,9 @@ def _check_complete(
 
 
 def _check_trunk(trunk: Mapping[str, TensorInfo], wanted: Mapping[str, Shape], origin: str) -> None:
-    """BadModelFile for what is missing, no weight or cannot be brought into its shape.
+    """Raise BadModelFile for tensors that are missing, no floats or of a wrong shape.
 
-    A file may have axes of length one; a packed matrix tells its rows alone.
+    Axes of length one are ignored; of packed matrices only rows are compared.
     """
     for name, shape in wanted.items():
         tensor = trunk.get(name)
@@ -123,7 +122,7 @@ def _long_axes(shape: Shape) -> list[int]:
 
 
 def keep_blocks(headers: ModelHeaders, is_read: IsRead) -> ModelHeaders:
-    """The same, with matrices of a GGUF kept in their blocks where kernels read them."""
+    """Keep matrices of a GGUF in the file's blocks where kernels read them."""
     if not isinstance(headers.family, SpecFamily):
         return headers
     trunk = kept_in_blocks(headers.parts.trunk, is_read)
@@ -188,7 +187,7 @@ def _model_type(config: Mapping[str, object], origin: Path) -> str:
 
 
 def _refuse_foreign_packing(config: Mapping[str, object], architecture: str, origin: Path) -> None:
-    """Quantisation that is neither MLX's nor fp8 names its method: gptq, awq, ..."""
+    """Raise UnsupportedModel for quantisation that is neither MLX's nor fp8."""
     for key in ("quantization_config", "compression_config"):
         packing = config.get(key)
         if not isinstance(packing, Mapping) or _is_fp8(packing):
@@ -209,14 +208,14 @@ def _refuse_foreign_packing(config: Mapping[str, object], architecture: str, ori
 
 
 def _is_packed_by_mlx(tensors: Mapping[str, TensorInfo]) -> bool:
-    """Whether a conversion packed the weights anew, whatever its config kept of the original's."""
+    """Whether weights are in MLX's packed form; the config may still name the original's."""
     scales = (name.removesuffix(".scales") for name in tensors if name.endswith(".scales"))
     weights = (tensors.get(f"{matrix}.weight") for matrix in scales)
     return any(weight is not None and weight.dtype == "U32" for weight in weights)
 
 
 def _is_fp8(packing: Mapping[str, object]) -> bool:
-    """Values e4m3 with factors beside them, as DeepSeek and as compressed-tensors write them."""
+    """Whether weights are e4m3 with scales, as DeepSeek or compressed-tensors write them."""
     if packing.get("quant_method") == "fp8":
         return packing.get("fmt") in (None, "e4m3", "e4m3fn", "float8_e4m3fn")
     return (packing.get("quant_method"), packing.get("format")) == (

@@ -1,4 +1,4 @@
-"""Finds MTP heads by their tensors, in the model's files, beside them, or where the user says."""
+"""Find MTP heads by their tensors: in the model's files, beside them, or where the user says."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -38,19 +38,18 @@ from mlx_engine.values.words import Words
 NO_HEADS = Reason("no-heads", Words("This model has no MTP heads."))
 
 _REPOSITORY = "models--"
-"""What folders of the hub's cache begin with."""
+"""Prefix of the folders of the hub's cache."""
 
 ONLY_HEADS_HAVE = (".join.", ".enorm.", ".hnorm.")
-"""Parts of canonical names: what a head has beside a layer of any model."""
+"""Parts of canonical names that only MTP heads have."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeadTensors:
-    """MTP heads that can be used, or why there are none.
+    """Usable MTP heads, or why there are none.
 
-    tensors: canonical name -> header, empty when there are none. inside: they lie in the model's
-    own shards, so what holds for the trunk's values may be presumed for theirs. remarks: on heads
-    that are used.
+    tensors: canonical name -> header, empty without heads. inside: stored in the model's own
+    shards, so with the trunk's conventions. remarks: notes on heads that are used.
     """
 
     tensors: Mapping[str, TensorInfo]
@@ -61,7 +60,7 @@ class HeadTensors:
 
 
 class _Candidate(NamedTuple):
-    """Tensors that may be heads; damage: what is wrong with the files they should be in."""
+    """Tensors that may be heads; damage: what is wrong with their files."""
 
     tensors: Mapping[str, TensorInfo]
     origin: Path
@@ -72,10 +71,10 @@ class _Candidate(NamedTuple):
 def find_heads(
     files: ModelFiles, own: Mapping[str, TensorInfo], family: Family, given: Path | None
 ) -> HeadTensors:
-    """The first complete heads that fit the model; `own` are those found in the shards.
+    """Find the first complete heads that fit the model; own: those in the shards.
 
-    given: the user's choice, looked at instead of everything else; BadModelFile when it holds no
-    heads or heads of another model. Elsewhere such heads are passed over.
+    given: use these only; raises BadModelFile when they are no heads or another model's. Elsewhere
+    such heads are skipped.
     """
     if not family.head_shapes(own):
         return _not_run(files, own, given)
@@ -95,25 +94,22 @@ def without_repeats(
     trunk: Mapping[str, TensorInfo],
     repeats: Mapping[str, str],
 ) -> dict[str, TensorInfo]:
-    """The head without matrices that the trunk has too; repeats: head's name -> trunk's name.
+    """Drop matrices of the head that equal the trunk's; repeats: head's name -> trunk's name.
 
-    GLM-4.5's files hold embedding and output head twice, a gigabyte each. A sample that misses a
-    difference costs acceptance, never words: the trunk is left as it is.
+    GLM-4.5 stores embedding and output head twice, a gigabyte each. They are compared by samples; a
+    missed difference lowers acceptance and changes no text.
     """
     kept = dict(head)
     for name, other in repeats.items():
-        stored = [
-            f"{name}.{part}" for part in ("weight", "scales", "biases") if f"{name}.{part}" in head
-        ]
-        twins = [trunk.get(one.replace(name, other, 1)) for one in stored]
-        if all(are_alike(head[one], twin) for one, twin in zip(stored, twins, strict=True)):
-            for one in stored:
-                del kept[one]
+        parts = [part for part in ("weight", "scales", "biases") if f"{name}.{part}" in head]
+        if all(are_alike(head[f"{name}.{part}"], trunk.get(f"{other}.{part}")) for part in parts):
+            for part in parts:
+                del kept[f"{name}.{part}"]
     return kept
 
 
 def _not_run(files: ModelFiles, own: Mapping[str, TensorInfo], given: Path | None) -> HeadTensors:
-    """For families whose heads have no shapes here: they are not run, whatever the files hold."""
+    """The result for families whose heads are not supported."""
     if given is not None:
         raise UnsupportedModel(
             "{given}: MTP heads for a model of this family cannot be run yet. Open the model "
@@ -127,7 +123,7 @@ def _not_run(files: ModelFiles, own: Mapping[str, TensorInfo], given: Path | Non
 
 
 def _unread(files: ModelFiles) -> Reason | None:
-    """Why there are no heads where an index lists some, or a file is called like some."""
+    """Why there are no heads although an index or a file's name promises some."""
     listed = (file for tensor, file in files.absent.items() if names_heads([tensor]))
     if (name := next(listed, None)) is not None:
         words = Words("The MTP heads lie in {name}, which is missing: download it too.", name=name)
@@ -160,8 +156,8 @@ def _given_heads(place: Path, family: Family) -> HeadTensors:
 def _candidates(
     files: ModelFiles, own: Mapping[str, TensorInfo], family: Family
 ) -> Iterator[_Candidate]:
-    """Heads inside the shards, beside them, in folders named like this one with -MTP, and in the
-    same model stored otherwise: a GGUF or a folder beside whose name says so.
+    """Yield heads in the shards, beside them, in folders named like this one with -MTP, and in
+    other copies of the model: a GGUF, or a folder beside of a matching name.
     """
     if own:
         yield _Candidate(own, files.root, True)
@@ -169,34 +165,32 @@ def _candidates(
     for path in files.heads:
         shard = shard_of(path.name)
         together.setdefault(path if shard is None else path.with_name(shard.stem), []).append(path)
-    by_chance = []
+    other_copies = []
     for paths in together.values():
         candidate = _read_if_sound(paths[0], tuple(paths), family)
         if is_gguf_model(paths[0].name):
             if files.kind == "folder" or is_same_model(paths[0].name, files.root.name):
-                by_chance.append(candidate)
+                other_copies.append(candidate)
         else:
             yield candidate
     root = files.root.absolute()
     for sibling in sorted(root.parent.glob(f"{escape(root.name)}-[Mm][Tt][Pp]*")):
         if sibling.is_dir():
             yield _read_if_sound(sibling, safetensors_in(sibling), family)
-    originals = (_read_if_sound(one, safetensors_in(one), family) for one in _originals(root))
-    for candidate in (*by_chance, *originals):  # of models by themselves, so there may be none
+    originals = (_read_if_sound(path, safetensors_in(path), family) for path in _originals(root))
+    for candidate in (*other_copies, *originals):  # whole models, perhaps without heads
         if _if_usable(candidate, family).why_not is None:
             yield candidate
 
 
 def _originals(root: Path) -> Iterator[Path]:
-    """Folders of the same model: "Qwen3.6-27B" for "Qwen3.6-27B-4bit", of any publisher in the
-    hub's cache.
-    """
+    """Folders of the same model: "Qwen3.6-27B" for "Qwen3.6-27B-4bit", of any publisher."""
     kept_by_hub = root.parent.name == "snapshots" and root.parents[1].name.startswith(_REPOSITORY)
     home = root.parents[1] if kept_by_hub else root
     for folder in sorted(home.parent.glob(f"{_REPOSITORY}*" if kept_by_hub else "*")):
-        names = (
-            one.rpartition("--")[2] if kept_by_hub else one for one in (folder.name, home.name)
-        )
+        names = [
+            path.name.rpartition("--")[2] if kept_by_hub else path.name for path in (folder, home)
+        ]
         if is_same_model(*names) and folder != home and folder.is_dir():
             found = hub_snapshot(folder) if kept_by_hub else folder
             yield from () if found is None else (found,)
@@ -209,13 +203,13 @@ def _read(origin: Path, paths: tuple[Path, ...], family: Family) -> _Candidate:
 
 
 def _tensors(paths: tuple[Path, ...]) -> Mapping[str, TensorInfo]:
-    if paths and paths[0].suffix.lower() == ".gguf":  # which knows its other parts
+    if paths and paths[0].suffix.lower() == ".gguf":  # reads its other parts, too
         return read_gguf_model(paths[0]).tensors
     return merge_headers(paths)
 
 
 def _read_if_sound(origin: Path, paths: tuple[Path, ...], family: Family) -> _Candidate:
-    """Files nobody asked for must not keep a sound model from loading."""
+    """Read files that nobody asked for, so damage must not keep the model from loading."""
     try:
         return _read(origin, paths, family)
     except EngineError as error:
@@ -270,7 +264,7 @@ def _if_usable(candidate: _Candidate, family: Family) -> HeadTensors:
 
 
 def _trimmed_outputs(candidate: _Candidate, family: Family) -> set[str]:
-    """Matrices that choose among some tokens of the vocabulary, as drafts may be made faster."""
+    """Output heads with fewer rows than the vocabulary (for faster drafts)."""
     rows = family.figures().vocabulary
     return {
         name.removesuffix(".weight")
@@ -280,7 +274,7 @@ def _trimmed_outputs(candidate: _Candidate, family: Family) -> set[str]:
 
 
 def _remarks(candidate: _Candidate, family: Family) -> tuple[Reason, ...]:
-    """Says so where fewer heads are used than the config promises."""
+    """A reason where fewer heads are used than the config promises."""
     promised = family.figures().promised_heads
     layers = (name.split(".")[1] for name in candidate.tensors if name.startswith("layers."))
     used = len(set(layers))
@@ -295,7 +289,7 @@ def _remarks(candidate: _Candidate, family: Family) -> tuple[Reason, ...]:
 
 
 def _missing(tensors: Mapping[str, TensorInfo], wanted: Mapping[str, Shape]) -> str | None:
-    """The first tensor that heads need and these do not have; scales go with packed weights."""
+    """The first wanted tensor that is missing, scales and biases of packed ones included."""
     for name in wanted:
         if name not in tensors:
             return name
@@ -309,17 +303,17 @@ def _missing(tensors: Mapping[str, TensorInfo], wanted: Mapping[str, Shape]) -> 
 
 
 def _misfit(candidate: _Candidate, family: Family, wanted: Mapping[str, Shape]) -> str | None:
-    """What makes these the heads of another model; packed weights are judged by their rows."""
+    """Describe the first tensor of another model's shape; of packed weights rows are compared."""
     for name, shape in wanted.items():
         tensor = candidate.tensors.get(name)
         if tensor is None:
             continue
-        seen, needed = tensor.shape, shape
+        stored, needed = tensor.shape, shape
         if isinstance(tensor, GgufPart):
-            seen = tensor.unpacked_shape
+            stored = tensor.unpacked_shape
         elif tensor.dtype == "U32":
-            seen, needed = tensor.shape[:-1], shape[:-1]
-        if seen != needed:
+            stored, needed = tensor.shape[:-1], shape[:-1]
+        if stored != needed:
             return Words(
                 "The MTP heads in {origin} belong to another model: {tensor} is {shape} "
                 "where this one needs {needed}.",
@@ -332,7 +326,7 @@ def _misfit(candidate: _Candidate, family: Family, wanted: Mapping[str, Shape]) 
 
 
 def _surplus(candidate: _Candidate, family: Family, wanted: Collection[str]) -> str | None:
-    """What makes these heads of a variant that is not known here."""
+    """Describe a surplus tensor, the sign of an unknown variant."""
     matrices = {name.rpartition(".")[0] for name in wanted if name.endswith(".weight")}
     for name in sorted(set(candidate.tensors) - set(wanted)):
         matrix, _, part = name.rpartition(".")

@@ -1,6 +1,6 @@
-"""What of a model on the hub tells its sizes: its config, and of weights what stands before them.
+"""Fetch the config and the headers of weight files of a model on the hub.
 
-The rest of a file of weights is a hole, so that all that reads headers finds it as long as it is.
+Weight files are sparse and have their full length, so that header readers work as usual.
 """
 
 from collections.abc import Callable
@@ -17,18 +17,18 @@ from mlx_engine.values.errors import BadModelFile
 
 _CONFIGS = ("config.json", "generation_config.json")
 _LOOK, _MOST = 2**21, 2**26
-"""Bytes that are asked for at first, and at most, of a GGUF, whose header does not say its length:
-a vocabulary of 250,000 words takes 12 MB.
+"""Bytes fetched of a GGUF at first and at most; its header's length is unknown, 12 MB for a
+vocabulary of 250,000 tokens.
 """
 _IN_ALL, _FACTORS_MOST = 2**28, 2**20
-"""Bytes at most: of all headers of a model, where 200 shards have 30 MB; of a list of factors."""
+"""Most bytes of all headers of a model (200 shards have 30 MB), and of a list of RoPE factors."""
 
 Ask = Callable[[int, int], bytes]
-"""The bytes from one place of a file to another."""
+"""Start and end -> those bytes of a file."""
 
 
 def fetch_headers(hub: Hub, model: HubModel, folder: Path) -> Path:
-    """A folder or a GGUF in this folder, as a download would have it. Raises DownloadFailed."""
+    """Fetch into `folder`; return the model's folder or GGUF. Raises DownloadFailed."""
     with in_words(model.hub_id):
         plan = plan_from(hub, model, listing(hub, model))
         asked = 0
@@ -53,7 +53,7 @@ def fetch_headers(hub: Hub, model: HubModel, folder: Path) -> Path:
 
 
 def _write_header(file: Path, nbytes: int, ask: Ask) -> None:
-    """As long as the header says; of a GGUF as much again until it can be read."""
+    """Fetch the header; of a GGUF twice as much each time until it can be read."""
     file.touch()
     truncate(file, nbytes)
     have, is_gguf = 0, file.suffix.lower() == GGUF
@@ -61,12 +61,12 @@ def _write_header(file: Path, nbytes: int, ask: Ask) -> None:
     while have < min(end, nbytes):
         _put(file, have, ask(have, end))
         have = end
-        if is_gguf and end < _MOST and not _tells(file):
+        if is_gguf and end < _MOST and not _is_readable(file):
             end *= 2
     for tensor in read_gguf_header(file).tensors.values() if is_gguf else ():
         if (
             tensor.name in (FACTORS, *TWO_LISTS) and tensor.nbytes <= _FACTORS_MOST
-        ):  # values that tell how keys are rotated
+        ):  # RoPE factors are tensors
             _put(file, tensor.offset, ask(tensor.offset, tensor.offset + tensor.nbytes))
 
 
@@ -76,7 +76,7 @@ def _put(file: Path, start: int, data: bytes) -> None:
         target.write(data)
 
 
-def _tells(file: Path) -> bool:
+def _is_readable(file: Path) -> bool:
     try:
         return bool(read_gguf_header(file).tensors)
     except BadModelFile:

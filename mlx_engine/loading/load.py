@@ -1,4 +1,4 @@
-"""Files to a model that is ready to run, with every tensor accounted for."""
+"""Load a model from its files, every tensor accounted for."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -30,10 +30,10 @@ from mlx_engine.values.options import HeadBits, LoadOptions
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """All that a conversation needs; a model without a template cannot chat.
+    """A loaded model with tokenizer and template; without a template it cannot chat.
 
-    The trunk is in memory, `head_arrays` are read when heads are first used. kernels: those its
-    layers were built with.
+    head_arrays: arrays of the MTP heads, read when heads are first used. kernels: those the layers
+    were built with.
     """
 
     model: Model
@@ -45,12 +45,12 @@ class LoadedModel:
     kernels: Kernels = NO_KERNELS
 
     def read_heads(self) -> None:
-        """Bring the MTP heads into memory; free once they are. Raises BadModelFile, OutOfMemory."""
+        """Read the MTP heads into memory once. Raises BadModelFile, OutOfMemory."""
         evaluate_arrays(self.head_arrays, self.head_origin, None, None)
 
 
 class _Weights(NamedTuple):
-    """Lazy canonical arrays; head None when there are no usable heads."""
+    """Lazy arrays by canonical names; head: None without usable heads."""
 
     trunk: dict[str, mx.array]
     head: dict[str, mx.array] | None
@@ -58,7 +58,7 @@ class _Weights(NamedTuple):
 
 
 class _Built(NamedTuple):
-    """The model and every array it holds, those of the trunk and those of the head."""
+    """A model and the arrays of its trunk and head."""
 
     model: Model
     trunk: tuple[mx.array, ...]
@@ -76,13 +76,12 @@ def load_model(
     usable: int = 0,
     gpu_bytes: int = 0,
 ) -> LoadedModel:
-    """Load from files, a path or a hub id; None for the model at `built_in`.
+    """Load a model from files, a path or a hub id; None for the model at `built_in`.
 
-    kernels: those that layers may use. hub: gets what is not here. usable: bytes that may be used,
-    0 for any number; gpu_bytes: what a GPU may hold, 0 for none.
-
-    on_progress gets bytes done and in all; when stop() is true the load ends with LoadStopped.
-    What cannot be right is found before the first weight is read. Raises EngineError.
+    kernels: may be used by layers. hub: downloads. usable: bytes that may be used, 0 for no limit;
+    gpu_bytes: bytes a GPU may hold, 0 for none. on_progress gets bytes done and in total; when
+    stop() is true LoadStopped is raised. Headers are checked before any weight is read. Raises
+    EngineError.
     """
     files = source if isinstance(source, ModelFiles) else locate_model(source, built_in, hub)
     headers = _as_kernels_read(read_headers(files, locate_heads(options.heads, hub)), kernels)
@@ -97,13 +96,13 @@ def load_model(
     cache = None if options.repack_cache is None else RepackCache(options.repack_cache)
     weights = _canonical_weights(headers, metal, on_progress, stop, cache)
     if options.head_bits is not None and weights.head is not None:
-        weights = weights._replace(head=rounded_head(weights.head, options.head_bits))
+        weights = weights._replace(head=quantised_head(weights.head, options.head_bits))
     reasons = weights.reasons
     for_cpu = no_kernels and 4 * description.parameters <= CPU_LAYOUT_LIMIT
     built = _build(headers, weights, for_cpu=for_cpu, kernels=kernels)
-    del weights  # where the model has made others of them, these need not be kept as well
+    del weights  # the model may have replaced them
     repacked = headers.gguf is not None and not (cache and cache.was_read)
-    to_come = None if repacked else on_progress  # repacked weights are there by now
+    to_come = None if repacked else on_progress  # repacked weights are in memory already
     evaluate_arrays(built.trunk, str(files.root), to_come, stop)
     model = built.model
     of_model = (model.plain_only, None if model.joint is not None else PASSES_OF_ONE)
@@ -123,7 +122,7 @@ def load_model(
 
 
 def _as_kernels_read(headers: ModelHeaders, kernels: Kernels) -> ModelHeaders:
-    """Blocks of a GGUF stay where even a single row goes through a kernel that reads them."""
+    """Keep GGUF blocks where a kernel reads them even for a single row."""
 
     def is_read(kind: str, shape: tuple[int, ...]) -> bool:
         work = Work(kind.lower(), *shape[-2:])
@@ -140,7 +139,7 @@ def _canonical_weights(
     cache: RepackCache | None,
 ) -> _Weights:
     family, heads, origin = headers.family, headers.heads, str(headers.files.root)
-    # Heads first: while they are made, the trunk is not in memory yet.
+    # Heads first, before the trunk takes memory.
     head_read = load_for_later(heads.tensors, metal=metal, stop=stop, cache=cache)
     read = load_tensors(
         headers.parts.trunk, metal=metal, on_progress=on_progress, stop=stop, cache=cache
@@ -156,7 +155,7 @@ def _canonical_weights(
 
 
 def _presumed_shift(heads: HeadTensors, trunk_shift: int) -> int | None:
-    """How norms of the head are stored: GGUF always as used, 1 + w; else as the trunk beside it."""
+    """Whether the head's norms are stored as used (1 + w): always in GGUF, else as the trunk's."""
     if any(isinstance(info, GgufPart) for info in heads.tensors.values()):
         return 1
     return trunk_shift if heads.inside else None
@@ -166,8 +165,8 @@ def _build(headers: ModelHeaders, weights: _Weights, *, for_cpu: bool, kernels: 
     origin = str(headers.files.root)
     tables = [WeightTable(weights.trunk, origin, for_cpu=for_cpu, kernels=kernels)]
     if weights.head is not None:
-        its = headers.heads.origin
-        tables.append(WeightTable(weights.head, its, for_cpu=for_cpu, kernels=kernels))
+        beside = headers.heads.origin
+        tables.append(WeightTable(weights.head, beside, for_cpu=for_cpu, kernels=kernels))
     model = headers.family.build(tables[0], tables[1] if tables[1:] else None)
     for table in tables:
         table.check_all_used()
@@ -176,13 +175,13 @@ def _build(headers: ModelHeaders, weights: _Weights, *, for_cpu: bool, kernels: 
 
 GROUP = 64
 ROUTERS = (".gate.weight", ".shared_expert_gate.weight")
-"""Small matrices that choose experts; rounding them saves nothing and sends tokens elsewhere."""
+"""Small matrices that select experts; rounding them saves little and changes the selection."""
 
 
-def rounded_head(arrays: Mapping[str, mx.array], bits: HeadBits) -> dict[str, mx.array]:
-    """Canonical head arrays -> the same with dense matrices packed, lazily.
+def quantised_head(arrays: Mapping[str, mx.array], bits: HeadBits) -> dict[str, mx.array]:
+    """Quantise the dense matrices of a head lazily.
 
-    Matrices that are packed already, or whose rows are no multiple of GROUP, stay as they are.
+    Packed matrices, and those whose rows are no multiple of GROUP, stay.
     """
     packed: dict[str, mx.array] = {}
     for name, array in arrays.items():

@@ -1,4 +1,4 @@
-"""Arrays of tensors wherever they lie, in safetensors or GGUF files, with floats as used here."""
+"""Load the arrays of tensors in safetensors or GGUF files."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,9 +26,9 @@ def load_tensors(
     stop: Stop | None = None,
     cache: RepackCache | None = None,
 ) -> dict[str, mx.array]:
-    """Key -> array. Those of safetensors are lazy, and those of GGUF that the cache holds.
+    """Load tensors by key, lazily from safetensors and from the cache.
 
-    Others of GGUF are made now, with progress, and given to the cache.
+    GGUF tensors that are not in the cache are repacked now, with progress, and stored in it.
     """
     assembled = {key: info for key, info in tensors.items() if isinstance(info, AssembledTensor)}
     single = {key: info for key, info in tensors.items() if key not in assembled}
@@ -45,7 +45,7 @@ def load_tensors(
             if cache is not None:
                 cache.write(packed, kept, metal=metal)
         arrays |= kept
-    made_of_them = {key: _put_together(made, arrays) for key, made in assembled.items()}
+    made_of_them = {key: _assembled(made, arrays) for key, made in assembled.items()}
     return {key: array for key, array in arrays.items() if key in tensors} | made_of_them
 
 
@@ -56,10 +56,10 @@ def load_for_later(
     stop: Stop | None = None,
     cache: RepackCache | None = None,
 ) -> dict[str, mx.array]:
-    """The same for tensors that are perhaps never used: lazy, so that they take no memory yet.
+    """Load tensors that may never be used, all lazily, so that they take no memory yet.
 
-    What is made of a GGUF goes through a temporary file, which has lost its name by now and goes
-    away with the last array that needs it. Without room for that it stays in memory.
+    GGUF tensors are repacked into a temporary file, deleted while it is open; without room for it
+    they stay in memory.
     """
     if cache is not None or not any(isinstance(info, GgufPart) for info in tensors.values()):
         return load_tensors(tensors, metal=metal, stop=stop, cache=cache)
@@ -68,13 +68,13 @@ def load_for_later(
     except OSError:
         return load_tensors(tensors, metal=metal, stop=stop)
     with place as folder:
-        shelf = RepackCache(Path(folder))
-        made = load_tensors(tensors, metal=metal, stop=stop, cache=shelf)
-        return made if shelf.reasons else load_tensors(tensors, metal=metal, cache=shelf)
+        temporary = RepackCache(Path(folder))
+        made = load_tensors(tensors, metal=metal, stop=stop, cache=temporary)
+        return made if temporary.reasons else load_tensors(tensors, metal=metal, cache=temporary)
 
 
 def _load_fp8(tensors: Mapping[str, Fp8Tensor], *, metal: bool) -> dict[str, mx.array]:
-    """Unpacked to their 16 bits with Metal, which need not be those of the file; else float32."""
+    """Unpack fp8 tensors to their 16-bit type with Metal, else to float32."""
     codes = load_arrays({key: info.codes for key, info in tensors.items()})
     scales = load_arrays({key: info.scales for key, info in tensors.items()})
     return {
@@ -85,7 +85,7 @@ def _load_fp8(tensors: Mapping[str, Fp8Tensor], *, metal: bool) -> dict[str, mx.
     }
 
 
-def _put_together(tensor: AssembledTensor, stored: Mapping[str, mx.array]) -> mx.array:
+def _assembled(tensor: AssembledTensor, stored: Mapping[str, mx.array]) -> mx.array:
     recipe = tensor.recipe
     pieces = [_rows_of(stored[piece.name], piece) for piece in recipe.pieces]
     if recipe.form == "joined":

@@ -1,4 +1,4 @@
-"""Files that are no model: MTP heads, draft models and adapters, and what stands for a file."""
+"""Recognise files that are no model: MTP heads, draft models, adapters, wrong downloads."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -20,14 +20,14 @@ _STAND_INS = (
     (b"lmgg", Words("a model in llama.cpp's format before GGUF")),
     (b"tjgg", Words("a model in llama.cpp's format before GGUF")),
 )
-"""What files begin with that are often found under a model's name."""
+"""First bytes of files often found under a model's name."""
 
 _HEADS = re.compile(r"(.+\.)?(mtp(_layers|_block)?|eh_proj|pre_fc_norm_hidden)\..+")
 _EMBEDDING = re.compile(r"(?!.*(layers|mtp))(.+\.)?((word_)?embed\w*|wte)\.weight")
 
 
 def adapter(path: Path) -> UnsupportedModel:
-    """The error for what changes a model and is none."""
+    """The error for a LoRA adapter."""
     return UnsupportedModel(
         "{path}: holds a LoRA adapter and no model. Take a model that it was merged into.",
         path=path,
@@ -35,12 +35,12 @@ def adapter(path: Path) -> UnsupportedModel:
 
 
 def stand_in(start: bytes) -> str | None:
-    """What a file is by its first bytes, that is no model; None: no telling."""
+    """Describe a file that is no model by its first bytes; None when unknown."""
     return next((words for sign, words in _STAND_INS if start.lstrip().startswith(sign)), None)
 
 
 def heads_only(place: Path, config: Mapping[str, object] | None = None) -> HeadsOnly:
-    """The error for MTP heads by themselves; config: of the model they were made for."""
+    """The error for MTP heads alone; config: of the model they were made for."""
     told = config or {}
     text = told.get("text_config", told)
     width = text.get("hidden_size") if isinstance(text, Mapping) else None
@@ -58,16 +58,13 @@ def heads_only(place: Path, config: Mapping[str, object] | None = None) -> Heads
 
 
 def are_heads(tensors: Iterable[str]) -> bool:
-    """Whether there are MTP heads among these names and no embedding of a trunk."""
+    """Whether tensor names include MTP heads and no embedding of a trunk."""
     names = list(tensors)
     return any(map(_HEADS.fullmatch, names)) and not any(map(_EMBEDDING.fullmatch, names))
 
 
 def drafter_kind(config: Mapping[str, object], tensors: Iterable[str]) -> DrafterKind | None:
-    """Of a draft model that reads its target; None for what runs by itself.
-
-    DFlash has a part of the config of its own, EAGLE-3 the join of features and a second norm.
-    """
+    """The kind of a draft model that reads its target's states; None for other models."""
     if config.get("model_type") in _ASSISTANTS:
         return "gemma4-assistant"
     if "dflash_config" in config:
@@ -78,7 +75,7 @@ def drafter_kind(config: Mapping[str, object], tensors: Iterable[str]) -> Drafte
 
 
 def refuse_parts(place: Path, config: Mapping[str, object], tensors: Iterable[str]) -> None:
-    """HeadsOnly for MTP heads alone, UnsupportedModel for a draft model or an adapter."""
+    """Raise HeadsOnly for MTP heads alone, UnsupportedModel for draft models and adapters."""
     names = list(tensors)
     if any(".lora_" in name.lower() for name in names):
         raise adapter(place)

@@ -1,4 +1,4 @@
-"""Keeps repacked GGUF tensors in a folder the user names, for the next load of the same file."""
+"""A cache of repacked GGUF tensors in a folder, for the next load of the same file."""
 
 import hashlib
 import os
@@ -15,15 +15,14 @@ from mlx_engine.values.errors import BadModelFile, Reason
 from mlx_engine.values.words import Words, size_words
 
 _FORMAT = "headstart repacked 2"
-"""To be changed with anything that changes what is made of a file."""
+"""Format version; change it with anything that changes the arrays."""
 
 
 class RepackCache:
-    """One load's view of the folder; everything about it is told, nothing in it can fail a load.
+    """The cache as one load uses it; failures become reasons and never fail the load.
 
-    A set of tensors is found by what is in the file (size, time of change, header) and by what was
-    made of it, wherever the file lies. Contents are trusted as those of any model file are: headers
-    are checked, values are not.
+    Keys are the file's size, time of change and header (not its path), and what is made of it.
+    Headers of cached files are checked, values are trusted.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -33,7 +32,7 @@ class RepackCache:
         self.reasons: tuple[Reason, ...] = ()
 
     def read(self, parts: Mapping[str, GgufPart], *, metal: bool) -> dict[str, mx.array] | None:
-        """The arrays made of these parts, lazy; None when they are not there."""
+        """Read the arrays of these parts lazily; None when they are not cached."""
         try:
             path = self._place(parts, metal=metal)
             if not path.is_file():
@@ -56,7 +55,7 @@ class RepackCache:
     def write(
         self, parts: Mapping[str, GgufPart], arrays: dict[str, mx.array], *, metal: bool
     ) -> None:
-        """Keep the arrays made of these parts; a reason where that fails, as on a full disk."""
+        """Store the arrays of these parts."""
         nbytes = sum(array.nbytes for array in arrays.values())
         try:
             path = self._place(parts, metal=metal)
@@ -87,7 +86,7 @@ class RepackCache:
 
 
 def _identity(file: Path, parts: Mapping[str, GgufPart]) -> str:
-    """What tells a file from others of the same name: never where it lies."""
+    """Identify a file by size, time of change and header."""
     found = file.stat()
     data = min(part.stored.offset for part in parts.values() if part.file == file)
     with file.open("rb") as opened:
@@ -102,7 +101,7 @@ def _check(path: Path, infos: Mapping[str, TensorInfo], parts: Mapping[str, Gguf
 
 
 def _write_whole(path: Path, arrays: dict[str, mx.array]) -> None:
-    """On the disk before it gets its name, so that a file of that name is whole."""
+    """Write under another name and rename, so that a file of this name is whole."""
     unfinished = path.with_name(f".{path.stem}-{os.getpid()}.safetensors")
     try:
         mx.save_safetensors(str(unfinished), arrays, {"format": "mlx"})

@@ -1,7 +1,8 @@
-"""Safetensors files: headers checked before any use, and their arrays, lazy.
+"""Safetensors files: headers checked before any use, and lazy arrays.
 
 Format: 8 bytes little-endian length n, n bytes of JSON, then the data
-(https://github.com/huggingface/safetensors#format). Nothing is allocated beyond the header itself.
+(https://github.com/huggingface/safetensors#format). The library's own reader is not used: it
+refuses gaps between tensors, accepts repeated names, and says neither where a file is cut.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _NOT_RUN_HERE = ("F8_E5M2", "F8_E8M0", "F6_E2M3", "F6_E3M2", "F4")
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """One tensor as its header gives it; dtype by the format's names ("BF16")."""
+    """A tensor as its header describes it; dtype by the format's names ("BF16")."""
 
     name: str
     dtype: str
@@ -62,11 +63,11 @@ class TensorInfo:
 
 
 class WideTensor(TensorInfo):
-    """One of float64, which no GPU has; dtype and nbytes are those of the float32 it becomes."""
+    """A float64 tensor, loaded as float32; dtype and nbytes are of the float32."""
 
 
 class _Span(NamedTuple):
-    """Bytes [begin, end) of the data, and whose they are."""
+    """Bytes [begin, end) of the data, and the tensor's name."""
 
     begin: int
     end: int
@@ -78,7 +79,7 @@ class _RepeatedKeyError(Exception):
 
 
 def read_header(path: Path) -> tuple[TensorInfo, ...]:
-    """Every tensor of the file; BadModelFile when the header cannot be true of the file."""
+    """Read the tensors of a file. Raises BadModelFile for an impossible header."""
     try:
         with open_regular(path) as file:
             size = fstat(file.fileno()).st_size
@@ -110,7 +111,7 @@ def read_header(path: Path) -> tuple[TensorInfo, ...]:
 
 
 def merge_headers(paths: Iterable[Path]) -> dict[str, TensorInfo]:
-    """All tensors of several shards by name; BadModelFile when two shards hold the same one."""
+    """Read tensors of several shards by name. Raises BadModelFile for one in two shards."""
     merged: dict[str, TensorInfo] = {}
     for path in paths:
         for info in read_header(path):
@@ -129,17 +130,16 @@ def merge_headers(paths: Iterable[Path]) -> dict[str, TensorInfo]:
 
 
 def load_arrays(tensors: Mapping[str, TensorInfo]) -> dict[str, mx.array]:
-    """Key -> the array its header describes; nothing is read before an array is evaluated.
+    """Load arrays lazily by key; keys may differ from the names in the files.
 
-    The keys may be other than the names in the files. BadModelFile when a file cannot be opened or
-    no longer holds what its header said.
+    Raises BadModelFile when a file cannot be opened or has changed.
     """
     files = {file: _open(file) for file in {info.file for info in tensors.values()}}
     return {key: _array(files[info.file], info) for key, info in tensors.items()}
 
 
 def are_alike(one: TensorInfo, other: TensorInfo | None) -> bool:
-    """Whether samples of their bytes are the same; False for what is made while it is read."""
+    """Whether samples of two stored tensors' bytes are equal; False for assembled tensors."""
     if type(one) is not TensorInfo or type(other) is not TensorInfo:
         return False
     if (one.dtype, one.shape) != (other.dtype, other.shape):
@@ -171,7 +171,7 @@ def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _check_metadata(path: Path, entry: object) -> None:
-    """A table of strings; MLX writes null when it has none."""
+    """Check that it is a table of strings, or null, as MLX writes for none."""
     if entry is None:
         return
     if not isinstance(entry, dict) or not all(isinstance(value, str) for value in entry.values()):
@@ -228,23 +228,21 @@ def _check_apart(path: Path, spans: list[_Span]) -> None:
             refuse(
                 path, Words("{name} and {last_name} overlap", name=span.name, last_name=last.name)
             )
-        last = max(last, span, key=lambda one: one.end)
+        last = max(last, span, key=lambda span: span.end)
 
 
 def _are_counts(value: object) -> TypeGuard[list[int]]:
-    """A list of whole numbers from 0 to 2**63 - 1."""
-    return isinstance(value, list) and all(
-        isinstance(one, int) and not isinstance(one, bool) and 0 <= one < 2**63 for one in value
-    )
+    """Whether it is a list of whole numbers from 0 to 2**63 - 1."""
+    return isinstance(value, list) and all(type(n) is int and 0 <= n < 2**63 for n in value)
 
 
 def shown(value: object) -> str:
-    """A value of the file, safe and short enough for a message."""
+    """Format a value of a file for a message."""
     return ascii(value)[:80]
 
 
 def refuse(path: Path, why: str) -> NoReturn:
-    """For a file that cannot be true."""
+    """Raise BadModelFile for a damaged file."""
     raise BadModelFile("{path}: damaged, {why}. Download the file again.", path=path, why=why)
 
 
@@ -254,7 +252,7 @@ def _open(file: Path) -> dict[str, mx.array]:
     try:
         if str(file).isprintable():
             loaded = mx.load(str(file))
-        else:  # perhaps not UTF-8, which Linux allows and MLX does not
+        else:  # MLX takes only paths in UTF-8
             with file.open("rb") as opened:
                 loaded = mx.load(f"/dev/fd/{opened.fileno()}", format="safetensors")
     except (RuntimeError, ValueError) as error:
@@ -268,7 +266,7 @@ def _open(file: Path) -> dict[str, mx.array]:
 
 
 def _narrowed(file: Path) -> dict[str, mx.array]:
-    """What MLX does not open: float64 as float32, the rest as it is; in memory at once."""
+    """Read a file with float64, which MLX does not open, at once, float64 as float32."""
     import mlx.core as mx
     import numpy as np
 
@@ -302,7 +300,7 @@ def _array(loaded: Mapping[str, mx.array], info: TensorInfo) -> mx.array:
 
 
 def _samples(info: TensorInfo) -> Iterator[bytes]:
-    """Runs of bytes at even distances, all of them where they are few."""
+    """Yield runs of a tensor's bytes at even distances, all of a small one."""
     with info.file.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         begin = 8 + length + json.loads(file.read(length))[info.name]["data_offsets"][0]

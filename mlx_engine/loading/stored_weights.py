@@ -1,4 +1,4 @@
-"""What the weights of a model are stored as and how many bytes they take, from headers alone."""
+"""Storage and bytes of a model's weights, from headers alone."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -19,18 +19,17 @@ _WORDS = {"BF16": "bfloat16", "F16": "float16", "F32": "float32", "F64": "float6
 _HALVES = ("F16", "BF16")
 
 CPU_LAYOUT_LIMIT = 512 * 2**20
-"""Bytes in float32 of the largest model that is unpacked where there is no Metal."""
+"""Largest model, in bytes of float32, that is unpacked without Metal."""
 
 _WORDS_PER_SCALE = {2: 16, 4: 32, 8: 32}
 """uint32 words for each uint8 scale -> weights for each: nvfp4, mxfp4, mxfp8."""
 
 
 class Weight(NamedTuple):
-    """One weight with what belongs to it; storage in words.
+    """A weight with its scales and biases.
 
-    file_nbytes: what it takes in the file, where that is not nbytes. by_columns: what it takes laid
-    out for a processor, where it then stays packed, and group_sums: what a row's product is summed
-    up from there.
+    storage: a description. file_nbytes: bytes in the file, where they differ. by_columns: bytes of
+    the packed layout for the CPU, if it has one; group_sums: partial sums of a row's product there.
     """
 
     storage: str
@@ -43,12 +42,12 @@ class Weight(NamedTuple):
 
     @property
     def in_file(self) -> int:
-        """What it takes there."""
+        """Bytes in the file."""
         return self.nbytes if self.file_nbytes is None else self.file_nbytes
 
 
 def weights_by_group(headers: ModelHeaders, *, wide: bool) -> dict[str, list[Weight]]:
-    """Weights of the trunk by role; usable heads, else those in the shards."""
+    """Weights by role; "MTP head": usable heads, else those in the shards."""
     family, trunk = headers.family, headers.parts.trunk
     trunk_shapes = _packed_shapes(trunk, family.config) | dict(family.trunk_shapes(trunk))
     groups: dict[str, list[Weight]] = {}
@@ -62,7 +61,7 @@ def weights_by_group(headers: ModelHeaders, *, wide: bool) -> dict[str, list[Wei
 
 
 def skipped_groups(skipped: Mapping[str, TensorInfo]) -> Iterator[TensorGroup]:
-    """What is not loaded, a group for each reason."""
+    """Yield tensors that are not loaded, a group for each reason."""
     reasons: dict[str, dict[str, TensorInfo]] = {}
     for name, tensor in skipped.items():
         reasons.setdefault(why_skipped(name), {})[name] = tensor
@@ -71,15 +70,15 @@ def skipped_groups(skipped: Mapping[str, TensorInfo]) -> Iterator[TensorGroup]:
 
 
 def unpacked_if_small(weights: Mapping[str, list[Weight]]) -> dict[str, list[Weight]]:
-    """As MLX's CPU backend multiplies fastest, where that is not too much."""
+    """Unpack the weights of a small model, as the CPU multiplies fastest."""
     whole = sum(weight.parameters for members in weights.values() for weight in members)
     if 4 * whole > CPU_LAYOUT_LIMIT:
         return dict(weights)
-    return {name: [_unpacked(one) for one in members] for name, members in weights.items()}
+    return {name: [_unpacked(weight) for weight in members] for name, members in weights.items()}
 
 
 def _columns_nbytes(shape: Shape, scales: int) -> int:
-    """Of an affine matrix [N, K] by columns (models/matrix.py)."""
+    """Bytes of an affine matrix [N, K] laid out by columns (models/matrix.py)."""
     outputs, inputs = shape
     return -(-outputs // 32) * 32 * inputs + 8 * scales
 
@@ -90,7 +89,7 @@ def _unpacked(weight: Weight) -> Weight:
 
 
 def group_of(name: str, weights: list[Weight]) -> TensorGroup:
-    """Their sums, and how they are stored."""
+    """Sum the weights of a group."""
     is_as_stored = all(weight.file_nbytes is None for weight in weights)
     return TensorGroup(
         name=name,
@@ -103,7 +102,7 @@ def group_of(name: str, weights: list[Weight]) -> TensorGroup:
 
 
 def storages(weights: Iterable[Weight]) -> str:
-    """Every way of storing that occurs, the one with most bytes first."""
+    """Join the storages that occur, the one of most bytes first."""
     nbytes: dict[str, int] = {}
     for weight in weights:
         nbytes[weight.storage] = nbytes.get(weight.storage, 0) + weight.nbytes
@@ -113,10 +112,10 @@ def storages(weights: Iterable[Weight]) -> str:
 def _packed_shapes(
     tensors: Mapping[str, TensorInfo], config: Mapping[str, object]
 ) -> dict[str, Shape]:
-    """Weight name -> shape, for every weight with scales beside it.
+    """Weight name -> shape, for weights with scales.
 
-    Widths of weight and scales leave bits and group size open between them; the config's
-    `quantization` has the group size, perhaps another one for single tensors. GGUFs tell shapes.
+    The group size is the config's (`quantization`, perhaps by tensor), since widths of weight and
+    scales do not tell bits and group size apart.
     """
     shapes: dict[str, Shape] = {}
     for name, weight in tensors.items():
@@ -139,7 +138,7 @@ def _group_size(
     if scales.dtype == "U8":
         return _WORDS_PER_SCALE.get(weight.shape[-1] // max(1, scales.shape[-1]))
     told = (config.get(key) for key in ("quantization", "quantization_config"))
-    for packing in (one for one in told if isinstance(one, Mapping)):
+    for packing in (table for table in told if isinstance(table, Mapping)):
         own = packing.get(matrix)
         size = (own if isinstance(own, Mapping) else packing).get("group_size")
         if type(size) is int and size in (16, 32, 64, 128):
@@ -158,7 +157,7 @@ def _weights(
 
 
 def _is_main(name: str, tensors: Mapping[str, TensorInfo]) -> bool:
-    """False for the scales and biases that go with a packed weight."""
+    """False for scales and biases of a packed weight."""
     matrix, _, part = name.rpartition(".")
     return part not in ("scales", "biases") or f"{matrix}.weight" not in tensors
 
@@ -171,7 +170,7 @@ def _weight(
     *,
     wide: bool,
 ) -> Weight:
-    """wide: halves become float32, as without Metal."""
+    """Describe a weight; wide: 16-bit floats become float32, as without Metal."""
     loaded = _loaded(name, tensor, tensors, shapes, wide=wide)
     if not isinstance(tensor, GgufPart):
         return loaded
@@ -221,13 +220,13 @@ def _loaded(
 
 
 def _is_matrix(tensor: TensorInfo) -> bool:
-    """A matrix or a stack of them; a convolution by channels has an axis of length one."""
+    """Whether it is a matrix or a stack; depthwise convolutions have an axis of length one."""
     shape = tensor.shape
     return len(shape) == 2 or (len(shape) == 3 and 1 not in shape[1:])
 
 
 def _packed_words(weight: TensorInfo, scales: TensorInfo, inputs: int, *, affine: bool) -> str:
-    """Bits and group size from the widths of a row: inputs * bits / 32 words, inputs / group."""
+    """Describe bits and group size by a row's words (inputs * bits / 32) and scales."""
     bits = weight.shape[-1] * 32 // inputs
     size = inputs // max(1, scales.shape[-1])
     if affine:

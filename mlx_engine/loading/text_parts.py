@@ -1,4 +1,4 @@
-"""What turns text into tokens and messages into text, from the files of a model."""
+"""The tokenizer and chat template of a model's files."""
 
 from typing import NamedTuple
 
@@ -10,14 +10,14 @@ from mlx_engine.text.tokenizer_folder import read_tokenizer
 
 
 class TextParts(NamedTuple):
-    """template: None for models that cannot chat."""
+    """A tokenizer and a chat template, None for models that cannot chat."""
 
     tokenizer: Tokenizer
     template: ChatTemplate | None
 
 
 def read_text_parts(headers: ModelHeaders) -> TextParts:
-    """Up to two seconds for the largest. Raises BadTokenizer, BadChatTemplate, UnsupportedModel."""
+    """Read them, in up to two seconds. Raises BadTokenizer, BadChatTemplate, UnsupportedModel."""
     root = headers.files.root
     if headers.gguf is None:
         return TextParts(read_tokenizer(root), ChatTemplate.from_folder(root))

@@ -6,7 +6,7 @@ from tiny_published import publish
 from transformers import AutoModelForCausalLM
 
 import mlx_engine
-from mlx_engine.loading.draft_model import bring_in, build_drafter, read_drafter
+from mlx_engine.loading.draft_model import build_drafter, read_arrays, read_drafter
 from mlx_engine.loading.find import locate_model
 
 
@@ -40,7 +40,7 @@ def opened(folder, model):
     """The drafter in a folder, read."""
     files = read_drafter(locate_model(folder, folder))
     drafter = build_drafter(files, model)
-    bring_in(drafter, files.origin)
+    read_arrays(drafter, files.origin)
     return drafter
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
-from mlx_engine.loading.load import load_model, rounded_head
+from mlx_engine.loading.load import load_model, quantised_head
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import LoadOptions
 
@@ -20,7 +20,7 @@ def test_dense_matrices_are_packed_and_nothing_else():
         "layers.0.packed.weight": mx.zeros((4, 64), dtype=mx.uint32),
         "layers.0.packed.scales": mx.zeros((4, 8)),
     }
-    packed = rounded_head(arrays, 4)
+    packed = quantised_head(arrays, 4)
     assert set(packed) - set(arrays) == {"fc.scales", "fc.biases"}
     assert all(packed[name] is arrays[name] for name in arrays if name != "fc.weight")
     back = mx.dequantize(packed["fc.weight"], packed["fc.scales"], packed["fc.biases"], 64, 4)
