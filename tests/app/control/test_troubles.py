@@ -114,6 +114,24 @@ def test_a_newer_database_can_be_read_and_what_is_typed_stays(qapp, qtbot, tmp_p
         assert "newer Headstart" in driven.widgets.notice.words()
 
 
+def test_a_question_that_cannot_be_stored_now_stays_in_words_until_it_is_sent(
+    qapp, qtbot, tmp_path
+):
+    with running(qapp, qtbot, tmp_path, scripted()) as driven:
+        driven.ask("Before")
+        composer, notice = driven.widgets.composer, driven.widgets.notice
+        other = sqlite3.connect(tmp_path / "chats.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        driven.send("Can this be saved?")
+        assert composer.text() == "Can this be saved?" and len(driven.shown) == 2
+        assert "held by another program" in notice.words() and "try again" in notice.words()
+        other.close()
+        qtbot.keyClick(composer.focusProxy(), Qt.Key.Key_Return)
+        driven.until_answered()
+        assert driven.shown[2:] == ["Can this be saved?", "You said: Can this be saved?"]
+        assert composer.text() == "" and notice.words() == ""
+
+
 def test_broken_settings_are_reset_and_said_so(qapp, qtbot, tmp_path):
     (tmp_path / "settings.json").write_text("{no json")
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
