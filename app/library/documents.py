@@ -27,6 +27,10 @@ LARGEST_DOCUMENT = 200_000_000
 """Bytes of a file; pictures make most of it."""
 LARGEST_UNPACKED = 50_000_000
 """Bytes of the text of a Word file with its markup, and LARGEST_DOCUMENT of all that is in it."""
+MOST_TAGS = 2_000_000
+"""Of a Word file, in which a long book has some hundred thousand: an empty one takes 4 bytes there
+and a thousand in memory.
+"""
 LONGEST_S, MOST_MEMORY = 30.0, 2 * 2**30
 PATIENCE_S = 10.0
 """So much later than it should have ended by itself the process is killed."""
@@ -199,16 +203,20 @@ def _word_lines(path: Path) -> Iterator[str]:
 
     with zipfile.ZipFile(path) as parts:
         sizes = {part.filename: part.file_size for part in parts.infolist()}
-    if "word/document.xml" not in sizes:
-        raise NotReadable(Words("is no Word document, though its name says so."))
-    text = sum(size for name, size in sizes.items() if name.endswith((".xml", ".rels")))
-    if text > LARGEST_UNPACKED or sum(sizes.values()) > LARGEST_DOCUMENT:
-        raise NotReadable(
-            Words(
-                "unpacks to {size}, which is too much: paste the part that matters.",
-                size=size_words(sum(sizes.values())),
+        if "word/document.xml" not in sizes:
+            raise NotReadable(Words("is no Word document, though its name says so."))
+        texts = {name: size for name, size in sizes.items() if name.endswith((".xml", ".rels"))}
+        if (
+            sum(texts.values()) > LARGEST_UNPACKED
+            or sum(sizes.values()) > LARGEST_DOCUMENT
+            or sum(parts.read(name).count(b"<") for name in texts) > MOST_TAGS
+        ):
+            raise NotReadable(
+                Words(
+                    "unpacks to {size}, which is too much: paste the part that matters.",
+                    size=size_words(sum(sizes.values())),
+                )
             )
-        )
     document = docx.Document(str(path))
     styles = {style.style_id: style.name or "" for style in document.styles}
     for block in document.iter_inner_content():

@@ -140,6 +140,20 @@ def test_a_file_that_unpacks_without_end_is_not_unpacked(tmp_path, monkeypatch):
     assert "unpacks to 50 MB, which is too much" in in_process(bomb, monkeypatch)
 
 
+@pytest.mark.parametrize("part", ["word/document.xml", "word/styles.xml"])
+def test_a_small_file_of_more_elements_than_memory_has_room_for_is_not_read(
+    tmp_path, monkeypatch, part
+):
+    """Each takes 4 bytes unpacked, next to none packed, and a thousand once it is read."""
+    path, sound = tmp_path / "elements.docx", word(tmp_path / "sound.docx")
+    with zipfile.ZipFile(sound) as parts, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
+        for name in parts.namelist():
+            more = b"<a/>" * documents.MOST_TAGS if name == part else b""
+            made.writestr(name, parts.read(name) + more)
+    assert path.stat().st_size < 100_000
+    assert "which is too much" in in_process(path, monkeypatch)
+
+
 def test_a_document_that_names_itself_without_end(tmp_path, monkeypatch):
     """A "billion laughs": entities of entities."""
     names = "".join(f'<!ENTITY a{n} "{f"&a{n - 1};" * 10}">' for n in range(1, 20))
