@@ -30,6 +30,7 @@ from mlx_engine.cache.prompt_format import (
     collect,
     encoded,
     fill,
+    nbytes,
     peek,
     read,
 )
@@ -177,8 +178,10 @@ class PromptFiles:
                 continue
             start = max((saved.end for saved in before if saved.is_base), default=0)
             rows, states = collect(of.caches, prompt, start)
-            worth = WORTH_A_TOKEN * (end - start)
-            is_base = start == 0 or sum(array.nbytes for array in states.values()) <= worth
+            if nbytes(rows) + nbytes(states) > self._most_bytes:
+                self._unwritten = _too_large(nbytes(rows) + nbytes(states))
+                return
+            is_base = start == 0 or nbytes(states) <= WORTH_A_TOKEN * (end - start)
             chain.append(SavedPrompt(end, start, keys[end], tag, is_base))
             lengths = json.dumps([places.length for places in prompt.places])
             told = {"computed": self._computed, "lengths": lengths}
@@ -191,15 +194,6 @@ class PromptFiles:
         self, folder: Path, files: Sequence[NewFile], chain: list[Path], replaced: list[Path]
     ) -> None:
         """In the thread. chain: the files that the new ones continue."""
-        nbytes = sum(file.nbytes for file in files)
-        if nbytes > self._most_bytes:
-            words = Words(
-                "What was read of a chat takes {size}, more than all files of it may: it is kept "
-                "in memory only.",
-                size=size_words(nbytes),
-            )
-            self._unwritten = Reason("prompt-files-small", words)
-            return
         try:
             new = [file.write(folder) for file in files]
         except OSError as error:
@@ -251,6 +245,15 @@ def _chain(last: SavedPrompt, saved: Iterable[SavedPrompt]) -> list[SavedPrompt]
             raise ValueError(f"the file that {last.name} continues is gone")
         chain.insert(0, first)
     return chain
+
+
+def _too_large(size: int) -> Reason:
+    words = Words(
+        "What was read of a chat takes {size}, more than all files of it may: it is kept in memory "
+        "only.",
+        size=size_words(size),
+    )
+    return Reason("prompt-files-small", words)
 
 
 def _differences(path: Path, computed: str) -> Reason | None:

@@ -60,11 +60,6 @@ class NewFile(NamedTuple):
     name: SavedPrompt
     pieces: list[bytes | memoryview]
 
-    @property
-    def nbytes(self) -> int:
-        """Size of the file."""
-        return sum(map(len, self.pieces))
-
     def write(self, folder: Path) -> Path:
         """Write under a temporary name, then rename: the file's path. Without MLX. Where it raises
         OSError nothing is left.
@@ -103,6 +98,11 @@ def collect(all_caches: Sequence[LayerCaches], prompt: Prompt, start: int) -> tu
             into = rows if grows else states
             into |= {f"{number}.{layer}.{part}": array for part, array in enumerate(parts)}
     return rows, states
+
+
+def nbytes(arrays: Arrays) -> int:
+    """Of all arrays, which need not be evaluated for it."""
+    return sum(array.nbytes for array in arrays.values())
 
 
 def encoded(contents: Contents) -> list[bytes | memoryview]:
