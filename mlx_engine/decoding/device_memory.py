@@ -1,4 +1,4 @@
-"""The device's memory while models are in use: bounded, cleared as tokens pass, told when full."""
+"""Memory of the device: how much there is, limits while generating, errors when it is full."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ MOST_CACHED = 2 * 1024**3
 """Bytes of freed buffers that MLX may keep to use again, at most."""
 
 CACHED_SHARE = 16
-"""The same as a part of what the device is recommended to hold: 0.7 GB where that is 11 GB."""
+"""At most this part of what the device is recommended to hold: 0.7 GB where that is 11 GB."""
 
 CLEAR_EVERY = 256
 """Tokens between two clearings. Keys and values grow by so many (cache/attention.py), and buffers
@@ -21,19 +21,19 @@ of an outgrown size fit nothing that comes later."""
 
 
 def memory_bytes() -> int:
-    """What is built in."""
+    """Bytes of memory of this machine."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def gpu_bytes() -> int:
-    """What the GPU is recommended to hold, 0 without Metal."""
+    """Bytes that the GPU is recommended to hold, 0 without Metal."""
     if not mx.metal.is_available():
         return 0
     return int(mx.device_info()["max_recommended_working_set_size"])
 
 
 def usable_bytes() -> int:
-    """What models and their chats may use: the system wants the rest."""
+    """Bytes that models and their chats may use; the rest is for the system."""
     return gpu_bytes() or memory_bytes() * 2 // 3
 
 
@@ -86,7 +86,7 @@ def clear_by_tokens(before: int, after: int) -> None:
 
 @contextmanager
 def told_when_full() -> Iterator[None]:
-    """Within, memory that runs out is raised as OutOfMemory."""
+    """Raise OutOfMemory where MLX or Python says that memory ran out."""
     try:
         yield
     except (MemoryError, RuntimeError, ValueError) as error:
@@ -101,12 +101,12 @@ def told_when_full() -> Iterator[None]:
 
 
 def most_bytes(options: LoadOptions) -> int:
-    """What a model and its conversations may take, 0 for any number."""
+    """Bytes that a model and its conversations may take, 0 for no limit."""
     return 0 if options.anyway else options.memory_bytes or usable_bytes()
 
 
 def kept_bytes(options: LoadOptions, weights: int) -> int:
-    """What conversations may hold: as asked, else half of what the weights leave free."""
+    """Bytes that conversations may hold: as asked, else half of what the weights leave free."""
     if options.prompt_cache_bytes is not None:
         return options.prompt_cache_bytes
     return max(0, (options.memory_bytes or usable_bytes()) - weights) // 2

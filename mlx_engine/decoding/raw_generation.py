@@ -35,7 +35,7 @@ def known_tokens(parts: ModelParts, tokens: Sequence[int]) -> list[int]:
 
 
 def readable_tokens(parts: ModelParts, tokens: Sequence[int]) -> list[int]:
-    """The same, where the model can read them and go on. Raises BadPrompt, PromptTooLong."""
+    """Check that ids are a prompt which leaves room to answer. Raises BadPrompt, PromptTooLong."""
     ids, limit = known_tokens(parts, tokens), parts.context_length
     if not ids:
         raise BadPrompt("The prompt is empty: give at least one token.")
@@ -49,7 +49,9 @@ def readable_tokens(parts: ModelParts, tokens: Sequence[int]) -> list[int]:
 
 
 def raw_prompt(parts: ModelParts, prompt: str | Sequence[int]) -> list[int]:
-    """The same of a text, too, which gets the begin token that its tokenizer adds."""
+    """Check ids, or tokenise a text, with the begin token (BOS) that its tokenizer adds. Raises
+    BadPrompt, PromptTooLong.
+    """
     tokens = parts.tokenizer.encode(prompt, True) if isinstance(prompt, str) else prompt
     return readable_tokens(parts, tokens)
 
@@ -61,7 +63,7 @@ def raw_answer(
     learned: Learned,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Answer:
-    """An answer that has not begun, in a conversation of its own. Raises OutOfMemory."""
+    """Prepare an answer in a conversation of its own. Raises OutOfMemory."""
     return open_answer(
         parts,
         settings,
@@ -80,7 +82,7 @@ def raw_generation(
     learned: Learned,
     stopped: Callable[[], bool],
 ) -> Generation:
-    """A prompt's continuation, run to its end. Raises BadOption."""
+    """Continue a prompt to the end. stopped: asked before every round. Raises BadOption."""
     require("should_stop", stopped, "a function", callable)
     answer = raw_answer(parts, settings, prompt, learned, stopped)
     deque(answer.events(), maxlen=0)
@@ -88,7 +90,7 @@ def raw_generation(
 
 
 class _Running(NamedTuple):
-    """One of several prompts, and what is still to come of it."""
+    """One of several prompts, and the events still to come of its answer."""
 
     number: int
     answer: Answer
@@ -102,8 +104,8 @@ def raw_generations(
     learned: Callable[[], Learned],
     stopped: Callable[[int], bool],
 ) -> list[Generation]:
-    """Each prompt's continuation, as many at once as rows fit into a pass; the others follow as
-    these end. learned: asked for each of them. stopped: with the number of a prompt.
+    """Continue several prompts, as many at once as rows fit into a pass; the others follow as these
+    end. learned: called once per prompt. stopped: asked with the number of a prompt.
     Raises BadPrompt, BadOption, PromptTooLong.
     """
     require("should_stop", stopped, "a function", callable)
@@ -116,21 +118,21 @@ def raw_generations(
         while asked or running:
             while asked and len(running) < parts.together.most_rows():
                 number, prompt = asked.popleft()
-                its = partial(stopped, number)
-                answer = raw_answer(parts, replace(settings), prompt, learned(), its)
+                is_stopped = partial(stopped, number)
+                answer = raw_answer(parts, replace(settings), prompt, learned(), is_stopped)
                 running.append(_Running(number, answer, answer.events()))
-            one = running.popleft()
-            if any(isinstance(event, TURN_ENDS) for event in one.events):
-                running.append(one)
+            current = running.popleft()
+            if any(isinstance(event, TURN_ENDS) for event in current.events):
+                running.append(current)
             else:
-                found[one.number] = _generation(one.answer)
-    finally:  # of one that fails; the error would hold them, and passes have room for them
+                found[current.number] = _generation(current.answer)
+    finally:  # after an error, which keeps them alive: their rows would stay in the passes
         for other in running:
             other.events.close()
     return [found[number] for number in sorted(found)]
 
 
 def _generation(answer: Answer) -> Generation:
-    """What a raw prompt that was answered to its end has come to."""
+    """The result of an answer that has ended."""
     finished = answer.finished()
     return Generation(finished.text, tuple(answer.tokens), finished.stats, finished.reason)

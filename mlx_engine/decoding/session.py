@@ -1,4 +1,4 @@
-"""One conversation: messages in, events out; settings may change while it answers."""
+"""A chat: messages in, events out; settings may change while an answer runs."""
 
 import threading
 from bisect import bisect_left
@@ -55,12 +55,14 @@ class Session:
         check: Callable[[], None],
         name: str | None = None,
     ) -> None:
-        """name: what files of what it has read are known by, None for no name."""
+        """check: raises EngineMisuse where the engine may not be used now. name: the id that its
+        saved prompts belong to, None for no chat.
+        """
         self._parts = parts
         self._name = name
         self._settings = settings
         self._learned = learned
-        self._read_nothing()
+        self._begin_anew()
         self._check = check
         self._after_answer = parts.after_answer
         self._messages: list[Message] = []
@@ -72,16 +74,16 @@ class Session:
         self._begins: tuple[int, ...] | None = None
         self._unread = 0
 
-    def _read_nothing(self) -> None:
-        """Begin with an empty memory, of the kind that the settings ask for."""
+    def _begin_anew(self) -> None:
+        """Drop all caches; new ones are of the formats that the settings ask for."""
         self._sequence = self._parts.prompts.sequence(self, self._settings.cache, self._name)
         self._drafting = Drafting(self._parts.drafting, self._learned)
 
-    # settings, readable and changeable at any time
+    # settings
 
     @property
     def system(self) -> str | None:
-        """The system prompt; a change re-reads the conversation at the next message."""
+        """The system prompt; after a change the next message reads the conversation again."""
         return self._settings.system
 
     @system.setter
@@ -118,8 +120,8 @@ class Session:
 
     @property
     def template_arguments(self) -> Mapping[str, TemplateValue]:
-        """What the chat template is given beside the messages; a change takes effect as one of
-        `system` does. Raises BadOption for names and values that cannot be.
+        """Variables of the chat template by name; after a change the next message reads the
+        conversation again. Raises BadOption for names and values that are not allowed.
         """
         return self._settings.template_arguments
 
@@ -132,8 +134,8 @@ class Session:
 
     @property
     def cache(self) -> CacheOptions:
-        """In how many bits keys and values are kept; with others the next message reads the
-        conversation again. Raises BadOption for what this model cannot have.
+        """Bits of keys and values; after a change the next message reads the conversation again.
+        Raises BadOption for formats that this model cannot have.
         """
         return self._settings.cache
 
@@ -150,7 +152,7 @@ class Session:
 
     @property
     def unread(self) -> int:
-        """How many of the oldest messages are not read any more, though they stay on record."""
+        """Number of the oldest messages that the model no longer reads; they stay in `messages`."""
         return self._unread
 
     @property
@@ -165,7 +167,7 @@ class Session:
 
     @property
     def why_not_drafting(self) -> Reason | None:
-        """Why nothing is drafted now, whatever the depth; None when drafting can run."""
+        """Why nothing can be drafted now, whatever the depth; None where drafting can run."""
         self._check()
         return self._drafting.why_not(self._settings.draft)
 
@@ -186,14 +188,14 @@ class Session:
         self._stop.set()
 
     def forget(self) -> None:
-        """Give back at once what this conversation holds in memory; the messages stay, and are read
-        again when it goes on. What an answer that runs has read goes with the session.
+        """Free the memory of this conversation, that of a running answer with the session. Messages
+        stay, and the next one reads them again.
         """
         self._check()
         self._parts.prompts.drop(self._sequence)
 
     def let_go(self) -> None:
-        """Drop the model, for an engine that closes; messages, settings and figures stay."""
+        """Drop the model when the engine closes; messages, settings and figures stay."""
         del self._parts
         del self._sequence
         del self._drafting
@@ -266,11 +268,11 @@ class Session:
         self._continues_at, self._unread = None, 0
 
     def drop_oldest(self) -> int:
-        """Make room where the context is full: from now on the oldest turns are not read, as few of
-        them as leave half of it free, but one at least. How many messages are `unread` then.
+        """Make room in a full context: stop reading the oldest turns, as few as leave half of the
+        context free, but at least one. Returns `unread`.
 
-        An answer that was cut goes on by `continue_answer`. Editing one of them has all read again.
-        Raises EngineMisuse where nothing is older than the last question.
+        `continue_answer` then goes on with an answer that was cut. After an edit of an unread
+        message all are read again. Raises EngineMisuse where only the last question is left.
         """
         self._begin()
         messages, half = self._messages, self._parts.context_length // 2
@@ -297,7 +299,7 @@ class Session:
         """Answer the last of `messages`."""
         self._check_fits(len(opening.tokens))
         if self._sequence.cache != self._settings.cache:
-            self._read_nothing()
+            self._begin_anew()
         said = opening.said
         text = StreamingText(
             self._parts.tokenizer,
@@ -331,12 +333,12 @@ class Session:
             self._continues_at = None if text.hit_stop else goes_on
             self._is_busy = False
             self._stop.clear()
-        self._foresee()
+        self._note_next_prompt()
         yield replace(answer.finished(), text=said.text, thinking=said.thinking)
 
-    def _foresee(self) -> None:
-        """Tell what keeps files how the next prompt begins: templates drop thoughts, and the text
-        of an answer may be cut into other tokens.
+    def _note_next_prompt(self) -> None:
+        """Tell the prompt cache what the next prompt shares with this one: templates drop thoughts,
+        and the text of an answer may be tokenised differently.
         """
         prompts, sequence = self._parts.prompts, self._sequence
         if prompts.files is not None:
@@ -345,7 +347,7 @@ class Session:
             prompts.goes_on(sequence, shared_prefix(begins, sequence.tokens))
 
     def _prompt(self, messages: Sequence[Message], said: Message = NOTHING_SAID) -> Opening:
-        """The rendered conversation; `said` is its last message, when that is to be continued."""
+        """Render the conversation; `said` is its last message where that is to be continued."""
         continues = said is not NOTHING_SAID
         prompt = self._rendered(messages[self._unread :] or messages, continues=continues)
         if not prompt.tokens:
@@ -365,8 +367,8 @@ class Session:
         )
 
     def _rendered(self, messages: Sequence[Message], *, continues: bool) -> ChatPrompt:
-        """With the system prompt and without answers that are empty; what an answer begins with is
-        behind them, or the last of them is one that goes on.
+        """Tokens of the system prompt and the messages, empty answers left out, and of what the
+        template puts before an answer. continues: the last message is an answer to go on with.
         """
         system = [Message("system", self.system)] if self.system else []
         *before, last = messages
@@ -381,7 +383,7 @@ class Session:
         )
 
     def _beginning(self) -> tuple[int, ...]:
-        """A prompt that has nothing in common with others but the system prompt."""
+        """Tokens of a prompt that shares only the system prompt with others."""
         if self._begins is None:
             self._begins = self._rendered([UNLIKELY], continues=False).tokens
         return self._begins
@@ -406,7 +408,7 @@ class Session:
         self._require_idle()
 
     def _stoppable(self, events: Iterator[Event]) -> Iterator[Event]:
-        """From now on `stop` means this answer, also before its first event is asked for."""
+        """Have `stop` mean this answer from now on, also before its first event is asked for."""
         if not self._is_busy:
             self._stop.clear()
         return self._and_after(events)

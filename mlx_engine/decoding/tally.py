@@ -1,4 +1,4 @@
-"""What ends an answer, and what its rounds add up to."""
+"""Conditions that end an answer, and the sums of its rounds."""
 
 from dataclasses import dataclass, field
 
@@ -16,7 +16,7 @@ from mlx_engine.values.stats import (
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What ends an answer; stop strings are the business of the text (text/streaming_text.py).
+    """Conditions that end an answer; stop strings are found by StreamingText.
 
     end_ids: tokens that end it, empty to ignore them. max_tokens: None for no budget.
     context_length: tokens of conversation at most.
@@ -27,11 +27,11 @@ class Limits:
     context_length: int
 
     def finish(self, token: int, generated: int, position: int) -> FinishReason | None:
-        """Whether `token`, the `generated`-th of the answer, at index `position`, is the last."""
+        """Why `token`, at index `position` and `generated`-th of the answer, ends it, if so."""
         return "end" if token in self.end_ids else self.full(generated, position)
 
     def full(self, generated: int, position: int) -> FinishReason | None:
-        """The same, whatever the token is."""
+        """Why the answer ends after `generated` tokens, if it does, whatever the newest is."""
         if self.max_tokens is not None and generated >= self.max_tokens:
             return "max-tokens"
         if position + 1 >= self.context_length:
@@ -39,7 +39,7 @@ class Limits:
         return None
 
     def deepest(self, generated: int, read: int) -> int:
-        """The longest draft that could still be used, `read` tokens having been read."""
+        """Tokens of a draft that could still be used after `read` tokens of conversation."""
         room = self.context_length - read - 2
         budget = room if self.max_tokens is None else self.max_tokens - generated - 1
         return max(0, min(room, budget))
@@ -47,7 +47,7 @@ class Limits:
 
 @dataclass(slots=True)
 class Tally:
-    """Adds rounds up; seconds are time spent in the engine, not in whoever reads events.
+    """Sums of an answer; seconds are spent in the engine, not by the reader of its events.
 
     waited_seconds: before the prompt was begun.
     """
@@ -65,7 +65,7 @@ class Tally:
     rounds: list[RoundStats] = field(default_factory=list)
 
     def prompt_took(self, seconds: float, head_rows: int = 0) -> None:
-        """A part of the prompt was read, or heads have read so many rows of it."""
+        """Add the time of a chunk of the prompt, or of `head_rows` rows that heads have read."""
         self.prompt_seconds += seconds
         if head_rows:
             self.head_rows += head_rows
@@ -73,11 +73,11 @@ class Tally:
         self._look_at_memory()
 
     def _look_at_memory(self) -> None:
-        """Every now and then, because another answer may begin and look for a peak of its own."""
+        """Note the peak now and then: another answer may begin meanwhile and reset it."""
         self.peak_memory_bytes = max(self.peak_memory_bytes, mx.get_peak_memory())
 
     def add(self, stats: RoundStats, seconds: float) -> None:
-        """One round more, and what it took."""
+        """Add a round and its seconds."""
         self._look_at_memory()
         self.decode_seconds += seconds
         if not self.rounds:
@@ -85,7 +85,7 @@ class Tally:
         self.rounds.append(stats)
 
     def stats(self) -> GenerationStats:
-        """Sums as of now."""
+        """The sums by now."""
         rounds = self.rounds
         generated = sum(r.emitted for r in rounds)
         fresh = self.prompt_tokens - self.reused_tokens
