@@ -3228,6 +3228,10 @@
         <translation>kurze Faltungen</translation>
     </message>
     <message>
+        <source>state spaces</source>
+        <translation>Zustandsräume</translation>
+    </message>
+    <message>
         <source>mlp</source>
         <translation>MLP</translation>
     </message>
@@ -4774,6 +4778,18 @@
     <message>
         <source>What files have of this text was computed differently: {told}. It is read again.</source>
         <translation>Was Dateien von diesem Text haben, wurde anders berechnet: {told}. Er wird noch einmal gelesen.</translation>
+    </message>
+    <message>
+        <source>{origin}: {name} is packed in a form that takes no factor, and Falcon-H1 has one for it. Take the model as published, converted by mlx-lm, or as a GGUF.</source>
+        <translation>{origin}: {name} ist in einer Form gepackt, die keinen Faktor aufnimmt, und Falcon-H1 hat einen dafür. Das Modell wie veröffentlicht nehmen, von mlx-lm konvertiert oder als GGUF.</translation>
+    </message>
+    <message>
+        <source>two numbers that go up</source>
+        <translation>zwei ansteigende Zahlen</translation>
+    </message>
+    <message>
+        <source>mamba or attention for each layer</source>
+        <translation>mamba oder Attention für jede Schicht</translation>
     </message>
 </context>
 </TS>

@@ -33,6 +33,7 @@ _ORDER = (
     Words("embedding"),
     Words("linear attention"),
     Words("short convolutions"),
+    Words("state spaces"),
     Words("attention"),
     Words("mlp"),
     Words("experts"),

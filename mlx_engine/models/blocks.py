@@ -1,5 +1,6 @@
 """One block of a decoder: a mixer of positions and a feed-forward around the residual."""
 
+from collections.abc import Iterator
 from typing import Protocol
 
 import mlx.core as mx
@@ -12,7 +13,8 @@ from mlx_engine.models.delta_net import DeltaNet
 from mlx_engine.models.experts import ExpertFeedForward
 from mlx_engine.models.latent_attention import LatentAttention
 from mlx_engine.models.layers import GatedFeedForward, Norm, ResidualLinear
-from mlx_engine.models.recurrent_specs import ShortConvolution
+from mlx_engine.models.mamba import StateSpace
+from mlx_engine.models.recurrent_specs import Mamba2, Recurrent, ShortConvolution
 from mlx_engine.models.short_convolution import GatedConvolution
 from mlx_engine.models.weights import Part
 from mlx_engine.values.options import CacheBits
@@ -36,16 +38,19 @@ class Mixer(Protocol):
         """Normed hidden states [1, T, H] -> what the output projection takes, [1, T, N]."""
 
 
-def mixer_of(block: specs.Block, part: Part, eps: float) -> Mixer:
-    """Built with the tensors of a part."""
-    spec, inner = block.mixer, part.below(block.mixer.prefix)
+MixerSpec = layer_specs.Attention | layer_specs.Latent | Recurrent
+
+
+def mixer_of(spec: MixerSpec, part: Part, eps: float) -> Mixer:
+    """Built with the tensors of a block's part."""
+    inner = part.below(spec.prefix)
     if isinstance(spec, layer_specs.Attention):
         return Attention(spec, inner, eps)
     if isinstance(spec, layer_specs.Latent):
         return LatentAttention(spec, inner, eps)
     if isinstance(spec, ShortConvolution):
         return GatedConvolution(spec, inner)
-    return DeltaNet(spec, inner, eps)
+    return StateSpace(spec, inner, eps) if isinstance(spec, Mamba2) else DeltaNet(spec, inner, eps)
 
 
 class DecoderBlock:
@@ -61,27 +66,30 @@ class DecoderBlock:
         self._second_norm = norms.get("post_attention_layernorm")
         self._out_norm = norms.get("mixer_out_norm")
         self._second_out_norm = norms.get("feed_out_norm")
-        self._mixer = mixer_of(block, part, model.eps)
-        self.dtype = self._mixer.dtype
+        self._mixers = [mixer_of(spec, part, model.eps) for spec in block.mixers]
+        self.dtype = self._mixers[0].dtype
         self._feed = (
             ExpertFeedForward.read(feed, block.feed)
             if isinstance(block.feed, layer_specs.Experts)
             else GatedFeedForward.read(feed, block.feed)
         )
 
-    def make_cache(self, bits: CacheBits = 16) -> LayerCache:
-        """An empty cache for its mixer."""
-        return self._mixer.make_cache(bits)
+    def make_caches(self, bits: CacheBits = 16) -> list[LayerCache]:
+        """An empty cache for each mixer."""
+        return [mixer.make_cache(bits) for mixer in self._mixers]
 
-    def __call__(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
-        """[1, T, H] -> [1, T, H]."""
+    def __call__(
+        self, x: mx.array, caches: Iterator[LayerCache | JointCache], masks: Masks
+    ) -> mx.array:
+        """[1, T, H] -> [1, T, H]; takes the next cache for each mixer."""
         entered = x
         read = x if self._norm is None else self._norm(x)
-        mixed = self._mixer.mixed(read, cache, masks)
-        if self._out_norm is None and self._scale == 1.0:
-            x = self._mixer.out(x, mixed)
-        else:
-            x = self._joined(x, self._mixer.out.linear(mixed), self._out_norm)
+        for mixer in self._mixers:
+            mixed = mixer.mixed(read, next(caches), masks)
+            if self._out_norm is None and self._scale == 1.0:
+                x = mixer.out(x, mixed)
+            else:
+                x = self._joined(x, mixer.out.linear(mixed), self._out_norm)
         if not self._is_parallel:
             read = entered = x
         if self._second_norm is not None:

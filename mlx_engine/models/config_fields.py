@@ -1,5 +1,6 @@
 """Typed look-ups in a config.json, with errors that name the key."""
 
+import math
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
@@ -11,6 +12,7 @@ _WINDOW = 4096
 """What most types take where no window is told."""
 
 _TIED = "tie_word_embeddings"
+_INFINITY = {"__float__": "Infinity"}
 _MOST_LAYERS = 1000  # they are listed one by one, so a wild number would hang
 
 
@@ -94,8 +96,17 @@ class ConfigFields:
         return self._list(name, str, Words("a list of strings"))
 
     def numbers(self, name: str) -> tuple[float, ...]:
-        """A list of numbers, empty when it is not there."""
-        return tuple(map(float, self._list(name, (int, float), Words("a list of numbers"))))
+        """A list of numbers, empty when it is not there.
+
+        transformers 5 writes one that JSON has not as {"__float__": "Infinity"}.
+        """
+        listed = self._value(name, [])
+        if isinstance(listed, list):
+            listed = [math.inf if one == _INFINITY else one for one in listed]
+        told = self.with_values(**{name: listed})._list(
+            name, (int, float), Words("a list of numbers")
+        )
+        return tuple(map(float, told))
 
     def by_layer(self, name: str) -> tuple[float, ...]:
         """A list of numbers, or one of a single number; empty when it is not there."""

@@ -85,7 +85,7 @@ class Decoder:
         return make() if border is None else LayerCaches([CacheByLength(make, border)])
 
     def _caches_of_blocks(self, bits: CacheBits) -> LayerCaches:
-        return LayerCaches([block.make_cache(bits) for block in self._blocks])
+        return LayerCaches([cache for block in self._blocks for cache in block.make_caches(bits)])
 
     def embed(self, tokens: mx.array) -> mx.array:
         """Int tokens [..., T] -> [..., T, H], unscaled."""
@@ -130,8 +130,9 @@ class Decoder:
         if self._positions is not None:
             x = each(layers[0], self._placed, x)
         heard = {-1: x} if after else {}
-        for number, (block, cache) in enumerate(zip(self._blocks, layers, strict=True)):
-            x = block(x, cache, masks)
+        left = iter(layers)
+        for number, block in enumerate(self._blocks):
+            x = block(x, left, masks)
             begin(x)
             if number in after:
                 heard[number] = x

@@ -17,6 +17,7 @@ FIXED: dict[str, Fields] = {
     "smollm3": {"use_sliding_window": False},
     "gemma": {"use_bidirectional_attention": False},
     "hy_v3": {"mlp_bias": False},
+    **{kind: {"hidden_act": "silu"} for kind in ("granitemoehybrid", "falcon_h1")},
     "deepseek_v2": {"mlp_bias": False},
     **{kind: {"add_cross_attention": False} for kind in ("gpt2", "gpt_bigcode")},
 }
@@ -110,6 +111,9 @@ LEFT_OUT: dict[str, Fields] = {
     "minimax": {"rope_theta": 5e6, "max_position_embeddings": 196608},
     "olmoe": {"rms_norm_eps": 1e-5},
     **dict.fromkeys(("lfm2", "lfm2_moe"), _LFM2),
+    **dict.fromkeys(("granitemoe", "granitemoeshared"), _SHORT),
+    "granitemoehybrid": _SHORT | {"shared_intermediate_size": 1024},
+    "falcon_h1": {"rms_norm_eps": 1e-5, "max_position_embeddings": 8192},
     "cohere": _COHERE | {"rope_theta": 5e5},
     "cohere2": _COHERE | {"sliding_window": 4096},
     "starcoder2": {"tie_word_embeddings": True},

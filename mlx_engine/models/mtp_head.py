@@ -56,14 +56,14 @@ class DecoderHead:
 
     def make_head_caches(self, bits: CacheBits = 16) -> LayerCaches:
         """An empty cache for the one block."""
-        return LayerCaches([self._block.make_cache(bits)])
+        return LayerCaches(self._block.make_caches(bits))
 
     def mtp_forward(
         self, tokens: mx.array, hidden: mx.array, caches: LayerCaches | JointCaches
     ) -> mx.array:
         """Tokens [1, T] and the hidden states before them [1, T, H] -> the head's states."""
         (cache,) = caches.layers
-        state = self._block(self._joined(self._embed(tokens), hidden), cache, Masks())
+        state = self._block(self._joined(self._embed(tokens), hidden), iter((cache,)), Masks())
         return self._norm(state) if self._heads.chain_state == "normed" else state
 
     def mtp_logits(self, hidden: mx.array, output: Linear | None = None) -> mx.array:

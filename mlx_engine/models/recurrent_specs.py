@@ -4,7 +4,9 @@ A state cannot be shortened, so a pass leaves the rows it has read beside the st
 them (cache/recurrent.py). No MLX here.
 """
 
+import math
 from dataclasses import dataclass
+from typing import Literal
 
 from mlx_engine.models.cache_sizes import CacheSize
 from mlx_engine.models.layer_specs import Shapes
@@ -100,5 +102,62 @@ class ShortConvolution:
     packed_cache = None
 
 
-Recurrent = Delta | ShortConvolution
+@dataclass(frozen=True, slots=True)
+class Mamba2:
+    """Mamba-2 (arXiv 2405.21060): a state S [head_dim, state] for each head, S <- a S + dt x b^T.
+
+    A head reads c of its group: y = S c + D x, with dt = softplus(raw + dt_bias) from least_step to
+    most_step, and a = exp(-exp(A_log) dt). x, b and c go through a causal convolution of so many
+    taps and SiLU. norm: RMS norm of each group's outputs behind the gate ("gated") or before it.
+    """
+
+    heads: int
+    head_dim: int
+    state: int
+    groups: int
+    taps: int
+    norm: Literal["none", "gated", "before gate"] = "gated"
+    least_step: float = 0.0
+    most_step: float = math.inf
+    conv_bias: bool = True
+    in_bias: bool = False
+    out_bias: bool = False
+
+    prefix = "mamba"
+
+    @property
+    def inner(self) -> int:
+        """Width of x of all heads."""
+        return self.heads * self.head_dim
+
+    @property
+    def channels(self) -> int:
+        """Of the convolution: x, b and c."""
+        return self.inner + 2 * self.groups * self.state
+
+    def tensors(self, hidden: int, *, in_halves: bool = False) -> Shapes:
+        """Names and shapes; in_proj makes the gate, the channels and the raw step of each head."""
+        del in_halves
+        rows = self.inner + self.channels + self.heads
+        made: Shapes = {
+            "in_proj.weight": (rows, hidden),
+            "out_proj.weight": (hidden, self.inner),
+            "conv1d.weight": (self.channels, self.taps, 1),
+            **dict.fromkeys(("dt_bias", "A_log", "D"), (self.heads,)),
+        }
+        made |= {"norm.weight": (self.inner,)} if self.norm != "none" else {}
+        made |= {"conv1d.bias": (self.channels,)} if self.conv_bias else {}
+        made |= {"in_proj.bias": (rows,)} if self.in_bias else {}
+        return made | ({"out_proj.bias": (hidden,)} if self.out_bias else {})
+
+    @property
+    def cache(self) -> CacheSize:
+        """The state, and the rows the convolution still needs."""
+        kept, states = (self.taps - 1) * self.channels, self.inner * self.state
+        return CacheSize(kept_elements=kept, state_elements=states)
+
+    packed_cache = None
+
+
+Recurrent = Delta | ShortConvolution | Mamba2
 """Every kind of them."""

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 
 from mlx_engine.models.families.deepseek_v3 import BailingMoe, DeepseekV2, DeepseekV3, Glm4Moe, HyV3
 from mlx_engine.models.families.exaone import Exaone4, ExaoneMoe
+from mlx_engine.models.families.falcon_h1 import FalconH1
 from mlx_engine.models.families.gemma3 import Gemma, Gemma2, Gemma3
 from mlx_engine.models.families.gpt_oss import GptOss
+from mlx_engine.models.families.granite_hybrid import GraniteHybrid
 from mlx_engine.models.families.layer_normed import (
     Cohere,
     Gpt2,
@@ -75,6 +77,8 @@ _TYPES: dict[type[SpecFamily], str] = {
     MiniMaxM2: "minimax_m2 minimax",
     Olmoe: "olmoe",
     Lfm2: "lfm2 lfm2_moe",
+    FalconH1: "falcon_h1",
+    GraniteHybrid: "granitemoe granitemoeshared granitemoehybrid",
 }
 
 FAMILIES = {kind: family for family, kinds in _TYPES.items() for kind in kinds.split()}

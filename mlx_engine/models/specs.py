@@ -23,6 +23,7 @@ State = Literal["normed", "residual"]
 class Block:
     """A mixer of positions and a feed-forward, each added to the residual.
 
+    beside: a second mixer that reads the same and is added, too.
     norms: before each, after each (before it joins the residual), or both; "parallel": before each,
     and both read the block's input; "shared": so too, by one norm for both. residual_scale: what
     each is multiplied by before it joins.
@@ -32,13 +33,21 @@ class Block:
     feed: FeedForward | Experts
     norms: Literal["before", "after", "both", "parallel", "shared"] = "before"
     residual_scale: float = 1.0
+    beside: Recurrent | None = None
+
+    @property
+    def mixers(self) -> tuple[Attention | Latent | Recurrent, ...]:
+        """The one or two there are, each with a cache."""
+        return (self.mixer,) if self.beside is None else (self.mixer, self.beside)
 
     def tensors(
         self, hidden: int, *, in_halves: bool = False, has_norm_bias: bool = False
     ) -> Shapes:
         """Names and shapes; in_halves: as for Latent."""
-        mixer = self.mixer.tensors(hidden, in_halves=in_halves)
-        made = {f"{self.mixer.prefix}.{name}": shape for name, shape in mixer.items()}
+        made: Shapes = {}
+        for mixer in self.mixers:
+            shapes = mixer.tensors(hidden, in_halves=in_halves)
+            made |= {f"{mixer.prefix}.{name}": shape for name, shape in shapes.items()}
         parts = _norm_parts(has_bias=has_norm_bias)
         made |= {f"{norm}.{part}": (hidden,) for norm in self.norm_names for part in parts}
         feed = self.feed.tensors(hidden)
@@ -157,18 +166,22 @@ class ModelSpec:
         return {f"{prefix}{name}": shape for name, shape in shapes.items()}
 
     @property
+    def _mixers(self) -> list[Attention | Latent | Recurrent]:
+        """Of all blocks of the trunk."""
+        return [mixer for block in self.blocks for mixer in block.mixers]
+
+    @property
     def cache(self) -> CacheSize:
         """Of all blocks of the trunk."""
-        return sum_of_sizes(block.mixer.cache for block in self.blocks)
+        return sum_of_sizes(mixer.cache for mixer in self._mixers)
 
     @property
     def work(self) -> WorkSize:
         """What a pass over it takes."""
         tensors = self.tensors()
         rows = [its[0] for name, its in tensors.items() if len(its) == 2 and "layers" in name]
-        mixers = (block.mixer for block in self.blocks)
-        heads = [mixer.heads for mixer in mixers if not isinstance(mixer, Recurrent)]
-        values = [block.mixer.cache.values for block in self.blocks]
+        heads = [mixer.heads for mixer in self._mixers if not isinstance(mixer, Recurrent)]
+        values = [mixer.cache.values for mixer in self._mixers]
         return WorkSize(
             max(rows, default=0), max(heads, default=0), max(values, default=0), self.vocabulary
         )
@@ -183,8 +196,7 @@ class ModelSpec:
     @property
     def long_beyond(self) -> int | None:
         """Tokens from which on a text is read with `long_factors`; None where there are none."""
-        mixers = (block.mixer for block in self.blocks)
-        ropes = (mixer.rope for mixer in mixers if not isinstance(mixer, Recurrent))
+        ropes = (mixer.rope for mixer in self._mixers if not isinstance(mixer, Recurrent))
         borders = (rope.long_beyond for rope in ropes if rope and rope.long_factors)
         return next(borders, None)
 

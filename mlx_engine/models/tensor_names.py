@@ -60,6 +60,7 @@ _GROUPS = (
     ("switch_mlp", "experts"),
     ("linear_attn", "linear attention"),
     ("conv", "short convolutions"),
+    ("mamba", "state spaces"),
     ("self_attn", "attention"),
     ("mlp", "mlp"),
 )

@@ -138,6 +138,10 @@ HYBRIDS: dict[str, tuple[str, dict[str, object]]] = {
             "residual_multiplier": 0.5,
         },
     ),
+    "granitemoeshared": (
+        "GraniteMoeShared",
+        {"rope_parameters": _PLAIN, "shared_intermediate_size": 80, "logits_scaling": 2.0},
+    ),
     "hunyuan_v1_moe": (
         "HunYuanMoEV1",
         {

@@ -119,11 +119,14 @@ class GraniteHybridGguf(Architecture):
         if count("expert_count", 0):
             own |= self._experts("num_local_experts", "num_experts_per_tok", "intermediate_size")
             own["shared_intermediate_size"] = count("expert_shared_feed_forward_length")
+        else:
+            own["num_local_experts"] = 0
+            own["shared_intermediate_size"] = count("feed_forward_length")
         return own | {
             "attention_bias": self._has("attn_q.bias"),
             "layer_types": ["attention" if flag else "mamba" for flag in attends],
             "mamba_n_heads": heads,
-            "mamba_d_head": count("ssm.inner_size") // heads,
+            "mamba_d_ssm": count("ssm.inner_size"),
             "mamba_d_state": count("ssm.state_size"),
             "mamba_d_conv": count("ssm.conv_kernel"),
             "mamba_n_groups": count("ssm.group_count"),
@@ -151,7 +154,6 @@ class FalconH1Gguf(Architecture):
 
     def _own_config(self) -> dict[str, object]:
         count, heads = self._metadata.count, self._positive_count("ssm.time_step_rank")
-        inner = count("ssm.inner_size")
         return {
             "attention_bias": self._has("attn_q.bias"),
             "mlp_bias": self._has("ffn_up.bias"),
@@ -161,8 +163,7 @@ class FalconH1Gguf(Architecture):
             "mamba_rms_norm": self._has("ssm_norm.weight"),
             "mamba_norm_before_gate": False,
             "mamba_d_conv": count("ssm.conv_kernel"),
-            "mamba_d_head": inner // heads,
-            "mamba_d_ssm": inner,
+            "mamba_d_ssm": count("ssm.inner_size"),
             "mamba_d_state": count("ssm.state_size"),
             "mamba_n_groups": count("ssm.group_count"),
             "mamba_n_heads": heads,

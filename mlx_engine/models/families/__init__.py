@@ -33,6 +33,8 @@ variant of a config, in the table of tests/engine/models/test_plain_families.py.
 | ERNIE 4.5 with experts, Mellum 2 | ernie4_5_moe, mellum | 1, looped | transformers |
 | MiniMax-M2 | minimax_m2 | none published | transformers |
 | LFM2, LFM2 with experts | lfm2, lfm2_moe | none | transformers, mlx-lm |
+| Granite 3 with experts, Granite 4 | granitemoe, granitemoehybrid | none | transformers, mlx-lm |
+| Falcon-H1 | falcon_h1 | none | transformers |
 
 "Compared" means logits and draft logits of tiny random checkpoints in the published layout, in
 float32; flipping the hidden state, the order of the join or the norms' offset fails each test. No

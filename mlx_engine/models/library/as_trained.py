@@ -7,7 +7,7 @@ from mlx.nn.layers.activations import silu
 from mlx.nn.layers.base import Module
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.library.exchange import Maker, exchange
+from mlx_engine.models.library.exchange import Maker
 
 
 class _Experts(Module):
@@ -40,19 +40,14 @@ class _GroupedNorm(Module):
     mlx-lm's is over all groups at once.
     """
 
-    def __init__(
-        self, weight: mx.array, eps: float, groups: int, *, before_gate: bool = False
-    ) -> None:
+    def __init__(self, weight: mx.array, eps: float, groups: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.weight, self._eps, self._groups = weight, eps, groups
-        self._before_gate = before_gate
 
     def __call__(self, x: mx.array, gate: mx.array) -> mx.array:
         """x and gate [..., groups * G] -> the same shape."""
-        gated = x if self._before_gate else silu(gate) * x
-        rows = mx.unflatten(gated, -1, (self._groups, -1))
-        normed = self.weight * mx.fast.rms_norm(rows, None, self._eps).flatten(-2)
-        return silu(gate) * normed if self._before_gate else normed
+        rows = mx.unflatten(silu(gate) * x, -1, (self._groups, -1))
+        return self.weight * mx.fast.rms_norm(rows, None, self._eps).flatten(-2)
 
 
 def _with_grouped_norm(block: Module) -> None:
@@ -74,27 +69,8 @@ AS_TRAINED: dict[str, Maker] = {
     ),
     "mlx_lm.models.llama4_text.Attention": _without_norm_where_unrotated,
     "mlx_lm.models.mamba2.Mamba2Block": _with_grouped_norm,
-    "mlx_lm.models.granitemoehybrid.GraniteMoeHybridMamba2Mixer": _with_grouped_norm,
-    "mlx_lm.models.falcon_h1.FalconH1RMSNormGated": lambda norm: _GroupedNorm(
-        norm.weight, norm.variance_epsilon, norm.n_groups, before_gate=norm.norm_before_gate
-    ),
 }
 """By the class of mlx-lm's that does otherwise."""
-
-
-def _factors_of_falcon_h1(model: Module) -> None:
-    """Those of keys and values; mlx-lm folds all others into matrices.
-
-    Files of llama.cpp have these two folded in, and their configs leave them out.
-    """
-    keys, values = model.args.key_multiplier, model.args.attention_in_multiplier
-
-    def with_factors(attention: Module) -> None:
-        attention.scale *= keys
-        if values != 1:
-            attention.v_proj = _OfScaled(attention.v_proj, values)
-
-    exchange(model, {"mlx_lm.models.falcon_h1.FalconH1Attention": with_factors})
 
 
 def _divisor_of_minicpm3(model: Module) -> None:
@@ -103,21 +79,8 @@ def _divisor_of_minicpm3(model: Module) -> None:
         model.model.norm.weight *= model.args.dim_model_base / model.args.hidden_size
 
 
-LEFT_OUT = {"falcon_h1": _factors_of_falcon_h1, "minicpm3": _divisor_of_minicpm3}
+LEFT_OUT = {"minicpm3": _divisor_of_minicpm3}
 """By module: puts in numbers that mlx-lm leaves out."""
-
-
-class _OfScaled(Module):
-    """A layer whose input is multiplied by a number first."""
-
-    def __init__(self, layer: Module, factor: float) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.layer, self._factor = layer, factor
-
-    def __call__(self, x: mx.array) -> mx.array:
-        """x [..., H] -> what the layer makes of it."""
-        y: mx.array = self.layer(self._factor * x)
-        return y
 
 
 def with_unused_keys(

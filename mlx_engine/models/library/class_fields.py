@@ -33,9 +33,6 @@ FIXED: dict[str, Fields] = {
     "dbrx": _APART
     | {"ffn_config.moe_normalize_expert_weights": 1.0, "ffn_config.ffn_act_fn.name": "silu"},
     "deepseek_v32": _DSA,
-    "falcon_h1": _SILU
-    | _NO_BIAS
-    | {"projectors_bias": False, "mamba_proj_bias": False, "time_step_limit": [0.0, inf]},
     "falcon_mamba": _MAMBA,
     "gemma3n": _GELU | _TIED,
     "gemma4": _GELU,
@@ -43,8 +40,6 @@ FIXED: dict[str, Fields] = {
     "gemma4_unified": _GELU,
     "glm_moe_dsa": _DSA | {"indexer_types": "full", "index_topk_freq": 1},
     "gptj": _APART | {"activation_function": "gelu_pytorch_tanh"},
-    "granitemoe": _SILU,
-    "granitemoehybrid": _SILU,
     "helium": _SILU,
     "hunyuan_v1_dense": _SILU,
     "hunyuan_v1_moe": _SILU | _TIED,
@@ -113,31 +108,11 @@ ABSENT: dict[str, Fields] = {
         "num_experts_per_tok": 8,
         "first_k_dense_replace": 3,
     },
-    "falcon_h1": {
-        "attention_out_multiplier": 1.0,
-        "embedding_multiplier": 1.0,
-        "key_multiplier": 1.0,
-        "lm_head_multiplier": 1.0,
-        "ssm_in_multiplier": 1.0,
-        "ssm_out_multiplier": 1.0,
-        "ssm_multipliers": [1.0] * 5,
-        "mlp_multipliers": [1.0, 1.0],
-        "mamba_norm_before_gate": True,
-        "rope_theta": 10000.0,
-        "tie_word_embeddings": False,
-    },
     "gemma3n": {"rope_theta": 1e6, "rope_local_base_freq": 1e4},
     "gemma4": _GEMMA4,
     "gemma4_text": _GEMMA4,
     "gemma4_unified": _GEMMA4 | {"sliding_window": 1024, "hidden_size_per_layer_input": 0},
     "glm_moe_dsa": {"topk_method": "noaux_tc", "scoring_func": "sigmoid", "moe_layer_freq": 1},
-    "granitemoe": {"tie_word_embeddings": False},
-    "granitemoehybrid": {
-        "num_experts_per_tok": 2,
-        "position_embedding_type": "nope",
-        "time_step_limit": [0.0, inf],
-        "tie_word_embeddings": False,
-    },
     "helium": {"rope_theta": 100000.0},
     "hunyuan_v1_moe": {
         "num_shared_expert": 1,
@@ -202,11 +177,6 @@ RENAMED: dict[str, dict[str, str]] = {
 
 _NULL_MEANS_NONE = ("final_logit_softcapping",)
 """Fields that mean something where they are null, though classes take another default."""
-
-_LAYERS = {
-    "granitemoehybrid": {"linear_attention": "mamba", "full_attention": "attention"},
-}
-"""Kinds of layers as transformers 5 calls them -> as classes do."""
 
 _CHECKS_SCALING = ("hunyuan_v1_dense", "hunyuan_v1_moe", "internlm3")
 """Types whose classes refuse scaling that they do not do; rotation.py does it."""
@@ -279,8 +249,6 @@ def _filled(level: Fields, kind: str, fields: ConfigFields) -> dict[str, object]
     kinds = told.get("mlp_layer_types")
     if "first_k_dense_replace" in told and isinstance(kinds, list) and "sparse" in kinds:
         told["first_k_dense_replace"] = kinds.index("sparse")
-    if kind in _LAYERS and not is_whole:
-        told["layer_types"] = [_LAYERS[kind].get(one, one) for one in fields.words("layer_types")]
     return told
 
 

@@ -18,7 +18,6 @@ from mlx_engine.models.cache_sizes import LEAST_GROUP, CacheSize
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.family import Family, Figures, Parts
 from mlx_engine.models.library.class_fields import FIXED, class_fields
-from mlx_engine.models.stored_forms import Piece, Recipe
 from mlx_engine.models.tensor_names import bare_name, why_unneeded
 from mlx_engine.values.errors import UnsupportedModel
 from mlx_engine.values.memory_plan import WorkSize
@@ -93,8 +92,6 @@ _CONTEXT = 4096
 """Taken where a config does not say how far its model reaches."""
 
 _RENAMED = {
-    "granitemoe": {".router.weight": ".router.layer.weight"},
-    "granitemoehybrid": {".router.weight": ".router.layer.weight"},
     "kimi_linear": {
         f".block_sparse_moe.{one}_proj.": f".mlp.{one}_proj." for one in ("gate", "up", "down")
     },
@@ -202,8 +199,7 @@ class LibraryFamily(Family):
         joined = {int(sign[1]) for sign in map(_SIGN.fullmatch, raw) if sign}
         heads = {name: tensor for name, tensor in raw.items() if _is_head(name, layers, joined)}
         trunk = {self._name(n): tensor for n, tensor in raw.items() if n not in heads}
-        is_granite = self.model_type.startswith("granite")
-        return Parts(trunk, heads, skipped, _halves_joined(raw) if is_granite else {})
+        return Parts(trunk, heads, skipped)
 
     def _is_unneeded(self, name: str) -> bool:
         """Also a copy of the embedding, where the class knows no other output head."""
@@ -280,16 +276,6 @@ def _of_text(name: str, prefix: str) -> str:
     """As files of the text model have it, which begin with this."""
     bare = bare_name(name)
     return bare if bare.startswith(("lm_head.", "backbone.")) else f"{prefix}{bare}"
-
-
-def _halves_joined(names: Collection[str]) -> dict[str, Recipe]:
-    """Granite's shared experts as its classes have them: gates above ups, which GGUF has apart."""
-    made = {}
-    for gate in names:
-        if ".shared_mlp.gate_proj." in gate:
-            pieces = Piece(gate), Piece(gate.replace(".gate_proj.", ".up_proj."))
-            made[gate.replace(".gate_proj.", ".input_linear.")] = Recipe(pieces, form="joined")
-    return made
 
 
 def _is_head(name: str, layers: int, joined: Collection[int]) -> bool:

@@ -13,19 +13,23 @@ import pytest
 from compared import relative
 from dialled_draft import DialledDraft
 from in_step import assert_layers_in_step
+from mlx_lm.utils import dequantize_model, quantize_model, save_model
 from mlx_lm.utils import load_model as open_in_mlx_lm
-from mlx_lm.utils import quantize_model, save_model
-from model_edits import edit_config, logits
+from model_edits import edit_config, edit_tensors, logits
 from plain_run import run
 from session_runs import PICKS, listen, session_of
 from tiny_published import VOCABULARY, publish
 
 import mlx_engine
+from mlx_engine import UnsupportedModel
 from mlx_engine.cache.recurrent import RecurrentCache
 from mlx_engine.drafting.contract import NoDraft
 from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
 
 CONV, FULL = "conv", "full_attention"
+MIXED = ["mamba", "attention", "mamba"]
+"""Layers of Granite 4 as it was published and as mlx-lm has them."""
+
 LLAMA3 = {
     "rope_type": "llama3",
     "rope_theta": 10000.0,
@@ -34,6 +38,13 @@ LLAMA3 = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 16,
 }
+
+
+FACTORLESS = dict.fromkeys(
+    [f"{name}_multiplier" for name in ("embedding", "lm_head", "key", "ssm_in", "ssm_out")]
+    + ["attention_in_multiplier", "attention_out_multiplier", "ssm_multipliers", "mlp_multipliers"]
+)
+"""Keys of Falcon-H1 that are taken out."""
 
 
 class Case(NamedTuple):
@@ -70,8 +81,48 @@ CASES: dict[str, Case] = {
         {"use_expert_bias": False, "norm_topk_prob": False, "layer_types": [FULL, CONV, CONV]},
     ),
 }
-CONVERTED = ("lfm2, biases", "lfm2_moe")
-DRAFTED = ("lfm2", "lfm2_moe")
+CASES |= {
+    "granite 4": Case("granitemoehybrid", {}, {"layer_types": MIXED}),
+    "granite 4, two groups, biases": Case(
+        "granitemoehybrid",
+        {
+            **{"mamba_n_groups": 2, "mamba_proj_bias": True, "mamba_conv_bias": False},
+            **{"attention_bias": True, "attention_multiplier": 0.3, "embedding_multiplier": 1.7},
+            **{"tie_word_embeddings": True, "mamba_d_conv": 2},
+        },
+    ),
+    "granite 4, no experts, clipped steps": Case(
+        "granitemoehybrid",
+        {"num_local_experts": 0, "time_step_limit": (0.3, 0.9), "mamba_d_head": "auto"},
+        {"layer_types": MIXED},
+    ),
+    "granite 4, stretched": Case(
+        "granitemoehybrid", {"position_embedding_type": "rope", "rope_parameters": LLAMA3}
+    ),
+    "granite 4, endless steps": Case(
+        "granitemoehybrid", {}, {"time_step_limit": [0.1, {"__float__": "Infinity"}]}
+    ),
+    "granite 3 with experts": Case("granitemoe", {"hidden_act": "gelu", "attention_bias": True}),
+    "granite 3, shared": Case("granitemoeshared", {"num_local_experts": 4}),
+}
+BIASED = dict.fromkeys(
+    ("attention_bias", "mlp_bias", "projectors_bias", "mamba_proj_bias", "mamba_rms_norm"), True
+)
+CASES |= {
+    "falcon_h1": Case("falcon_h1"),
+    "falcon_h1, all factors 1": Case("falcon_h1", {}, FACTORLESS),
+    "falcon_h1, two groups, biases": Case("falcon_h1", BIASED | {"mamba_n_groups": 2}),
+    "falcon_h1, norm behind the gate, clipped steps": Case(
+        "falcon_h1",
+        {
+            **{"mamba_rms_norm": True, "mamba_norm_before_gate": False, "mamba_n_groups": 4},
+            **{"time_step_limit": (0.3, 0.9), "mamba_d_ssm": None, "mamba_conv_bias": False},
+            **{"tie_word_embeddings": True, "rope_parameters": LLAMA3},
+        },
+    ),
+}
+CONVERTED = ("lfm2, biases", "lfm2_moe", "granite 4", "granite 4, no experts, clipped steps")
+DRAFTED = ("lfm2", "lfm2_moe", "granite 4", "falcon_h1")
 PROMPT = [5, 1, 30, 17, 2, 9, 9, 21, 4]
 WAYS = {
     "greedy": SamplingOptions(temperature=0),
@@ -118,21 +169,24 @@ def test_logits_equal_transformers(made, name):
     assert told.parameters == sum(array.size for array in stored.values())
 
 
-@pytest.mark.parametrize("bits", [None, 8])
 @pytest.mark.parametrize("name", CONVERTED)
-def test_folders_of_mlx_lm(made, tmp_path, name, bits):
-    """Its names, stacks and turned convolutions; packed ones against its own logits."""
+def test_folders_of_mlx_lm(made, tmp_path, name):
+    """Its names, stacks and turned convolutions; packed ones are as the same values unpacked."""
     tiny, _ = made(name)
-    folder = shutil.copytree(tiny.folder, tmp_path / "converted")
-    edit_config(folder, rope_theta=10000.0, block_dim=64)  # which mlx-lm looks for
-    model, config = open_in_mlx_lm(folder)
-    if bits is not None:
-        model, config = quantize_model(model, config, 32, bits)
-    (folder / "model.safetensors").unlink()
-    save_model(folder, model)
-    (folder / "config.json").write_text(json.dumps(config))
-    wanted = tiny.logits if bits is None else np.array(model(mx.array([tiny.tokens]))[0])
-    assert relative(logits(folder, tiny.tokens), wanted) < 1e-5
+    edit_config(tiny.folder, rope_theta=10000.0, block_dim=64)  # which mlx-lm looks for
+
+    def saved(model, config, to):
+        folder = shutil.copytree(tiny.folder, tmp_path / to)
+        save_model(folder, model)
+        (folder / "config.json").write_text(json.dumps(config))
+        return logits(folder, tiny.tokens)
+
+    assert relative(saved(*open_in_mlx_lm(tiny.folder), "dense"), tiny.logits) < 1e-5
+    model, config = quantize_model(*open_in_mlx_lm(tiny.folder), 32, 8)
+    packed = saved(model, config, "packed")
+    del config["quantization"], config["quantization_config"]
+    assert relative(packed, saved(dequantize_model(model), config, "unpacked")) < 1e-5
+    assert relative(packed, tiny.logits) > 1e-3
 
 
 @pytest.mark.parametrize("name", DRAFTED)
@@ -198,3 +252,54 @@ def test_what_was_read_is_taken_up_from_a_file(made, tmp_path, name):
         engine.close()
     assert [one.tokens for one in said[0]] == [one.tokens for one in said[1]]
     assert said[1][0].finished.stats.reused_tokens > 60
+
+
+@pytest.mark.parametrize("bits", [None, 4, 8])
+@pytest.mark.parametrize("tied", [False, True])
+def test_falcon_h1_as_mlx_lm_converts_it(tmp_path, tied, bits):
+    """Its converter multiplies all factors but two into the matrices, and turns convolutions."""
+    changes = {"hidden_size": 128, "tie_word_embeddings": tied}
+    tiny = publish("falcon_h1", tmp_path / "m", changes=changes)
+    model, config = open_in_mlx_lm(tiny.folder)
+    if bits:
+        model, config = quantize_model(model, config, 32, bits)
+    save_model(tiny.folder, model)
+    (tiny.folder / "config.json").write_text(json.dumps(config))
+    most = {None: 1e-5, 8: 0.05, 4: 0.6}[bits]
+    assert relative(logits(tiny.folder, tiny.tokens), tiny.logits) < most
+
+
+@pytest.mark.parametrize("bits", [None, 4, 8])
+@pytest.mark.parametrize("tied", [False, True])
+def test_falcon_h1_with_nothing_but_its_convolutions_turned(tmp_path, tied, bits):
+    """As other converters leave it; packed or not, the factors come out of the config."""
+    changes = {"hidden_size": 128, "tie_word_embeddings": tied}
+    tiny = publish("falcon_h1", tmp_path / "m", changes=changes)
+
+    def packed(name, array):
+        if "conv1d.weight" in name:
+            return {name: array.swapaxes(1, 2)}
+        if bits is None or array.ndim != 2:
+            return {name: array}
+        parts = mx.quantize(array, 32, bits)
+        base = name.removesuffix(".weight")
+        return dict(zip([name, f"{base}.scales", f"{base}.biases"], parts, strict=True))
+
+    edit_tensors(tiny.folder, lambda arrays: {
+        new: made for name, array in arrays.items() for new, made in packed(name, array).items()
+    })  # fmt: skip
+    most = {None: 1e-5, 8: 0.05, 4: 0.6}[bits]
+    assert relative(logits(tiny.folder, tiny.tokens), tiny.logits) < most
+
+
+def test_factors_do_not_go_into_a_packing_of_powers_of_two(tmp_path):
+    tiny = publish("falcon_h1", tmp_path / "m")
+
+    def packed(arrays):
+        name = "model.layers.0.mamba.in_proj"
+        codes, scales = mx.quantize(arrays[f"{name}.weight"], 32, 4, "mxfp4")
+        return arrays | {f"{name}.weight": codes, f"{name}.scales": scales}
+
+    edit_tensors(tiny.folder, packed)
+    with pytest.raises(UnsupportedModel, match=r"layers.0.mamba.in_proj is packed in a form"):
+        logits(tiny.folder, tiny.tokens)

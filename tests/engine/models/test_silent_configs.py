@@ -31,6 +31,7 @@ SIZES += (
     "shared_expert_intermediate_size",
     "n_inner",
     "num_shared_experts",
+    "mamba_d_ssm",
 )
 """Fields that a silent config does not pass over, because tensors have another shape then."""
 
@@ -40,6 +41,8 @@ HARMLESS = {
     "enable_moe_fp32_combine",
     "initializer_range",
     "is_decoder",
+    "mamba_chunk_size",
+    "mamba_d_head",
     "num_mtp_layers",
     "output_router_logits",
     "pretraining_tp",
@@ -57,6 +60,13 @@ OF_TYPES = {
     "deepseek_v2": {"head_dim", "norm_topk_prob", "num_key_value_heads"},
     "deepseek_v3": {"num_key_value_heads"},
     "glm4_moe_lite": {"num_key_value_heads"},
+    "falcon_h1": {
+        "num_logits_to_keep",
+        "ssm_multipliers",
+        "mlp_multipliers",
+        *(f"{part}_multiplier" for part in ("attention_out", "ssm_in", "ssm_out")),
+        *(f"{part}_multiplier" for part in ("embedding", "lm_head")),
+    },
     "gpt2": {
         *("reorder_and_upcast_attn", "summary_activation", "summary_proj_to_labels"),
         *("summary_type", "summary_use_proj"),
@@ -65,7 +75,9 @@ OF_TYPES = {
     "smollm3": {"sliding_window"},
     "youtu": {"num_key_value_heads"},
 }
-"""Fields of a type that transformers' model does not look at, or not beside those that are run."""
+"""Fields of a type that transformers' model does not look at, or not beside those that are run, or
+that are multiplied into matrices.
+"""
 
 CONTEXTS: tuple[dict[str, object], ...] = (
     {},
@@ -73,6 +85,7 @@ CONTEXTS: tuple[dict[str, object], ...] = (
     {"layer_types": None, "no_rope_layers": None, "mlp_layer_types": None},
     {"topk_method": "group_limited_greedy", "n_group": 2, "topk_group": 2},
     {"mlp_only_layers": [0]},
+    {"mamba_rms_norm": True},
     {"block_auto_adjust_ff_dim": True, "intermediate_size": 9999, "block_multiple_of": 8},
     {"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "rope_theta": 10000.0}},
 )

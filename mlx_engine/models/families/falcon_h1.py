@@ -1,0 +1,218 @@
+"""Falcon-H1 (arXiv 2507.22448): attention and Mamba-2 side by side in every layer, scaled by muP.
+
+Its config has a factor for nearly every matrix. They are multiplied into the matrices here, as
+llama.cpp's and mlx-lm's converters do; but for the two that mlx-lm leaves out, of keys and values,
+which are factors of the layer. mlx-lm multiplies biases by none, so those always are here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from statistics import linear_regression
+from typing import TYPE_CHECKING, ClassVar
+
+from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.families.granite_hybrid import mamba_of
+from mlx_engine.models.families.llama import plain_attention, plain_feed, plain_model
+from mlx_engine.models.recurrent_specs import Mamba2
+from mlx_engine.models.spec_family import SpecFamily
+from mlx_engine.models.specs import Block, ModelSpec
+from mlx_engine.values.errors import UnsupportedModel
+
+if TYPE_CHECKING:
+    import mlx.core as mx
+
+_CONVOLUTION = "mamba.conv1d.weight"
+_ROWS_LOOKED_AT, _LEAST = 256, 1e-30
+
+
+@dataclass(frozen=True, slots=True)
+class Factors:
+    """muP's factors of one model; parts: of rows that make gate, x, b, c and steps."""
+
+    embedding: float
+    logits: float
+    attention_in: float
+    attention_out: float
+    key: float
+    ssm_in: float
+    ssm_out: float
+    gate: float
+    down: float
+    parts: tuple[float, ...]
+
+    @staticmethod
+    def read(fields: ConfigFields) -> Factors:
+        """By the names of Hugging Face's config; 1 where one is not told."""
+
+        def factor(name: str) -> float:
+            return fields.number(f"{name}_multiplier", 1.0)
+
+        def listed(name: str, count: int) -> tuple[float, ...]:
+            told = fields.numbers(name) or (1.0,) * count
+            if len(told) != count or min(told) <= 0:
+                raise fields.wrong(name, list(told), f"a list of {count} numbers above 0")
+            return told
+
+        gate, down = listed("mlp_multipliers", 2)
+        return Factors(
+            embedding=factor("embedding"),
+            logits=factor("lm_head"),
+            attention_in=factor("attention_in"),
+            attention_out=factor("attention_out"),
+            key=factor("key"),
+            ssm_in=factor("ssm_in"),
+            ssm_out=factor("ssm_out"),
+            gate=gate,
+            down=down,
+            parts=listed("ssm_multipliers", 5),
+        )
+
+
+class FalconH1(SpecFamily):
+    """`falcon_h1`."""
+
+    renames: ClassVar = {
+        "final_layernorm": "norm",
+        "pre_ff_layernorm": "post_attention_layernorm",
+        "feed_forward": "mlp",
+    }
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """By the names of Hugging Face's config."""
+        factors, bias = Factors.read(fields), fields.flag("attention_bias", default=False)
+        attention = plain_attention(fields)
+        attention = replace(
+            attention,
+            qkv_bias=bias,
+            out_bias=bias,
+            scale=attention.key_dim**-0.5 * factors.key,
+            value_scale=factors.attention_in,
+        )
+        mamba = replace(
+            mamba_of(fields), norm="none", out_bias=fields.flag("projectors_bias", default=False)
+        )
+        if fields.flag("mamba_rms_norm", default=False):
+            before = fields.flag("mamba_norm_before_gate", default=True)
+            mamba = replace(mamba, norm="before gate" if before else "gated")
+        feed = plain_feed(fields, has_bias=fields.flag("mlp_bias", default=False))
+        tied = fields.flag("tie_word_embeddings", default=False)
+        return replace(
+            plain_model(fields, [Block(attention, feed, beside=mamba)] * fields.layers()),
+            tied=tied,
+            logit_scale=factors.logits / factors.embedding if tied else 1.0,
+        )
+
+    def stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
+        """Factors in matrices and biases; UnsupportedModel for packings that take none."""
+        factors, made = Factors.read(ConfigFields(self.config, self.origin)), super().stored(raw)
+        of_matrices, of_biases = self._of_matrices(factors), self._of_biases(factors)
+        is_bare = not self._has_factors(raw, of_matrices)
+        for name, array in made.items():
+            base, _, kind = name.rpartition(".")
+            part = ".".join(base.split(".")[-2:])
+            if kind == "bias" and part in of_biases:
+                made[name] = _times(array, of_biases[part])
+            elif is_bare and part in of_matrices and kind in _SCALED:
+                made[name] = self._scaled(name, array, of_matrices[part], raw)
+        return made
+
+    def _has_factors(self, raw: Mapping[str, mx.array], factors: Mapping[str, Factor]) -> bool:
+        """Whether matrices were multiplied by their factors, as where convolutions are turned.
+
+        Other converters turn those alone. Matrices of a model are of one size but for these
+        factors, from 0.01 to 6: either sizes go up with them (slope 1) or do not (0).
+        """
+        import mlx.core as mx
+
+        from mlx_engine.models.layers import Embedding
+        from mlx_engine.models.weights import WeightTable
+
+        convolutions = [array for name, array in raw.items() if name.endswith(_CONVOLUTION)]
+        if any(array.ndim == 3 and array.shape[1] == 1 for array in convolutions):
+            return False
+        table, shapes = WeightTable(raw, self.origin), self.spec.tensors(raw)
+        told, found = [], []
+        for part, factor in factors.items():
+            name = f"layers.0.{part}" if "." in part else part
+            if f"{name}.weight" in shapes:
+                outputs, inputs = shapes[f"{name}.weight"]
+                matrix = table.take_matrix(name, outputs, inputs)
+                rows = mx.arange(0, matrix.outputs, max(1, matrix.outputs // _ROWS_LOOKED_AT))
+                mean = float(mx.square(Embedding(matrix, mx.float32)(rows)).mean())
+                found.append(math.log(max(mean, _LEAST)) / 2)
+                parts = factor if isinstance(factor, tuple) else (factor,)
+                told.append(math.log(sum(parts) / len(parts)))
+        return len({*told}) == 1 or linear_regression(told, found).slope > 0.5
+
+    def _scaled(
+        self, name: str, array: mx.array, factor: Factor, raw: Mapping[str, mx.array]
+    ) -> mx.array:
+        """A matrix times its factor; scales and biases of a packed one, whose codes stay."""
+        import mlx.core as mx
+
+        base, _, kind = name.rpartition(".")
+        if kind == "weight" and f"{base}.scales" in raw:
+            return array
+        if not mx.issubdtype(array.dtype, mx.floating) and factor != 1.0:
+            raise UnsupportedModel(
+                "{origin}: {name} is packed in a form that takes no factor, and Falcon-H1 has one "
+                "for it. Take the model as published, converted by mlx-lm, or as a GGUF.",
+                origin=self.origin,
+                name=base,
+            )
+        return _times(array, factor)
+
+    def _of_matrices(self, factors: Factors) -> dict[str, Factor]:
+        """By the ends of names."""
+        rows = self._of_rows(factors)
+        return {
+            "embed_tokens": factors.embedding,
+            "lm_head": factors.logits,
+            "self_attn.q_proj": factors.attention_in,
+            "self_attn.k_proj": factors.attention_in,
+            "self_attn.o_proj": factors.attention_out,
+            "mamba.in_proj": tuple(factors.ssm_in * row for row in rows),
+            "mamba.out_proj": factors.ssm_out,
+            "mlp.gate_proj": factors.gate,
+            "mlp.down_proj": factors.down,
+        }
+
+    def _of_biases(self, factors: Factors) -> dict[str, Factor]:
+        """By the ends of names; values are multiplied once more in the layer."""
+        return {
+            "self_attn.v_proj": 1 / factors.attention_in,
+            "self_attn.o_proj": factors.attention_out,
+            "mamba.in_proj": self._of_rows(factors),
+            "mamba.out_proj": factors.ssm_out,
+            "mlp.gate_proj": factors.gate,
+            "mlp.down_proj": factors.down,
+        }
+
+    def _of_rows(self, factors: Factors) -> tuple[float, ...]:
+        """Of each row of in_proj."""
+        spec = self.spec.blocks[0].beside
+        assert isinstance(spec, Mamba2)
+        shared = spec.groups * spec.state
+        sizes = (spec.inner, spec.inner, shared, shared, spec.heads)
+        pairs = zip(factors.parts, sizes, strict=True)
+        return tuple(factor for factor, size in pairs for _ in range(size))
+
+
+Factor = float | tuple[float, ...]
+"""Of a whole matrix, or of each of its rows."""
+_SCALED = ("weight", "scales", "biases")
+
+
+def _times(array: mx.array, factor: Factor) -> mx.array:
+    """An array [N, ...] times its factor, in its own type."""
+    import mlx.core as mx
+
+    if factor == 1.0:
+        return array
+    if isinstance(factor, tuple):
+        rows = mx.array(factor).reshape(-1, *[1] * (array.ndim - 1))
+        return (array.astype(mx.float32) * rows).astype(array.dtype)
+    return (array.astype(mx.float32) * factor).astype(array.dtype)

@@ -1,0 +1,135 @@
+"""Granite 3 and 4 with experts: Mamba-2 and attention, a feed-forward that all tokens share.
+
+`granitemoe` attends in every layer and shares nothing, `granitemoeshared` shares too, and
+`granitemoehybrid` recurs in most layers; without experts what is shared is all there is.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import ClassVar
+
+from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.families.llama import plain_attention, plain_feed, plain_model
+from mlx_engine.models.layer_specs import Attention, Experts, FeedForward
+from mlx_engine.models.recurrent_specs import Mamba2
+from mlx_engine.models.spec_family import SpecFamily
+from mlx_engine.models.specs import Block, ModelSpec
+from mlx_engine.models.stored_forms import Piece, Recipe, Recipes, expert_recipes, row_recipes
+from mlx_engine.values.words import Words
+
+_KINDS = {"mamba": True, "linear_attention": True, "attention": False, "full_attention": False}
+"""Names of kinds of layers in configs -> whether they recur."""
+
+
+class GraniteHybrid(SpecFamily):
+    """`granitemoe`, `granitemoeshared` and `granitemoehybrid`."""
+
+    renames: ClassVar = {
+        "block_sparse_moe": "mlp",
+        "block_sparse_moe.router": "mlp.gate",
+        "block_sparse_moe.router.layer": "mlp.gate",
+        "block_sparse_moe.input_linear": "mlp.experts.gate_up_proj",
+        "block_sparse_moe.output_linear": "mlp.experts.down_proj",
+        "shared_mlp": "mlp.shared_expert",
+        "shared_mlp.output_linear": "mlp.shared_expert.down_proj",
+    }
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """By the names of Granite's config."""
+        is_hybrid = "granitemoehybrid" in fields.model_types
+        recurs = _recurs(fields) if is_hybrid else [False] * fields.layers()
+        mamba = mamba_of(fields) if any(recurs) else None
+        attention, feed = _attention(fields, is_hybrid=is_hybrid), _feed(fields)
+        scale = fields.number("residual_multiplier", 1.0)
+        blocks = [
+            Block(mamba if mamba and one else attention, feed, residual_scale=scale)
+            for one in recurs
+        ]
+        return replace(
+            plain_model(fields, blocks),
+            tied=fields.flag("tie_word_embeddings", default=False),
+            embed_scale=fields.number("embedding_multiplier", 1.0),
+            logit_scale=1 / fields.number("logits_scaling", 1.0),
+        )
+
+    def recipes(self, names: Iterable[str]) -> Recipes:
+        """Gates lie above ups in what is shared; that is the feed-forward where no experts are."""
+        listed, feed = list(names), self.spec.blocks[0].feed
+        inside = "mlp.shared_expert"
+        shared = feed.shared if isinstance(feed, Experts) else feed
+        ours = inside if isinstance(feed, Experts) else "mlp"
+        if shared is None:
+            return expert_recipes(listed)
+        halves = [(f"{ours}.{part}_proj", shared.inner) for part in ("gate", "up")]
+        made = expert_recipes(listed) | row_recipes(listed, f"{inside}.input_linear", halves)
+        if isinstance(feed, FeedForward):
+            alone = (n for n in listed if f".{inside}." in n and ".input_linear." not in n)
+            made |= {name.replace(inside, ours): Recipe((Piece(name),)) for name in alone}
+        return made
+
+
+def mamba_of(fields: ConfigFields) -> Mamba2:
+    """Mamba-2 layers by the names of Granite's and Falcon-H1's config."""
+    heads = fields.count("mamba_n_heads", 128, most=2**16)
+    expanded = fields.count("mamba_expand", 2, most=2**10) * fields.count("hidden_size")
+    inner = fields.count("mamba_d_ssm", expanded)
+    if inner % heads:
+        raise fields.wrong("mamba_n_heads", heads, f"a divisor of {inner}")
+    groups = fields.count("mamba_n_groups", 1)
+    if heads % groups:
+        raise fields.wrong("mamba_n_groups", groups, f"a divisor of mamba_n_heads={heads}")
+    limits = fields.numbers("time_step_limit") or (0.0, math.inf)
+    if len(limits) != 2 or not 0 <= limits[0] <= limits[1]:
+        raise fields.wrong("time_step_limit", list(limits), Words("two numbers that go up"))
+    bias = fields.flag("mamba_proj_bias", default=False)
+    return Mamba2(
+        heads=heads,
+        head_dim=inner // heads,
+        state=fields.count("mamba_d_state", 256, most=2**16),
+        groups=groups,
+        taps=fields.count("mamba_d_conv", 4, most=2**10),
+        least_step=limits[0],
+        most_step=limits[1],
+        conv_bias=fields.flag("mamba_conv_bias", default=True),
+        in_bias=bias,
+        out_bias=bias,
+    )
+
+
+def _recurs(fields: ConfigFields) -> list[bool]:
+    """Whether a layer does, by `layer_types`; all where they are not told."""
+    kinds = fields.words("layer_types") or fields.words("layers_block_type")
+    layers = fields.layers()
+    if not kinds:
+        return [True] * layers
+    if len(kinds) < layers or not set(kinds) <= _KINDS.keys():
+        raise fields.wrong("layer_types", list(kinds), Words("mamba or attention for each layer"))
+    return [_KINDS[kind] for kind in kinds[:layers]]
+
+
+def _attention(fields: ConfigFields, *, is_hybrid: bool) -> Attention:
+    """Hybrids rotate where the config asks for it alone."""
+    bias = fields.flag("attention_bias", default=False)
+    attention = replace(
+        plain_attention(fields),
+        qkv_bias=bias,
+        out_bias=bias,
+        scale=fields.number("attention_multiplier", 1.0),
+    )
+    turns = not is_hybrid or fields.word("position_embedding_type", "nope") == "rope"
+    return attention if turns else replace(attention, rope=None)
+
+
+def _feed(fields: ConfigFields) -> FeedForward | Experts:
+    told = fields.count("shared_intermediate_size", 0, least=0)
+    shared = plain_feed(fields, told) if told else None
+    count = fields.count("num_local_experts", 8, least=0, most=2**16)
+    if not count:
+        return shared or plain_feed(fields)
+    return Experts(
+        count=count,
+        per_token=fields.count("num_experts_per_tok", 2, most=count),
+        feed=plain_feed(fields),
+        shared=shared,
+    )

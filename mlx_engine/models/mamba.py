@@ -1,0 +1,119 @@
+"""Mamba-2 (arXiv 2405.21060): its state-space recurrence, run as a gated delta rule."""
+
+import mlx.core as mx
+
+from metal_kernels.choice import Work
+from metal_kernels.gated_delta_block import Rows
+from mlx_engine.cache.contract import LayerCache
+from mlx_engine.cache.joint import JointCache, each
+from mlx_engine.cache.recurrent import RecurrentCache, delta_rule
+from mlx_engine.models.attention import Masks
+from mlx_engine.models.layers import Projections, ResidualLinear, silu
+from mlx_engine.models.recurrent_specs import Mamba2
+from mlx_engine.models.weights import Part
+from mlx_engine.values.options import CacheBits
+
+_TINY = 2.0**-32
+"""What keys are multiplied by and values divided by, which is exact in float32.
+
+The delta rule S <- a S + (v - a S k) k^T then takes 2^-64 of what it reads away, far below the last
+bit of S, and what it adds is v k^T: the recurrence of Mamba-2. So its kernels, and their replay of
+committed rows, serve both.
+"""
+
+
+class StateSpace:
+    """The mixer of a Mamba-2 block."""
+
+    def __init__(self, spec: Mamba2, part: Part, eps: float) -> None:
+        self._spec, self._stock = spec, part.kernels.stock
+        work = Work("", spec.head_dim, spec.state)
+        self._rule = delta_rule(part.kernels.served("delta", work, whole=True), self._stock)
+        self._inputs = Projections.read(part, ("in_proj",), (spec.inner, spec.channels, spec.heads))
+        self.dtype = self._inputs.dtype
+        taps = part.vector("conv1d.weight").astype(self.dtype).squeeze(-1)
+        self._convolve = self._stock.convolution(taps)
+        bias = part.vector("conv1d.bias", mx.float32) if spec.conv_bias else None
+        # with all axes, that there is nothing to broadcast in a pass
+        self._bias = mx.zeros((1, 1, 1)) if bias is None else bias[None, None]
+        self._step_bias = part.vector("dt_bias", mx.float32)[None, None]
+        self._rate = -mx.exp(part.vector("A_log", mx.float32))[None, None]
+        self._skip = part.vector("D", mx.float32)[None, None, :, None]
+        self._limits = mx.array(spec.least_step), mx.array(spec.most_step)
+        self._norm = None
+        if spec.norm != "none":
+            weight = part.vector("norm.weight", mx.float32)
+            groups = weight.reshape(spec.groups, -1) if spec.groups > 1 else weight
+            self._norm = self._stock.norm(groups, eps)
+        self.out = ResidualLinear.read(part, "out_proj")
+
+    def make_cache(self, bits: CacheBits = 16) -> LayerCache:
+        """Zeros; states are float32."""
+        del bits
+        spec = self._spec
+        window = mx.zeros((1, spec.taps - 1, spec.channels), self.dtype)
+        state = mx.zeros((1, spec.heads, spec.head_dim, spec.state))
+        return RecurrentCache(window, state, self._rule, self._stock)
+
+    def mixed(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
+        """[1, T, H] -> what the output projection takes."""
+        del masks
+        gate, channels, steps = self._inputs(x)
+        outputs = each(cache, self._of_conversation, channels, steps)
+        if self._norm is None or self._spec.norm == "gated":
+            outputs = self._stock.elementwise(_through_gate)(outputs, gate)
+        if self._norm is not None:
+            outputs = self._norm(outputs).reshape(gate.shape)
+            if self._spec.norm == "before gate":
+                outputs = self._stock.elementwise(_through_gate)(outputs, gate)
+        return outputs.astype(x.dtype)
+
+    def _of_conversation(self, cache: LayerCache, channels: mx.array, steps: mx.array) -> mx.array:
+        """The convolution's inputs and raw steps [1, T, heads] -> outputs [1, T, inner]."""
+        assert isinstance(cache, RecurrentCache)
+        spec, stock, count = self._spec, self._stock, channels.shape[1]
+        before = cache.window.alone(spec.taps - 1).astype(channels.dtype)
+        convolved = mx.concatenate([before, channels], axis=1)
+        activated = stock.elementwise(_activated)(self._convolve(convolved), self._bias)
+        ends = [spec.inner, spec.inner + spec.groups * spec.state]
+        inputs, keys, queries = mx.split(activated, ends, axis=-1)
+        inputs = inputs.reshape(1, count, spec.heads, spec.head_dim)
+        step = stock.elementwise(_step)(steps, self._step_bias, *self._limits)
+        rows = Rows(
+            queries=queries.reshape(1, count, spec.groups, spec.state),
+            keys=keys.reshape(1, count, spec.groups, spec.state) * _TINY,
+            values=stock.elementwise(_added)(inputs, step[..., None]),
+            decay=stock.elementwise(_decay)(step, self._rate),
+            beta=mx.ones(step.shape),
+        )
+        outputs = cache.run(rows, convolved)
+        skipped = stock.elementwise(_with_skip)(outputs, inputs, self._skip)
+        return skipped.reshape(1, count, spec.inner)
+
+
+def _activated(sums: mx.array, bias: mx.array) -> mx.array:
+    """SiLU, in float32."""
+    return silu(sums.astype(mx.float32) + bias)
+
+
+def _step(raw: mx.array, bias: mx.array, least: mx.array, most: mx.array) -> mx.array:
+    """Softplus between two limits, in float32."""
+    wide = raw.astype(mx.float32) + bias
+    return mx.clip(mx.logaddexp(wide, mx.zeros_like(wide)), least, most)
+
+
+def _decay(step: mx.array, rate: mx.array) -> mx.array:
+    return mx.exp(rate * step)
+
+
+def _added(inputs: mx.array, step: mx.array) -> mx.array:
+    return inputs * (step * (1 / _TINY))
+
+
+def _with_skip(outputs: mx.array, inputs: mx.array, skip: mx.array) -> mx.array:
+    return outputs + skip * inputs
+
+
+def _through_gate(outputs: mx.array, gate: mx.array) -> mx.array:
+    """In float32."""
+    return outputs * silu(gate.astype(mx.float32))
