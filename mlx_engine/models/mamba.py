@@ -28,7 +28,7 @@ class StateSpace:
     def __init__(self, spec: Mamba2, part: Part, eps: float) -> None:
         self._spec, self._stock = spec, part.kernels.stock
         work = Work("", spec.head_dim, spec.state)
-        self._rule = delta_rule(part.kernels.served("delta", work, whole=True), self._stock)
+        self._rule = delta_rule(part.kernels.served("delta", work), self._stock)
         self._inputs = Projections.read(part, ("in_proj",), (spec.inner, spec.channels, spec.heads))
         self.dtype = self._inputs.dtype
         taps = part.vector("conv1d.weight").astype(self.dtype).squeeze(-1)
