@@ -21,7 +21,7 @@ from mlx_engine.cache.recurrent import RecurrentCache, RecurrentSnapshot
 from mlx_engine.cache.window import WindowCache, WindowSnapshot
 from mlx_engine.values.private_files import FILE_MODE
 
-UNFIT = (AssertionError, LookupError, OSError, RuntimeError, ValueError)
+UNFIT = (AssertionError, LookupError, OSError, RuntimeError, TypeError, ValueError)
 """What reading a damaged file, or one of other layers, raises."""
 
 _STORED = (AttentionCache, WindowCache, RecurrentCache)
@@ -147,6 +147,10 @@ def fill(all_caches: Sequence[LayerCaches], files: Sequence[Contents]) -> Prompt
                 names = sorted(n for n in file.arrays if n.startswith(f"{number}.{layer}."))
                 parts.append([file.arrays[name] for name in names])
             _fill(cache, length, parts)
+            if cache.length != length:
+                raise ValueError(
+                    f"it has {cache.length} rows of layer {layer} in place of {length}"
+                )
         mx.eval(caches.arrays())
     places = tuple(caches.snapshot() for caches in all_caches)
     return Prompt(lengths[0], places, arrays.get("newest"))

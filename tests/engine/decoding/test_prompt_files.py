@@ -1,6 +1,7 @@
 """What was read outlives the engine, for whom it was read; files of no use are told and removed."""
 
 import contextlib
+import hashlib
 import itertools
 import os
 import shutil
@@ -271,6 +272,29 @@ def test_what_is_computed_in_two_ways_is_not_written(opened, monkeypatch):
     chat.forget()
     listen(chat, chat.send(SHORT))
     assert len(opened.files()) > len(kept), "it was read anew, in one way"
+
+
+FORGED = {
+    "fewer rows": lambda arrays, told: ({n: a[:, :, 1:] for n, a in arrays.items()}, told),
+    "no arrays": lambda _, told: ({"none": mx.zeros(1)}, told),
+    "no lengths": lambda arrays, _: (arrays, {}),
+    "other lengths": lambda arrays, told: (arrays, {**told, "lengths": "[3]"}),
+    "no list": lambda arrays, told: (arrays, {**told, "lengths": "7"}),
+}
+
+
+@pytest.mark.parametrize("how", FORGED)
+def test_a_sound_file_of_other_contents_is_of_no_use(opened, how):
+    truth = read_once(opened("attention"))
+    for path in opened.files():
+        arrays, told = FORGED[how](*mx.load(str(path), return_metadata=True))
+        mx.save_safetensors(str(path), arrays, told)
+        stem = path.stem.rpartition("-")[0]
+        checksum = hashlib.sha256(stem.encode() + path.read_bytes()).hexdigest()[:40]
+        path.rename(path.with_name(f"{stem}-{checksum}.safetensors"))
+    engine = opened("attention")
+    assert read_once(engine).tokens == truth.tokens
+    assert engine.prompt_files_trouble.code == "prompt-file-damaged"
 
 
 def test_a_file_that_claims_to_be_another_is_of_no_use(opened):
