@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from errno import ENOSPC
 from pathlib import Path
 from types import SimpleNamespace
@@ -397,16 +398,27 @@ def test_closing_waits_for_the_disk_a_little(opened, monkeypatch):
     assert opened.files()
 
 
-def saved_rows(folder, model, size):
-    """What saves 64 rows in a folder."""
+def saved_rows(folder, model, size, rows=64, most_bytes=10**9):
+    """What saves so many rows in a folder."""
     caches = LayerCaches([AttentionCache()])
-    rows = mx.ones((1, 1, 64, size))
-    caches.layers[0].write(rows, rows)
-    caches.commit(64)
-    told = prompt_files.Conversation("kind", range(64), (caches,), None)
-    files = prompt_files.PromptFiles(folder, model, 10**9)
-    files.save([(told, [Prompt(64, (caches.snapshot(),), None)])])
+    block = mx.ones((1, 1, rows, size))
+    caches.layers[0].write(block, block)
+    caches.commit(rows)
+    told = prompt_files.Conversation("kind", range(rows), (caches,), None)
+    files = prompt_files.PromptFiles(folder, model, most_bytes)
+    files.save([(told, [Prompt(rows, (caches.snapshot(),), None)])])
     return files
+
+
+@pytest.mark.parametrize(("files", "left"), [(1, [64]), (2, [64, 128]), (3, [64, 128, 192])])
+def test_of_a_chain_the_last_files_go_first(tmp_path, files, left):
+    saved_rows(tmp_path, "model", 8).wait()
+    size = mlx_engine.PromptFolder(tmp_path).nbytes
+    for rows in (128, 192):
+        time.sleep(0.01)  # of a clock that is coarse
+        saved_rows(tmp_path, "model", 8, rows, most_bytes=int((files + 0.5) * size)).wait()
+    names = [path.name for path in tmp_path.glob("*/*.safetensors")]
+    assert sorted(int(name.split("-")[0]) for name in names) == left
 
 
 def test_threads_that_write_leave_nothing_of_mlx_behind(tmp_path):
