@@ -1,27 +1,27 @@
-"""What may be typed after `headstart`; knows argparse and nothing of what is done with it."""
+"""What may be typed after `headstart`: commands and flags, parsed by argparse."""
 
 import argparse
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn, get_args
 
 from mlx_engine.bench.report import ARMS, PARTS, PEERS, Part, draft_of
-from mlx_engine.command_line.argument_groups import (
-    add_cache,
-    add_drafting,
-    add_heads,
-    add_json,
-    add_limits,
-    add_model,
-    add_sampling,
-)
+from mlx_engine.command_line.options import NUMBER_FIELDS, read_depth
 from mlx_engine.values.errors import BadOption
+from mlx_engine.values.options import (
+    DRAFT_VOCABULARY,
+    SOURCES,
+    AskedNumerics,
+    CacheBits,
+    DraftOutput,
+    DraftRule,
+)
 
 CHAT_EXAMPLES = """examples:
   headstart chat                                   the built-in model
   headstart chat Qwen3.5-9B-Q4_K_M.gguf            a file, or a folder
-  headstart chat org/model-GGUF:Q4_K_M             one of the hub, downloaded once
+  headstart chat org/model-GGUF:Q4_K_M             a model of the hub, downloaded once
   headstart chat Qwen3.5-9B.gguf --heads mtp.gguf  heads from a second file
   headstart chat big/ --draft-model small/         a small model drafts
   headstart chat --source prompt-lookup+mtp        copies earlier text where it can
@@ -44,8 +44,8 @@ BENCH_EXAMPLES = """examples:
   headstart bench model.gguf --llama-server llama.cpp/build/bin/llama-server
   headstart bench model/ --json | jq .drafting.total
 
-Nine kinds of prompt, each answered by all in turn, there and back; medians. A drafted text that is
-not the text of drafting off has no figures. Ctrl-C prints what was measured so far.
+Nine kinds of prompt, each answered by all arms in turn; figures are medians. A drafted text that
+differs from the text without drafting gets no figures. Ctrl-C prints what was measured so far.
 exit status: 0 when the texts agree, 1 when they do not
 """
 DOCTOR_EXAMPLES = """examples:
@@ -60,10 +60,19 @@ MAIN_NOTES = """Without a command Headstart opens its window; without a display,
 
 exit status: 0 done, 1 a check failed, 2 bad input, 70 a bug of ours, 130 Ctrl-C
 """
+SAMPLING_HELP = {
+    "temperature": "0 is greedy",
+    "top_k": "keep the K likeliest tokens; 0 is off",
+    "top_p": "keep the likeliest tokens up to this probability; 1 is off",
+    "min_p": "drop tokens less likely than this share of the likeliest; 0 is off",
+    "repetition_penalty": "for tokens of prompt and answer; 1 is off",
+    "presence_penalty": "for tokens of the answer, once; 0 is off",
+    "frequency_penalty": "for tokens of the answer, each time; 0 is off",
+}
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """Says what is wrong in one line instead of printing the whole usage."""
+    """A parser that reports an error in one line, without the usage."""
 
     def error(self, message: str) -> NoReturn:
         """Exit with status 2."""
@@ -71,20 +80,24 @@ class OneLineParser(argparse.ArgumentParser):
 
 
 class _Version(argparse.Action):
-    """Looked up on use."""
+    """Look versions up when they are asked for."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         print(f"Headstart {version('headstart')} (MLX {version('mlx')})")
         parser.exit()
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The parser of all commands; parsed arguments carry the command's name as `command`."""
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse a command line; `command` is the command's name.
+
+    Raises SystemExit with status 2 and one line on stderr when something is wrong.
+    """
+    form = argparse.RawDescriptionHelpFormatter
     parser = OneLineParser(
         prog="headstart",
         description="Chat with models that draft with their own heads.",
         epilog=MAIN_NOTES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=form,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="the version, and MLX's")
@@ -95,130 +108,259 @@ def build_parser() -> argparse.ArgumentParser:
             help=line,
             description=line[0].upper() + line[1:] + ".",
             epilog=examples,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=form,
             allow_abbrev=False,
         )
         add_arguments(command)
-    return parser
+    return parser.parse_args(arguments)
 
 
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Raises SystemExit with status 2 and one line on stderr when something is wrong."""
-    return build_parser().parse_args(arguments)
+def _reader(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    """An argparse type whose BadOption is reported in its own words."""
+
+    def type_(text: str) -> Any:
+        try:
+            return read(text)
+        except BadOption as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return type_
+
+
+def _read_parts(text: str) -> tuple[Part, ...]:
+    names = text.split(",")
+    for name in names:
+        if name not in PARTS:
+            raise BadOption(f"{name!r} is not one of {', '.join(PARTS)}")
+    return tuple(part for part in PARTS if part in names)
+
+
+def _read_arms(text: str) -> tuple[str, ...]:
+    arms = tuple(text.split(","))
+    for arm in arms:
+        if arm not in PEERS:
+            draft_of(arm)
+    return arms
+
+
+def _read_count(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise BadOption(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def _add_model(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "model",
+        nargs="?",
+        metavar="MODEL",
+        help="a GGUF file, a model folder, or a hub id such as org/model or org/model-GGUF:Q4_K_M "
+        "(default: the built-in model)",
+    )
+    add = parser.add_argument_group("loading").add_argument
+    add("--heads", type=Path, metavar="PATH", help="take the MTP heads from this file instead")
+    add(
+        "--head-bits",
+        type=int,
+        choices=(4, 8),
+        metavar="4|8",
+        help="quantise heads in 16 or 32 bits to this many (default: as they are)",
+    )
+    add(
+        "--draft-model",
+        metavar="MODEL",
+        help="for --source model: a small model with the same tokenizer, or an EAGLE-3, DFlash or "
+        "Gemma 4 assistant model made for this one",
+    )
+    add(
+        "--repack-cache",
+        type=Path,
+        metavar="DIR",
+        help="keep repacked GGUF weights in this folder (default: repack at every load)",
+    )
+    add(
+        "--numerics",
+        choices=get_args(AskedNumerics),
+        help="exact: the same text whatever else runs beside it (default: auto, exact where it "
+        "costs at most 5 %% here)",
+    )
+    add(
+        "--context",
+        dest="context_length",
+        type=int,
+        metavar="N",
+        help="tokens at most (default: the model's own)",
+    )
+    add(
+        "--anyway",
+        action="store_true",
+        help="load a model even if its memory plan, or that of --context, does not fit here",
+    )
+
+
+def _add_cache(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("keys and values (fewer bits take less memory)").add_argument
+    for name, owner in (("--cache-bits", "the model"), ("--head-cache-bits", "MTP heads")):
+        words = f"of {owner} (default: 16, as computed)"
+        add(name, type=int, choices=get_args(CacheBits), metavar="16|8|4", help=words)
+
+
+def _add_drafting(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("drafting (changes the speed, never the text)").add_argument
+    add(
+        "--depth",
+        type=_reader(read_depth),
+        metavar="auto|0..8",
+        help="tokens drafted in a round (default: auto, as many as pay here)",
+    )
+    add(
+        "--source",
+        "--draft-source",
+        dest="source",
+        choices=tuple(SOURCES),
+        help="who drafts (default: mtp; model where a draft model is given)",
+    )
+    add(
+        "--draft-output",
+        dest="output",
+        choices=get_args(DraftOutput),
+        help="output matrix that MTP heads draft with (default: full, the model's own)",
+    )
+    add(
+        "--draft-vocabulary",
+        dest="vocabulary",
+        type=int,
+        metavar="N",
+        help=f"tokens of --draft-output frequent (default: {DRAFT_VOCABULARY})",
+    )
+    add(
+        "--draft-rule",
+        dest="rule",
+        choices=get_args(DraftRule),
+        help="how a head picks its tokens (default: shared-noise)",
+    )
+    add(
+        "--min-probability",
+        type=float,
+        metavar="P",
+        help="end a draft before a token less likely than this (default: 0)",
+    )
+
+
+def _add_sampling(
+    parser: argparse.ArgumentParser,
+    defaults: str = "what the model recommends",
+    seed: str = "a new one for every answer",
+) -> None:
+    """defaults, seed: their description in the help."""
+    add = parser.add_argument_group(f"sampling (defaults: {defaults})").add_argument
+    for name, read in NUMBER_FIELDS.items():
+        add(f"--{name.replace('_', '-')}", type=read, metavar="X", help=SAMPLING_HELP[name])
+    bias = "add BIAS to a token's logit; may be repeated"
+    add("--logit-bias", action="append", metavar="ID:BIAS", help=bias)
+    add("--seed", type=int, metavar="N", help=f"(default: {seed})")
+
+
+def _add_ignore_eos(to: Any) -> None:
+    words = "go on past the model's own end of text"
+    to.add_argument("--ignore-eos", action="store_true", default=None, help=words)
+
+
+def _add_limits(parser: argparse.ArgumentParser, max_tokens: int | None, words: str) -> None:
+    group = parser.add_argument_group("length")
+    group.add_argument(
+        "--max-tokens", type=int, default=max_tokens, metavar="N", help=f"(default: {words})"
+    )
+    stop = "end before this text; may be repeated"
+    group.add_argument("--stop", action="append", metavar="TEXT", help=stop)
+    _add_ignore_eos(group)
+
+
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def _add_chat(parser: argparse.ArgumentParser) -> None:
-    add_model(parser)
-    parser.add_argument("--system", metavar="TEXT", help="system prompt (default: none)")
-    parser.add_argument(
+    _add_model(parser)
+    add = parser.add_argument
+    add("--system", metavar="TEXT", help="system prompt (default: none)")
+    add(
         "--thinking",
         action=argparse.BooleanOptionalAction,
-        help="let the model think first, or not (default: as its template has it)",
+        help="let the model think first, or not (default: its template decides)",
     )
-    parser.add_argument(
+    add(
         "--template-argument",
         action="append",
         default=[],
         metavar="NAME=VALUE",
         help="for the chat template, such as preserve_thinking=true; may be repeated",
     )
-    parser.add_argument("--once", metavar="QUESTION", help="answer this one and leave")
-    parser.add_argument("--plain", action="store_true", help="no colours, no line editing")
-    add_drafting(parser)
-    add_cache(parser)
-    add_sampling(parser)
-    add_limits(parser, None, "as many as the context holds")
+    add("--once", metavar="QUESTION", help="answer this question and leave")
+    add("--plain", action="store_true", help="no colours, no line editing")
+    _add_drafting(parser)
+    _add_cache(parser)
+    _add_sampling(parser)
+    _add_limits(parser, None, "as many as the context holds")
 
 
 def _add_generate(parser: argparse.ArgumentParser) -> None:
-    add_model(parser)
+    _add_model(parser)
     parser.add_argument("--prompt", metavar="TEXT", help="(default: read it from stdin)")
-    parser.add_argument(
-        "--chat", action="store_true", help="answer the prompt, through the model's chat template"
-    )
-    add_json(parser)
-    add_drafting(parser)
-    add_cache(parser)
-    add_sampling(parser)
-    add_limits(parser, 256, "256")
+    chat = "answer the prompt, through the model's chat template"
+    parser.add_argument("--chat", action="store_true", help=chat)
+    _add_json(parser)
+    _add_drafting(parser)
+    _add_cache(parser)
+    _add_sampling(parser)
+    _add_limits(parser, 256, "256")
 
 
 def _add_inspect(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="FILE", help="a GGUF file, a model folder or a hub id")
-    add_heads(parser)
-    add_json(parser)
+    add = parser.add_argument
+    add("model", metavar="FILE", help="a GGUF file, a model folder or a hub id")
+    add("--heads", type=Path, metavar="PATH", help="take the MTP heads from this file instead")
+    _add_json(parser)
 
 
 def _add_bench(parser: argparse.ArgumentParser) -> None:
-    add_model(parser)
+    _add_model(parser)
     group = parser.add_argument_group("what is measured")
-    group.add_argument("--quick", action="store_true", help="less of everything")
-    group.add_argument(
+    add, count = group.add_argument, _reader(_read_count)
+    add("--quick", action="store_true", help="an eighth of everything")
+    add(
         "--only",
         dest="parts",
-        type=_parts,
+        type=_reader(_read_parts),
         metavar="PARTS",
         help=f"some of {','.join(PARTS)} (default: all)",
     )
-    group.add_argument(
+    add(
         "--arms",
-        type=_arms,
+        type=_reader(_read_arms),
         metavar="ARMS",
-        help="who takes part beside off: depths, 4@0.5 for depth 4 and a least probability, "
-        f"sources of drafts, and other programs (default: {','.join(ARMS)})",
+        help="what takes part beside drafting off: depths, 4@0.5 for depth 4 and a "
+        f"min-probability, draft sources, and other programs (default: {','.join(ARMS)})",
     )
-    group.add_argument(
+    add(
         "--llama-server",
         type=Path,
         metavar="PATH",
         help="llama.cpp's llama-server, which then takes part, without and with draft-mtp",
     )
-    group.add_argument("--tokens", type=_count, metavar="N", help="of an answer (default: 192)")
-    group.add_argument(
-        "--repeats", type=_count, metavar="N", help="answers to every prompt (default: 2)"
-    )
-    group.add_argument(
-        "--ignore-eos",
-        action="store_true",
-        default=None,
-        help="go on past the model's own end of text",
-    )
-    add_sampling(parser, "greedy", "1")
-    group = parser.add_argument_group("output")
-    group.add_argument("--json", action="store_true", help="end with one JSON line")
-    group.add_argument("--svg", type=Path, metavar="FILE", help="write a picture of the figures")
-
-
-def _parts(text: str) -> tuple[Part, ...]:
-    names = text.split(",")
-    wrong = [name for name in names if name not in PARTS]
-    if wrong:
-        raise argparse.ArgumentTypeError(f"{wrong[0]!r} is not one of {', '.join(PARTS)}")
-    return tuple(part for part in PARTS if part in names)
-
-
-def _arms(text: str) -> tuple[str, ...]:
-    arms = tuple(text.split(","))
-    try:
-        for arm in arms:
-            if arm not in PEERS:
-                draft_of(arm)
-    except BadOption as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return arms
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
-    return int(text)
+    add("--tokens", type=count, metavar="N", help="of an answer (default: 192)")
+    add("--repeats", type=count, metavar="N", help="answers to every prompt (default: 2)")
+    _add_ignore_eos(group)
+    _add_sampling(parser, "greedy", "1")
+    add = parser.add_argument_group("output").add_argument
+    add("--json", action="store_true", help="end with one JSON line")
+    add("--svg", type=Path, metavar="FILE", help="write a picture of the figures")
 
 
 def _add_doctor(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "model", nargs="?", metavar="MODEL", help="tell whether this one fits into memory here, too"
-    )
-    add_json(parser)
+    words = "also tell whether this model fits into memory here"
+    parser.add_argument("model", nargs="?", metavar="MODEL", help=words)
+    _add_json(parser)
 
 
 _COMMANDS: dict[str, tuple[str, str, Callable[[argparse.ArgumentParser], None]]] = {

@@ -1,8 +1,11 @@
 """`headstart chat`: a conversation in the terminal, or one answer for a script."""
 
+import signal
+import sys
 import time
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from mlx_engine.command_line.conversation import Chat, run_command
@@ -16,7 +19,6 @@ from mlx_engine.command_line.options import (
 from mlx_engine.command_line.outside import Outside, check_options, opened_model
 from mlx_engine.command_line.screen import Screen, make_screen
 from mlx_engine.command_line.typed_lines import Lines, typed_lines
-from mlx_engine.values.errors import LoadStopped
 
 if TYPE_CHECKING:
     from mlx_engine import Engine
@@ -24,39 +26,43 @@ if TYPE_CHECKING:
 INVITATION = "Type a message. /help lists the commands, Ctrl-C stops an answer."
 SAVE_QUESTION = "Save this chat? y, n, or a name such as talk.md or talk.json [n]: "
 NO, YES = ("", "n", "no"), ("y", "yes")
-NAME = "chat-%Y%m%d-%H%M%S.json"
-"""Of a chat whose user wants it saved and names no file."""
+DEFAULT_NAME = "chat-%Y%m%d-%H%M%S.json"
+TERMINATED = 128 + signal.SIGTERM
+"""The exit status of a process that SIGTERM ended."""
 
 
 def chat(arguments: Namespace, outside: Outside) -> int:
     """Talk until the user leaves; with --once, 2 when there was no answer."""
     check_options(arguments)
     screen = make_screen(outside.stdout, outside.stderr, plain=arguments.plain)
-    if arguments.once is not None:
-        with opened_model(arguments, outside, screen.progress) as engine:
-            chat = _chat_with(engine, arguments, outside, screen)
-            chat.greet()
+    with _exit_on_sigterm(), ExitStack() as stack:
+        with screen.quiet_keys():  # keys typed while it loads wait for the first line
+            lines = typed_lines(outside, screen, plain=arguments.plain)
+            engine = stack.enter_context(opened_model(arguments, outside, screen.progress))
+        chat = _chat_with(engine, arguments, outside, screen)
+        chat.greet()
+        if arguments.once is not None:
             return 0 if chat.send(arguments.once) else 2
-    if outside.interactive:
-        screen.note(INVITATION)
-    with typed_lines(outside, screen, plain=arguments.plain) as lines:
-        try:
-            with opened_model(arguments, outside, lines.progress, lines.are_over) as engine:
-                chat = _chat_with(engine, arguments, outside, screen)
-                lines.set_aside()
-                chat.greet()
-                if outside.interactive:
-                    chat.explain_colours()
-                run_chat(chat, lines)
-                offer_to_save(chat, lines)
-        except LoadStopped:
-            if not lines.are_over():
-                raise
+        if outside.interactive:
+            chat.explain_colours()
+            screen.note(INVITATION)
+        run_chat(chat, lines)
+        offer_to_save(chat, lines)
     return 0
 
 
+@contextmanager
+def _exit_on_sigterm() -> Iterator[None]:
+    """Within, SIGTERM raises SystemExit, so that the terminal is left as it was."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _chat_with(engine: "Engine", arguments: Namespace, outside: Outside, screen: Screen) -> Chat:
-    """A new conversation."""
+    """Begin a conversation."""
     limits = generation_options(arguments)
     session = engine.session(
         system=arguments.system,
@@ -87,10 +93,10 @@ def run_chat(chat: Chat, lines: Iterable[str]) -> None:
 
 
 def offer_to_save(chat: Chat, lines: Lines) -> None:
-    """Ask for a file where messages would be lost, until one can be written or none is wanted."""
+    """Ask for a file where messages would be lost, until one is written or none is wanted."""
     while chat.is_unsaved:
         answer = lines.ask(SAVE_QUESTION)
         if answer.lower() in NO:
             return
-        name = time.strftime(NAME) if answer.lower() in YES else answer
+        name = time.strftime(DEFAULT_NAME) if answer.lower() in YES else answer
         run_command(chat, f"/save {name}")

@@ -1,4 +1,4 @@
-"""The commands that print and leave: generate, inspect, doctor and bench."""
+"""The commands that print and exit: generate, inspect, doctor and bench."""
 
 import json
 import threading
@@ -10,7 +10,6 @@ from rich.table import Table
 from rich.text import Text
 
 from mlx_engine.command_line.conversation import stopped_by_interrupt
-from mlx_engine.command_line.figures import status_line
 from mlx_engine.command_line.options import (
     cache_options,
     draft_options,
@@ -19,8 +18,14 @@ from mlx_engine.command_line.options import (
     load_options,
     sampling_options,
 )
-from mlx_engine.command_line.outside import DOWNLOADING, Outside, check_options, opened_model, shown
-from mlx_engine.command_line.screen import WARNING, Screen, harmless, make_screen
+from mlx_engine.command_line.outside import (
+    DOWNLOADING,
+    Outside,
+    check_options,
+    opened_model,
+    percent_progress,
+)
+from mlx_engine.command_line.screen import WARNING, Screen, harmless, make_screen, status_line
 from mlx_engine.values.conversation import Generation, GenerationFinished
 from mlx_engine.values.errors import BadPrompt
 from mlx_engine.values.memory_plan import SHORT_CONTEXT
@@ -35,13 +40,13 @@ ENDED_AT_ONCE = (
 
 
 def generate(arguments: Namespace, outside: Outside) -> int:
-    """Print the continuation, or with --chat the answer, to stdout, its figures to stderr.
+    """Print the continuation, or with --chat the answer, to stdout, and its figures to stderr.
 
-    The first Ctrl-C ends it, and what there is by then is printed. Raises KeyboardInterrupt then.
+    The first Ctrl-C ends the text; it is printed, then KeyboardInterrupt is raised.
     """
     check_options(arguments)
     screen = make_screen(outside.stderr, outside.stderr, plain=False)
-    prompt = arguments.prompt if arguments.prompt is not None else _read_prompt(outside)
+    prompt = _read_prompt(outside, screen) if arguments.prompt is None else arguments.prompt
     with opened_model(arguments, outside, screen.progress) as engine:
         limits, draft = generation_options(arguments), draft_options(arguments)
         sampling = sampling_options(arguments, engine.description.sampling)
@@ -84,7 +89,9 @@ def generate(arguments: Namespace, outside: Outside) -> int:
     return 0
 
 
-def _read_prompt(outside: Outside) -> str:
+def _read_prompt(outside: Outside, screen: Screen) -> str:
+    if outside.stdin.isatty():
+        screen.note("Type a prompt; Ctrl-D on an empty line ends it.")
     try:
         text = outside.stdin.read()
     except UnicodeDecodeError as error:
@@ -95,9 +102,9 @@ def _read_prompt(outside: Outside) -> str:
 
 
 def inspect(arguments: Namespace, outside: Outside) -> int:
-    """Print a table, or with --json one object."""
+    """Print tables, or with --json one object."""
     screen = make_screen(outside.stdout, outside.stderr, plain=False)
-    fetched = shown(screen.progress, DOWNLOADING)
+    fetched = percent_progress(screen.progress, DOWNLOADING)
     try:
         model = outside.inspect(
             arguments.model, heads=arguments.heads, on_download=fetched, text=True
@@ -113,12 +120,13 @@ def inspect(arguments: Namespace, outside: Outside) -> int:
 
 
 ROOMY = 2**50
-"""Bytes of the GPU that memory is told of where there is none here: with room for all."""
+"""GPU bytes that memory plans assume where there is no GPU: enough for everything."""
 
 
 def description_report(model: ModelDescription, gpu_bytes: int) -> dict[str, Any]:
-    """All fields of ModelDescription, bytes of a conversation as they come, and, context length ->
-    bytes, memory_needed on a GPU and the parts of that, memory_plan.
+    """All fields of ModelDescription, cache bytes in 16 bits, and memory by context length.
+
+    memory_needed: bytes on a GPU of gpu_bytes; memory_plan: their parts.
     """
     plans = [model.memory_plan(context, gpu_bytes=gpu_bytes) for context in _contexts(model)]
     return asdict(model) | {
@@ -161,7 +169,7 @@ def _show(model: ModelDescription, gpu_bytes: int, screen: Screen) -> None:
 
 
 def _size(group: TensorGroup) -> str:
-    """In memory, and before it in the file where that differs."""
+    """Size in memory, after the size in the file where that differs."""
     size = size_words(group.nbytes)
     if group.file_nbytes in (None, group.nbytes):
         return size
@@ -175,7 +183,7 @@ def _parameters(model: ModelDescription) -> str:
 
 
 def _memory(model: ModelDescription, context: int, gpu_bytes: int) -> str:
-    """Which machine it is for is said: this one may have no Metal."""
+    """Memory needed with Metal, and without where that differs: this machine may have none."""
     words = f"{size_words(model.memory_needed(context, gpu_bytes=gpu_bytes))} with Metal"
     if model.without_metal is None:
         return words
@@ -183,16 +191,18 @@ def _memory(model: ModelDescription, context: int, gpu_bytes: int) -> str:
 
 
 def _cache(model: ModelDescription) -> str:
-    """Bytes of a token by their bits, or why there is one kind alone."""
+    """Bytes of a token by bits of keys and values, or why they stay in 16."""
     if model.packed_cache is not None:
-        return f"{size_words(model.cache_bytes_per_token)} a token. {model.packed_cache.words}"
+        return (
+            f"{size_words(model.cache_bytes_per_token)} for each token. {model.packed_cache.words}"
+        )
     formats = [CacheOptions(bits, bits) for bits in get_args(CacheBits)]
-    sizes = [f"{size_words(model.cache_bytes(its))} in {its.bits} bits" for its in formats]
-    return f"of a token {', '.join(sizes)}"
+    sizes = [f"{size_words(model.cache_bytes(bits))} in {bits.bits} bits" for bits in formats]
+    return f"{', '.join(sizes)}, for each token"
 
 
 def _heads(model: ModelDescription) -> str:
-    """How many, and where from if not the model's own files."""
+    """Number of heads, and their file where it is not the model's own."""
     found = f"{model.mtp_heads}{'' if model.mtp is None else ', not in use'}"
     return f"{found}, from {model.heads_from}" if model.heads_from else found
 
@@ -221,7 +231,7 @@ STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
 def doctor(arguments: Namespace, outside: Outside) -> int:
-    """Print a line a finding, or with --json one object; 1 when a check failed."""
+    """Print a line for each finding, or with --json one object; 1 when a check failed."""
     findings = []
     screen = make_screen(outside.stdout, outside.stderr, plain=False)
     for finding in outside.examine(arguments.model):
@@ -241,14 +251,14 @@ def doctor(arguments: Namespace, outside: Outside) -> int:
 
 
 WIDEST = 160
-"""Columns a table may take: a file has no width, and a narrow terminal breaks lines by itself."""
+"""Columns of bench tables in files; narrower terminals wrap them."""
 
 
 def bench(arguments: Namespace, outside: Outside) -> int:
-    """Print tables, with --json one JSON line after them; 1 when drafting changed a text.
+    """Print tables, with --json then one JSON line; 1 when drafting changed a text.
 
-    The tables step aside to stderr when --json goes into a pipe. Raises KeyboardInterrupt after
-    the first Ctrl-C, once all that was measured is printed.
+    Tables go to stderr when --json goes into a pipe. After Ctrl-C, what was measured is printed
+    and KeyboardInterrupt raised.
     """
     from mlx_engine.bench.report import Plan, quick_plan
     from mlx_engine.bench.run_bench import bench_progress, run_bench

@@ -1,23 +1,20 @@
-"""A conversation at a terminal: what is in effect, answers that Ctrl-C stops, slash commands."""
+"""A chat at a terminal: what is in effect, answers that Ctrl-C stops, and slash commands."""
 
 import difflib
 import json
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from rich.bar import Bar
+from rich.console import Group
 from rich.table import Table
+from rich.text import Text
 
-from mlx_engine.command_line.figures import (
-    acceptance_lines,
-    source_lines,
-    stage_lines,
-    summary_lines,
-)
 from mlx_engine.command_line.options import (
     CACHE_WORDS,
     DRAFT_WORDS,
@@ -29,12 +26,13 @@ from mlx_engine.command_line.options import (
     sampling_words,
     template_arguments,
 )
-from mlx_engine.command_line.screen import NOTE, WARNING, Screen, show_answer
+from mlx_engine.command_line.screen import NOTE, WARNING, Screen
 from mlx_engine.values.conversation import Event, Message
 from mlx_engine.values.errors import BadOption, EngineError
 from mlx_engine.values.options import (
     AS_THEY_COME,
     MAX_DEPTH,
+    DraftOutput,
     GenerationOptions,
     template_value_text,
 )
@@ -44,19 +42,21 @@ from mlx_engine.values.saved_chat import (
     chat_as_markdown,
     chat_from_content,
 )
-from mlx_engine.values.words import count_words
+from mlx_engine.values.stats import GenerationStats
+from mlx_engine.values.words import count_words, percent_words, size_words
 
 if TYPE_CHECKING:
     from mlx_engine import Engine, Session
 
 LEGEND_DEPTH = 4
+BAR_WIDTH = 24
 
 
 @contextmanager
 def stopped_by_interrupt(stop: Callable[[], None]) -> Iterator[None]:
     """Within, the first SIGINT calls `stop` and the next raises KeyboardInterrupt.
 
-    Works on the main thread only, where Python lets signals be handled.
+    For the main thread only, where Python handles signals.
     """
     presses = 0
 
@@ -76,10 +76,7 @@ def stopped_by_interrupt(stop: Callable[[], None]) -> Iterator[None]:
 
 @dataclass(slots=True)
 class Chat:
-    """One conversation at a terminal; `is_open` turns false when the user leaves.
-
-    saved: the messages as they stand in a file.
-    """
+    """A conversation; is_open: the user has not left. saved: the messages as in a file."""
 
     engine: "Engine"
     session: "Session"
@@ -91,7 +88,7 @@ class Chat:
 
     @property
     def is_unsaved(self) -> bool:
-        """There are messages that no file has."""
+        """Whether there are messages that are in no file."""
         return self.session.messages not in ((), self.saved)
 
     def send(self, text: str) -> bool:
@@ -99,29 +96,29 @@ class Chat:
         return self.answer(lambda: self.session.send(text))
 
     def answer(self, ask: Callable[[], Iterator[Event]]) -> bool:
-        """Show an answer to its end; Ctrl-C stops it, an error becomes one line and False."""
+        """Show an answer; Ctrl-C stops it, an error is printed and gives False."""
         try:
             with stopped_by_interrupt(self.session.stop), self.screen.quiet_keys():
-                show_answer(ask(), self.screen)
+                self.screen.show_answer(ask())
         except EngineError as error:
             self.screen.note(str(error), WARNING)
             return False
         return True
 
     def start_over(self) -> None:
-        """A new conversation with the settings of this one."""
+        """Begin a new conversation with the same settings."""
         old = self.session
         self.session = self.engine.session(
-            old.system,
-            old.sampling,
-            old.draft,
-            self.generation,
+            system=old.system,
+            sampling=old.sampling,
+            draft=old.draft,
+            generation=self.generation,
             template_arguments=old.template_arguments,
             cache=old.cache,
         )
 
     def greet(self) -> None:
-        """What is loaded, what is in effect, and why anything is off."""
+        """Say what is in effect, and why something is off."""
         model = self.engine.description
         heads = f"{model.mtp_heads} MTP head{'s' if model.mtp_heads != 1 else ''}"
         self.screen.note(
@@ -137,10 +134,10 @@ class Chat:
         self.explain_drafting()
 
     def explain_colours(self) -> None:
-        """What the tints of words mean, where there are any."""
+        """Show the colours of drafted words, if there are any."""
         if self.screen.depth_colours and self.session.why_not_drafting is None:
-            deepest = self.session.draft.depth
-            self.screen.legend(LEGEND_DEPTH if deepest == "auto" else min(deepest, MAX_DEPTH))
+            depth = self.session.draft.depth
+            self.screen.legend(LEGEND_DEPTH if depth == "auto" else min(depth, MAX_DEPTH))
 
     def explain_drafting(self) -> None:
         """Say why nothing will be drafted, if so."""
@@ -153,10 +150,10 @@ class Chat:
 
 @dataclass(frozen=True, slots=True)
 class ChatCommand:
-    """A bad one says what would be right, and no more.
+    """A slash command.
 
-    usage: its arguments as shown by /help. run gets the text after the command's name. words: what
-    that text may be made of; takes_file: it is a file's name.
+    usage: its arguments, as /help shows them. run: takes the text after the name. words: what that
+    text may be made of; takes_file: the text is the name of a file.
     """
 
     usage: str
@@ -167,7 +164,7 @@ class ChatCommand:
 
 
 def run_command(chat: Chat, line: str) -> None:
-    """Run "/name arguments"; anything wrong with it becomes a line on the screen."""
+    """Run "/name arguments"; an error is printed."""
     name, _, rest = line[1:].partition(" ")
     command = COMMANDS.get(name.lower())
     if command is None:
@@ -188,7 +185,7 @@ def _help(chat: Chat, _rest: str) -> None:
     table = Table.grid(padding=(0, 2, 0, 0))
     for name, command in COMMANDS.items():
         table.add_row(f"/{name} {command.usage}".strip(), command.help, style=NOTE)
-    chat.screen.show(table)
+    chat.screen.notes.print(table, width=chat.screen.width)
     chat.screen.note("A message that starts with / is written with two: //etc/hosts", "")
 
 
@@ -201,14 +198,12 @@ def _system(chat: Chat, rest: str) -> None:
 def _template(chat: Chat, rest: str) -> None:
     session = chat.session
     if rest:
-        session.template_arguments = dict(session.template_arguments) | template_arguments(
-            rest.split()
-        )
+        given = template_arguments(rest.split())
+        session.template_arguments = dict(session.template_arguments) | given
     asked = ", ".join(chat.engine.description.template_arguments) or "none"
-    given = [
-        f"{name}={template_value_text(value)}" for name, value in session.template_arguments.items()
-    ]
-    chat.screen.note(f"Template: {' '.join(given) or 'as it is'} (it asks for: {asked})")
+    values = session.template_arguments.items()
+    words = " ".join(f"{name}={template_value_text(value)}" for name, value in values)
+    chat.screen.note(f"Template: {words or 'nothing set'} (it takes: {asked})")
 
 
 def _draft(chat: Chat, rest: str) -> None:
@@ -231,14 +226,56 @@ def _sampling(chat: Chat, rest: str) -> None:
 
 
 def _stats(chat: Chat, _rest: str) -> None:
-    stats = chat.session.stats
-    if not stats.passes:
+    if not chat.session.stats.passes:
         chat.screen.note("There are no figures yet: send a message first.", WARNING)
         return
-    sources = source_lines(stats, chat.session.draft_output)
-    blocks = (summary_lines(stats), sources, acceptance_lines(stats), stage_lines(stats))
-    for line in (line for block in blocks for line in block):
-        chat.screen.note(line)
+    figures = stats_figures(chat.session.stats, chat.session.draft_output)
+    chat.screen.notes.print(figures, style=NOTE, width=chat.screen.width)
+
+
+def stats_figures(stats: GenerationStats, output: DraftOutput | None) -> Group:
+    """Sums, sources, acceptance by depth, and time by stage; output: what MTP heads draft with."""
+    reused = f", {stats.reused_tokens} of them reused" if stats.reused_tokens else ""
+    heads = f"; heads read {stats.head_rows}, {100 * stats.head_share:.1f} % of the time"
+    lines = [
+        f"prompt  {stats.prompt_tokens} tok{reused}, {stats.prompt_tokens_per_second:.0f} tok/s"
+        f"{heads if stats.head_rows else ''}",
+        f"answer  {stats.generated_tokens} tok in {stats.passes} passes, "
+        f"{stats.tokens_per_pass:.2f} tok/pass, {stats.tokens_per_second:.1f} tok/s",
+        f"memory  {size_words(stats.peak_memory_bytes)} at the peak; seed {stats.seed}",
+    ]
+    for part in stats.by_source:
+        matrix = f", output head {output}" if output and part.source == "mtp" else ""
+        share = percent_words(part.accepted, part.drafted)
+        lines.append(
+            f"drafted by {part.source}: accepted {part.accepted}/{part.drafted} ({share}){matrix}"
+        )
+    if not stats.drafted:
+        lines.append("Nothing was drafted.")
+    accepted = stats.accepted_by_depth
+    missing = (0,) * (len(stats.drafted_by_depth) - len(accepted))
+    pairs = zip(accepted + missing, stats.drafted_by_depth, strict=True)
+    stages = {
+        "draft": stats.draft_ms,
+        "verify": stats.verify_ms,
+        "accept": stats.accept_ms,
+        "host": stats.host_ms,
+    }
+    whole, passes = sum(stages.values()), max(stats.passes, 1)
+    bars: list[tuple[str, float, float, str]] = [
+        (f"depth {n}", a, d, f"({a}/{d})") for n, (a, d) in enumerate(pairs, 1)
+    ]
+    bars += [(name, ms, whole, f"({ms / passes:.2f} ms a pass)") for name, ms in stages.items()]
+    return Group(*map(Text, lines), _bars(bars))
+
+
+def _bars(rows: Iterable[tuple[str, float, float, str]]) -> Table:
+    """Rows of a name, a part and its whole as a bar and a share, and a detail."""
+    table = Table.grid(padding=(0, 1, 0, 0))
+    for name, part, whole, detail in rows:
+        bar = Bar(whole or 1, 0, part, width=BAR_WIDTH)
+        table.add_row(name, bar, f"{percent_words(part, whole):>5}", detail)
+    return table
 
 
 def _regenerate(chat: Chat, _rest: str) -> None:
@@ -320,18 +357,14 @@ def _quit(chat: Chat, _rest: str) -> None:
     chat.is_open = False
 
 
+_DRAFT_USAGE = "[SOURCE] [DEPTH | auto | off] [KEY=VALUE]"
+_CACHE_USAGE = "[BITS [HEAD-BITS]]"
 COMMANDS = {
     "help": ChatCommand("", "this list", _help),
     "system": ChatCommand("[TEXT | off]", "show or set the system prompt", _system, ("off",)),
-    "template": ChatCommand(
-        "[NAME=VALUE ...]", "show or set arguments of the chat template", _template
-    ),
-    "draft": ChatCommand(
-        "[SOURCE] [DEPTH | auto | off] [KEY=VALUE]", "show or set the drafting", _draft, DRAFT_WORDS
-    ),
-    "cache": ChatCommand(
-        "[BITS [HEAD-BITS]]", "show or set the bits of keys and values", _cache, CACHE_WORDS
-    ),
+    "template": ChatCommand("[NAME=VALUE ...]", "show or set template arguments", _template),
+    "draft": ChatCommand(_DRAFT_USAGE, "show or set the drafting", _draft, DRAFT_WORDS),
+    "cache": ChatCommand(_CACHE_USAGE, "show or set bits of keys and values", _cache, CACHE_WORDS),
     "sampling": ChatCommand(
         "[KEY=VALUE ...]", "show or set how tokens are picked", _sampling, SAMPLING_WORDS
     ),
@@ -340,19 +373,17 @@ COMMANDS = {
     "regenerate": ChatCommand("", "answer the last message again", _regenerate),
     "edit": ChatCommand("N TEXT", "replace your message N and answer from there", _edit),
     "continue": ChatCommand("", "go on with the last answer", _continue),
-    "drop": ChatCommand("", "where the context is full: read the oldest turns no more", _drop),
-    "save": ChatCommand(
-        "FILE.md | FILE.json", "write the chat to a new file", _save, takes_file=True
-    ),
-    "load": ChatCommand("FILE.json", "go on with a saved chat", _load, takes_file=True),
+    "drop": ChatCommand("", "where the context is full: skip the oldest turns", _drop),
+    "save": ChatCommand("FILE.md | FILE.json", "write the chat to a new file", _save, (), True),
+    "load": ChatCommand("FILE.json", "go on with a saved chat", _load, (), True),
     "colours": ChatCommand("on | off", "tint drafted words by depth", _colours, ("on", "off")),
     "clear": ChatCommand("", "start a new chat", _clear),
-    "quit": ChatCommand("", "leave, as Ctrl-D and Ctrl-C do where nothing is typed", _quit),
+    "quit": ChatCommand("", "leave, as Ctrl-D and Ctrl-C do on an empty line", _quit),
 }
 
 
 def write_chat(path: Path, chat: SavedChat) -> None:
-    """Write a new file; raises BadOption for other endings, and when there is one already."""
+    """Write a new .md or .json file; raises BadOption, also when there is such a file."""
     as_text = _FORMATS.get(path.suffix.lower())
     if as_text is None:
         raise BadOption(f"{path.name!r} is not possible: use a name ending in .md or .json.")

@@ -1,4 +1,4 @@
-"""Options from words: flags of a command, key=value of a chat, and the frozen options they make."""
+"""Frozen options from flags of a command and from key=value words of a chat."""
 
 import re
 from argparse import Namespace
@@ -37,7 +37,7 @@ _BIAS = re.compile(r"(\d{1,9})[:=]([-+]?\d{1,9}(?:\.\d{1,9})?)")
 
 
 def read_depth(text: str) -> int | Literal["auto"]:
-    """ "auto", or 0 to 8; "off" is 0."""
+    """Read "auto", 0 to 8, or "off" (0); raises BadOption."""
     if text == "auto":
         return "auto"
     if text == "off":
@@ -57,11 +57,11 @@ _DRAFT_KEYS: dict[str, Callable[[str], Any]] = {
 }
 DRAFT_WORDS = (*SOURCES, "auto", "off", *_DEPTHS, *(f"{key}=" for key in _DRAFT_KEYS))
 CACHE_WORDS = tuple(map(str, get_args(CacheBits)))
-"""What `change_draft` and `change_cache` understand."""
+"""Words that `change_draft` and `change_cache` take, for completion."""
 
 
 def read_bias(pairs: Iterable[str]) -> dict[int, float]:
-    """Token id and bias, each as "ID=BIAS" or "ID:BIAS"."""
+    """Read biases by token id from pairs "ID=BIAS" or "ID:BIAS"; raises BadOption."""
     biases = {}
     for pair in pairs:
         match = _BIAS.fullmatch(pair)
@@ -77,11 +77,11 @@ _SAMPLING_KEYS: dict[str, Callable[[str], Any]] = {
     "logit_bias": lambda text: read_bias(pair for pair in text.split(",") if pair),
 }
 SAMPLING_WORDS = tuple(f"{name}=" for name in _SAMPLING_KEYS)
-"""What `change_sampling` understands."""
+"""Words that `change_sampling` takes, for completion."""
 
 
 def _read(word: str, keys: Mapping[str, Callable[[str], Any]], kind: str) -> dict[str, Any]:
-    """Name and value of a "key=value"; raises BadOption. kind: of the options."""
+    """Read "key=value"; kind: names the options in errors. Raises BadOption."""
     key, _, text = word.partition("=")
     name = key.strip().lower().replace("-", "_")
     if name not in keys:
@@ -94,7 +94,7 @@ def _read(word: str, keys: Mapping[str, Callable[[str], Any]], kind: str) -> dic
 
 
 def change_sampling(base: SamplingOptions, words: Iterable[str]) -> SamplingOptions:
-    """`base` with "temperature=0.2", "top-k=40" and so on applied; raises BadOption."""
+    """Apply "temperature=0.2", "top-k=40" and so on; raises BadOption."""
     given: dict[str, Any] = {}
     for word in words:
         if "=" not in word:
@@ -104,7 +104,7 @@ def change_sampling(base: SamplingOptions, words: Iterable[str]) -> SamplingOpti
 
 
 def change_draft(base: DraftOptions, words: Iterable[str]) -> DraftOptions:
-    """`base` with a source, a depth, "off" or key=value applied, in any order; raises BadOption."""
+    """Apply a source, a depth, "off" or key=value, in any order; raises BadOption."""
     for word in words:
         if "=" in word:
             base = replace(base, **_read(word, _DRAFT_KEYS, "drafting"))
@@ -114,7 +114,7 @@ def change_draft(base: DraftOptions, words: Iterable[str]) -> DraftOptions:
             base = replace(base, depth=read_depth(word))
         else:
             raise BadOption(
-                f"{word!r} is not possible: use a source ({', '.join(SOURCES)}) "
+                f"{word!r} is not possible: use a source ({', '.join(SOURCES)}), "
                 f"a depth (auto, off, 0 to {MAX_DEPTH}), or one of {', '.join(_DRAFT_KEYS)} as "
                 "key=value."
             )
@@ -122,7 +122,7 @@ def change_draft(base: DraftOptions, words: Iterable[str]) -> DraftOptions:
 
 
 def template_arguments(words: Iterable[str]) -> dict[str, TemplateValue]:
-    """From "preserve_thinking=true", "reasoning_effort=low": a value of JSON, else a text."""
+    """Read "preserve_thinking=true", "reasoning_effort=low": a JSON value, else a text."""
     given: dict[str, TemplateValue] = {}
     for word in words:
         name, sign, text = word.partition("=")
@@ -133,7 +133,7 @@ def template_arguments(words: Iterable[str]) -> dict[str, TemplateValue]:
 
 
 def sampling_words(sampling: SamplingOptions) -> str:
-    """All sampling options as key=value."""
+    """Write all sampling options as key=value."""
     values = asdict(sampling)
     numbers = [f"{name}={values[name]:g}" for name in NUMBER_FIELDS]
     seed = "seed=new" if sampling.seed is None else f"seed={sampling.seed}"
@@ -142,7 +142,7 @@ def sampling_words(sampling: SamplingOptions) -> str:
 
 
 def draft_words(draft: DraftOptions) -> str:
-    """The drafting options in words."""
+    """Write the drafting options in words."""
     more = f", least probability {draft.min_probability:g}" if draft.min_probability else ""
     if draft.output != "full":
         more += f", output head {draft.output}"
@@ -152,25 +152,25 @@ def draft_words(draft: DraftOptions) -> str:
 
 
 def given_options(arguments: Namespace, kind: "type[DataclassInstance]") -> dict[str, Any]:
-    """What was typed of the options of a kind; flags bear the names of its fields."""
+    """Collect the flags that were given and are named as fields of a dataclass."""
     names = {field.name for field in fields(kind)}
     typed = vars(arguments).items()
     return {name: value for name, value in typed if name in names and value is not None}
 
 
 def load_options(arguments: Namespace) -> LoadOptions:
-    """Raises BadOption."""
+    """Options of a load; raises BadOption."""
     return LoadOptions(**given_options(arguments, LoadOptions))
 
 
 def draft_options(arguments: Namespace) -> DraftOptions:
-    """Raises BadOption."""
+    """Drafting options; a draft model drafts unless a source is given. Raises BadOption."""
     source = {"source": "model"} if arguments.draft_model else {}
     return DraftOptions(**source | given_options(arguments, DraftOptions))
 
 
 def sampling_options(arguments: Namespace, recommended: SamplingOptions) -> SamplingOptions:
-    """What the model recommends, with what was given in its place. Raises BadOption."""
+    """Replace what was given in the model's recommended options; raises BadOption."""
     given = given_options(arguments, SamplingOptions)
     if "logit_bias" in given:
         given["logit_bias"] = read_bias(given["logit_bias"])
@@ -178,13 +178,13 @@ def sampling_options(arguments: Namespace, recommended: SamplingOptions) -> Samp
 
 
 def cache_options(arguments: Namespace) -> CacheOptions:
-    """Raises BadOption."""
+    """Bits of keys and values; raises BadOption."""
     given = {"bits": arguments.cache_bits, "head_bits": arguments.head_cache_bits}
     return CacheOptions(**{name: bits for name, bits in given.items() if bits is not None})
 
 
 def change_cache(base: CacheOptions, words: Iterable[str]) -> CacheOptions:
-    """`base` with bits, then those of what drafts, both or the first alone; raises BadOption."""
+    """Apply bits of the model, then of MTP heads, or the first alone; raises BadOption."""
     given = list(words)
     if len(given) > 2 or not all(word.isdecimal() for word in given):
         raise BadOption(f"{' '.join(given)!r} is not possible: write /cache 8, or /cache 8 4.")
@@ -194,5 +194,5 @@ def change_cache(base: CacheOptions, words: Iterable[str]) -> CacheOptions:
 
 
 def generation_options(arguments: Namespace) -> GenerationOptions:
-    """Raises BadOption."""
+    """Limits of an answer; raises BadOption."""
     return GenerationOptions(**given_options(arguments, GenerationOptions))

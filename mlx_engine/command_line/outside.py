@@ -1,11 +1,11 @@
-"""What a command touches of the world around it: streams, the engine's doors, the log folder."""
+"""What a command touches of the world: streams, the engine's entry points, the log folder."""
 
 import io
 import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,15 +26,16 @@ from mlx_engine.values.words import percent_words, size_words
 if TYPE_CHECKING:
     from mlx_engine import Engine
 
+DOWNLOADING = "Downloading (Ctrl-C stops, a later try goes on)"
+
 
 @dataclass(frozen=True, slots=True)
 class Outside:
     """Everything a command reads, writes and opens; tests bring their own.
 
-    load, inspect: as `mlx_engine` has them. backend: says what MLX computes on ("Metal, Apple M4
-    Max"); asked after a model is loaded. examine: all checks, and that of the memory of a model.
-    gpu_bytes: what a GPU may hold, 0 without Metal.
-    log_folder: where a crash leaves its traceback, None for nowhere but the screen.
+    load, inspect: as `mlx_engine` has them. examine: all checks, and the memory plan of a model.
+    backend: what MLX computes on ("Metal, Apple M4 Max"). gpu_bytes: what a GPU may hold, 0
+    without Metal. log_folder: where a crash leaves its traceback; None prints it.
     """
 
     stdin: TextIO
@@ -49,19 +50,19 @@ class Outside:
 
     @property
     def interactive(self) -> bool:
-        """A person types and reads here."""
+        """Whether a person types and reads here."""
         return self.stdin.isatty() and self.stdout.isatty()
 
 
 def real_outside(log_folder: Path | None = None, kernel_verdict: Path | None = None) -> Outside:
     """The process's own streams and the real engine; loads no MLX yet.
 
-    kernel_verdict: where it is remembered which Metal kernels are sound here, None for a file in
-    the user's caches. What a terminal's encoding cannot show is shown as a question mark.
+    kernel_verdict: file that remembers which Metal kernels are sound here, None for one in the
+    user's caches. Characters that a terminal's encoding lacks are printed as question marks.
     """
     import mlx_engine
 
-    nowhere = Path(os.devnull)  # where whoever starts this has closed a stream
+    nowhere = Path(os.devnull)  # for streams that were closed before this process began
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -96,11 +97,8 @@ def _gpu_bytes() -> int:
     return this_machine().gpu_bytes
 
 
-DOWNLOADING = "Downloading (Ctrl-C stops, what came is kept)"
-
-
-def shown(progress: Callable[[str], None], what: str) -> Callable[[int, int], None]:
-    """Says to `progress` how far something is, given bytes done and in all; each per cent once."""
+def percent_progress(progress: Callable[[str], None], what: str) -> Callable[[int, int], None]:
+    """Report bytes done of a total to `progress` in words, once for each per cent."""
     last = ""
 
     def show(done: int, total: int) -> None:
@@ -114,7 +112,7 @@ def shown(progress: Callable[[str], None], what: str) -> Callable[[int, int], No
 
 
 def check_options(arguments: Namespace) -> None:
-    """Raises BadOption before a file is read."""
+    """Raise BadOption before a file is read."""
     draft_options(arguments)
     generation_options(arguments)
     cache_options(arguments)
@@ -123,28 +121,19 @@ def check_options(arguments: Namespace) -> None:
 
 @contextmanager
 def opened_model(
-    arguments: Namespace,
-    outside: Outside,
-    progress: Callable[[str], None],
-    stop: Callable[[], bool] = lambda: False,
+    arguments: Namespace, outside: Outside, progress: Callable[[str], None]
 ) -> Iterator["Engine"]:
-    """The engine of a command, closed at the end; LoadStopped when stop() says so.
-
-    progress gets words about the load, "" at its end.
-    """
+    """Load the model of a command, and close it at the end; progress: is given "" once loaded."""
     name = arguments.model or "the built-in model"
     progress(f"Loading {name}")
     try:
         engine = outside.load(
             arguments.model,
             options=load_options(arguments),
-            on_progress=shown(progress, f"Loading {name}"),
-            on_download=shown(progress, DOWNLOADING),
-            stop=stop,
+            on_progress=percent_progress(progress, f"Loading {name}"),
+            on_download=percent_progress(progress, DOWNLOADING),
         )
     finally:
         progress("")
-    try:
+    with closing(engine):
         yield engine
-    finally:
-        engine.close()

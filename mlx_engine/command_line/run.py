@@ -1,4 +1,4 @@
-"""From typed arguments to an exit status: parses, runs the command, turns errors into one line."""
+"""Run a command line: parse it, run its command, and turn errors into one line and a status."""
 
 import os
 import time
@@ -22,12 +22,12 @@ Command = Callable[[Namespace, Outside], int]
 
 
 def run(arguments: Sequence[str], outside: Outside | None = None) -> int:
-    """Run one command; its exit status. `--help` and bad arguments raise SystemExit."""
+    """Run one command and return its exit status; --help and bad arguments raise SystemExit."""
     outside = outside or real_outside()
     try:
         parsed = parse(arguments)
         status = _command(parsed.command)(parsed, outside)
-        outside.stdout.flush()  # a reader that has left must be met here, not by Python's exit
+        outside.stdout.flush()  # else Python meets a reader that has left at exit
         return status
     except EngineError as error:
         from mlx_engine.command_line.screen import make_screen
@@ -43,7 +43,7 @@ def run(arguments: Sequence[str], outside: Outside | None = None) -> int:
     except Exception as error:
         if isinstance(error, OSError) and error.errno in NO_ROOM:
             _drop_stdout(outside)
-            words = f"{error.strerror}, so what it says is cut: free space, or write elsewhere."
+            words = f"{error.strerror}, so the output is cut: free space, or write elsewhere."
             print(f"headstart: {words}", file=outside.stderr)
             return BAD_INPUT
         print(crash_note(error, outside.log_folder), file=outside.stderr)
@@ -51,39 +51,37 @@ def run(arguments: Sequence[str], outside: Outside | None = None) -> int:
 
 
 def _command(name: str) -> Command:
-    """Imported on use: parsing and --help need none of what a command needs."""
-    match name:
-        case "chat":
-            from mlx_engine.command_line.chat import chat as command
-        case "generate":
-            from mlx_engine.command_line.commands import generate as command
-        case "inspect":
-            from mlx_engine.command_line.commands import inspect as command
-        case "bench":
-            from mlx_engine.command_line.commands import bench as command
-        case "doctor":
-            from mlx_engine.command_line.commands import doctor as command
-        case _:
-            raise AssertionError(f"the parser let {name!r} through")
-    return command
+    """Import a command on use: parsing and --help need none of what a command needs."""
+    if name == "chat":
+        from mlx_engine.command_line.chat import chat
+
+        return chat
+    from mlx_engine.command_line import commands
+
+    return {
+        "generate": commands.generate,
+        "inspect": commands.inspect,
+        "bench": commands.bench,
+        "doctor": commands.doctor,
+    }[name]
 
 
 def _drop_stdout(outside: Outside) -> None:
-    """The reader left; keep Python from complaining about it when it flushes at exit."""
+    """Keep Python from complaining at exit that stdout cannot be flushed."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, outside.stdout.fileno())
 
 
 def crash_note(error: BaseException, folder: Path | None) -> str:
-    """Write the traceback below `folder` and say where; the traceback itself if that fails."""
+    """Write the traceback into `folder` and name its file; return the traceback if that fails."""
     trace = "".join(traceback.format_exception(error))
     what = f"{type(error).__name__}: {error}".splitlines()[0]
-    path = _written(trace, folder) if folder is not None else None
+    path = _write_log(trace, folder) if folder is not None else None
     details = trace if path is None else f"The details are in {path}"
     return f"headstart: this is a bug of ours, {what}\n{details}"
 
 
-def _written(trace: str, folder: Path) -> Path | None:
+def _write_log(trace: str, folder: Path) -> Path | None:
     path = folder / time.strftime("crash-%Y%m%d-%H%M%S.log")
     try:
         make_private_folder(folder)

@@ -1,4 +1,4 @@
-"""Where the terminal's text goes: answers to stdout, all else beside it, colours where they fit."""
+"""The terminal: answers on stdout, notes beside them, colours where the terminal has them."""
 
 import os
 import termios
@@ -9,21 +9,22 @@ from typing import TextIO
 from unicodedata import category
 
 from rich.cells import cell_len
-from rich.console import Console, ConsoleRenderable
+from rich.console import Console
 from rich.control import Control
 from rich.segment import ControlType
 from rich.text import Text
 
-from mlx_engine.command_line.figures import ENDINGS, status_line
 from mlx_engine.values.conversation import (
     Channel,
     Event,
+    FinishReason,
     GenerationFinished,
     PromptProgress,
     RoundFinished,
     TextPiece,
 )
-from mlx_engine.values.stats import RoundStats
+from mlx_engine.values.stats import GenerationStats, RoundStats
+from mlx_engine.values.words import percent_words
 
 NOTE = "dim"
 THINKING = "dim italic"
@@ -33,13 +34,26 @@ DEPTH_COLOURS = (
     *("#677973", "#5b7c71", "#4d7f6e", "#3f816b"),
     *("#308367", "#208563", "#10865f", "#00865a"),
 )
-"""One hue, deeper with depth, all of the lightness that is readable on black and on white alike."""
+"""One hue, deeper with depth, in a lightness that is readable on black and on white."""
 
 FEWER_COLOURS: Mapping[str, tuple[str, ...]] = {
     "256": ("color(243)", "color(29)", "color(63)", "color(163)"),
     "standard": ("magenta",),
 }
-"""Where a terminal has no more; of 256, four hues, for no one hue has four such colours there."""
+"""For terminals with fewer colours; 256 have no four readable colours of one hue."""
+
+SHORT_PROMPT = 512
+"""New tokens up to which reading a prompt is too fast to report."""
+
+ENDINGS: dict[FinishReason, str] = {
+    "end": "",
+    "stop-string": "Ended at a stop string.",
+    "max-tokens": "Cut at the token limit; /continue goes on.",
+    "context-full": "The context is full; /drop skips the oldest turns, /continue goes on.",
+    "memory-full": "Memory is full; /drop skips the oldest turns, /continue goes on.",
+    "stopped": "Stopped; /continue goes on.",
+}
+"""Why an answer ended, empty where the model was done."""
 
 _CONTROLS = dict.fromkeys(
     (*range(32), 127, *range(128, 160), *range(0xD800, 0xE000)), "\N{REPLACEMENT CHARACTER}"
@@ -48,53 +62,67 @@ _KEPT = {ord("\n"): "\n", ord("\t"): "\t"}
 
 
 def harmless(text: str) -> str:
-    """`text` without control characters and lone surrogates: it must not steer the terminal."""
+    """Replace control characters and lone surrogates, which could steer the terminal."""
     return text.translate(_CONTROLS | _KEPT)
+
+
+def status_line(stats: GenerationStats) -> str:
+    """Speed, length and drafting of an answer."""
+    accepted = "nothing drafted"
+    if stats.drafted:
+        share = percent_words(stats.accepted, stats.drafted)
+        accepted = f"accepted {stats.accepted}/{stats.drafted} ({share})"
+    return (
+        f"{stats.tokens_per_second:.1f} tok/s · {stats.generated_tokens} tok · "
+        f"{stats.time_to_first_token_s:.2f} s to the first · {accepted} · "
+        f"{stats.tokens_per_pass:.2f} tok/pass"
+    )
 
 
 FENCE = "```"
 JOINER = "\N{ZERO WIDTH JOINER}"
 OPENING, CLOSING = ("Ps", "Pi"), ("Pe", "Pf", "Po")
-"""Categories of Unicode that end no line, and those that begin none."""
+"""Unicode categories that must not end a line, and those that must not begin one."""
 
 
-class WholeWords:
-    """Breaks lines between words, and between wide characters; a word waits until it is whole.
+class WordWrap:
+    """Wraps streamed text between words and between wide characters; holds back the last word.
 
-    What is wider than a line is left to the terminal, and so are fenced blocks, which are copied.
+    Words wider than a line and fenced code blocks are left to the terminal, so that they can be
+    copied.
     """
 
     def __init__(self) -> None:
         self._column = 0
         self._gap, self._word = Text(), Text()
-        self._beginning = ""
+        self._line_start = ""
         self._in_code = False
 
     def add(self, text: str, style: str, width: int) -> Text:
-        """What can be written now, of this and of what came before; lines have `width` cells."""
+        """Take more text; return what can be written, in lines of `width` cells."""
         written = Text()
-        for sign in text:
-            if sign == "\n":
+        for char in text:
+            if char == "\n":
                 self._end_line(width, written)
                 continue
-            self._beginning += sign if len(self._beginning) < 2 * len(FENCE) else ""
+            self._line_start += char if len(self._line_start) < 2 * len(FENCE) else ""
             if self._in_code:
-                written.append(sign, style)
-            elif sign in " \t":
+                written.append(char, style)
+            elif char in " \t":
                 self._end_word(width, written)
-                self._gap.append(sign, style)
+                self._gap.append(char, style)
             else:
-                if self._can_break_before(sign):
+                if self._can_break_before(char):
                     self._end_word(width, written)
-                self._word.append(sign, style)
+                self._word.append(char, style)
         return written
 
-    def _can_break_before(self, sign: str) -> bool:
+    def _can_break_before(self, char: str) -> bool:
         last = self._word.plain[-1:]
-        if not last or last == JOINER or 2 not in (cell_len(last), cell_len(sign)):
+        if not last or last == JOINER or 2 not in (cell_len(last), cell_len(char)):
             return False
         return (
-            cell_len(sign) > 0 and category(sign) not in CLOSING and category(last) not in OPENING
+            cell_len(char) > 0 and category(char) not in CLOSING and category(last) not in OPENING
         )
 
     def _end_word(self, width: int, written: Text) -> None:
@@ -113,73 +141,65 @@ class WholeWords:
     def _end_line(self, width: int, written: Text) -> None:
         self._end_word(width, written)
         written.append("\n")
-        if self._beginning.lstrip().startswith(FENCE):
+        if self._line_start.lstrip().startswith(FENCE):
             self._in_code = not self._in_code
-        self._column, self._gap, self._beginning = 0, Text(), ""
+        self._column, self._gap, self._line_start = 0, Text(), ""
 
 
 @dataclass(slots=True)
 class Screen:
-    """answers: the console of the model's words; notes: of everything else.
+    """Consoles for the model's words (answers) and for everything else (notes).
 
-    wraps: whether lines are broken between words, as where a person reads; else nothing is changed.
-    tints: whether drafted words are coloured by depth; without colours it changes nothing.
+    wraps: break lines between words, as for a reader at a terminal; else text is not changed.
+    tints: colour drafted words by depth, where the terminal has colours.
     """
 
     answers: Console
     notes: Console
     wraps: bool = False
     tints: bool = True
-    _words: WholeWords = field(default_factory=WholeWords)
+    _wrap: WordWrap = field(default_factory=WordWrap)
 
     @property
     def takes_codes(self) -> bool:
-        """A terminal where lines can be edited."""
+        """Whether lines can be edited here."""
         return self.answers.is_terminal and not self.answers.is_dumb_terminal
 
     @property
     def width(self) -> int:
-        """Cells of a line; rich does not look where a terminal takes no codes."""
+        """Cells of a line; rich does not ask terminals that take no codes."""
         with suppress(OSError, ValueError):
             return os.get_terminal_size(self.answers.file.fileno()).columns or self.answers.width
         return self.answers.width
 
     @property
     def depth_colours(self) -> tuple[str, ...]:
-        """Those of depth 1, 2 and so on, the last for all that are deeper; none without colours."""
+        """Colours of depth 1, 2 and so on, the last for all deeper ones; none without colours."""
         system = self.answers.color_system
         return FEWER_COLOURS.get(system, DEPTH_COLOURS) if system else ()
 
     def note(self, text: str, style: str = NOTE) -> None:
-        """One line that is not the model's."""
+        """Print text that is not the model's."""
         words = Text(harmless(text), style=style)
         self.notes.print(words, soft_wrap=not self.wraps, width=self.width)
 
-    def show(self, table: ConsoleRenderable) -> None:
-        """A table or the like, among the notes."""
-        self.notes.print(table, width=self.width)
-
     def piece(self, text: str, style: str = "") -> None:
-        """A piece of an answer, as it comes; where lines wrap, its last word waits for its end."""
+        """Print a piece of an answer; where lines wrap, its last word waits for its end."""
         if self.wraps:
-            written = self._words.add(harmless(text), style, self.width)
+            written = self._wrap.add(harmless(text), style, self.width)
         else:
             written = Text(harmless(text), style)
         self.answers.print(written, end="", soft_wrap=True)
 
-    def begin_answer(self) -> None:
-        """What comes has nothing to do with the text before."""
-        self._words = WholeWords()
-
     def depth_style(self, depth: int) -> str:
-        """How a word drafted at `depth` looks; the model's own words (0) are plain."""
+        """Style of a word drafted at `depth`; the model's own words (0) are plain."""
         colours = self.depth_colours
         if not self.tints or not colours or depth == 0:
             return ""
         return colours[min(depth, len(colours)) - 1]
 
     def legend(self, deepest: int) -> None:
-        """What the colours mean."""
+        """Explain the colours of depths up to `deepest`."""
         words = Text.assemble(("Drafted words by depth:", NOTE))
         last = min(deepest, len(self.depth_colours))
         for depth in range(1, last + 1):
@@ -188,7 +208,7 @@ class Screen:
         self.notes.print(words)
 
     def progress(self, text: str) -> None:
-        """Replace the present line, at a terminal only; `text` empty clears it."""
+        """Replace the current line, at a terminal only; "" clears it."""
         if self.notes.is_terminal and not self.notes.is_dumb_terminal:
             start = Control.move_to_column(0)
             self.notes.control(start, Control((ControlType.ERASE_IN_LINE, 2)))
@@ -196,9 +216,9 @@ class Screen:
 
     @contextmanager
     def quiet_keys(self) -> Iterator[None]:
-        """Keys pressed meanwhile stand in the next line; Ctrl-C works and is not written.
+        """Within, keys wait for the next line; Ctrl-C works and is not shown.
 
-        Where lines are edited, no key is written into the text.
+        Where lines are edited, no key is echoed into the text.
         """
         try:
             terminal = self.answers.file.fileno()
@@ -215,9 +235,19 @@ class Screen:
         finally:
             termios.tcsetattr(terminal, termios.TCSANOW, before)
 
+    def show_answer(self, events: Iterable[Event]) -> None:
+        """Print an answer to its end; an error leaves the cursor on a fresh line."""
+        self._wrap = WordWrap()
+        view = _AnswerView(self)
+        try:
+            for event in events:
+                view.show(event)
+        finally:
+            view.end_line()
+
 
 def make_screen(stdout: TextIO, stderr: TextIO, *, plain: bool) -> Screen:
-    """Notes share stdout at a terminal and step aside to stderr when stdout is piped."""
+    """Notes share stdout at a terminal, and go to stderr when stdout is piped."""
     answers = _console(stdout, plain)
     notes = answers if stdout.isatty() else _console(stderr, plain)
     return Screen(answers, notes, wraps=stdout.isatty())
@@ -234,27 +264,11 @@ def _console(stream: TextIO, plain: bool) -> Console:
     )
 
 
-SHORT_PROMPT = 512
-"""Prompts up to this many new tokens are read too fast to report on."""
-
-
-def show_answer(events: Iterable[Event], screen: Screen) -> None:
-    """Print an answer to its end; whatever is raised leaves the cursor on a fresh line."""
-    view = _AnswerView(screen)
-    screen.begin_answer()
-    try:
-        for event in events:
-            view.show(event)
-    finally:
-        view.end_line()
-
-
 class _AnswerView:
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._channel: Channel = "answer"
-        self._line_is_open = False
-        self._reading = False
+        self._line_is_open = self._is_reading = False
         self._last_round: RoundStats | None = None
 
     def show(self, event: Event) -> None:
@@ -269,7 +283,7 @@ class _AnswerView:
                 self._show_figures(event)
 
     def end_line(self) -> None:
-        """Make sure that what follows starts at the left."""
+        """Make sure that the next text starts at the left."""
         self._clear_progress()
         if self._line_is_open:
             self._screen.piece("\n")
@@ -277,23 +291,22 @@ class _AnswerView:
 
     def _show_progress(self, event: PromptProgress) -> None:
         if event.total - event.reused > SHORT_PROMPT and event.done < event.total:
-            self._reading = True
+            self._is_reading = True
             self._screen.progress(f"Reading the prompt: {event.done} of {event.total} tokens")
 
     def _clear_progress(self) -> None:
-        if self._reading:
+        if self._is_reading:
             self._screen.progress("")
-            self._reading = False
+            self._is_reading = False
 
     def _show_piece(self, piece: TextPiece) -> None:
         self._clear_progress()
         if piece.channel != self._channel:
             self.end_line()
             self._channel = piece.channel
-        thinking = piece.channel == "thinking"
-        self._screen.piece(
-            piece.text, THINKING if thinking else self._screen.depth_style(piece.depth)
-        )
+        is_thinking = piece.channel == "thinking"
+        style = THINKING if is_thinking else self._screen.depth_style(piece.depth)
+        self._screen.piece(piece.text, style)
         if piece.text:
             self._line_is_open = not piece.text.endswith("\n")
 
@@ -304,6 +317,5 @@ class _AnswerView:
             self._screen.note(f"{status_line(finished.stats)} · depth {last.depth if last else 0}")
         if last is not None and last.why is not None:
             self._screen.note(last.why.words, WARNING)
-        ending = ENDINGS[finished.reason]
-        if ending:
-            self._screen.note(ending[0].upper() + ending[1:] + ".", WARNING)
+        if ENDINGS[finished.reason]:
+            self._screen.note(ENDINGS[finished.reason], WARNING)

@@ -68,7 +68,6 @@ class FakeOutside:
         options: LoadOptions | None = None,
         on_progress: Callable[[int, int], None] | None = None,
         on_download: Callable[[int, int], None] | None = None,
-        stop: Callable[[], bool] | None = None,
     ) -> ScriptedEngine:
         self.asked.append((path, options))
         if on_download is not None and path is not None and path.startswith("hub/"):

@@ -10,7 +10,7 @@ from fake_outside import FakeOutside, Terminal
 from rich.console import Console
 from scripted_engine import NO_HEADS, Answer, ScriptedEngine, refuses
 
-from mlx_engine.command_line.screen import DEPTH_COLOURS, Screen, show_answer
+from mlx_engine.command_line.screen import DEPTH_COLOURS, Screen
 from mlx_engine.values.conversation import PromptProgress
 from mlx_engine.values.errors import OutOfMemory, Reason
 from mlx_engine.values.options import CacheOptions, DraftOptions
@@ -171,7 +171,7 @@ def test_a_terminal_gets_tints_and_dimmed_thinking() -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, color_system="truecolor", markup=False)
     engine = ScriptedEngine([Answer("a b c", thinking="hm", accepted=(0, 2))])
-    show_answer(engine.session().send("x"), Screen(console, console))
+    Screen(console, console).show_answer(engine.session().send("x"))
     red, green, blue = (int(DEPTH_COLOURS[1][i : i + 2], 16) for i in (1, 3, 5))
     assert f"\x1b[38;2;{red};{green};{blue}m b" in out.getvalue()
     assert "\x1b[2;3mhm" in out.getvalue()
@@ -181,7 +181,7 @@ def test_a_terminal_gets_tints_and_dimmed_thinking() -> None:
 def test_a_long_prompt_shows_how_far_it_is() -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, color_system=None, markup=False)
-    show_answer([PromptProgress(512, 4096), PromptProgress(4096, 4096)], Screen(console, console))
+    Screen(console, console).show_answer([PromptProgress(512, 4096), PromptProgress(4096, 4096)])
     assert "Reading the prompt: 512 of 4096 tokens" in out.getvalue()
     assert out.getvalue().endswith("\x1b[2K")
 

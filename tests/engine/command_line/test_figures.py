@@ -1,18 +1,14 @@
 """The figures under an answer say what the stats say."""
 
+import io
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
-from mlx_engine.command_line.figures import (
-    ENDINGS,
-    acceptance_lines,
-    bar,
-    source_lines,
-    stage_lines,
-    status_line,
-    summary_lines,
-)
+from mlx_engine.command_line.conversation import stats_figures
+from mlx_engine.command_line.screen import ENDINGS, status_line
+from mlx_engine.values.options import DraftOutput
 from mlx_engine.values.stats import GenerationStats, SourceStats
 from mlx_engine.values.words import (
     count_words,
@@ -50,45 +46,46 @@ def test_status_line_without_drafting() -> None:
     assert "nothing drafted" in status_line(GenerationStats(generated_tokens=3))
 
 
+def shown(stats: GenerationStats, output: DraftOutput | None = None) -> list[str]:
+    """Lines of /stats."""
+    text = io.StringIO()
+    Console(file=text, width=100).print(stats_figures(stats, output))
+    return [line.rstrip() for line in text.getvalue().splitlines()]
+
+
+def line(stats: GenerationStats, start: str) -> str:
+    return next(
+        found for found in shown(stats) if found.startswith(start) and "drafted by" not in found
+    )
+
+
 def test_what_heads_have_read_is_told() -> None:
-    assert "heads" not in summary_lines(STATS)[0]
+    assert "heads" not in shown(STATS)[0]
     read = replace(STATS, prompt_tokens=8000, head_rows=256, head_share=0.0132)
-    assert summary_lines(read)[0].endswith("; heads read 256, 1.3 % of the time")
+    assert shown(read)[0].endswith("; heads read 256, 1.3 % of the time")
 
 
 def test_every_depth_has_a_bar() -> None:
-    lines = acceptance_lines(STATS)
-    assert [line.split()[1] for line in lines] == ["1", "2", "3"]
-    assert lines[0].endswith("91 % (91/100)")
-    assert lines[2].endswith("0 % (0/32)")
-    assert acceptance_lines(GenerationStats()) == ["Nothing was drafted."]
+    assert line(STATS, "depth 1").endswith(" 91 % (91/100)")
+    assert line(STATS, "depth 3").endswith("  0 % (0/32)")
+    assert [line(STATS, f"depth {depth}").count("█") for depth in (1, 2, 3)] == [21, 24, 0]
+    assert "Nothing was drafted." in shown(GenerationStats())
+    assert "Nothing was drafted." not in shown(STATS)
 
 
 def test_every_source_has_its_sums() -> None:
-    assert source_lines(STATS, "4-bit") == [
+    assert [line for line in shown(STATS, "4-bit") if line.startswith("drafted")] == [
         "drafted by prompt-lookup: accepted 4/12 (33 %)",
         "drafted by mtp: accepted 170/200 (85 %), output head 4-bit",
     ]
-    assert source_lines(GenerationStats(), None) == []
 
 
 def test_stages_are_milliseconds_a_pass() -> None:
-    assert [line.split("(")[1] for line in stage_lines(STATS)] == [
-        "1.00 ms a pass)",
-        "3.00 ms a pass)",
-        "0.50 ms a pass)",
-        "0.00 ms a pass)",
-    ]
-    assert "67 %" in stage_lines(STATS)[1]
-    assert "–" in stage_lines(GenerationStats())[0]
-
-
-@pytest.mark.parametrize(
-    ("share", "shown"),
-    [(0, "    "), (1, "████"), (0.5, "██  "), (0.53125, "██▏ "), (-1, "    "), (2, "████")],
-)
-def test_bars(share: float, shown: str) -> None:
-    assert bar(share, 4) == shown
+    wanted = {"draft": 1, "verify": 3, "accept": 0.5, "host": 0}
+    for name, ms in wanted.items():
+        assert line(STATS, f"{name} ").endswith(f"({ms:.2f} ms a pass)")
+    assert "67 %" in line(STATS, "verify ") and 15 <= line(STATS, "verify ").count("█") <= 16
+    assert "–" in line(GenerationStats(), "draft ")
 
 
 def test_a_whole_answer_needs_no_words_for_its_end() -> None:

@@ -87,7 +87,7 @@ def test_a_full_disk_is_no_bug(asked: list[str]) -> None:
         told = subprocess.run(
             command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False
         )
-    words = "No space left on device, so what it says is cut: free space, or write elsewhere."
+    words = "No space left on device, so the output is cut: free space, or write elsewhere."
     assert (told.returncode, told.stderr) == (2, f"headstart: {words}\n")
 
 
@@ -206,7 +206,7 @@ def test_what_the_hub_sends_is_shown_at_a_terminal(
     outside.stdout, outside.stderr = Terminal(), Terminal()
     assert outside.run(*command, "hub/model") == 0
     shown = outside.out + outside.err
-    assert "Downloading (Ctrl-C stops, what came is kept): 33 % of 900 B" in shown
+    assert "Downloading (Ctrl-C stops, a later try goes on): 33 % of 900 B" in shown
 
 
 def test_inspect_says_which_machine_memory_is_for(outside: FakeOutside) -> None:
@@ -222,12 +222,12 @@ def test_inspect_says_which_machine_memory_is_for(outside: FakeOutside) -> None:
     assert here < there
     assert f"{size_words(here)} with Metal, {size_words(there)} without" in outside.out
     said = " ".join(outside.out.split())
-    assert "of a token 65.5 kB in 16 bits, 34.8 kB in 8 bits, 18.4 kB in 4 bits" in said
+    assert "65.5 kB in 16 bits, 34.8 kB in 8 bits, 18.4 kB in 4 bits, for each token" in said
     why = Reason("cache-head-size", "Keys and values stay in 16 bits.")
     outside.engine = ScriptedEngine(description=replace(DESCRIPTION, packed_cache=why))
     assert outside.run("inspect", "m.gguf") == 0
     said = " ".join(outside.out.split())
-    assert "65.5 kB a token. Keys and values stay in 16 bits." in said
+    assert "65.5 kB for each token. Keys and values stay in 16 bits." in said
 
 
 @pytest.mark.parametrize("gpu_bytes", [0, 8 * 10**9])

@@ -17,7 +17,6 @@ from mlx_engine.command_line.screen import (
     Screen,
     harmless,
     make_screen,
-    show_answer,
 )
 from mlx_engine.values.conversation import TextPiece
 
@@ -92,7 +91,7 @@ def shown_at(width: int, *pieces: str) -> list[str]:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, color_system=None, width=width, markup=False)
     screen = Screen(console, console, wraps=True)
-    show_answer(map(TextPiece, pieces), screen)
+    screen.show_answer(map(TextPiece, pieces))
     return out.getvalue().splitlines()
 
 

@@ -1,23 +1,25 @@
-"""Lines from a pipe, from a plain terminal and from the editor, also before a model is there."""
+"""Lines from a pipe, from a plain terminal and from the editor."""
 
 import io
+import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from time import monotonic, sleep
 
 import pytest
 from fake_outside import FakeOutside, Terminal
 from prompt_toolkit.application import create_app_session
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 from rich.console import Console
 from scripted_engine import ScriptedEngine
 
-from mlx_engine.command_line.conversation import read_chat
+from mlx_engine.command_line.conversation import COMMANDS, read_chat
 from mlx_engine.command_line.screen import Screen
-from mlx_engine.command_line.typed_lines import EditedLines, Lines, PlainLines
-from mlx_engine.values.errors import BadPrompt, LoadStopped, ModelNotFound
+from mlx_engine.command_line.typed_lines import EditedLines, Lines, PlainLines, _completer
+from mlx_engine.values.errors import BadPrompt, ModelNotFound
 
 
 def screen(file: io.StringIO | None = None) -> Screen:
@@ -32,21 +34,8 @@ def keys() -> Iterator[PipeInput]:
 
 
 @pytest.fixture
-def edited(keys: PipeInput) -> Iterator[EditedLines]:
-    lines = EditedLines(io.StringIO(), screen())
-    yield lines
-    lines.close()
-
-
-def typed(lines: EditedLines) -> str:
-    return lines._session.default_buffer.text
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    end = monotonic() + 20
-    while not is_so():
-        assert monotonic() < end
-        sleep(0.002)
+def edited(keys: PipeInput) -> EditedLines:
+    return EditedLines(io.StringIO(), screen())
 
 
 def test_blank_lines_are_skipped() -> None:
@@ -109,79 +98,61 @@ def test_arrow_up_brings_the_last_line_back(keys: PipeInput, edited: EditedLines
 def test_control_z_is_no_part_of_a_message(
     keys: PipeInput, edited: EditedLines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It rests the program, as everywhere in a terminal, and the line is there afterwards."""
-    rests: list[int] = []
-    monkeypatch.setattr(signal, "raise_signal", rests.append)
-    edited.begin()
-    keys.send_text("half\x1a")
-    until(lambda: rests == [signal.SIGTSTP])
-    keys.send_text(" and half\r")
-    assert next(iter(edited)) == "half and half"
+    """It suspends the program, as everywhere in a terminal; the line is there afterwards."""
+    signals: list[int] = []
+    monkeypatch.setattr(os, "kill", lambda _process, number: signals.append(number))
+    keys.send_text("half\x1a and half\r\x04")
+    assert list(edited) == ["half and half"]
+    assert signals == [signal.SIGTSTP]
 
 
 def test_control_c_clears_the_line_and_leaves_an_empty_one(
     keys: PipeInput, edited: EditedLines
 ) -> None:
-    edited.begin()
-    keys.send_text("half")
-    until(lambda: typed(edited) == "half")
-    keys.send_text("\x03")
-    until(lambda: typed(edited) == "")
-    keys.send_text("\x1b[A")
-    until(lambda: typed(edited) == "half")
-    keys.send_text("\rlost\x03kept\r\x03")
-    assert list(edited) == ["half", "kept"]
+    keys.send_text("half\x03kept\r")
+    lines = iter(edited)
+    assert next(lines) == "kept"
+    keys.send_text("\x1b[A\x1b[A!\r\x03")  # what was cleared is in the history
+    assert list(lines) == ["half!"]
 
 
 @pytest.mark.parametrize(
     ("beginning", "line"),
     [
-        ("/dr", "/draft"),
+        ("/dra", "/draft"),
         ("/draft 2 min", "/draft 2 min_probability="),
         ("/sampling top_k", "/sampling top_k="),
         ("/colours of", "/colours off"),
         ("/load {}/ta", "/load {}/talk.json"),
+        ("/nothing x", "/nothing x"),
+        ("see /dra", "see /dra"),
+        ("", ""),
     ],
 )
-def test_tab_completes_commands_their_words_and_files(
-    keys: PipeInput, edited: EditedLines, tmp_path: Path, beginning: str, line: str
+def test_commands_their_words_and_files_are_completed(
+    tmp_path: Path, beginning: str, line: str
 ) -> None:
     (tmp_path / "talk.json").touch()
-    edited.begin()
-    keys.send_text(beginning.format(tmp_path))
-    until(lambda: edited._session.default_buffer.complete_state is not None)
-    keys.send_text("\t")
-    until(lambda: typed(edited) == line.format(tmp_path))
+    text = beginning.format(tmp_path)
+    found = _completer().get_completions(Document(text), CompleteEvent())
+    completed = [text[: len(text) + one.start_position] + one.text for one in found] or [text]
+    assert completed == [line.format(tmp_path)]
 
 
-@pytest.mark.parametrize("text", ["/nothing x", "see /dr", ""])
-def test_tab_completes_nothing_else(keys: PipeInput, edited: EditedLines, text: str) -> None:
-    edited.begin()
-    keys.send_text(text + "\t!")
-    until(lambda: typed(edited).endswith("!"))
-    assert typed(edited) == text + "!"
-
-
-def test_a_line_that_is_set_aside_comes_back_as_it_was(
-    keys: PipeInput, edited: EditedLines
-) -> None:
-    line = edited.begin()
-    keys.send_text("ac\x1b[D")
-    until(lambda: edited._session.default_buffer.cursor_position == 1)
-    edited.set_aside()
-    assert line.done()
-    keys.send_text("b\r")
-    assert next(iter(edited)) == "abc"
+def test_commands_are_completed_with_what_they_do() -> None:
+    found = list(_completer().get_completions(Document("/s"), CompleteEvent()))
+    assert [one.text for one in found] == ["/system", "/sampling", "/stats", "/save"]
+    assert found[2].display_meta_text == COMMANDS["stats"].help
 
 
 class EditingOutside(FakeOutside):
     """A terminal whose lines are edited; `while_loading` happens before the model is there."""
 
-    while_loading: Callable[[Callable[[], bool]], None]
+    while_loading: Callable[[], None]
 
-    def load(self, *args: object, stop: Callable[[], bool], **more: object) -> ScriptedEngine:
-        self.while_loading(stop)
-        return super().load(*args, stop=stop, **more)  # type: ignore[arg-type]
+    def load(self, *args: object, **more: object) -> ScriptedEngine:
+        self.while_loading()
+        return super().load(*args, **more)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -193,31 +164,23 @@ def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EditingOutside:
 def test_a_question_may_be_sent_while_the_model_loads(
     keys: PipeInput, outside: EditingOutside
 ) -> None:
-    outside.while_loading = lambda _stop: keys.send_text("Early\r\x03\r")
+    outside.while_loading = lambda: keys.send_text("Early\r\x03\r")
     assert outside.run("chat") == 0
-    assert outside.out.index("Type a message") < outside.out.index("Scripted · ")
+    assert outside.out.index("Scripted · ") < outside.out.index("Type a message")
     assert "You said: Early" in outside.engine.sessions[0].messages[1].text
     assert outside.engine.closed
 
 
-def test_who_leaves_while_the_model_loads_does_not_wait(
-    keys: PipeInput, outside: EditingOutside
-) -> None:
-    def leave(stop: Callable[[], bool]) -> None:
-        keys.send_text("\x04")
-        until(stop)
-        raise LoadStopped("Loading was stopped.")
-
-    outside.while_loading = leave
-    assert outside.run("chat") == 0
-    assert outside.err == ""
+def test_control_c_leaves_while_the_model_loads(keys: PipeInput, outside: EditingOutside) -> None:
+    outside.while_loading = lambda: signal.raise_signal(signal.SIGINT)
+    assert outside.run("chat") == 130
     assert not outside.engine.sessions
 
 
 def test_a_model_that_cannot_be_loaded_takes_the_question_away(
     keys: PipeInput, outside: EditingOutside
 ) -> None:
-    outside.while_loading, outside.error = lambda _stop: None, ModelNotFound("x: no such file.")
+    outside.while_loading, outside.error = lambda: None, ModelNotFound("x: no such file.")
     assert outside.run("chat", "x") == 2
     assert outside.err == "headstart: x: no such file.\n"
 
@@ -226,7 +189,7 @@ def test_a_chat_that_no_file_has_is_offered_to_be_saved(
     keys: PipeInput, outside: EditingOutside, tmp_path: Path
 ) -> None:
     file, nowhere = tmp_path / "chat.md", tmp_path / "no" / "chat.md"
-    outside.while_loading = lambda _stop: keys.send_text(f"Hi\r/quit\r{nowhere}\r{file}\r")
+    outside.while_loading = lambda: keys.send_text(f"Hi\r/quit\r{nowhere}\r{file}\r")
     assert outside.run("chat") == 0
     assert "You said: Hi" in file.read_text()
     assert "There is no folder" in outside.out
@@ -242,7 +205,7 @@ def test_yes_and_no_are_no_names_of_files(
     files: int,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    outside.while_loading = lambda _stop: keys.send_text(f"Hi\r/quit\r{answer}\r\r")
+    outside.while_loading = lambda: keys.send_text(f"Hi\r/quit\r{answer}\r\r")
     assert outside.run("chat") == 0
     made = list(tmp_path.iterdir())
     assert len(made) == files and "is not possible" not in outside.out
@@ -253,7 +216,7 @@ def test_a_saved_chat_is_left_without_a_question(
     keys: PipeInput, outside: EditingOutside, tmp_path: Path
 ) -> None:
     file = tmp_path / "chat.json"
-    outside.while_loading = lambda _stop: keys.send_text(f"Hi\r/save {file}\r\x04")
+    outside.while_loading = lambda: keys.send_text(f"Hi\r/save {file}\r\x04")
     assert outside.run("chat") == 0
 
 
@@ -261,7 +224,7 @@ def test_a_process_that_is_told_to_end_leaves_the_terminal_as_it_was(
     keys: PipeInput, outside: EditingOutside
 ) -> None:
     before = signal.getsignal(signal.SIGTERM)
-    outside.while_loading = lambda _stop: signal.raise_signal(signal.SIGTERM)
+    outside.while_loading = lambda: signal.raise_signal(signal.SIGTERM)
     with pytest.raises(SystemExit) as left:
         outside.run("chat")
     assert left.value.code == 143
