@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import mlx.core as mx
 
+from metal_kernels.stock import computes_on_gpu
 from mlx_engine.values.errors import BadModelFile, LoadStopped, OutOfMemory, is_out_of_memory
 
 SLICE_BYTES = 32 * 2**20
@@ -13,13 +14,23 @@ Progress = Callable[[int, int], None]
 Stop = Callable[[], bool]
 
 
-def cast_floats(arrays: Mapping[str, mx.array], *, metal: bool) -> dict[str, mx.array]:
-    """Cast floats lazily; packed integers stay.
+def held_as(dtype: mx.Dtype) -> mx.Dtype:
+    """The type in which floats of this type are held and computed on the default device.
 
-    Without Metal all floats become float32, since MLX's CPU backend is slow in 16 bits and rounds
-    differently; with Metal float64 alone does.
+    On a CPU float32: MLX computes there in 16 bits slowly, and with other rounding. No GPU has
+    float64.
     """
-    return {name: _cast(array, metal=metal) for name, array in arrays.items()}
+    return mx.float32 if dtype == mx.float64 or not computes_on_gpu() else dtype
+
+
+def cast_floats(arrays: Mapping[str, mx.array]) -> dict[str, mx.array]:
+    """The same arrays, floats lazily cast to the type they are held in; packed integers stay."""
+    return {
+        name: array.astype(held_as(array.dtype))
+        if mx.issubdtype(array.dtype, mx.floating)
+        else array
+        for name, array in arrays.items()
+    }
 
 
 def evaluate_arrays(
@@ -72,10 +83,3 @@ def _evaluate(part: list[mx.array], origin: str) -> None:
             origin=origin,
             error=str(error),
         ) from error
-
-
-def _cast(array: mx.array, *, metal: bool) -> mx.array:
-    is_wide = array.dtype == mx.float64
-    if mx.issubdtype(array.dtype, mx.floating) and (is_wide or not metal):
-        return array.astype(mx.float32)
-    return array

@@ -23,6 +23,7 @@ from mlx_engine.models.drafters.eagle3 import Eagle3, Eagle3Config, plain_name
 from mlx_engine.models.drafters.gemma4_assistant import AssistantConfig, Gemma4Assistant
 from mlx_engine.models.drafters.target import draft_target
 from mlx_engine.models.library.gemma4 import Gemma4Model
+from mlx_engine.models.matrix import as_stored, by_columns
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.errors import BadModelFile, BadOption, EngineError, LoadStopped, Reason
@@ -66,13 +67,13 @@ def read_drafter(files: ModelFiles) -> DrafterFiles | None:
 
 def build_drafter(files: DrafterFiles, target: Model) -> Drafter:
     """Build the drafter with lazy arrays. Raises BadModelFile, UnsupportedModel."""
-    metal = computes_on_gpu()
-    stored = load_tensors(files.tensors, metal=metal)
-    arrays = cast_floats({plain_name(name): array for name, array in stored.items()}, metal=metal)
+    stored = load_tensors(files.tensors)
+    arrays = cast_floats({plain_name(name): array for name, array in stored.items()})
     for name in _BUFFERS:
         arrays.pop(name, None)
     numbers = {name: arrays.pop(name) for name in _NUMBERS if name in arrays}
-    table = WeightTable(arrays, files.origin, for_cpu=not metal)
+    layout = as_stored if computes_on_gpu() else by_columns
+    table = WeightTable(arrays, files.origin, layout=layout)
     return _BUILD[files.kind](files, table, numbers, target)
 
 

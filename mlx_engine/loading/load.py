@@ -20,6 +20,7 @@ from mlx_engine.loading.repack_cache import RepackCache
 from mlx_engine.loading.stored_weights import CPU_LAYOUT_LIMIT
 from mlx_engine.loading.text_parts import read_text_parts
 from mlx_engine.models.contract import PASSES_OF_ONE, Model
+from mlx_engine.models.matrix import Layout, as_stored, by_columns
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.text.chat_template import ChatTemplate
 from mlx_engine.text.tokenizer import Tokenizer
@@ -94,12 +95,12 @@ def load_model(
     tokenizer, template = read_text_parts(headers)
     tokenizer = tokenizer.fitted(description.vocabulary)
     cache = None if options.repack_cache is None else RepackCache(options.repack_cache)
-    weights = _canonical_weights(headers, metal, on_progress, stop, cache)
+    weights = _canonical_weights(headers, on_progress, stop, cache)
     if options.head_bits is not None and weights.head is not None:
         weights = weights._replace(head=quantised_head(weights.head, options.head_bits))
     reasons = weights.reasons
-    for_cpu = no_kernels and 4 * description.parameters <= CPU_LAYOUT_LIMIT
-    built = _build(headers, weights, for_cpu=for_cpu, kernels=kernels)
+    is_unpacked = no_kernels and 4 * description.parameters <= CPU_LAYOUT_LIMIT
+    built = _build(headers, weights, by_columns if is_unpacked else as_stored, kernels)
     del weights  # the model may have replaced them
     repacked = headers.gguf is not None and not (cache and cache.was_read)
     to_come = None if repacked else on_progress  # repacked weights are in memory already
@@ -133,24 +134,21 @@ def _as_kernels_read(headers: ModelHeaders, kernels: Kernels) -> ModelHeaders:
 
 def _canonical_weights(
     headers: ModelHeaders,
-    metal: bool,
     on_progress: Progress | None,
     stop: Stop | None,
     cache: RepackCache | None,
 ) -> _Weights:
     family, heads, origin = headers.family, headers.heads, str(headers.files.root)
     # Heads first, before the trunk takes memory.
-    head_read = load_for_later(heads.tensors, metal=metal, stop=stop, cache=cache)
-    read = load_tensors(
-        headers.parts.trunk, metal=metal, on_progress=on_progress, stop=stop, cache=cache
-    )
+    head_read = load_for_later(heads.tensors, stop=stop, cache=cache)
+    read = load_tensors(headers.parts.trunk, on_progress=on_progress, stop=stop, cache=cache)
     trunk = family.canonical_trunk(read, origin)
-    arrays = cast_floats(trunk.arrays, metal=metal)
+    arrays = cast_floats(trunk.arrays)
     if not heads.tensors:
         return _Weights(arrays, None, trunk.reasons)
     shift = _presumed_shift(heads, trunk.norm_shift)
     head = family.canonical_head(head_read, heads.origin, shift)
-    head_arrays = cast_floats(head.arrays, metal=metal)
+    head_arrays = cast_floats(head.arrays)
     return _Weights(arrays, head_arrays, trunk.reasons + head.reasons)
 
 
@@ -161,12 +159,12 @@ def _presumed_shift(heads: HeadTensors, trunk_shift: int) -> int | None:
     return trunk_shift if heads.inside else None
 
 
-def _build(headers: ModelHeaders, weights: _Weights, *, for_cpu: bool, kernels: Kernels) -> _Built:
+def _build(headers: ModelHeaders, weights: _Weights, layout: Layout, kernels: Kernels) -> _Built:
     origin = str(headers.files.root)
-    tables = [WeightTable(weights.trunk, origin, for_cpu=for_cpu, kernels=kernels)]
+    tables = [WeightTable(weights.trunk, origin, layout=layout, kernels=kernels)]
     if weights.head is not None:
         beside = headers.heads.origin
-        tables.append(WeightTable(weights.head, beside, for_cpu=for_cpu, kernels=kernels))
+        tables.append(WeightTable(weights.head, beside, layout=layout, kernels=kernels))
     model = headers.family.build(tables[0], tables[1] if tables[1:] else None)
     for table in tables:
         table.check_all_used()

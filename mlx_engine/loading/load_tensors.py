@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 
 import mlx.core as mx
 
-from mlx_engine.loading.arrays import Progress, Stop
+from mlx_engine.loading.arrays import Progress, Stop, held_as
 from mlx_engine.loading.assembled_tensors import AssembledTensor
 from mlx_engine.loading.fp8 import Fp8Tensor, unpacked_fp8
 from mlx_engine.loading.gguf.part import GgufPart
@@ -21,7 +21,6 @@ _HALVES = {"BF16": mx.bfloat16, "F16": mx.float16}
 def load_tensors(
     tensors: Mapping[str, TensorInfo],
     *,
-    metal: bool,
     on_progress: Progress | None = None,
     stop: Stop | None = None,
     cache: RepackCache | None = None,
@@ -37,13 +36,13 @@ def load_tensors(
     packed = {key: info for key, info in single.items() if isinstance(info, GgufPart)}
     in_fp8 = {key: info for key, info in single.items() if isinstance(info, Fp8Tensor)}
     plain = {key: info for key, info in single.items() if key not in packed | in_fp8}
-    arrays = load_arrays(plain) | _load_fp8(in_fp8, metal=metal)
+    arrays = load_arrays(plain) | _load_fp8(in_fp8)
     if packed:
-        kept = None if cache is None else cache.read(packed, metal=metal)
+        kept = None if cache is None else cache.read(packed)
         if kept is None:
-            kept = load_gguf_arrays(packed, metal, on_progress, stop)
+            kept = load_gguf_arrays(packed, on_progress, stop)
             if cache is not None:
-                cache.write(packed, kept, metal=metal)
+                cache.write(packed, kept)
         arrays |= kept
     made_of_them = {key: _assembled(made, arrays) for key, made in assembled.items()}
     return {key: array for key, array in arrays.items() if key in tensors} | made_of_them
@@ -52,7 +51,6 @@ def load_tensors(
 def load_for_later(
     tensors: Mapping[str, TensorInfo],
     *,
-    metal: bool,
     stop: Stop | None = None,
     cache: RepackCache | None = None,
 ) -> dict[str, mx.array]:
@@ -62,25 +60,23 @@ def load_for_later(
     they stay in memory.
     """
     if cache is not None or not any(isinstance(info, GgufPart) for info in tensors.values()):
-        return load_tensors(tensors, metal=metal, stop=stop, cache=cache)
+        return load_tensors(tensors, stop=stop, cache=cache)
     try:
         place = TemporaryDirectory(prefix="headstart-heads-", ignore_cleanup_errors=True)
     except OSError:
-        return load_tensors(tensors, metal=metal, stop=stop)
+        return load_tensors(tensors, stop=stop)
     with place as folder:
         temporary = RepackCache(Path(folder))
-        made = load_tensors(tensors, metal=metal, stop=stop, cache=temporary)
-        return made if temporary.reasons else load_tensors(tensors, metal=metal, cache=temporary)
+        made = load_tensors(tensors, stop=stop, cache=temporary)
+        return made if temporary.reasons else load_tensors(tensors, cache=temporary)
 
 
-def _load_fp8(tensors: Mapping[str, Fp8Tensor], *, metal: bool) -> dict[str, mx.array]:
-    """Unpack fp8 tensors to their 16-bit type with Metal, else to float32."""
+def _load_fp8(tensors: Mapping[str, Fp8Tensor]) -> dict[str, mx.array]:
+    """Unpack fp8 tensors to their 16-bit type, or float32 on a CPU (held_as)."""
     codes = load_arrays({key: info.codes for key, info in tensors.items()})
     scales = load_arrays({key: info.scales for key, info in tensors.items()})
     return {
-        key: unpacked_fp8(
-            codes[key], scales[key], info.block, _HALVES[info.dtype] if metal else mx.float32
-        )
+        key: unpacked_fp8(codes[key], scales[key], info.block, held_as(_HALVES[info.dtype]))
         for key, info in tensors.items()
     }
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import mlx.core as mx
 
+from metal_kernels.stock import computes_on_gpu
 from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.safetensors import TensorInfo, load_arrays, read_header
 from mlx_engine.values.errors import BadModelFile, Reason
@@ -31,10 +32,10 @@ class RepackCache:
         self.words = ""
         self.reasons: tuple[Reason, ...] = ()
 
-    def read(self, parts: Mapping[str, GgufPart], *, metal: bool) -> dict[str, mx.array] | None:
+    def read(self, parts: Mapping[str, GgufPart]) -> dict[str, mx.array] | None:
         """Read the arrays of these parts lazily; None when they are not cached."""
         try:
-            path = self._place(parts, metal=metal)
+            path = self._place(parts)
             if not path.is_file():
                 return None
             infos = {info.name: info for info in read_header(path)}
@@ -52,13 +53,11 @@ class RepackCache:
         self.words = f"Repacked weights were read from {path} ({size_words(nbytes)})."
         return arrays
 
-    def write(
-        self, parts: Mapping[str, GgufPart], arrays: dict[str, mx.array], *, metal: bool
-    ) -> None:
+    def write(self, parts: Mapping[str, GgufPart], arrays: dict[str, mx.array]) -> None:
         """Store the arrays of these parts."""
         nbytes = sum(array.nbytes for array in arrays.values())
         try:
-            path = self._place(parts, metal=metal)
+            path = self._place(parts)
             self._folder.mkdir(parents=True, exist_ok=True)
             if (free := shutil.disk_usage(self._folder).free) < nbytes:
                 raise OSError(f"only {size_words(free)} are free")
@@ -76,8 +75,8 @@ class RepackCache:
         size = size_words(nbytes)
         self.words = f"Repacked weights are kept in {path} ({size}) for the next load."
 
-    def _place(self, parts: Mapping[str, GgufPart], *, metal: bool) -> Path:
-        made = [f"{_FORMAT} {metal}"]
+    def _place(self, parts: Mapping[str, GgufPart]) -> Path:
+        made = [f"{_FORMAT} {computes_on_gpu()}"]
         made += sorted(_identity(file, parts) for file in {part.file for part in parts.values()})
         for key, part in sorted(parts.items()):
             made.append(f"{key} {part.shape} {part.stored.name} {part.plan} {part.place}")

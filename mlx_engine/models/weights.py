@@ -12,9 +12,10 @@ from metal_kernels.stock import computes_on_gpu
 from metal_kernels.weight_formats.gguf_blocks import BlockName, blocks_in
 from mlx_engine.models.layer_specs import Shape, shapes_below
 from mlx_engine.models.matrix import (
+    Layout,
     Matrix,
     Packing,
-    laid_out_for_cpu,
+    as_stored,
     one_below_the_other,
     rows_of,
 )
@@ -75,10 +76,10 @@ class _Layout(NamedTuple):
 class WeightTable:
     """Named arrays of one part of a model; every one must be taken exactly once.
 
-    origin: the file or folder they come from, for messages. for_cpu: matrices are handed out dense
-    and laid out for MLX's CPU backend. kernels: those that layers on it may use. metal: what is no
-    float in the file is computed in 16 bits, `has_halves`; None where a GPU computes. Taking a name
-    a second time is a bug of the caller and raises KeyError.
+    origin: the file or folder they come from, for messages. layout: of the matrices it hands out.
+    kernels: those that layers on it may use. halves: what is no float in the file is computed in 16
+    bits, `has_halves`; None: as the default device does. Taking a name a second time is a bug of
+    the caller and raises KeyError.
     """
 
     def __init__(
@@ -86,16 +87,16 @@ class WeightTable:
         arrays: Mapping[str, mx.array],
         origin: str,
         *,
-        for_cpu: bool = False,
+        layout: Layout = as_stored,
         kernels: Kernels = NO_KERNELS,
-        metal: bool | None = None,
+        halves: bool | None = None,
     ) -> None:
         self.kernels = kernels
         self._left = dict(arrays)
         self._taken: set[str] = set()
         self.origin = origin
-        self._for_cpu = for_cpu
-        self.has_halves = computes_on_gpu() if metal is None else metal
+        self._lay_out = layout
+        self.has_halves = computes_on_gpu() if halves is None else halves
         self._handed_out: list[mx.array] = []
 
     def __contains__(self, name: str) -> bool:
@@ -189,8 +190,7 @@ class WeightTable:
         return [part.has_bias, *kinds]
 
     def _hand_out(self, matrix: Matrix) -> Matrix:
-        if self._for_cpu:
-            matrix = laid_out_for_cpu(matrix)
+        matrix = self._lay_out(matrix)
         parts = (matrix.weight, matrix.scales, matrix.biases)
         self._handed_out.extend(part for part in parts if part is not None)
         return matrix

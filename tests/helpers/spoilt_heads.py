@@ -12,6 +12,7 @@ from mlx_engine.loading.headers import read_headers
 from mlx_engine.loading.load_tensors import load_tensors
 from mlx_engine.loading.text_parts import read_text_parts
 from mlx_engine.models.contract import Model
+from mlx_engine.models.matrix import by_columns
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.self_check.teacher_forced import TEXT, HeadFit, measure_fit
 
@@ -21,11 +22,11 @@ Arrays = dict[str, mx.array]
 def spoilt(folder: Path, spoil: Callable[[Arrays], Arrays]) -> Model:
     """The model with its head's canonical arrays changed."""
     headers = read_headers(locate_model(folder, folder))
-    trunk = headers.family.canonical_trunk(load_tensors(headers.parts.trunk, metal=False), "trunk")
-    tensors = load_tensors(headers.heads.tensors, metal=False)
+    trunk = headers.family.canonical_trunk(load_tensors(headers.parts.trunk), "trunk")
+    tensors = load_tensors(headers.heads.tensors)
     head = headers.family.canonical_head(tensors, "head", trunk.norm_shift)
-    arrays = (cast_floats(part, metal=False) for part in (trunk.arrays, spoil(head.arrays)))
-    tables = [WeightTable(part, "model", for_cpu=True) for part in arrays]
+    arrays = (cast_floats(part) for part in (trunk.arrays, spoil(head.arrays)))
+    tables = [WeightTable(part, "model", layout=by_columns) for part in arrays]
     return headers.family.build(*tables)
 
 

@@ -33,7 +33,6 @@ from mlx_engine.drafting.contract import NoDraft, Proposal, Rows
 from mlx_engine.drafting.head_memory import HeadMemory
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.drafting.steps import take_one
-from mlx_engine.loading.arrays import cast_floats
 from mlx_engine.loading.find import read_json_object
 from mlx_engine.loading.gguf.header import GgufTensor, block_types
 from mlx_engine.loading.gguf.part import Placement, kept_in_blocks, parts_of
@@ -242,9 +241,7 @@ class _DryRun:
         trunk = dict(zip(self._trunk, given, strict=False))
         heads = dict(zip(self._heads, given[len(trunk) :], strict=True))
         tables = [
-            WeightTable(
-                cast_floats(part, metal=True), "config.json", kernels=self._kernels, metal=True
-            )
+            WeightTable(part, "config.json", kernels=self._kernels, halves=True)
             for part in (trunk, heads)
         ]
         decoder = build_decoder(self._spec, tables[0], tables[1] if heads else None)

@@ -112,7 +112,7 @@ def random_model(config: Mapping[str, object], seed: int = 0) -> Decoder:
     present = [f"layers.{n}.join.weight" for n in range(every)]
     mx.random.seed(seed)
     tables = [
-        WeightTable(dict(random_arrays(shapes)), "random", metal=computes_on_gpu(), for_cpu=False)
+        WeightTable(dict(random_arrays(shapes)), "random")
         for shapes in (spec.tensors(present), spec.head_tensors(present))
     ]
     model = build_decoder(spec, tables[0], tables[1])

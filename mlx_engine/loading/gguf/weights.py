@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
-from mlx_engine.loading.arrays import Progress, Stop
+from mlx_engine.loading.arrays import Progress, Stop, held_as
 from mlx_engine.loading.gguf.header import BlockType, map_file, release_pages
 from mlx_engine.loading.gguf.part import KEPT_SCALES, PLANS, GgufPart
 from mlx_engine.loading.gguf.repack import NotNumbersError, in_tiles, repack
@@ -21,7 +21,7 @@ _HALVES = {"F16": mx.float16, "BF16": mx.bfloat16}
 
 
 def load_gguf_arrays(
-    parts: Mapping[str, GgufPart], metal: bool, on_progress: Progress | None, stop: Stop | None
+    parts: Mapping[str, GgufPart], on_progress: Progress | None, stop: Stop | None
 ) -> dict[str, mx.array]:
     """Load every weight with its scales and biases, by key.
 
@@ -43,7 +43,7 @@ def load_gguf_arrays(
             on_progress(done, total)
         between()
         try:
-            arrays |= _arrays(key, part, files[part.file], between, metal=metal)
+            arrays |= _arrays(key, part, files[part.file], between)
         except NotNumbersError as error:
             raise BadModelFile(
                 "{file}: {name} holds values that are not numbers. The file is "
@@ -59,17 +59,17 @@ def load_gguf_arrays(
 
 
 def _arrays(
-    key: str, part: GgufPart, data: mmap, between: Callable[[], None], *, metal: bool
+    key: str, part: GgufPart, data: mmap, between: Callable[[], None]
 ) -> dict[str, mx.array]:
     """Arrays of a weight, its scales and biases; data: its mapped file. Raises NotNumbersError."""
     if part.plan.becomes == "dense":
-        return {key: _dense(part, data, metal=metal)}
+        return {key: _dense(part, data)}
     rows, kind = _rows_of(part.stored.blocks(data), part), part.stored.type
     if part.plan.becomes == "blocks":
         _check_scales(rows, kind)
         return {key: mx.array(np.ascontiguousarray(rows)).reshape(part.shape)}
     if part.plan.becomes == "unpacked":
-        return {key: _unpacked(rows, part, between, metal=metal)}
+        return {key: _unpacked(rows, part, between)}
     base, lead, factor = key.removesuffix(".weight"), part.unpacked_shape[:-1], _factor(part)
     made = repack(rows, kind, part.plan, between)
     found: dict[str, mx.array] = {}
@@ -78,15 +78,15 @@ def _arrays(
             shaped = array.reshape(*lead, -1)
             if shaped.dtype == mx.float32 and factor is not None:
                 shaped = shaped * factor
-            is_wide = metal and shaped.dtype == mx.float32
-            found[name] = shaped.astype(_HALVES[part.half]) if is_wide else shaped
+            is_float = shaped.dtype == mx.float32
+            found[name] = shaped.astype(held_as(_HALVES[part.half])) if is_float else shaped
     mx.eval(list(found.values()))  # releases what they are made of
     return found
 
 
-def _unpacked(rows: Bytes, part: GgufPart, between: Callable[[], None], *, metal: bool) -> mx.array:
-    """Dequantise rows, to 16 bits with Metal."""
-    wanted = _HALVES[part.half] if metal else mx.float32
+def _unpacked(rows: Bytes, part: GgufPart, between: Callable[[], None]) -> mx.array:
+    """Dequantise rows, to the type that floats are held in."""
+    wanted = held_as(_HALVES[part.half])
 
     def make(tile: Bytes) -> list[mx.array]:
         return [_values(tile, part.stored.type).astype(wanted)]
@@ -138,8 +138,8 @@ def _rows_of(rows: NDArray[Any], part: GgufPart) -> NDArray[Any]:
     return rows
 
 
-def _dense(part: GgufPart, data: mmap, *, metal: bool) -> mx.array:
-    """Load floats: as stored with Metal (16 bits as the half type), else as float32."""
+def _dense(part: GgufPart, data: mmap) -> mx.array:
+    """Load floats: float32 as such, others as the part's half type is held."""
     stored, place = part.stored, part.place
     kind = stored.type.name
     raw = np.frombuffer(data, np.uint8, stored.nbytes, stored.offset).view(_FORMS[kind])
@@ -160,9 +160,8 @@ def _dense(part: GgufPart, data: mmap, *, metal: bool) -> mx.array:
     factor = _factor(part)
     if factor is not None:
         array = _times(array, factor)
-    if not metal:
-        return array.astype(mx.float32)
-    return array if array.dtype == mx.float32 else array.astype(_HALVES[part.half])
+    is_wide = array.dtype == mx.float32
+    return array if is_wide else array.astype(held_as(_HALVES[part.half]))
 
 
 def _factor(part: GgufPart) -> mx.array | None:

@@ -64,13 +64,14 @@ def test_a_damaged_file_is_no_full_memory(monkeypatch: pytest.MonkeyPatch) -> No
         evaluate_arrays(lazy(1), "folder/x", None, None)
 
 
-@pytest.mark.parametrize("metal", [False, True])
-def test_types_after_loading(metal: bool) -> None:
+@pytest.mark.parametrize("on_gpu", [False, True])
+def test_types_after_loading(monkeypatch: pytest.MonkeyPatch, on_gpu: bool) -> None:
+    monkeypatch.setattr("mlx_engine.loading.arrays.computes_on_gpu", lambda: on_gpu)
     kinds = (mx.bfloat16, mx.float16, mx.float32, mx.float64, mx.uint32, mx.uint8)
     with mx.stream(mx.cpu):
         arrays = {str(kind): mx.ones((2,), kind) for kind in kinds}
-        cast = [array.dtype for array in cast_floats(arrays, metal=metal).values()]
-    half = [mx.bfloat16, mx.float16] if metal else [mx.float32, mx.float32]
+        cast = [array.dtype for array in cast_floats(arrays).values()]
+    half = [mx.bfloat16, mx.float16] if on_gpu else [mx.float32, mx.float32]
     assert cast == [*half, mx.float32, mx.float32, mx.uint32, mx.uint8]
 
 

@@ -14,7 +14,7 @@ from mlx_engine.loading.describe import describe, inspect_model
 from mlx_engine.loading.find import locate_model
 from mlx_engine.loading.headers import read_headers
 from mlx_engine.values.errors import BadModelFile, BadTokenizer
-from mlx_engine.values.memory_plan import GROWTH, SUM_ARRAYS
+from mlx_engine.values.memory_plan import GROWTH
 from mlx_engine.values.model_description import CHECKPOINTS
 from mlx_engine.values.options import LoadOptions, SamplingOptions
 
@@ -56,19 +56,6 @@ def test_figures_of_the_toy_checkpoint() -> None:
     assert on_a_gpu.states == 2 * d.state_bytes, "a round is begun before the last is read"
     assert on_a_gpu.checkpoints == plan.checkpoints
     assert d.memory_needed(100) == plan.total == sum(astuple(plan)) - 100
-
-
-def test_a_processor_takes_room_for_sums_over_groups(tmp_path: Path) -> None:
-    """Of the largest product of a layer: two joined matrices of 64 inputs in groups of 32."""
-    packed = inspect_model(write_tiny_qwen3_5(tmp_path / "packed", bits=4), tmp_path)
-    plain = inspect_model(write_tiny_qwen3_5(tmp_path / "plain"), tmp_path)
-    there = packed.on(metal=False).work
-    assert packed.work.group_sums == plain.on(metal=False).work.group_sums == 0
-    assert there.group_sums == 2 * 2 * there.widest
-    more = there.nbytes(64, 100, 4, is_packed=False) - packed.work.nbytes(
-        64, 100, 4, is_packed=False
-    )
-    assert more == 64 * there.group_sums * 4 * SUM_ARRAYS
 
 
 def test_float32_elements_double_the_cache_but_not_the_state(tmp_path: Path) -> None:

@@ -43,17 +43,23 @@ def full(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("room", [True, False])
-@pytest.mark.parametrize("metal", [False, True])
+@pytest.mark.parametrize("on_gpu", [False, True])
 @pytest.mark.parametrize("form", ["packed", "dense"])
 def test_the_same_arrays_later(
-    tmp_path: Path, full: Callable[[], None], form: str, metal: bool, room: bool
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    full: Callable[[], None],
+    form: str,
+    on_gpu: bool,
+    room: bool,
 ) -> None:
+    monkeypatch.setattr("mlx_engine.loading.arrays.computes_on_gpu", lambda: on_gpu)
     if not room:
         full()
     tensors = tensors_of(write_tiny_gguf(tmp_path / "m.gguf", form=form))  # type: ignore[arg-type]
-    later = load_for_later(tensors, metal=metal)
+    later = load_for_later(tensors)
     parts = {key: info for key, info in tensors.items() if isinstance(info, GgufPart)}
-    wanted = load_gguf_arrays(parts, metal, None, None)
+    wanted = load_gguf_arrays(parts, None, None)
     assert set(later) == set(wanted)
     for key, array in wanted.items():
         assert (later[key].dtype, later[key].shape) == (array.dtype, array.shape)
@@ -65,7 +71,7 @@ def test_nothing_is_taken_before(tmp_path: Path) -> None:
     tensors = tensors_of(path)
     mx.clear_cache()
     before, whole = mx.get_active_memory(), sum(info.nbytes for info in tensors.values())
-    later = load_for_later(tensors, metal=False)
+    later = load_for_later(tensors)
     mx.eval([array for array in later.values() if array.ndim == 1])
     assert mx.get_active_memory() - before < 0.1 * whole
     engine = mlx_engine.load(path, options=LoadOptions(check_heads=False))
@@ -109,12 +115,12 @@ def await_open_files(expected: int) -> int:
 
 def test_nothing_is_left_behind(tmp_path: Path, folder: Path) -> None:
     tensors, before = tensors_of(write_tiny_gguf(tmp_path / "m.gguf")), open_files()
-    dropped = load_for_later(tensors, metal=False)
+    dropped = load_for_later(tensors)
     assert list(folder.iterdir()) == []
     assert open_files() > before
     del dropped
     assert open_files() == before
-    read = load_for_later(tensors, metal=False)
+    read = load_for_later(tensors)
     mx.eval(list(read.values()))
     assert await_open_files(before) == before
 
@@ -122,7 +128,7 @@ def test_nothing_is_left_behind(tmp_path: Path, folder: Path) -> None:
 def test_no_place_for_a_temporary_file(tmp_path: Path, folder: Path) -> None:
     tensors = tensors_of(write_tiny_gguf(tmp_path / "m.gguf", form="packed"))
     folder.rmdir()
-    assert set(load_for_later(tensors, metal=False)) == set(tensors)
+    assert set(load_for_later(tensors)) == set(tensors)
 
 
 def test_damage_is_found(tmp_path: Path) -> None:
@@ -136,4 +142,4 @@ def test_damage_is_found(tmp_path: Path) -> None:
     content[stored.offset : stored.offset + 2] = b"\xff\xff"
     path.write_bytes(content)
     with pytest.raises(BadModelFile, match=r"m\.gguf: .*not numbers"):
-        load_for_later(tensors, metal=False)
+        load_for_later(tensors)

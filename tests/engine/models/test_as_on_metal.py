@@ -203,7 +203,7 @@ def model_of(name: str, form: str) -> Made:
     present = ["layers.0.join.weight"]
     tables = [
         WeightTable(
-            stored(shapes, form, shifted=shifted, seed=seed), name, kernels=kernels, metal=True
+            stored(shapes, form, shifted=shifted, seed=seed), name, kernels=kernels, halves=True
         )
         for seed, shapes in enumerate((spec.tensors(present), spec.head_tensors(present)))
     ]

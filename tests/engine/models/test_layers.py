@@ -136,7 +136,7 @@ def test_attention(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     spec, x = ATTENTIONS[name], hidden_states()
     shapes = spec.tensors(HIDDEN)
     values = drawn(shapes)
-    mixer = mixer_of(Block(spec, FEED), mixer_part(spec, values), EPS)
+    mixer = mixer_of(spec, mixer_part(spec, values), EPS)
     wanted = reference.attention(spec, wide(values), x.astype(np.float64), EPS)
     whole = run(mixer, x, [])
     assert relative(whole, wanted) < 1e-5
@@ -207,7 +207,7 @@ def latent_in_form(
     table = WeightTable({f"self_attn.{n}": a for n, a in stored.items()}, "tiny")
     part = Part(table, "", {f"self_attn.{n}": shape for n, shape in shapes.items()})
     values = values | {"kv_b_proj.weight": whole.reshape(-1, spec.kv_rank)}
-    return mixer_of(Block(spec, FEED), part, EPS), values
+    return mixer_of(spec, part, EPS), values
 
 
 @pytest.mark.parametrize("name", FEEDS)
@@ -243,7 +243,7 @@ def test_block(norms: str, scale: float) -> None:
     values = drawn(shapes)
     model = ModelSpec(HIDDEN, 10, 100, EPS, (block,))
     layer = DecoderBlock(block, part_of(values, shapes), model)
-    found = np.array(layer(mx.array(x[None]), layer.make_cache(), Masks()))[0]
+    found = np.array(layer(mx.array(x[None]), iter(layer.make_caches()), Masks()))[0]
     w, residual = wide(values), x.astype(np.float64)
 
     def normed(name: str, y: np.ndarray) -> np.ndarray:
@@ -275,7 +275,7 @@ def test_attention_on_the_kernels(name: str) -> None:
     values, x = drawn(spec.tensors(HIDDEN)), hidden_states()[:24]
     launcher = EmulatorLauncher(check=False)
     part = mixer_part(spec, values, every_kernel(launcher))
-    mixer = mixer_of(Block(spec, FEED), part, EPS)
+    mixer = mixer_of(spec, part, EPS)
     wanted = reference.attention(spec, wide(values), x.astype(np.float64), EPS)
     alone, together = run(mixer, x, [11, 1, 1, 1, 1]), run(mixer, x, [11, 4])
     assert relative(together, wanted) < 1e-4

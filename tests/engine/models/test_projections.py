@@ -5,6 +5,7 @@ import pytest
 
 from metal_kernels.choice import NO_KERNELS
 from mlx_engine.models.layers import Projections
+from mlx_engine.models.matrix import Layout, as_stored, by_columns
 from mlx_engine.models.weights import Part, WeightTable
 from mlx_engine.values.errors import BadModelFile
 
@@ -31,8 +32,8 @@ def stored(packings: str, *, biases: str = "") -> dict[str, mx.array]:
     return found
 
 
-def part_of(arrays: dict[str, mx.array], *, biases: str = "", for_cpu: bool = False) -> Part:
-    table = WeightTable(arrays, "folder/x", kernels=NO_KERNELS, for_cpu=for_cpu)
+def part_of(arrays: dict[str, mx.array], *, biases: str = "", layout: Layout = as_stored) -> Part:
+    table = WeightTable(arrays, "folder/x", kernels=NO_KERNELS, layout=layout)
     shapes = {f"{name}.weight": (rows, INPUTS) for name, rows in ROWS.items()}
     shapes |= {f"{name}.bias": (ROWS[name],) for name in biases}
     return Part(table, "l.", shapes)
@@ -82,11 +83,11 @@ def test_runs_that_are_packed_alike_are_one_product(
 
 
 @pytest.mark.parametrize("packings", ["4 4 4", "dense 4 4"])
-@pytest.mark.parametrize("for_cpu", [False, True])
-def test_rows_may_be_taken_in_another_order(packings: str, for_cpu: bool) -> None:
+@pytest.mark.parametrize("layout", [as_stored, by_columns])
+def test_rows_may_be_taken_in_another_order(packings: str, layout: Layout) -> None:
     arrays, x = stored(packings, biases="abc"), mx.random.normal((1, 2, INPUTS))
     turned = [5, 0, 3, 1, 4, 2]
-    part = part_of(arrays, biases="abc", for_cpu=for_cpu)
+    part = part_of(arrays, biases="abc", layout=layout)
     first, *others = Projections.read(part, tuple(ROWS), order={"a": turned})(x)
     wanted, *rest = truth(arrays, x)
     assert mx.allclose(first, wanted[..., mx.array(turned)], rtol=1e-4, atol=1e-4).item()

@@ -43,7 +43,7 @@ def loaded(
     file.write_bytes(gguf_bytes({}, tensors))
     header = read_gguf_header(file)
     parts = parts_of(header.tensors["w.weight"], place, header.tensors.get("w.scale"), "BF16")
-    arrays = load_gguf_arrays({part.name: part for part in parts}, False, None, None)
+    arrays = load_gguf_arrays({part.name: part for part in parts}, None, None)
     if len(arrays) == 1:
         return np.array(arrays["w.weight"])
     packed = [arrays[f"w.{name}"] for name in ("weight", "scales", "biases")]
@@ -59,8 +59,10 @@ def test_what_has_no_packed_form_keeps_its_values(tmp_path: Path, name: str) -> 
 
 @pytest.mark.parametrize("name", ["Q8_0", "Q4_K", "Q6_K", "F16", "BF16", "MXFP4"])
 @pytest.mark.parametrize("half", ["F16", "BF16"])
-def test_halves_with_metal_are_the_nearest(tmp_path: Path, name: str, half: Half) -> None:
-    """Scales and dense values; codes are as without Metal, and so are scales that are bytes."""
+def test_halves_on_a_gpu_are_the_nearest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, half: Half
+) -> None:
+    """Scales and dense values; codes are as on a CPU, and so are scales that are bytes."""
     stored = (
         random_blocks(name, 6, 1, seed=4)
         if name in ("Q4_K", "Q6_K")
@@ -71,7 +73,9 @@ def test_halves_with_metal_are_the_nearest(tmp_path: Path, name: str, half: Half
     file.write_bytes(gguf_bytes({}, [raw]))
     tensor = read_gguf_header(file).tensors["w.weight"]
     parts = {part.name: part for part in parts_of(tensor, Placement("w.weight"), None, half)}
-    wide, kept = (load_gguf_arrays(parts, metal, None, None) for metal in (False, True))
+    wide = load_gguf_arrays(parts, None, None)
+    monkeypatch.setattr("mlx_engine.loading.arrays.computes_on_gpu", lambda: True)
+    kept = load_gguf_arrays(parts, None, None)
     wanted = mx.float16 if half == "F16" else mx.bfloat16
     for key, array in kept.items():
         is_float = wide[key].dtype == mx.float32
@@ -87,7 +91,7 @@ def test_a_number_too_large_for_float32(tmp_path: Path) -> None:
     tensor = read_gguf_header(file).tensors["w.weight"]
     parts = {part.name: part for part in parts_of(tensor, Placement("w.weight"), None, "F16")}
     with pytest.raises(BadModelFile, match="not numbers"):
-        load_gguf_arrays(parts, False, None, None)
+        load_gguf_arrays(parts, None, None)
 
 
 def test_an_infinite_scale_of_what_is_unpacked(tmp_path: Path) -> None:
@@ -99,7 +103,7 @@ def test_an_infinite_scale_of_what_is_unpacked(tmp_path: Path) -> None:
     tensor = read_gguf_header(file).tensors["w.weight"]
     parts = {part.name: part for part in parts_of(tensor, Placement("w.weight"), None, "F16")}
     with pytest.raises(BadModelFile, match="not numbers"):
-        load_gguf_arrays(parts, False, None, None)
+        load_gguf_arrays(parts, None, None)
 
 
 def test_a_factor_beside_nvfp4(tmp_path: Path) -> None:
@@ -125,6 +129,6 @@ def test_a_factor_beside_floats(tmp_path: Path, kind: KINDS) -> None:
     header = read_gguf_header(file)
     factor_there = header.tensors["w.scale"]
     parts = parts_of(header.tensors["w.weight"], Placement("w.weight"), factor_there, "F16")
-    arrays = load_gguf_arrays({part.name: part for part in parts}, False, None, None)
+    arrays = load_gguf_arrays({part.name: part for part in parts}, None, None)
     wanted = stored.astype(np.float32) * np.float32(0.37)
     np.testing.assert_allclose(arrays["w.weight"], wanted, rtol=6e-4)
