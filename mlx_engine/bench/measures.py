@@ -1,109 +1,40 @@
-"""Acceptance by draft rule, packed keys and values, several chats at once, and long answers."""
+"""Packed keys and values, several chats at once, and long answers."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 from time import perf_counter
 from typing import NamedTuple, get_args
 
-import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from metal_kernels.filtered_pick import temper
 from mlx_engine.bench.arms import OwnDraft, own_drafts
-from mlx_engine.bench.report import AcceptanceReport, CacheRow, ChatsRow, MemoryReport, Plan
-from mlx_engine.bench.rows import in_turn
-from mlx_engine.bench.workload import (
+from mlx_engine.bench.report import CacheRow, ChatsRow, MemoryReport, Plan
+from mlx_engine.bench.runs import (
     GREEDY,
     PLAIN,
     SEED,
     chat_prompt,
+    in_turn,
     long_prompt,
     nine_kinds,
     open_answer,
     settings_of,
 )
 from mlx_engine.engine import Engine
-from mlx_engine.sampling.position_noise import gumbel_noise
 from mlx_engine.values.conversation import Generation, RoundFinished
 from mlx_engine.values.options import CacheBits, CacheOptions, DraftOptions, SamplingOptions
 
 HOT = SamplingOptions(temperature=0.8, seed=SEED)
 PINNED = DraftOptions(depth=3)
 CHATS = 3
-ROWS = 32
-"""Positions compared at once; a row of a large vocabulary takes a megabyte."""
 
 Prompts = Sequence[Sequence[int]]
 
 
-class Chances(NamedTuple):
-    """Sums over positions (see AcceptanceReport)."""
-
-    positions: int = 0
-    bound: float = 0.0
-    shared_noise: float = 0.0
-    greedy: float = 0.0
-    independent: float = 0.0
-
-
-def _sum(found: Iterable[Chances]) -> Chances:
-    return Chances(*(sum(parts) for parts in zip(*found, strict=True)))
-
-
-def measure_acceptance(engine: Engine, prompts: Prompts, plan: Plan) -> AcceptanceReport:
-    """Compare draft rules by teacher forcing along answers to the prompts."""
-    limit, draws = plan.acceptance_tokens, plan.acceptance_draws
-    texts = [engine.generate(prompt, limit, HOT, PLAIN).tokens for prompt in prompts]
-    total = _sum(
-        _first_drafts(engine, prompt, text, draws)
-        for prompt, text in zip(prompts, texts, strict=True)
-    )
-    positions, *sums = total
-    shares = (share / max(positions, 1) for share in sums)
-    return AcceptanceReport(HOT.temperature, positions, draws, *shares)
-
-
-def _first_drafts(
-    engine: Engine, prompt: Sequence[int], text: Sequence[int], draws: int
-) -> Chances:
-    """For every token of `text` after the first: target row t + 1 against head row t."""
-    tokens = [*prompt, *text]
-    if len(text) < 2:
-        return Chances()
-    first = len(prompt) - 1  # the head's row for text[1], from the prompt's last state and text[0]
-    target = mx.array(engine.logits(tokens)[first + 1 : -1])
-    head = mx.array(engine.draft_logits(tokens)[0][first:-1])
-    positions = range(first + 2, first + 2 + target.shape[0])
-    return _sum(
-        chances(target[rows], head[rows], positions[rows], draws)
-        for rows in (slice(start, start + ROWS) for start in range(0, target.shape[0], ROWS))
-    )
-
-
-def chances(target: mx.array, head: mx.array, positions: Sequence[int], draws: int) -> Chances:
-    """Sums over rows of logits [R, V]; `positions` key the noise of each row."""
-    wanted, guessed = (temper(logits, HOT.temperature) for logits in (target, head))
-    p, q = (mx.softmax(logits, axis=-1) for logits in (wanted, guessed))
-    likeliest = mx.argmax(head, axis=-1, keepdims=True)
-    same = mx.array(0.0)
-    for seed in range(draws):
-        noise = gumbel_noise(seed, positions, target.shape[1])
-        picks = (mx.argmax(logits + noise, axis=-1) for logits in (wanted, guessed))
-        same = same + mx.sum(next(picks) == next(picks)) / draws
-        mx.eval(same)
-    return Chances(
-        positions=len(positions),
-        bound=float(mx.sum(mx.minimum(p, q))),
-        shared_noise=float(same),
-        greedy=float(mx.sum(mx.take_along_axis(p, likeliest, axis=-1))),
-        independent=float(mx.sum(p * q)),
-    )
-
-
 def measure_cache_bits(engine: Engine, prompts: Prompts, plan: Plan) -> tuple[CacheRow, ...]:
     """Compare keys and values in 16, 8 and 4 bits with those in 16."""
-    limit = plan.acceptance_tokens
+    limit = plan.short_tokens
     answers = [engine.generate(prompt, limit, HOT, PLAIN).tokens for prompt in prompts]
     texts = [[*prompt, *answer] for prompt, answer in zip(prompts, answers, strict=True)]
     exact = [engine.logits(text) for text in texts]
@@ -155,7 +86,7 @@ class _ChatsRun(NamedTuple):
 
 def measure_chats(engine: Engine, plan: Plan) -> tuple[ChatsRow, ...]:
     """Answer several chats one by one and at once, in turns, after one of each to warm up."""
-    room = engine.parts.context_length - plan.acceptance_tokens
+    room = engine.parts.context_length - plan.short_tokens
     every = (chat_prompt(engine, kind.question) for kind in nine_kinds())
     prompts = [prompt for prompt in every if len(prompt) < room][:CHATS]
     arms = [arm for arm in own_drafts(engine, plan) if isinstance(arm, OwnDraft)]
@@ -163,7 +94,7 @@ def measure_chats(engine: Engine, plan: Plan) -> tuple[ChatsRow, ...]:
 
 
 def _chats_row(engine: Engine, prompts: Prompts, plan: Plan, arm: OwnDraft) -> ChatsRow:
-    limit, sampling, eos = plan.acceptance_tokens, plan.sampling, plan.ignore_eos
+    limit, sampling, eos = plan.short_tokens, plan.sampling, plan.ignore_eos
 
     def at_once() -> list[Generation]:
         return engine.generate_many(prompts, limit, sampling, arm.draft, ignore_eos=eos)

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from mlx_engine.values.errors import BadOption, Reason
 from mlx_engine.values.options import SOURCES, DraftOptions, DraftSourceName, SamplingOptions
 
-Part = Literal["drafting", "prompt", "chats", "acceptance", "cache", "memory"]
+Part = Literal["drafting", "prompt", "chats", "cache", "memory"]
 PARTS: tuple[Part, ...] = get_args(Part)
 OFF, MLX_LM, LLAMA = "off", "mlx-lm", "llama.cpp"
 PEERS = (MLX_LM, LLAMA)
@@ -44,8 +44,8 @@ class Plan:
     arms: ways of ours to draft (see draft_of) and PEERS; "off" always takes part. llama_server:
     llama.cpp's program, without which llama.cpp does not take part. kinds: how many of the nine
     kinds of prompt. tokens: at most, for an answer; ignore_eos: and at least. repeats: answers of
-    every arm to every prompt. acceptance_*: prompts (the shortest), tokens of their answers, and
-    random draws for each position.
+    every arm to every prompt. short_prompts, short_tokens: prompts (the shortest) and lengths of
+    answers where all logits are kept, and for several chats.
     """
 
     parts: tuple[Part, ...] = PARTS
@@ -58,9 +58,8 @@ class Plan:
     ignore_eos: bool = False
     repeats: int = 2
     prompt: int = 1024
-    acceptance_prompts: int = 6
-    acceptance_tokens: int = 96
-    acceptance_draws: int = 16
+    short_prompts: int = 6
+    short_tokens: int = 96
     memory_prompt: int = 8192
     memory_tokens: int = 2048
 
@@ -72,9 +71,8 @@ def quick_plan() -> Plan:
         tokens=48,
         repeats=1,
         prompt=256,
-        acceptance_prompts=3,
-        acceptance_tokens=32,
-        acceptance_draws=8,
+        short_prompts=3,
+        short_tokens=32,
         memory_prompt=1024,
         memory_tokens=256,
     )
@@ -176,24 +174,6 @@ class Agreement:
 
 
 @dataclass(frozen=True, slots=True)
-class AcceptanceReport:
-    """Probability that a first draft is accepted along the target's text, by draft rule.
-
-    bound: 1 - total variation distance, reached by rejection sampling and exceeded by no rule.
-    shared_noise: over `draws` seeds a position. greedy: the head's likeliest token. independent:
-    two independent draws.
-    """
-
-    temperature: float
-    positions: int
-    draws: int
-    bound: float
-    shared_noise: float
-    greedy: float
-    independent: float
-
-
-@dataclass(frozen=True, slots=True)
 class ChatsRow:
     """Several chats with one way to draft, answered one after the other and at once.
 
@@ -276,7 +256,6 @@ class BenchReport:
     drafting: DraftingReport | None = None
     prompt: tuple[PromptRow, ...] | None = None
     chats: tuple[ChatsRow, ...] | None = None
-    acceptance: AcceptanceReport | None = None
     cache: tuple[CacheRow, ...] | None = None
     memory: MemoryReport | None = None
     declined: tuple[Reason, ...] = ()

@@ -15,17 +15,24 @@ from rich.console import Console, RenderableType
 from rich.progress import Progress, TextColumn, TimeRemainingColumn
 
 from mlx_engine.bench import tables
-from mlx_engine.bench.arms import Arm, OwnDraft, cannot, own_arm, own_arms, peer_arms
+from mlx_engine.bench.arms import PEER_ERRORS, Arm, OwnDraft, cannot, own_arm, own_arms, peer_arms
 from mlx_engine.bench.measures import (
-    measure_acceptance,
     measure_cache_bits,
     measure_chats,
     measure_memory,
 )
-from mlx_engine.bench.peers import PEER_ERRORS
 from mlx_engine.bench.report import BenchReport, Conditions, DraftingReport, Part, Plan
-from mlx_engine.bench.rows import Answers, agreement, in_turn, total_rows
-from mlx_engine.bench.workload import PLAIN, Run, chat_prompt, long_prompt, nine_kinds
+from mlx_engine.bench.runs import (
+    PLAIN,
+    Answers,
+    Run,
+    agreement,
+    chat_prompt,
+    in_turn,
+    long_prompt,
+    nine_kinds,
+    total_rows,
+)
 from mlx_engine.engine import Engine, open_engine
 from mlx_engine.self_check.doctor import backend_words
 from mlx_engine.values.errors import Reason
@@ -140,15 +147,10 @@ class _Bench:
             self._declined.append(Reason("text-differs", words))
             return
         by_length = sorted((prompt.tokens for prompt in prompts), key=len)
-        short = by_length[: plan.acceptance_prompts]  # all logits are kept
+        short = by_length[: plan.short_prompts]  # all logits are kept
         if self._is_asked("chats"):
             chats = measure_chats(engine, plan)
             self._keep(tables.chats_table(chats), chats=chats)
-        no_heads = Reason("no-heads", "This model has no MTP heads.")
-        why_not = None if engine.parts.model.heads else engine.description.mtp or no_heads
-        if self._is_asked("acceptance", why_not):
-            acceptance = measure_acceptance(engine, short, plan)
-            self._keep(tables.acceptance_table(acceptance), acceptance=acceptance)
         if self._is_asked("cache", engine.description.packed_cache):
             cache = measure_cache_bits(engine, short, plan)
             self._keep(tables.cache_table(cache), cache=cache)

@@ -12,7 +12,6 @@ from rich.terminal_theme import DEFAULT_TERMINAL_THEME
 from rich.text import Text
 
 from mlx_engine.bench.report import (
-    AcceptanceReport,
     BenchReport,
     CacheRow,
     ChatsRow,
@@ -23,7 +22,7 @@ from mlx_engine.bench.report import (
     PromptRow,
     Row,
 )
-from mlx_engine.bench.rows import shares
+from mlx_engine.bench.runs import shares
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import SamplingOptions
 from mlx_engine.values.words import percent_words, size_words
@@ -139,17 +138,6 @@ def prompt_table(found: tuple[PromptRow, ...]) -> Table:
     table = _table(f"Reading a prompt of {found[0].tokens} tokens", "", "tok/s", "to without heads")
     for row in found:
         table.add_row(row.arm, f"{row.tokens_per_second:.1f}", f"{row.ratio:.2f}")
-    return table
-
-
-def acceptance_table(found: AcceptanceReport) -> Table:
-    """Draft rules against the bound."""
-    title = f"First drafts accepted, temperature {found.temperature:g}"
-    table = _table(f"{title}, {found.positions} positions", "", "share")
-    table.add_row("rejection sampling (bound)", f"{found.bound:.3f}")
-    table.add_row("shared noise", f"{found.shared_noise:.3f}")
-    table.add_row("greedy draft", f"{found.greedy:.3f}")
-    table.add_row("two independent draws", f"{found.independent:.3f}")
     return table
 
 

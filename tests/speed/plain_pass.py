@@ -22,9 +22,17 @@ from mlx_lm import load
 from mlx_lm.models.cache import make_prompt_cache
 
 import mlx_engine
-from mlx_engine.bench.peers import MlxLm
-from mlx_engine.bench.rows import in_turn
-from mlx_engine.bench.workload import GREEDY, PLAIN, Run, chat_prompt, nine_kinds, play, settings_of
+from mlx_engine.bench.arms import MlxLm
+from mlx_engine.bench.runs import (
+    GREEDY,
+    PLAIN,
+    Run,
+    chat_prompt,
+    in_turn,
+    nine_kinds,
+    play,
+    settings_of,
+)
 from mlx_engine.decoding.sequence import shared_prefix
 from mlx_engine.engine import Engine
 

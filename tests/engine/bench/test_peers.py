@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mlx_engine.bench.peers import llama_server
+from mlx_engine.bench.arms import llama_server
 from mlx_engine.values.options import SamplingOptions
 
 SERVER = '''#!{python}

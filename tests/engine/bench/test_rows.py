@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mlx_engine.bench.report import Row
-from mlx_engine.bench.rows import Answers, agreement, in_turn, shares, total_rows
-from mlx_engine.bench.workload import Run
+from mlx_engine.bench.runs import Answers, Run, agreement, in_turn, shares, total_rows
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.stats import RoundStats
 

@@ -16,8 +16,8 @@ from tiny_qwen3_5 import write_tiny_qwen3_5
 from mlx_engine.bench.arms import Arm
 from mlx_engine.bench.report import ARMS, PARTS, BenchReport, Part, Plan, draft_of, quick_plan
 from mlx_engine.bench.run_bench import Show, run_bench
+from mlx_engine.bench.runs import Run, nine_kinds
 from mlx_engine.bench.tables import write_picture
-from mlx_engine.bench.workload import Run, nine_kinds
 from mlx_engine.engine import Engine, open_engine
 from mlx_engine.values.options import SOURCES, LoadOptions, SamplingOptions
 
@@ -26,9 +26,8 @@ SMALL = replace(
     kinds=1,
     tokens=12,
     prompt=12,
-    acceptance_prompts=1,
-    acceptance_tokens=8,
-    acceptance_draws=2,
+    short_prompts=1,
+    short_tokens=8,
     memory_prompt=24,
     memory_tokens=24,
 )
@@ -123,8 +122,6 @@ def test_everything_is_measured(report: BenchReport) -> None:
     assert [row.arm for row in report.prompt[:2]] == ["without heads", "with heads"]
     assert report.prompt[0].ratio == 1
     assert all(row.tokens == 12 and row.tokens_per_second > 0 for row in report.prompt)
-    assert report.acceptance is not None
-    assert 0 < report.acceptance.bound <= 1
     assert report.cache is not None
     whole, half, quarter = report.cache
     assert (whole.bits, whole.difference, whole.divergence, whole.likeliest) == (16, 0, 0, 1)
@@ -170,7 +167,7 @@ def test_every_part_is_shown(report: BenchReport, tables: list[RenderableType]) 
         "In all",
         "12 of 12",
         "with heads",
-        "rejection sampling",
+        "Keys and values",
         "last tenth",
     )
     for word in (*words, "Same words", "seed 1", report.conditions.date):
@@ -211,7 +208,7 @@ def test_no_green_no_number(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> 
     assert report.drafting is not None
     speeds = [row.speed is None for row in report.drafting.total]
     assert speeds == [False, True, False]
-    assert (report.acceptance, report.memory) == (None, None)
+    assert (report.cache, report.memory) == (None, None)
     assert [reason.code for reason in report.declined] == ["text-differs"]
     assert "NOT the same words" in shown(script.shown)
     assert "NO, token 2 differs" in shown(script.shown)
@@ -255,18 +252,17 @@ def test_prompts_that_do_not_fit_are_declined(
     assert "long code review" in report.declined[-1].words
 
 
-def test_acceptance_is_measured_on_short_prompts(
+def test_all_logits_are_kept_of_short_prompts_only(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All logits along a text are in memory at once."""
     lengths: list[int] = []
 
     def measure(_: Engine, prompts: Sequence[Sequence[int]], plan: Plan) -> None:
         lengths.extend(map(len, prompts))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mlx_engine.bench.run_bench.measure_acceptance", measure)
-    plan = replace(only("acceptance"), kinds=7, acceptance_prompts=3)
+    monkeypatch.setattr("mlx_engine.bench.run_bench.measure_cache_bits", measure)
+    plan = replace(only("cache"), kinds=7, short_prompts=3)
     assert run_bench(engine, plan).is_interrupted
     shortest = sorted(len(kind.question) for kind in nine_kinds()[:7])[:3]
     assert len(lengths) == 3
@@ -275,13 +271,14 @@ def test_acceptance_is_measured_on_short_prompts(
 
 def test_without_heads_the_rest_is_measured(tmp_path: Path) -> None:
     folder = write_tiny_qwen3_5(tmp_path / "headless", heads="none")
-    plan = replace(only("drafting", "acceptance"), arms=ARMS[:-1])
+    plan = replace(only("drafting", "cache"), arms=ARMS[:-1])
     report = run_bench(folder, plan)
     assert report.agreement.is_green
     assert report.drafting is not None
     names = [row.arm.partition(" ")[0] for row in report.drafting.total]
     assert names == ["off", "prompt-lookup", "mlx-lm"]
-    assert report.acceptance is None
+    assert report.cache is not None
+    assert [row.accepted for row in report.cache] == [None] * 3
     assert [reason.code for reason in report.declined] == ["heads-dropped"]
 
 

@@ -16,9 +16,9 @@ from prompt_toolkit.output import DummyOutput
 from rich.console import Console
 from scripted_engine import ScriptedEngine
 
+from mlx_engine.command_line.chat import EditedLines, Lines, PlainLines, _completer
 from mlx_engine.command_line.conversation import COMMANDS, read_chat
 from mlx_engine.command_line.screen import Screen
-from mlx_engine.command_line.typed_lines import EditedLines, Lines, PlainLines, _completer
 from mlx_engine.values.errors import BadPrompt, ModelNotFound
 
 

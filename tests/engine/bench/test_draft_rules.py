@@ -1,10 +1,9 @@
-"""Figures of memory and acceptance from numbers known beforehand."""
+"""Acceptance of draft rules from numbers known beforehand."""
 
 import mlx.core as mx
 import numpy as np
 import pytest
-
-from mlx_engine.bench.measures import chances
+from speed.draft_rules import chances
 
 
 def test_chances_by_rule() -> None:
