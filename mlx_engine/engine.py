@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from mlx_engine.built_in_model import built_in_model
 from mlx_engine.cache.prompt_files import prompt_files
+from mlx_engine.decoding.batch import BatchScheduler
 from mlx_engine.decoding.device_memory import gpu_bytes, kept_bytes, most_bytes, told_when_full
 from mlx_engine.decoding.opening import ModelParts, Settings, outcome_reader
 from mlx_engine.decoding.prompt_cache import PromptCache
@@ -25,7 +26,6 @@ from mlx_engine.decoding.raw_generation import (
     readable_tokens,
 )
 from mlx_engine.decoding.session import Session
-from mlx_engine.decoding.together import Together
 from mlx_engine.drafting.depth.choice import Known, Learned
 from mlx_engine.drafting.depth.costs import PassCosts
 from mlx_engine.drafting.output_head import OutputShelf
@@ -126,7 +126,7 @@ class Engine:
             first_suppressed=tokenizer.first_suppressed_ids,
             after_answer=self._after_answer,
             survives=self._self_check.survives,
-            together=Together(self._self_check.most_rows, outcome_reader()),
+            together=BatchScheduler(self._self_check.most_rows, outcome_reader()),
             most_bytes=most_bytes(options),
         )
         self._self_check.tell()  # of the kernels that were asked for by now

@@ -127,7 +127,7 @@ class LayerCaches:
 
     @property
     def length(self) -> int:
-        """Committed tokens."""
+        """Committed tokens; without those of a count that the host does not know yet."""
         return self.layers[0].length
 
     @property
@@ -149,6 +149,12 @@ class LayerCaches:
         """Append the first `count` rows of the last block in every layer; 0 rolls it back."""
         for layer in self.layers:
             layer.commit(count)
+
+    def resolve(self) -> None:
+        """Have every layer take in a count that the host knows by now, and let go of what it held
+        in case of another.
+        """
+        assert len({layer.length for layer in self.layers}) == 1
 
     def fork(self) -> "LayerCaches":
         """Others that go on from here by themselves."""

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from mlx_engine.decoding.ahead import Found, Rounds
 from mlx_engine.decoding.device_memory import told_when_full
+from mlx_engine.decoding.lookahead import Lookahead, Outcome
 from mlx_engine.decoding.opening import (
     NOTHING_SAID,
     Conduct,
@@ -173,7 +173,7 @@ class Answer:
         began = min(began, found.queued_at) if found.others.rounds else began
         kept = self._keep(found)
         try:
-            self.rounds.keep(found.tokens[: kept.rows], goes_on=kept.finish is None)
+            self.rounds.commit(found.tokens[: kept.rows], goes_on=kept.finish is None)
         finally:  # its tokens stand, whatever becomes of their rows
             self._ended = perf_counter()
             stats = self._figures(found, kept.rows, began)
@@ -187,7 +187,7 @@ class Answer:
         else:
             found.plan.learn(tried, found.accepted, stats.total_ms, found.others)
 
-    def _figures(self, found: Found, rows: int, began: float) -> RoundStats:
+    def _figures(self, found: Outcome, rows: int, began: float) -> RoundStats:
         """Of a round that has just ended."""
         accepting = self._ended - found.read_at
         if found.idle is None:
@@ -214,7 +214,7 @@ class Answer:
             draft_passes=found.draft_passes,
         )
 
-    def _keep(self, found: Found) -> _Kept:
+    def _keep(self, found: Outcome) -> _Kept:
         """Read the round's tokens as text until one ends the answer."""
         source = found.choice.by if found.drafted else None
         pieces: list[TextPiece] = []
@@ -234,9 +234,9 @@ class Answer:
                 break
         return _Kept(count, pieces, finish)
 
-    def _new_rounds(self) -> Rounds:
+    def _new_rounds(self) -> Lookahead:
         """From where the answer stands."""
-        return Rounds(
+        return Lookahead(
             self._conduct,
             self.sequence,
             self._drafting,
@@ -258,7 +258,7 @@ class Answer:
             self._conduct.first_suppressed if self._opening.said is NOTHING_SAID else (),
         )
         sampler.begin(self._opening.prompt)
-        sampler.commit(mx.array(self.tokens, dtype=mx.int32))
+        sampler.commit(mx.array(self.tokens, dtype=mx.int32), len(self.tokens))
         return sampler
 
 

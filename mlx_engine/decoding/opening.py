@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
+from mlx_engine.decoding.batch import BatchScheduler
 from mlx_engine.decoding.device_memory import MemoryLimits
 from mlx_engine.decoding.prompt_cache import PromptCache
 from mlx_engine.decoding.sequence import TokenSequence
-from mlx_engine.decoding.together import Together
-from mlx_engine.drafting.contract import ROWS_OF_A_PROMPT
+from mlx_engine.drafting.drafter import ROWS_OF_A_PROMPT
 from mlx_engine.drafting.sources import DraftKit
 from mlx_engine.models.contract import Model
 from mlx_engine.sampling.sampler import PLAIN_OPS, SamplerKernels
@@ -76,7 +76,9 @@ class Conduct:
     first_suppressed: Collection[int] = ()
     survives: Callable[[Exception], bool] = nothing_survives
     limits: MemoryLimits = field(default_factory=MemoryLimits)
-    together: Together = field(default_factory=lambda: Together(reader=outcome_reader()))
+    together: BatchScheduler = field(
+        default_factory=lambda: BatchScheduler(reader=outcome_reader())
+    )
     looks_ahead: bool = True
     follows_drafts: bool = field(default_factory=computes_beside)
 

@@ -1,57 +1,113 @@
-"""One round: propose, verify, accept. Plain decoding is the same round with an empty draft.
+"""One round: draft, verify, commit. Plain decoding is the same round with an empty draft.
 
 The target's token at a position is a function of its logits, the seed and the position alone. So
 the emitted tokens are those of plain decoding, whatever was drafted; a draft only decides how many
 of them one pass yields. A drafted token is accepted when it equals the target's, and what is
 emitted is always the target's.
 
-Every shape follows from k, the tokens drafted, which the host knows without waiting. It waits once
-a round, in `read`, for drafted tokens and picks in one array. What comes after a
-round can do without: `follow` has its state go on after as many rows as the device finds accepted,
-so that the next round is written down, and queued, while this one still runs (ahead.py).
+Every shape follows from k, the number of drafted tokens, which the host knows without waiting. It
+waits once a round, for drafted and picked tokens in one array. The next round can do without that
+outcome: `commit_ahead` appends as many rows as the device finds accepted, so that the next round is
+written down, and queued, while this one still runs (ahead.py).
 
-A pass may verify rounds of several conversations: their rows lie one after the other, the weights
-are read once for all (verify.py).
+A pass may verify rounds of several conversations: their rows lie one after the other, weights and
+output head are read once for all, each row sees the caches of its own conversation (cache/joint.py)
+and none of its numbers depend on the rows beside it.
 """
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
-from functools import partial
+from dataclasses import dataclass
 from time import perf_counter
-from typing import Literal
+from typing import NamedTuple
 
 import mlx.core as mx
 
-from mlx_engine.cache.contract import RowCount
-from mlx_engine.decoding.verify import Asked, State, Verified, verify
-from mlx_engine.drafting.contract import Draft, Proposal
-from mlx_engine.drafting.steps import take
-from mlx_engine.models.contract import lazily
+from mlx_engine.cache.contract import LayerCaches, RowCount
+from mlx_engine.cache.joint import apart, joint_caches
+from mlx_engine.drafting.drafter import Draft, Drafter, Proposal, ReadRows, run_steps
+from mlx_engine.models.contract import Begin, Model, lazily
+from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.errors import NumericsError
+from mlx_engine.values.options import DraftedBy
+
+
+@dataclass(slots=True)
+class SequenceState:
+    """Everything that a round changes.
+
+    model: as the drafter wants it run. last: the newest token, which no model has read, int32 [1];
+    lazy.
+    """
+
+    model: Model
+    caches: LayerCaches
+    drafter: Drafter
+    sampler: Sampler
+    last: mx.array
+
+    @property
+    def position(self) -> int:
+        """Index in the conversation of the next token to pick; without the tokens of a count that
+        the host does not know yet.
+        """
+        return self.caches.length + 1
+
+    @property
+    def can_follow(self) -> bool:
+        """Whether `commit` takes a RowCount: layers and drafter are ours, as those that read
+        several conversations in one pass.
+        """
+        return self.model.joint is not None and self.drafter.can_follow
+
+    def commit(self, rows: ReadRows, count: int | RowCount) -> None:
+        """Append the first `count` rows of the last pass; not committing rolls it back.
+
+        A RowCount where `can_follow`; it has to be known before the next commit.
+        """
+        assert rows.picked is not None
+        self.caches.commit(count)
+        self.drafter.commit(rows, count)
+        self.sampler.commit(rows.picked, count)
+        if isinstance(count, int):
+            self.last = rows.picked[count - 1 : count]
+        else:
+            self.last = mx.take(rows.picked, count.after(-1))
 
 
 class Round:
     """A round that goes on from a state; a Pass makes its draft and has its rows.
 
-    most_rows: it may have. position: of its first token; as long as the outcome of the round before
-    is not known, as if none of its rows counted.
+    most_rows: the number of rows it may have.
     """
 
-    def __init__(self, state: State, wanted: Proposal) -> None:
+    def __init__(
+        self, state: SequenceState, depth: int, by: DraftedBy | None, after: RowCount | None = None
+    ) -> None:
+        """depth, by: of the draft. after: rows of the round before, where only the device has
+        counted them.
+        """
         self.state = state
-        self.wanted = wanted
-        self.position = wanted.position
-        self.most_rows = 1 + wanted.depth
+        self.wanted = Proposal(depth, state.last, state.position, by)
+        self.most_rows = 1 + depth
         self.its_pass: Pass | None = None
-        self._count: RowCount | None = None
+        self._after = after
+        self._count: int | RowCount = 0
 
-    def take(self, draft: Draft, found: Verified) -> None:
-        """Its draft, and its rows of a pass, which its caches hold from now on."""
-        self.draft = draft
-        self._verified = found
-        told = [draft.tokens, found.picked]
-        self.outcome = mx.concatenate(told) if draft.depth else found.picked
+    @property
+    def position(self) -> int:
+        """Index in the conversation of the first token; as long as the rows of the round before are
+        not known, as if none of them counted.
+        """
+        return self.wanted.position + (0 if self._after is None else self._after.known or 0)
+
+    def take(self, draft: Draft, rows: ReadRows) -> None:
+        """The draft, and the rows of a pass that verify it; caches hold them uncommitted."""
+        assert rows.picked is not None
+        self.draft, self.rows = draft, rows
+        picked = rows.picked
+        self.outcome = mx.concatenate([draft.tokens, picked]) if draft.depth else picked
 
     def read(self) -> tuple[int, ...]:
         """Wait for the outcome: the accepted drafts and the target's next token.
@@ -73,41 +129,39 @@ class Round:
                 )
         return tokens
 
-    def commit(self, rows: int) -> None:
-        """Append its first rows to the state, or say how many they were if it is followed."""
-        if self._count is None:
-            self.state.commit(rows, self._verified)
-        else:
-            self.state.resolve(self._count, rows)
-
     @property
     def can_be_followed(self) -> bool:
         """Whether its outcome need not be known for what comes after it to be written down."""
-        return not self.draft.depth or self.state.can_pend
+        return not self.draft.depth or self.state.can_follow
 
-    def follow(self) -> None:
-        """Have the state stand after it, whatever its outcome is."""
+    def commit_ahead(self) -> RowCount | None:
+        """Append what counts to the state, before the host knows how many rows that are; None where
+        it is one.
+        """
         if not self.draft.depth:
-            self.commit(1)
-            return
-        equal = self.draft.tokens == self._verified.picked[:-1]
-        accepted = mx.sum(mx.cumprod(equal.astype(mx.int32)), keepdims=True)
-        self._count = self.state.follow(self._verified, accepted)
+            self._count = 1
+        else:
+            assert self.rows.picked is not None
+            equal = self.draft.tokens == self.rows.picked[:-1]
+            accepted = mx.sum(mx.cumprod(equal.astype(mx.int32)), keepdims=True)
+            self._count = RowCount(accepted + 1, self.draft.depth + 1)
+        self.state.commit(self.rows, self._count)
+        return self._count if isinstance(self._count, RowCount) else None
+
+    def commit(self, count: int) -> None:
+        """Append the first rows to the state, or tell how many have been appended ahead."""
+        if isinstance(self._count, RowCount):
+            self._count.known = count
+            self.state.caches.resolve()
+        elif not self._count:
+            self.state.commit(self.rows, count)
 
     def drop(self) -> None:
-        """The state as if there had been no such round, but for the sampler of one that is followed
-        by a round, which is dropped by now.
-        """
-        if self._count is not None:
-            self.state.resolve(self._count, 0)
-            return
-        if self.its_pass is not None:
+        """Roll the state back, but for the sampler; a round that follows was dropped before."""
+        if isinstance(self._count, RowCount):
+            self._count.known = 0
+        elif self.its_pass is not None and not self._count:
             self.state.caches.commit(0)
-        self.state.source.withdraw()
-
-
-Begins = Literal["nothing", "drafts", "everything"]
-"""What of a pass is begun as soon as it is written down."""
 
 
 class Pass:
@@ -121,15 +175,13 @@ class Pass:
     """
 
     def __init__(
-        self,
-        rounds: Sequence[Round],
-        begins: Begins = "nothing",
-        reader: Executor | None = None,
+        self, rounds: Sequence[Round], reader: Executor | None = None, *, eager: bool = False
     ) -> None:
-        """Writes it down, drafts first, of all in the same passes of what drafts. begins: what the
-        device computes while the rest is written down. reader: a thread that waits for outcomes and
-        nothing else, so that `read_at` is when an outcome was there even where `queue` of the next
-        pass blocks; None where this thread waits.
+        """Writes it down, drafts first, of all in the same passes of what drafts.
+
+        reader: a thread that waits for outcomes and nothing else, so that `read_at` is when an
+        outcome was there even where `queue` of the next pass blocks; None where this thread waits.
+        eager: the device begins layer by layer while the rest is written down.
 
         It does not hold the rounds, which hold it: what is dropped has to be gone at once, for keys
         and values to be written in place.
@@ -143,21 +195,30 @@ class Pass:
         self.written_at = perf_counter()
         self.began_at = self.queued_at = self.read_at = 0.0
         self.took = self.idle = self.draft_ms = 0.0
-        for one in rounds:
-            one.its_pass = self
-        with self._told_to_all():
-            steps = [one.state.source.steps(one.wanted, one.state.sampler) for one in rounds]
-            drafts = take(steps, self._begin if begins == "everything" else lazily)
-            if begins == "drafts":
-                self._begin(*(draft.tokens for draft in drafts if draft.depth))
-            every = list(zip(rounds, drafts, strict=True))
-            asked = [Asked(one.state, draft.tokens, one.wanted.position) for one, draft in every]
-            self.rows = sum(its.rows for its in asked)
-            rows_begin = partial(self._begin_rows, self.began_at)
-            begin = rows_begin if begins == "everything" else lazily
-            for (one, draft), found in zip(every, verify(asked, begin), strict=True):
-                one.take(draft, found)
-        self._outcomes = [one.outcome for one in rounds]
+        for round_ in rounds:
+            round_.its_pass = self
+        with self._failing_all():
+            self._write_down(rounds, eager=eager)
+
+    def _write_down(self, rounds: Sequence[Round], *, eager: bool) -> None:
+        steps = [r.state.drafter.draft(r.wanted, r.state.sampler) for r in rounds]
+        drafts = run_steps(steps, self._begin if eager else lazily)
+        if not eager:
+            self._begin(*(draft.tokens for draft in drafts if draft.depth))
+        parts = [_Part(r.state, draft.tokens) for r, draft in zip(rounds, drafts, strict=True)]
+        self.rows = sum(part.rows for part in parts)
+        drafting_at = self.began_at
+
+        def begin_rows(states: mx.array) -> None:
+            # MLX returns when the CPU has begun with most of them: by the first, drafts have ended
+            self._begin(states)
+            if drafting_at and not self.draft_ms:
+                self.draft_ms = 1000 * (perf_counter() - drafting_at)
+
+        verified = verify(parts, begin_rows if eager else lazily)
+        for round_, draft, rows in zip(rounds, drafts, verified, strict=True):
+            round_.take(draft, rows)
+        self._outcomes = [round_.outcome for round_ in rounds]
 
     def queue(self) -> None:
         """Have the device begin, as soon as it is free. It is not told to keep keys and values,
@@ -166,17 +227,17 @@ class Pass:
         """
         if not self.queued_at:
             self.queued_at = perf_counter()
-            with self._told_to_all():
+            with self._failing_all():
                 self._begin(*self._outcomes)
             if self.reader is not None:
                 self._ended = self.reader.submit(_end_of, self._outcomes)
 
     def wait(self) -> None:
-        """Until the outcome is there. Raises what a conversation before this one has met with."""
+        """Until the outcome is there. Raises what another conversation in it has met with."""
         if self._failed is not None:
             raise self._failed
         self.queue()
-        with self._told_to_all():
+        with self._failing_all():
             if self._ended is None:
                 mx.eval(self._outcomes)
                 self.read_at = perf_counter()
@@ -188,15 +249,9 @@ class Pass:
             self.began_at = self.began_at or perf_counter()
             mx.async_eval(arrays)  # type: ignore[no-untyped-call]
 
-    def _begin_rows(self, drafting_at: float, states: mx.array) -> None:
-        """MLX returns when the CPU has begun with most of them: by the first, drafts have ended."""
-        self._begin(states)
-        if drafting_at and not self.draft_ms:
-            self.draft_ms = 1000 * (perf_counter() - drafting_at)
-
     @contextmanager
-    def _told_to_all(self) -> Iterator[None]:
-        """What fails here fails for each of the rounds: nobody knows what its caches hold."""
+    def _failing_all(self) -> Iterator[None]:
+        """What fails here fails for each of the rounds: nobody knows what their caches hold."""
         try:
             yield
         except Exception as error:
@@ -221,3 +276,90 @@ def count_accepted(drafted: Sequence[int], picked: Sequence[int]) -> int:
     while count < len(drafted) and drafted[count] == picked[count]:
         count += 1
     return count
+
+
+class _Part(NamedTuple):
+    """What one conversation asks of a pass; drafted: int32 [k]."""
+
+    state: SequenceState
+    drafted: mx.array
+
+    @property
+    def rows(self) -> int:
+        """k + 1."""
+        return 1 + int(self.drafted.shape[0])
+
+    @property
+    def tokens(self) -> mx.array:
+        """The newest token and the drafted ones, int32 [k + 1]."""
+        drafted = self.drafted
+        return mx.concatenate([self.state.last, drafted]) if drafted.size else self.state.last
+
+
+def verify(parts: Sequence[_Part], begin: Begin = lazily) -> list[ReadRows]:
+    """Run the rows of all parts as one pass; nothing is committed.
+
+    Several parts have one model, which has joint passes.
+    """
+    model, counts = parts[0].state.model, [part.rows for part in parts]
+    tokens = [part.tokens for part in parts]
+    if len(parts) == 1:
+        hidden = [model.forward(tokens[0][None], parts[0].state.caches, begin=begin)]
+    else:
+        assert model.joint is not None
+        caches = joint_caches([part.state.caches for part in parts], counts)
+        states = model.joint(mx.concatenate(tokens)[None], caches, begin=begin)
+        hidden = apart(states, counts, axis=1)
+    picked: dict[int, mx.array] = {}
+    keys = [_pick_key(part, states) for part, states in zip(parts, hidden, strict=True)]
+    for key in dict.fromkeys(keys):
+        numbers = [number for number, other in enumerate(keys) if other == key]
+        pick = _pick_from_logits if key is None else _pick_by_kernel
+        found = pick(model, [parts[n] for n in numbers], [hidden[n] for n in numbers])
+        picked.update(zip(numbers, found, strict=True))
+    return [ReadRows(tokens[n], hidden[n], picked[n]) for n in range(len(parts))]
+
+
+class _PickKey(NamedTuple):
+    """How a kernel picks tokens without logits; parts of equal keys are picked together."""
+
+    is_drawn: bool
+    temperature: float
+
+
+def _pick_key(part: _Part, hidden: mx.array) -> _PickKey | None:
+    """None where options, model or kernel want logits; that depends on nobody else's rows."""
+    model = part.state.model
+    if model.output_rows is None or not model.output_rows.takes(hidden[..., : model.hidden_size]):
+        return None
+    how = part.state.sampler.choosing(part.state.position, part.rows)
+    return None if how is None else _PickKey(how.keys is not None, how.temperature)
+
+
+def _pick_from_logits(
+    model: Model, parts: Sequence[_Part], hidden: Sequence[mx.array]
+) -> list[mx.array]:
+    every = apart(model.logits(_joined(hidden, axis=1)).squeeze(0), [p.rows for p in parts], 0)
+    found = []
+    for part, logits in zip(parts, every, strict=True):
+        sampler = part.state.sampler
+        picked = sampler.pick(logits, part.state.position, part.drafted)
+        found.append(sampler.marked(logits, picked))
+    return found
+
+
+def _pick_by_kernel(
+    model: Model, parts: Sequence[_Part], hidden: Sequence[mx.array]
+) -> list[mx.array]:
+    """The kernel picks -1 where a logit is not finite."""
+    assert model.output_rows is not None
+    hows = [part.state.sampler.choosing(part.state.position, part.rows) for part in parts]
+    first, keys = hows[0], [how.keys for how in hows if how is not None and how.keys is not None]
+    assert first is not None
+    how = first._replace(keys=_joined(keys, axis=0)) if keys else first
+    states = _joined(hidden, axis=1)[..., : model.hidden_size]
+    return apart(model.output_rows.pick(states, how), [part.rows for part in parts], axis=0)
+
+
+def _joined(parts: Sequence[mx.array], axis: int) -> mx.array:
+    return parts[0] if len(parts) == 1 else mx.concatenate(list(parts), axis=axis)

@@ -8,7 +8,7 @@ import mlx.core as mx
 
 from mlx_engine.cache.contract import WORTH_A_TOKEN, CachesSnapshot
 from mlx_engine.decoding.device_memory import clear_by_tokens
-from mlx_engine.drafting.contract import DraftSource, NoDraft, SourceSnapshot
+from mlx_engine.drafting.drafter import Drafter, NoDraft, ReadRows, SourceSnapshot
 from mlx_engine.models.contract import Model
 from mlx_engine.values.model_description import CHECKPOINTS
 from mlx_engine.values.options import AS_THEY_COME, CacheOptions
@@ -57,7 +57,7 @@ class TokenSequence:
     def __init__(
         self,
         plain: Model,
-        source: DraftSource | None = None,
+        source: Drafter | None = None,
         cache: CacheOptions = AS_THEY_COME,
         beside: Beside | None = None,
         chat: str | None = None,
@@ -69,7 +69,7 @@ class TokenSequence:
         self.is_busy = False
         self._begin(source or NoDraft())
 
-    def _begin(self, source: DraftSource) -> None:
+    def _begin(self, source: Drafter) -> None:
         self.source = source
         self.model = source.target or self._plain
         self.caches = self.model.make_caches(self.cache.bits)
@@ -102,7 +102,7 @@ class TokenSequence:
             if self._beside is not None:
                 self._beside.left(self)
 
-    def use(self, source: DraftSource) -> None:
+    def use(self, source: Drafter) -> None:
         """Another source, new, from here on; one that reads hidden states has to begin anew.
 
         One that runs a model over the tokens has to `catch_up` before it drafts.
@@ -127,8 +127,8 @@ class TokenSequence:
         missed = self.tokens[self.followed :][:most]
         if missed:
             unused = mx.zeros((1, len(missed), 0))
-            self.source.observe(mx.array(missed, dtype=mx.int32), unused)
-            self.source.saw(missed)
+            self.source.commit(ReadRows(mx.array(missed, dtype=mx.int32), unused), len(missed))
+            self.source.append(missed)
             mx.eval(self.source.arrays())
 
     def commit(self, tokens: Sequence[int], hidden: mx.array, *, is_far: bool = False) -> None:
@@ -138,14 +138,17 @@ class TokenSequence:
         count = len(tokens)
         self.catch_up()
         self.caches.commit(count)
-        tell = self.source.pass_over if is_far else self.source.observe
-        tell(mx.array(list(tokens), dtype=mx.int32), hidden[:, :count])
+        rows = ReadRows(mx.array(list(tokens), dtype=mx.int32), hidden[:, :count])
+        if is_far:
+            self.source.skip(rows)
+        else:
+            self.source.commit(rows, count)
         self.stand(tokens)
 
     def stand(self, tokens: Sequence[int]) -> None:
         """These have been read too: caches and source stand after them."""
         self.tokens.extend(tokens)
-        self.source.saw(tokens)
+        self.source.append(tokens)
         clear_by_tokens(len(self.tokens) - len(tokens), len(self.tokens))
 
     def here(self) -> Checkpoint:
@@ -218,7 +221,7 @@ class TokenSequence:
         known = [kept for kept in other.checkpoints if kept.length <= place.length]
         if place.source is not None and self._drafts_like(other):
             self.source.join(other.source, place.source)
-            self.source.saw(self.tokens)
+            self.source.append(self.tokens)
             self.checkpoints = known
         else:
             self._tell_anew()
@@ -230,7 +233,7 @@ class TokenSequence:
         snapshot = SourceSnapshot(len(tokens), memories, newest)
         self.tokens, self.checkpoints = list(tokens), []
         self.source.join(self.source, snapshot)
-        self.source.saw(self.tokens)
+        self.source.append(self.tokens)
         self.mark()
 
     def can_branch(self, other: "TokenSequence") -> bool:

@@ -10,25 +10,25 @@ from typing import Self
 import mlx.core as mx
 
 from mlx_engine.cache.attention import AttentionCache, KeysValues
-from mlx_engine.cache.contract import LayerCaches
+from mlx_engine.cache.contract import LayerCaches, RowCount
 from mlx_engine.cache.window import WindowCache
-from mlx_engine.drafting.chain import ModelDraft, draft_chain
-from mlx_engine.drafting.contract import (
+from mlx_engine.drafting.drafter import (
     DEEPEST,
-    FLUSH_ROWS,
-    MOST_WAITING,
     Draft,
-    DraftSource,
+    Drafter,
     Offer,
     Proposal,
+    ReadRows,
     SourceSnapshot,
+    Step,
+    Steps,
     empty_draft,
 )
+from mlx_engine.drafting.model_drafter import FLUSH_ROWS, MOST_WAITING, ModelDrafter
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.drafting.small_model import SmallModelDraft
-from mlx_engine.drafting.steps import Step, Steps
 from mlx_engine.models.contract import Model
-from mlx_engine.models.drafters import Drafter
+from mlx_engine.models.drafters import Drafter as DraftModel
 from mlx_engine.models.drafters.dflash import DFlash
 from mlx_engine.models.drafters.eagle3 import Eagle3
 from mlx_engine.models.drafters.gemma4_assistant import Gemma4Assistant, SeenRows, TargetRows
@@ -39,8 +39,8 @@ from mlx_engine.values.options import CacheBits, DraftOptions
 
 
 def draft_with(
-    opened: Model | Drafter, options: DraftOptions, vocabulary: int, bits: CacheBits = 16
-) -> DraftSource:
+    opened: Model | DraftModel, options: DraftOptions, vocabulary: int, bits: CacheBits = 16
+) -> Drafter:
     """The source that drafts with an opened draft model; vocabulary: the target's; bits: of the
     draft model's keys and values. UnsupportedModel where it cannot have them so.
     """
@@ -61,7 +61,7 @@ def draft_with(
             return SmallModelDraft(model, vocabulary, options, bits)
 
 
-class FeatureDraft(ModelDraft):
+class FeatureDraft(ModelDrafter):
     """Remembers what the target has computed; rows that come while it rests wait, and are taken in
     together.
     """
@@ -106,28 +106,29 @@ class BlockDraft(FeatureDraft):
     def _remembered(self) -> LayerCaches:
         return self._caches[0]
 
-    def observe(self, tokens: mx.array, hidden: mx.array) -> None:
-        """Committed tokens int [T]; hidden [1, T, H and features]."""
-        super().observe(tokens, hidden)
-        self._waiting = (*self._waiting, self._drafter.target.features(hidden))
+    def commit(self, rows: ReadRows, count: int | RowCount) -> None:
+        """Take in committed rows; hidden [1, R, H and features]."""
+        super().commit(rows, count)
+        assert isinstance(count, int)
+        self._waiting = (*self._waiting, self._drafter.target.features(rows.first(count).hidden))
         unread = self.length - self._remembered.length
         if unread >= (MOST_WAITING if self.rests else FLUSH_ROWS):
             self._take_waiting()
-            mx.async_eval(self._remembered.arrays())  # type: ignore[no-untyped-call]
+            mx.eval(self._remembered.arrays())
 
     def offers(self, newest: int) -> tuple[Offer, ...]:
         """A block, at any place but the very first."""
         del newest
         return (Offer("model", limit=self.limit),) if self.length else ()
 
-    def steps(self, wanted: Proposal, sampler: Sampler) -> Steps[Draft]:
+    def draft(self, wanted: Proposal, sampler: Sampler) -> Steps[Draft]:
         """`wanted.depth` tokens of one block."""
         if wanted.depth == 0 or not self.length:
             return empty_draft()
         self._take_waiting()
         states = self._drafter.block(wanted.last, self._remembered)
         few = wanted._replace(depth=min(wanted.depth, self.limit))
-        draft = yield from draft_chain(self, states, few, sampler)
+        draft = yield from self.chain(states, few, sampler)
         return draft._replace(passes=1)
 
     def draft_logits(self, state: mx.array) -> Steps[mx.array]:
@@ -165,10 +166,11 @@ class SharedCacheDraft(FeatureDraft):
         self._window = window
         self._rows: TargetRows | None = None
 
-    def observe(self, tokens: mx.array, hidden: mx.array) -> None:
-        """Committed tokens int [T]; hidden [1, T, H and the keys and values of both layers]."""
-        super().observe(tokens, hidden)
-        target = self._assistant.target
+    def commit(self, rows: ReadRows, count: int | RowCount) -> None:
+        """Take in committed rows; hidden [1, R, H and the keys and values of both layers]."""
+        super().commit(rows, count)
+        assert isinstance(count, int)
+        target, hidden = self._assistant.target, rows.first(count).hidden
         self._waiting = (*self._waiting, target.features(hidden))
         self._newest = mx.contiguous(hidden[:, -1:, : target.hidden_size])
         if not self.rests or self.length - self._full.length >= MOST_WAITING:
@@ -187,14 +189,14 @@ class SharedCacheDraft(FeatureDraft):
         del newest
         return () if self._newest is None else (Offer("model"),)
 
-    def steps(self, wanted: Proposal, sampler: Sampler) -> Steps[Draft]:
+    def draft(self, wanted: Proposal, sampler: Sampler) -> Steps[Draft]:
         """`wanted.depth` tokens."""
         if wanted.depth == 0 or self._newest is None:
             return empty_draft()
         self._take_waiting()
         self._rows = self._seen()
         state = self._assistant.first_state(wanted.last, self._newest, self._rows)
-        draft = yield from draft_chain(self, state, wanted, sampler)
+        draft = yield from self.chain(state, wanted, sampler)
         self._rows = None  # views of buffers that the next rows are written to in place
         return draft
 

@@ -1,13 +1,13 @@
 """Drafts with multi-token-prediction heads: the model's own, or one like them.
 
-A head reads a round's accepted rows in the same pass that makes the next draft (`HeadMemory`), so
-a draft of k tokens costs k head passes. Rows of a draft are forgotten after it.
-Of a prompt it reads only the newest rows, so that a long one is read as fast as without it. So a
-head's memory depends on how a text came to be read, and drafts with it, though words do not: behind
-an edit it keeps rows from before that, or begins anew if it lacks those right before.
+A head reads a round's committed rows in the same pass that makes the next draft, so a draft of k
+tokens costs k head passes. Rows of a draft are forgotten after it.
+Of a prompt a head reads only the newest rows, so that a long one is read as fast as without it. So
+a head's memory depends on how a text came to be read, and drafts with it, though the words do not:
+after an edit it keeps rows from before that, or begins anew if it lacks those right before.
 
 One head loops: it drafts the second token from its own state after the first, and so on. Several
-take turns, each with a cache of its own: the head that drafts token s + 1 reads, behind the true
+take turns, each with caches of its own: the head that drafts token s + 1 reads, behind the true
 rows, the tokens drafted so far, each with the state it was drafted from. This is how llama.cpp
 (#24340) drives Step-3.5 and MiMo-V2.
 """
@@ -17,21 +17,20 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
-from mlx_engine.drafting.chain import draft_chain
-from mlx_engine.drafting.contract import (
-    FLUSH_ROWS,
+from mlx_engine.drafting.drafter import (
     ROWS_OF_A_PROMPT,
     ROWS_OF_A_REST,
     Draft,
     Offer,
     Proposal,
+    ReadRows,
     Rows,
     SourceSnapshot,
-    empty_draft,
+    Step,
+    Steps,
 )
-from mlx_engine.drafting.head_memory import HeadMemory, MemoryDraft
+from mlx_engine.drafting.model_drafter import FLUSH_ROWS, HeadMemory, MemoryDrafter
 from mlx_engine.drafting.output_head import FullOutput, OutputHead, OutputShelf
-from mlx_engine.drafting.steps import Step, Steps
 from mlx_engine.models.contract import Model, MtpHead
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import MAX_DEPTH, CacheBits, DraftedBy, DraftOptions, DraftOutput
@@ -39,27 +38,26 @@ from mlx_engine.values.options import MAX_DEPTH, CacheBits, DraftedBy, DraftOpti
 
 @dataclass(frozen=True, slots=True)
 class _Through:
-    """States [1, T, H] of a head -> logits [1, T, V]; equal where head and matrix are the same."""
+    """States [1, T, H] of a head -> logits [1, T, V]; equal for equal heads and matrices."""
 
     output: OutputHead
     head: MtpHead
 
     def __call__(self, states: mx.array) -> mx.array:
-        """Row by row."""
         return self.output.logits(self.head, states)
 
 
-class MtpDraft(MemoryDraft):
+class MtpDraft(MemoryDrafter):
     """heads: one that loops, or several in turns, as deep as there are heads.
 
     outputs: output heads to choose from, None for the heads' own. by: whose drafts these are,
     "model" for a head that was published apart. read_heads: brings them into memory; free after
-    the first call. bits: of the heads' keys and values. While it rests it leaves its heads
-    alone until the next draft, for which the newest rows are kept.
+    the first call. bits: of the heads' keys and values. While it rests it leaves its heads alone
+    until the next draft, for which the newest rows are kept.
     """
 
     reads_hidden = True
-    can_pend = True
+    can_follow = True
 
     def __init__(
         self,
@@ -72,10 +70,10 @@ class MtpDraft(MemoryDraft):
         read_heads: Callable[[], None] = lambda: None,
         bits: CacheBits = 16,
     ) -> None:
-        super().__init__(options, [HeadMemory.of(head, bits) for head in heads])
+        limit = MAX_DEPTH if len(heads) == 1 else len(heads)
+        super().__init__(options, [HeadMemory.of(head, bits) for head in heads], limit)
         self._heads = heads
         self.target = target
-        self.limit = MAX_DEPTH if len(heads) == 1 else len(heads)
         self._read_heads = read_heads
         self._by: DraftedBy = by
         self._shelf = outputs
@@ -89,7 +87,7 @@ class MtpDraft(MemoryDraft):
 
     @property
     def _most_waiting(self) -> Sequence[Rows]:
-        """Of the head that has most to read: all others' rows are among them."""
+        """Those of the head that has most to read; the rows of all others are among them."""
         return max(self._memories, key=lambda memory: memory.unread).waiting
 
     @property
@@ -102,7 +100,7 @@ class MtpDraft(MemoryDraft):
         self._read_heads()
 
     def follow(self, options: DraftOptions) -> None:
-        """Another rule, threshold or output head."""
+        """Take over another rule, threshold or output head."""
         old, self.options = self.options, options
         if (old.output, old.vocabulary) != (options.output, options.vocabulary):
             self._take_outputs()
@@ -114,51 +112,25 @@ class MtpDraft(MemoryDraft):
             self._outputs = self._shelf.take(self.options)
         self._learning = {output for output in self._outputs if output.reads_words}
 
-    def observe(self, tokens: mx.array, hidden: mx.array) -> None:
-        """Committed tokens int [T] and their hidden states [1, T, H]."""
-        count = tokens.shape[0]
-        self.length += count
-        if self._newest is None or self._before:
-            # the very first token has no state before it; or the last draft has read its row
-            rows = Rows(tokens[1:], hidden[:, :-1]) if count > 1 else None
-        elif count == 1:
-            rows = Rows(tokens, self._newest)
-        else:
-            rows = Rows(tokens, mx.concatenate([self._newest, hidden[:, :-1]], axis=1))
-        self._newest = hidden if count == 1 else _last_row(hidden)
-        self._wait(rows, drafted=bool(self._before))
-        self._before = []
-
-    def pass_over(self, tokens: mx.array, hidden: mx.array) -> None:
-        """Their rows are left out, and those that waited before them."""
-        super().observe(tokens, hidden)
-        self._newest, self._before = None, []
+    def skip(self, rows: ReadRows) -> None:
+        """Leave these rows out, and those that waited before them."""
+        self._resolve()
+        self._undo_draft()
+        self._length += rows.tokens.shape[0]
+        self._newest = None
         for memory in self._memories:
             memory.leave_out(0)
 
-    def saw(self, tokens: Sequence[int]) -> None:
-        """Output heads may gather them."""
+    def append(self, tokens: Sequence[int]) -> None:
+        """Output heads may gather these tokens."""
         for output in self._learning:
             output.saw(tokens)
 
-    def settle(self, rows: int) -> None:
-        """They were so many."""
-        assert self._unsettled is not None
-        hidden = self._unsettled.rows.hidden
-        super().settle(rows)
-        if rows:
-            self._newest = _last_row(hidden[:, :rows])
-            self._wait(None, drafted=True)
-
-    def _wait(self, rows: Rows | None, *, drafted: bool) -> None:
-        """Rows wait, but none for ever: old ones are cut rarely, to make no work of each. drafted:
-        they are of a round whose draft may not have come to the later heads.
-        """
+    def _limit_waiting(self, *, has_draft: bool) -> None:
+        """Old rows are cut rarely, to make no work of each."""
         room = ROWS_OF_A_REST if self.rests else ROWS_OF_A_PROMPT
         for memory in self._memories:
-            if rows is not None:
-                memory.wait(rows)
-            if self.rests or not drafted:
+            if self.rests or not has_draft:
                 if memory.unread >= 2 * room:
                     memory.leave_out(room)
             elif memory.unread >= FLUSH_ROWS:
@@ -167,27 +139,16 @@ class MtpDraft(MemoryDraft):
     def offers(self, newest: int) -> tuple[Offer, ...]:
         """A draft, at any place but the very first."""
         del newest
-        return () if self._newest is None else (Offer(self._by, limit=self.limit),)
+        is_first = self._newest is None and self._open is None
+        return () if is_first else (Offer(self._by, limit=self.limit),)
 
-    def steps(self, wanted: Proposal, sampler: Sampler) -> Steps[Draft]:
+    def draft(self, wanted: Proposal, sampler: Sampler) -> Steps[Draft]:
         """`wanted.depth` tokens, no more than `limit`."""
-        if wanted.depth == 0 or self._newest is None:
-            return empty_draft()
-        self._before = [memory.place() for memory in self._memories]
-        if self._unsettled is None:
-            for memory in self._memories:
-                memory.wait(Rows(wanted.last, self._newest))
         self._drafted = []
-        first = self._memories[0]
-        states = yield from first.read()
-        true_rows = first.caches.place()
-        few = wanted._replace(depth=min(wanted.depth, self.limit))
-        draft = yield from draft_chain(self, states[:, -1:], few, sampler)
-        first.caches.restore(true_rows)
-        return draft
+        return super().draft(wanted, sampler)
 
     def draft_logits(self, state: mx.array) -> Steps[mx.array]:
-        """The state [1, 1, H] of the head whose turn it is through its output head, [1, V]."""
+        """Through the output head of the head whose turn it is, [1, V]."""
         turn = len(self._drafted) % len(self._memories)
         through = _Through(self._outputs[turn], self._heads[turn])
         logits = yield Step((state,), through, through)
@@ -199,21 +160,25 @@ class MtpDraft(MemoryDraft):
         if len(self._memories) == 1:
             memory = self._memories[0]
             memory.wait_only(self._drafted[-1:])
-            return (yield from memory.read())
+            return (yield from memory.read_waiting())
         states = yield from self._memories[len(self._drafted)].read(self._drafted)
         return states[:, -1:]
 
     def flush(self) -> int:
         """Read the newest rows that wait, unless it rests; how many the head with most had."""
-        return 0 if self.rests else max(memory.flush() for memory in self._memories)
+        if self.rests:
+            return 0
+        self._resolve()
+        self._undo_draft()
+        return max(memory.flush() for memory in self._memories)
 
     def snapshot(self) -> SourceSnapshot:
         """Rows that heads have read, and the newest of those that wait."""
-        assert not self._before
+        found = super().snapshot()
         for memory in self._memories:
             memory.leave_out(ROWS_OF_A_PROMPT)
         waiting = tuple(tuple(memory.waiting) for memory in self._memories)
-        return super().snapshot()._replace(waiting=waiting)
+        return found._replace(waiting=waiting)
 
     def earlier(self, length: int) -> SourceSnapshot | None:
         """A place before its token has been read, whose hidden state then comes again. Heads begin
@@ -221,10 +186,12 @@ class MtpDraft(MemoryDraft):
         """
         if length < 1 or not all(memory.caches.keeps_all_rows for memory in self._memories):
             return None
+        self._resolve()
+        self._undo_draft()
         missing = [memory.missing(self.length - 1) for memory in self._memories]
         both = list(zip(self._memories, missing, strict=True))
-        place = min([length - 1, *(memory.caches.length + its for memory, its in both)])
-        kept = (memory.caches.at(memory.within(place, its)) for memory, its in both)
+        place = min([length - 1, *(memory.caches.length + left_out for memory, left_out in both)])
+        kept = (memory.caches.at(memory.within(place, left_out)) for memory, left_out in both)
         return SourceSnapshot(place, tuple(kept))
 
     def restore(self, snapshot: SourceSnapshot) -> None:
@@ -233,14 +200,8 @@ class MtpDraft(MemoryDraft):
         none = [()] * len(self._memories)
         for memory, waiting in zip(self._memories, snapshot.waiting or none, strict=True):
             memory.wait_only(waiting)
-            memory.gap = memory.caches.length if memory.missing(self.length - 1) else 0
-        self._before = []
+            memory.gap = memory.caches.length if memory.missing(self._length - 1) else 0
 
     def arrays(self) -> list[mx.array]:
         """The heads' caches, rows that wait, and the newest hidden state."""
         return [*super().arrays(), *(rows.hidden for rows in self._most_waiting)]
-
-
-def _last_row(hidden: mx.array) -> mx.array:
-    """[1, T, H] -> [1, 1, H]; taken, since a slice would keep the whole block alive."""
-    return hidden if hidden.shape[1] == 1 else mx.take(hidden, mx.array([-1]), axis=1)

@@ -14,16 +14,17 @@ from typing import NamedTuple, Self
 import mlx.core as mx
 
 from mlx_engine.cache.contract import LayerCaches, RowCount
-from mlx_engine.drafting.contract import (
+from mlx_engine.drafting.drafter import (
     DEEPEST,
     Draft,
-    DraftSource,
+    Drafter,
     Offer,
     Proposal,
+    ReadRows,
     SourceSnapshot,
+    Steps,
     empty_draft,
 )
-from mlx_engine.drafting.steps import Steps, take_one
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import DraftedBy, DraftOptions, DraftOutput
 
@@ -164,7 +165,7 @@ def _class_of(length: int) -> int:
     return length.bit_length() - SHORTEST.bit_length()
 
 
-class PromptLookupDraft(DraftSource):
+class PromptLookupDraft(Drafter):
     """Follows the text on the host; works with any model."""
 
     reads_words = True
@@ -180,7 +181,7 @@ class PromptLookupDraft(DraftSource):
         """Host bytes of the index."""
         return self._index.nbytes
 
-    def saw(self, tokens: Sequence[int]) -> None:
+    def append(self, tokens: Sequence[int]) -> None:
         """Index the words."""
         self._index.extend(tokens)
 
@@ -198,8 +199,9 @@ class PromptLookupDraft(DraftSource):
         is_long = match.length >= LONG
         return (Offer("prompt-lookup", chance, is_long, DEEPEST),)
 
-    def propose(self, wanted: Proposal, sampler: Sampler) -> Draft:
+    def draft(self, wanted: Proposal, sampler: Sampler) -> Steps[Draft]:
         """The tokens after the match; a copy that reaches its own end goes round."""
+        yield from ()
         del sampler
         if wanted.depth == 0:  # the newest token may be on its way
             return empty_draft()
@@ -233,7 +235,7 @@ class PromptLookupDraft(DraftSource):
         """Know no text of its own."""
         del other
         self.restore(SourceSnapshot(0))
-        self.length = snapshot.length
+        self._length = snapshot.length
 
     def restore(self, snapshot: SourceSnapshot) -> None:
         """Forget the text after it."""
@@ -242,14 +244,14 @@ class PromptLookupDraft(DraftSource):
         self._guess = None
 
 
-class CombinedDraft(DraftSource):
+class CombinedDraft(Drafter):
     """The words of every token go to both sources, the token to that with a model, whichever of
     them drafts.
     """
 
     reads_words = True
 
-    def __init__(self, model: DraftSource) -> None:
+    def __init__(self, model: Drafter) -> None:
         super().__init__(model.options)
         self.lookup = PromptLookupDraft(model.options)
         self.model = model
@@ -259,9 +261,14 @@ class CombinedDraft(DraftSource):
         self._copies = False
 
     @property
-    def can_pend(self) -> bool:
+    def can_follow(self) -> bool:
         """As the model, which has to have made the draft."""
-        return self.model.can_pend and not self._copies
+        return self.model.can_follow and not self._copies
+
+    @property
+    def length(self) -> int:
+        """As the model."""
+        return self.model.length
 
     @property
     def held(self) -> tuple[LayerCaches, ...]:
@@ -301,33 +308,18 @@ class CombinedDraft(DraftSource):
         """What the model takes over."""
         self.model.follow(options)
 
-    def observe(self, tokens: mx.array, hidden: mx.array) -> None:
-        """By the model."""
-        super().observe(tokens, hidden)
-        self.model.observe(tokens, hidden)
+    def commit(self, rows: ReadRows, count: int | RowCount) -> None:
+        """By the model; the text is told its words."""
+        self.model.commit(rows, count)
 
-    def pass_over(self, tokens: mx.array, hidden: mx.array) -> None:
+    def skip(self, rows: ReadRows) -> None:
         """The model may leave them out."""
-        self.length += tokens.shape[0]
-        self.model.pass_over(tokens, hidden)
+        self.model.skip(rows)
 
-    def saw(self, tokens: Sequence[int]) -> None:
+    def append(self, tokens: Sequence[int]) -> None:
         """Tell both; a copy may come from anywhere."""
-        self.lookup.saw(tokens)
-        self.model.saw(tokens)
-
-    def pend(self, picked: mx.array, hidden: mx.array, pending: RowCount) -> None:
-        """As the model does."""
-        self.model.pend(picked, hidden, pending)
-
-    def settle(self, rows: int) -> None:
-        """As the model does."""
-        self.length += rows
-        self.model.settle(rows)
-
-    def withdraw(self) -> None:
-        """As the model does; a copy has read nothing."""
-        self.model.withdraw()
+        self.lookup.append(tokens)
+        self.model.append(tokens)
 
     def offers(self, newest: int) -> tuple[Offer, ...]:
         """The copy first where its match is long, else last."""
@@ -337,18 +329,14 @@ class CombinedDraft(DraftSource):
         self._first = both[0].by if both else None
         return both
 
-    def propose(self, wanted: Proposal, sampler: Sampler) -> Draft:
+    def draft(self, wanted: Proposal, sampler: Sampler) -> Steps[Draft]:
         """By whose offer was taken, or was the first."""
-        return take_one(self.steps(wanted, sampler))
-
-    def steps(self, wanted: Proposal, sampler: Sampler) -> Steps[Draft]:
-        """The same, step by step."""
         by = wanted.by or self._first
         if by is None:
             return empty_draft()
         self._copies = by == "prompt-lookup"
-        source = self.lookup if self._copies else self.model
-        return (yield from source.steps(wanted, sampler))
+        drafter = self.lookup if self._copies else self.model
+        return (yield from drafter.draft(wanted, sampler))
 
     def snapshot(self) -> SourceSnapshot:
         """That of the model; of the text its length is enough."""
@@ -364,13 +352,11 @@ class CombinedDraft(DraftSource):
 
     def join(self, other: Self, snapshot: SourceSnapshot) -> None:
         """Both."""
-        self.length = snapshot.length
         self.lookup.join(other.lookup, snapshot)
         self.model.join(other.model, snapshot)
 
     def restore(self, snapshot: SourceSnapshot) -> None:
         """Both back to a snapshot."""
-        self.length = snapshot.length
         self.lookup.restore(SourceSnapshot(snapshot.length))
         self.model.restore(snapshot)
 

@@ -1,8 +1,8 @@
 """Drafts with a second, smaller model that has the same tokens.
 
-Its caches stand after true tokens only: a round's accepted tokens and the newest are read in the
-pass that makes the next round's first draft, so a draft of k tokens costs k passes. Rows of the
-draft are forgotten after each round.
+Its caches hold true tokens only: a round's committed tokens and the newest are read in the pass
+that makes the next round's first draft, so a draft of k tokens costs k passes. Rows of the draft
+are forgotten after each round.
 """
 
 from dataclasses import dataclass
@@ -11,23 +11,23 @@ import mlx.core as mx
 
 from mlx_engine.cache.contract import LayerCaches, RowCount
 from mlx_engine.cache.joint import JointCaches
-from mlx_engine.drafting.chain import draft_chain
-from mlx_engine.drafting.contract import (
+from mlx_engine.drafting.drafter import (
     DEEPEST,
-    FEW_WAITING,
-    FLUSH_ROWS,
-    MOST_WAITING,
-    Draft,
     Offer,
-    Proposal,
+    ReadRows,
     Rows,
     SourceSnapshot,
-    empty_draft,
+    Step,
+    Steps,
+    run_alone,
 )
-from mlx_engine.drafting.head_memory import HeadMemory, MemoryDraft
-from mlx_engine.drafting.steps import Step, Steps, take_one
+from mlx_engine.drafting.model_drafter import (
+    FLUSH_ROWS,
+    MOST_WAITING,
+    HeadMemory,
+    MemoryDrafter,
+)
 from mlx_engine.models.contract import Model
-from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.errors import UnsupportedModel
 from mlx_engine.values.options import CacheBits, DraftOptions
 
@@ -41,7 +41,7 @@ class _Forward:
     def __call__(
         self, tokens: mx.array, hidden: mx.array, caches: LayerCaches | JointCaches
     ) -> mx.array:
-        """Tokens [1, T] -> its states; those of the target that it lacks are others to it."""
+        """Tokens [1, T] -> states; tokens that it lacks are read as its last one."""
         del hidden
         known = mx.minimum(tokens, self.model.vocabulary - 1)
         if isinstance(caches, LayerCaches):
@@ -50,7 +50,7 @@ class _Forward:
         return self.model.joint(known, caches)
 
 
-class SmallModelDraft(MemoryDraft):
+class SmallModelDraft(MemoryDrafter):
     """Goes on from the small model's own tokens.
 
     vocabulary: rows of the target's logits; the small model may have more or fewer unused ones.
@@ -68,50 +68,33 @@ class SmallModelDraft(MemoryDraft):
             )
         can_join = model.joint is not None
         self._memory = HeadMemory(_Forward(model), model.make_caches(bits), can_join=can_join)
-        super().__init__(options, [self._memory])
+        super().__init__(options, [self._memory], DEEPEST)
         self._model = model
         self._vocabulary = vocabulary
+        self._newest = _no_states(1)
 
     @property
-    def can_pend(self) -> bool:
-        """As its model."""
+    def can_follow(self) -> bool:
+        """Where its layers are ours."""
         return self._model.joint is not None
 
-    def observe(self, tokens: mx.array, hidden: mx.array) -> None:
-        """Committed tokens int [T]; the hidden states are of no use."""
-        super().observe(tokens, hidden)
-        unread = tokens[1:] if self._before else tokens  # the first the last draft has read
-        if unread.shape[0]:
-            self._memory.wait(_rows(unread))
-        self._before = []
+    def commit(self, rows: ReadRows, count: int | RowCount) -> None:
+        """Have the committed tokens wait."""
+        super().commit(rows._replace(hidden=_no_states(rows.tokens.shape[0])), count)
+
+    def _limit_waiting(self, *, has_draft: bool) -> None:
+        del has_draft
         if self._memory.unread >= (MOST_WAITING if self.rests else FLUSH_ROWS):
             self._read_waiting()
+
+    def _read_waiting(self) -> None:
+        if self._memory.unread:
+            mx.async_eval(run_alone(self._memory.read_waiting()))  # type: ignore[no-untyped-call]
 
     def offers(self, newest: int) -> tuple[Offer, ...]:
         """A draft, anywhere."""
         del newest
         return (Offer("model", limit=DEEPEST),)
-
-    def steps(self, wanted: Proposal, sampler: Sampler) -> Steps[Draft]:
-        """`wanted.depth` tokens."""
-        if wanted.depth == 0:
-            return empty_draft()
-        memory = self._memory
-        if memory.unread > FEW_WAITING:
-            yield from memory.read()
-        self._before = [memory.place()]
-        if self._unsettled is None:
-            memory.wait(_rows(wanted.last))
-        states = yield from memory.read()
-        true_tokens = memory.caches.place()
-        draft = yield from draft_chain(self, states[:, -1:], wanted, sampler)
-        memory.caches.restore(true_tokens)
-        return draft
-
-    def pend(self, picked: mx.array, hidden: mx.array, pending: RowCount) -> None:
-        """After the last draft, which leaves nothing unread but what was picked."""
-        del hidden
-        super().pend(picked, _rows(picked).hidden, pending)
 
     def draft_logits(self, state: mx.array) -> Steps[mx.array]:
         """Logits [1, V] of the target's vocabulary; what the small model lacks is -inf."""
@@ -125,27 +108,23 @@ class SmallModelDraft(MemoryDraft):
     def read_drafted(self, token: mx.array, state: mx.array) -> Steps[mx.array]:
         """The state after one more token."""
         del state
-        self._memory.wait_only([_rows(token)])
-        return self._memory.read()
-
-    def _read_waiting(self) -> None:
-        if self._memory.unread:
-            take_one(self._memory.read())
-            mx.async_eval(self._memory.caches.arrays())  # type: ignore[no-untyped-call]
+        self._memory.wait_only([Rows(token, _no_states(1))])
+        return self._memory.read_waiting()
 
     def snapshot(self) -> SourceSnapshot:
-        """Everything observed, read into the caches."""
-        assert not self._before
+        """Everything committed, read into the caches."""
+        self._resolve()
+        self._undo_draft()
         self._read_waiting()
-        return super().snapshot()
+        return super().snapshot()._replace(newest=None)
 
     def restore(self, snapshot: SourceSnapshot) -> None:
         """Go back to a snapshot."""
         super().restore(snapshot)
         self._memory.wait_only([])
-        self._before = []
+        self._newest = _no_states(1)
 
 
-def _rows(tokens: mx.array) -> Rows:
-    """Without hidden states."""
-    return Rows(tokens, mx.zeros((1, tokens.shape[0], 0)))
+def _no_states(rows: int) -> mx.array:
+    """In the place of the target's hidden states, [1, rows, 1]."""
+    return mx.zeros((1, rows, 1))

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from mlx_engine.drafting.contract import DraftSource, NoDraft
 from mlx_engine.drafting.depth.choice import Learned, Room, RoundPlan
+from mlx_engine.drafting.drafter import Drafter, NoDraft
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.drafting.output_head import OutputShelf
 from mlx_engine.drafting.prompt_lookup import CombinedDraft, PromptLookupDraft
@@ -72,7 +72,7 @@ class DraftKit:
             return self.small.why_not if self.small else NO_DRAFT_MODEL
         return None
 
-    def make(self, options: DraftOptions, bits: CacheBits = 16, *, with_model: bool) -> DraftSource:
+    def make(self, options: DraftOptions, bits: CacheBits = 16, *, with_model: bool) -> Drafter:
         """A source for a new conversation; opens the small model. Raises EngineError.
 
         bits: of keys and values of what drafts. with_model: the model that the options name can
@@ -83,7 +83,7 @@ class DraftKit:
             return PromptLookupDraft(options) if source is None else CombinedDraft(source)
         return source or NoDraft()
 
-    def _with_model(self, options: DraftOptions, bits: CacheBits) -> DraftSource:
+    def _with_model(self, options: DraftOptions, bits: CacheBits) -> Drafter:
         if model_of(options) == "mtp":
             heads, read = self.model.heads, self.read_heads
             return MtpDraft(heads, options, self.outputs, read_heads=read, bits=bits)
@@ -108,14 +108,14 @@ class Followed(Protocol):
     """A conversation's tokens and the source that follows them (decoding/sequence.py)."""
 
     @property
-    def source(self) -> DraftSource:
+    def source(self) -> Drafter:
         """The present one."""
 
     @property
     def cache(self) -> CacheOptions:
         """In how many bits keys and values are kept."""
 
-    def use(self, source: DraftSource) -> None:
+    def use(self, source: Drafter) -> None:
         """Another one, new, from here on."""
 
 
@@ -186,7 +186,7 @@ class Drafting:
     def _drafts(self, options: DraftOptions) -> bool:
         return options.depth != 0 and self.why_not(options) is None
 
-    def knows_ahead(self, source: DraftSource, options: DraftOptions, newest: int) -> bool:
+    def knows_ahead(self, source: Drafter, options: DraftOptions, newest: int) -> bool:
         """Whether a plan and its draft can be made before the token behind the newest is known: not
         where the text goes on as it did before, and a copy would be drafted.
         """
@@ -256,12 +256,12 @@ class Drafting:
         has_model = model_of(options) is not None and self._why_no_model(options) is None
         return _Made(options.source, has_model)
 
-    def _wants_what_reads_tokens(self, source: DraftSource, options: DraftOptions) -> bool:
+    def _wants_what_reads_tokens(self, source: Drafter, options: DraftOptions) -> bool:
         """Whether another source is wanted than the present one, and needs nothing but tokens."""
         wanted = self._wanted(options)
         return not wanted.with_model and (source.is_lost or wanted != self._made)
 
-    def _wants_another(self, source: DraftSource, options: DraftOptions) -> bool:
+    def _wants_another(self, source: Drafter, options: DraftOptions) -> bool:
         """Whether an answer should begin with another source than the present one."""
         if self.why_not(options) is not None:
             return False
@@ -284,7 +284,7 @@ class Drafting:
         self._made = self._wanted(options)
         sequence.use(source)
 
-    def _is_ready(self, source: DraftSource, options: DraftOptions) -> bool:
+    def _is_ready(self, source: Drafter, options: DraftOptions) -> bool:
         """Bring what drafts into memory, if this draft is the first that needs it."""
         try:
             source.prepare()

@@ -15,6 +15,7 @@ import numpy as np
 from metal_kernels.choice import Kernels, Served, Work
 from metal_kernels.filtered_pick import Filters, filter_tempered, filtered_pick, temper
 from metal_kernels.vocabulary_pick import Choosing
+from mlx_engine.cache.contract import RowCount
 from mlx_engine.sampling.position_noise import NoiseOfKeys, noise_by, plain_noise, row_keys
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import SamplingOptions
@@ -75,15 +76,12 @@ class TokenHistory:
         self._in_prompt = mx.array(counts > 0)
         self._in_answer = mx.zeros((self._vocabulary + 1,), dtype=mx.int32)  # the last: of no use
 
-    def commit(self, tokens: mx.array) -> None:
-        """Count tokens of the answer, int32 [T]; they may still be on their way."""
+    def commit(self, tokens: mx.array, count: RowCount | None = None) -> None:
+        """Add tokens of the answer, int32 [T], lazy; count: of the first how many, None for all."""
+        if count is not None:
+            tokens = mx.where(mx.arange(count.most) < count.rows, tokens, self._vocabulary)
         known = mx.minimum(tokens, self._vocabulary)
         self._in_answer = self._in_answer.at[known].add(1)
-
-    def pend(self, tokens: mx.array, count: mx.array) -> None:
-        """The first `count` of them, int32 [1]."""
-        counts = mx.arange(tokens.shape[0]) < count
-        self.commit(mx.where(counts, tokens, self._vocabulary))
 
     def answer_counts(self, rows: int, prefix: mx.array) -> mx.array:
         """Uses in the answer plus the drafted prefix before each row, int32 [rows, V].
@@ -103,18 +101,12 @@ class TokenHistory:
 
 
 class _Drawn(NamedTuple):
-    """Noise [R, V] of positions from `start` to before `end`, as they are told for now."""
+    """Noise [R, V] of positions from `start` to before `end`, after `behind`."""
 
     start: int
     end: int
+    behind: RowCount | None
     noise: mx.array
-
-
-class _Pending(NamedTuple):
-    """Tokens of which only the device knows how many count, int32 [1], 1 to `most`."""
-
-    counting: mx.array
-    most: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +132,8 @@ class Sampler:
 
     Logits are floating [R, V]. `prefix`, int32 [P] with P >= R-1, holds drafted tokens that follow
     the committed ones; row i is the distribution after the first P-(R-1)+i of them. A row's result
-    does not depend on the rows beside it. Where tokens are pending, positions are told as if none
-    of them counted.
+    does not depend on the rows beside it. As long as a committed count is not known by the host,
+    positions are given as if none of its tokens counted.
     """
 
     def __init__(
@@ -173,7 +165,7 @@ class Sampler:
         self._settings = self._filters.settings(LOWEST if self._sees_raw else -mx.inf)
         self._draft_settings = self._filters.settings()
         self._drawn: _Drawn | None = None
-        self._pending: _Pending | None = None
+        self._count: RowCount | None = None
 
     def begin(self, prompt: Sequence[int]) -> None:
         """Forget the conversation; the prompt counts for the repetition penalty."""
@@ -181,20 +173,19 @@ class Sampler:
         if self._history is not None:
             self._history.begin(prompt)
 
-    def commit(self, tokens: mx.array) -> None:
-        """Take emitted tokens of the answer, int32 [T], into the penalties."""
+    def commit(self, tokens: mx.array, count: int | RowCount) -> None:
+        """Take the first `count` emitted tokens of int32 [T] into the penalties."""
+        pending = count if isinstance(count, RowCount) else None
+        self._count = pending or self._pending
         if self._history is not None:
-            self._history.commit(tokens)
+            self._history.commit(tokens if pending else tokens[:count], pending)
 
-    def pend(self, tokens: mx.array, count: mx.array) -> None:
-        """Take the first `count` of them, int32 [1], one at least; and go on behind those."""
-        self._pending, self._drawn = _Pending(count, tokens.shape[0]), None
-        if self._history is not None:
-            self._history.pend(tokens, count)
-
-    def settle(self) -> None:
-        """From now on positions are told with those that counted."""
-        self._pending = self._drawn = None
+    @property
+    def _pending(self) -> RowCount | None:
+        """A committed count that the host does not know."""
+        if self._count is not None and self._count.known is not None:
+            self._count = None
+        return self._count
 
     def choosing(self, position: int, rows: int) -> Choosing | None:
         """How a kernel picks the tokens of so many rows without their logits.
@@ -217,12 +208,13 @@ class Sampler:
         """
         if self._options.temperature > 0 and self._by_kernel is None:
             noise = self._noise(self._keys(position, rows), self._vocabulary)
-            self._drawn = _Drawn(position, position + rows, noise)
+            self._drawn = _Drawn(position, position + rows, self._pending, noise)
 
     def _noise_at(self, position: int, rows: int) -> mx.array:
         """float32 [R, V]; what was drawn is let go with its last row."""
-        drawn, end = self._drawn, position + rows
-        if drawn is None or not drawn.start <= position < end <= drawn.end:
+        pending, drawn, end = self._pending, self._drawn, position + rows
+        fits = drawn is not None and drawn.start <= position < end <= drawn.end
+        if drawn is None or not fits or drawn.behind is not pending:
             return self._noise(self._keys(position, rows), self._vocabulary)
         if end == drawn.end:
             self._drawn = None
@@ -292,7 +284,7 @@ class Sampler:
         if pending is None:
             return row_keys(self._seed, range(position, position + rows))
         every = row_keys(self._seed, range(position + 1, position + pending.most + rows))
-        return mx.take(every, pending.counting + mx.arange(-1, rows - 1), axis=0)
+        return mx.take(every, pending.after(-1) + mx.arange(rows), axis=0)
 
     def _penalised(
         self, logits: mx.array, prefix: mx.array, position: int | None = None

@@ -10,9 +10,9 @@ import mlx.core as mx
 from metal_kernels.few_row_matvec import MOST_ROWS
 from mlx_engine.decoding.device_memory import told_when_full
 from mlx_engine.decoding.opening import computes_beside
-from mlx_engine.drafting.contract import DEEPEST
 from mlx_engine.drafting.depth.cost_meter import CostMeter
 from mlx_engine.drafting.depth.costs import PassCosts
+from mlx_engine.drafting.drafter import DEEPEST
 from mlx_engine.loading.load import LoadedModel
 from mlx_engine.models.contract import Model
 from mlx_engine.self_check.kernel_record import KernelRecord, RowsFound

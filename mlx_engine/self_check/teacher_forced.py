@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlx_engine.decoding.device_memory import clear_by_tokens
-from mlx_engine.drafting.contract import Rows
-from mlx_engine.drafting.head_memory import HeadMemory
-from mlx_engine.drafting.steps import take_one
+from mlx_engine.drafting.drafter import Rows, run_alone
+from mlx_engine.drafting.model_drafter import HeadMemory
 from mlx_engine.loading.load import LoadedModel
 from mlx_engine.models.contract import Model
 from mlx_engine.models.few_rows import MOST_OF_BLOCKS as ROWS
@@ -116,7 +115,7 @@ def head_logits(
         for turn, memory in enumerate(memories):
             memory.wait(Rows(tokens[row + 1 : row + 2], hidden[:, row : row + 1]))
             if row + turn < rows:
-                state = take_one(memory.read(drafted))[:, -1:]
+                state = run_alone(memory.read(drafted))[:, -1:]
                 made[turn, row] = np.array(heads[turn].mtp_logits(state)[0, 0].astype(mx.float32))
                 drafted.append(Rows(tokens[row + turn + 2 : row + turn + 3], state))
     return made

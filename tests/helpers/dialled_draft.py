@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import mlx.core as mx
 
-from mlx_engine.drafting.contract import Draft, NoDraft, Offer, Proposal
+from mlx_engine.drafting.drafter import Draft, NoDraft, Offer, Proposal, Steps
 from mlx_engine.sampling.sampler import Sampler
 
 
@@ -26,8 +26,9 @@ class DialledDraft(NoDraft):
         del newest
         return (Offer("model"),)
 
-    def propose(self, wanted: Proposal, sampler: Sampler) -> Draft:
+    def draft(self, wanted: Proposal, sampler: Sampler) -> Steps[Draft]:
         """`wanted.depth` tokens, the first few of them right."""
+        yield from ()
         del sampler
         right = next(self._right, 0)
         tokens = [self._token(wanted.position + n, n < right) for n in range(wanted.depth)]

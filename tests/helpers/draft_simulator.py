@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlx_engine.drafting.contract import ROWS_OF_A_REST, Offer
 from mlx_engine.drafting.depth.choice import Known, Learned, Room, RoundPlan
 from mlx_engine.drafting.depth.costs import Others, PassCosts
+from mlx_engine.drafting.drafter import ROWS_OF_A_REST, Offer
 from mlx_engine.values.options import MAX_DEPTH
 
 TRACES = Path(__file__).with_name("acceptance_traces.json")

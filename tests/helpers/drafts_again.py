@@ -1,20 +1,28 @@
-"""Drafts that are asked for more than once, as when rounds are begun ahead and dropped."""
+"""Drafters told of rows, and asked for drafts by themselves, also more than once."""
 
 import mlx.core as mx
 
-from mlx_engine.drafting.contract import Draft, DraftSource, Proposal
+from mlx_engine.drafting.drafter import Draft, Drafter, Proposal, ReadRows, run_alone
 from mlx_engine.sampling.sampler import Sampler
 
 
-def propose_again(source: DraftSource, wanted: Proposal, sampler: Sampler) -> Draft:
-    """What a source drafts: drafts that are withdrawn do not change it."""
-    source.propose(wanted._replace(last=mx.zeros_like(wanted.last)), sampler)
-    source.withdraw()
-    twice = []
-    for depth in (wanted.depth, wanted.depth + 1):
-        twice.append(source.propose(wanted._replace(depth=depth), sampler))
-        source.withdraw()
-    draft = source.propose(wanted, sampler)
+def tell(drafter: Drafter, tokens: mx.array, hidden: mx.array) -> None:
+    """Commit rows: tokens int [T] and the target's hidden states [1, T, H]."""
+    drafter.commit(ReadRows(tokens, hidden), tokens.shape[0])
+
+
+def draft_alone(drafter: Drafter, wanted: Proposal, sampler: Sampler) -> Draft:
+    return run_alone(drafter.draft(wanted, sampler))
+
+
+def propose_again(drafter: Drafter, wanted: Proposal, sampler: Sampler) -> Draft:
+    """What a drafter drafts: drafts of which nothing was committed do not change it."""
+    draft_alone(drafter, wanted._replace(last=mx.zeros_like(wanted.last)), sampler)
+    twice = [
+        draft_alone(drafter, wanted._replace(depth=depth), sampler)
+        for depth in (wanted.depth, wanted.depth + 1)
+    ]
+    draft = draft_alone(drafter, wanted, sampler)
     for other in twice:
         assert other.tokens[: draft.depth].tolist() == draft.tokens.tolist()
     return draft

@@ -36,7 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     HUB: {VALUES},
     "mlx_engine.text": {VALUES},
     "mlx_engine.cache": {"metal_kernels", VALUES},
-    "mlx_engine.sampling": {"metal_kernels", VALUES},
+    "mlx_engine.sampling": {"metal_kernels"} | _rooms("cache values"),
     "mlx_engine.models": {"metal_kernels"} | _rooms("cache values"),
     "mlx_engine.loading": {"metal_kernels"} | _rooms("models text cache hub values"),
     "mlx_engine.drafting": {"metal_kernels"} | _rooms("models cache sampling values"),

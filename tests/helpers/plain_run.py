@@ -11,10 +11,10 @@ from mlx_engine.decoding.answer import Answer
 from mlx_engine.decoding.opening import Conduct, Opening, Settings
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.decoding.tally import Limits
-from mlx_engine.drafting.contract import DraftSource
 from mlx_engine.drafting.depth.adaptive import Choice
 from mlx_engine.drafting.depth.choice import Room
 from mlx_engine.drafting.depth.costs import Others
+from mlx_engine.drafting.drafter import Drafter
 from mlx_engine.models.contract import Model
 from mlx_engine.values.conversation import TextPiece
 from mlx_engine.values.options import AS_THEY_COME, CacheOptions, DraftOptions, SamplingOptions
@@ -46,7 +46,7 @@ class Fixed:
 
     depths: "CyclingDepth"
 
-    def knows_ahead(self, source: DraftSource, options: DraftOptions, newest: int) -> bool:
+    def knows_ahead(self, source: Drafter, options: DraftOptions, newest: int) -> bool:
         del options, newest
         return not source.reads_words
 
@@ -86,7 +86,7 @@ class Ran:
 def opened(
     model: Model,
     prompt: Sequence[int],
-    source: DraftSource | None,
+    source: Drafter | None,
     depth: int | CyclingDepth,
     *,
     options: SamplingOptions | None = None,

@@ -21,18 +21,18 @@ from time import perf_counter
 from typing import Literal, NamedTuple
 
 import mlx.core as mx
+from drafts_again import tell
 from lazy_graph import CAST, COPIES, SORTS, Operations, StandIn, operations_of
 from rich.console import Console
 from rich.table import Table
 
 from metal_kernels.choice import ALL_ROWS, NO_ROWS, KernelName, Kernels, Verdict, Work
 from mlx_engine.cache.attention import AttentionCache
+from mlx_engine.decoding.round import Pass, Round, SequenceState
 from mlx_engine.decoding.sequence import TokenSequence
-from mlx_engine.decoding.verify import Asked, State, verify
-from mlx_engine.drafting.contract import NoDraft, Proposal, Rows
-from mlx_engine.drafting.head_memory import HeadMemory
+from mlx_engine.drafting.drafter import NoDraft, Rows, run_alone
+from mlx_engine.drafting.model_drafter import HeadMemory
 from mlx_engine.drafting.mtp import MtpDraft
-from mlx_engine.drafting.steps import take_one
 from mlx_engine.loading.find import read_json_object
 from mlx_engine.loading.gguf.header import GgufTensor, block_types
 from mlx_engine.loading.gguf.part import Placement, kept_in_blocks, parts_of
@@ -252,7 +252,7 @@ class _DryRun:
         hidden = decoder.forward(mx.array([tokens]), sequence.caches)
         sequence.caches.commit(PROMPT)
         last = [0] * (DEPTH + 1)  # as if a draft had been accepted: rows that the heads read next
-        source.observe(mx.array(last), hidden[:, -len(last) :])
+        tell(source, mx.array(last), hidden[:, -len(last) :])
         self._dtype = hidden.dtype
         shown = [cache for cache in sequence.caches.layers if isinstance(cache, AttentionCache)]
         self._cached = sum(part.nbytes for cache in shown for part in cache.shown()) // PROMPT
@@ -265,11 +265,11 @@ class _DryRun:
         sequence = model.sequence
         sampler = Sampler(SamplingOptions(temperature=0), model.decoder.vocabulary, 1)
         last = mx.zeros((1,), dtype=mx.int32)
-        state = State(model.decoder, sequence.caches, sequence.source, sampler, last)
-        draft = state.source.propose(Proposal(depth, last, PROMPT), sampler)
-        (verified,) = verify([Asked(state, draft.tokens, PROMPT)])
+        state = SequenceState(model.decoder, sequence.caches, sequence.source, sampler, last)
+        round_ = Round(state, depth, None)
+        Pass([round_])
         sequence.caches.commit(depth + 1)
-        outputs = [draft.tokens, verified.picked, verified.hidden]
+        outputs = [round_.draft.tokens, round_.rows.picked, round_.rows.hidden]
         return [*outputs, *sequence.caches.arrays(), *sequence.source.arrays()]
 
     def _chunk(self, model: _Model) -> Sequence[mx.array]:
@@ -282,7 +282,7 @@ class _DryRun:
         for head in decoder.heads:
             memory = HeadMemory.of(head)
             memory.wait(Rows(tokens[0], hidden))
-            take_one(memory.read())
+            run_alone(memory.read())
             made += memory.caches.arrays()
         return made
 

@@ -27,10 +27,10 @@ from kernel_models import every_kernel, kernel_model
 from lazy_graph import StandIn
 from plain_run import opened
 
-from mlx_engine.decoding import ahead, answer, round
+from mlx_engine.decoding import answer, lookahead, round
+from mlx_engine.decoding.batch import BatchScheduler
 from mlx_engine.decoding.round import Pass, Round
-from mlx_engine.decoding.together import Together
-from mlx_engine.drafting.contract import NoDraft
+from mlx_engine.drafting.drafter import NoDraft
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.values.conversation import TURN_ENDS
 from mlx_engine.values.options import DraftOptions
@@ -80,8 +80,8 @@ def idle(
         clock.begun = thread_time()
         begin(its, *given)  # type: ignore[arg-type]
 
-    def written(its: Pass, rounds: list[Round], begins: str, reader: object) -> None:
-        del begins, reader
+    def written(its: Pass, rounds: list[Round], reader: object, *, eager: bool) -> None:
+        del reader, eager
         write(its, rounds)  # nothing is asked of the CPU at once
         clock.built.append(1000 * (thread_time() - clock.begun))
 
@@ -97,7 +97,7 @@ def idle(
         rights = [draws.random() < asked.accepted for _ in drafted]
         return [*rights, False].index(False)
 
-    together = Together(lambda: 16)
+    together = BatchScheduler(lambda: 16)
     answers = [
         opened(
             model,
@@ -117,7 +117,7 @@ def idle(
         patch.object(Pass, "queue", queued),
         patch.object(Pass, "wait", waited),
         patch.object(round, "count_accepted", accepted),
-        patch.object(ahead, "perf_counter", clock.now),
+        patch.object(lookahead, "perf_counter", clock.now),
         patch.object(answer, "perf_counter", clock.now),
     ):
         running = [its.events() for its in answers]

@@ -41,25 +41,24 @@ from time import perf_counter
 from unittest.mock import patch
 
 import mlx.core as mx
+from drafts_again import tell
 from plain_run import CyclingDepth, TokenText, opened
 from published_configs import CONFIGS
 
 from metal_kernels.stock import computes_on_gpu
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.decoding.answer import Answer, open_answer
+from mlx_engine.decoding.batch import BatchScheduler
 from mlx_engine.decoding.opening import ModelParts, Opening, Settings, outcome_reader
-from mlx_engine.decoding.round import Pass
+from mlx_engine.decoding.round import Pass, Round, SequenceState
 from mlx_engine.decoding.sequence import TokenSequence
-from mlx_engine.decoding.together import Together
-from mlx_engine.decoding.verify import Asked, State, verify
-from mlx_engine.drafting.contract import Draft, NoDraft, Proposal
 from mlx_engine.drafting.depth.choice import Learned
 from mlx_engine.drafting.depth.cost_meter import CostMeter
 from mlx_engine.drafting.depth.costs import PassCosts
+from mlx_engine.drafting.drafter import Draft, NoDraft, Proposal, Steps
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.drafting.output_head import OutputShelf
 from mlx_engine.drafting.sources import Drafting, DraftKit
-from mlx_engine.drafting.steps import Steps
 from mlx_engine.models.decoder import Decoder, build_decoder
 from mlx_engine.models.families.qwen3_5 import Qwen35
 from mlx_engine.models.weights import WeightTable
@@ -150,9 +149,9 @@ class DialledHeads(MtpDraft):
     vocabulary = 0
     _drafts = 0
 
-    def steps(self, wanted: Proposal, sampler: Sampler) -> Steps[Draft]:
+    def draft(self, wanted: Proposal, sampler: Sampler) -> Steps[Draft]:
         """As the heads draft, spoilt on the device."""
-        draft = yield from super().steps(wanted, sampler)
+        draft = yield from super().draft(wanted, sampler)
         if not draft.depth:
             return draft
         self._drafts += 1
@@ -194,7 +193,9 @@ class Bench:
         assert measured is not None
         self.costs = measured
 
-    def parts(self, accepted: float, together: Together, *, looks_ahead: bool = True) -> ModelParts:
+    def parts(
+        self, accepted: float, together: BatchScheduler, *, looks_ahead: bool = True
+    ) -> ModelParts:
         """As an engine has them; nothing here reads text."""
         outputs = OutputShelf(self.model, frozenset(), lambda text: [ord(c) for c in text])
         kit = DialledKit(self.model, None, lambda: None, None, outputs, accepted=accepted)
@@ -216,13 +217,13 @@ class Bench:
         draft: DraftOptions,
         accepted: float,
         tokens: int,
-        together: Together | None = None,
+        together: BatchScheduler | None = None,
         *,
         looks_ahead: bool = True,
     ) -> Answer:
         """One that has not begun."""
         parts = self.parts(
-            accepted, together or Together(reader=outcome_reader()), looks_ahead=looks_ahead
+            accepted, together or BatchScheduler(reader=outcome_reader()), looks_ahead=looks_ahead
         )
         settings = Settings(NOISE, draft, GenerationOptions(tokens, ignore_eos=True))
         learned = Learned(lambda: self.costs, 0.0, {})
@@ -360,7 +361,7 @@ def times(bench: Bench) -> Iterator[dict[str, object]]:
             max_tokens=bench.tokens,
             chunk=512,
             looks_ahead=looks_ahead,
-            together=Together(reader=ThreadPoolExecutor(1)),
+            together=BatchScheduler(reader=ThreadPoolExecutor(1)),
         )
         try:
             with watched(watcher) as passes:
@@ -409,18 +410,17 @@ def unread(bench: Bench, depth: int, passes: int) -> float:
     heads = MtpDraft(bench.model.heads, DraftOptions()) if depth else NoDraft()
     caches: LayerCaches = bench.model.make_caches()
     sampler = Sampler(NOISE, bench.model.vocabulary, 1)
-    state = State(bench.model, caches, heads, sampler, mx.array(PROMPT[-1:]))
+    state = SequenceState(bench.model, caches, heads, sampler, mx.array(PROMPT[-1:]))
     hidden = bench.model.forward(mx.array([PROMPT[:-1]]), caches)
     caches.commit(len(PROMPT) - 1)
-    heads.observe(mx.array(PROMPT[:-1]), hidden)
+    tell(heads, mx.array(PROMPT[:-1]), hidden)
     mx.eval(caches.arrays(), hidden)
     began = perf_counter()
     for _ in range(passes):
-        position = caches.length + 1
-        draft = heads.propose(Proposal(depth, state.last, position), sampler)
-        (found,) = verify([Asked(state, draft.tokens, position)])
-        state.commit(depth + 1, found)
-        mx.async_eval(found.picked)
+        round_ = Round(state, depth, None)
+        Pass([round_])
+        state.commit(round_.rows, depth + 1)
+        mx.async_eval(round_.rows.picked)
     mx.synchronize()
     return perf_counter() - began
 
@@ -451,7 +451,7 @@ def chats(bench: Bench) -> Iterator[dict[str, object]]:
     for name, draft in (("off", OFF), ("auto", DraftOptions())):
         one = Run(bench.answer(draft, 0.8, bench.tokens))
         one.go_on(bench.tokens)
-        together = Together(lambda: 16, outcome_reader())
+        together = BatchScheduler(lambda: 16, outcome_reader())
         answers = [bench.answer(draft, 0.8, bench.tokens, together) for _ in range(3)]
         running = [answer.events() for answer in answers]
         mx.synchronize()

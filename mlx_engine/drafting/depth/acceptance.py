@@ -3,7 +3,7 @@
 from itertools import accumulate
 from operator import mul
 
-from mlx_engine.drafting.contract import DEEPEST
+from mlx_engine.drafting.drafter import DEEPEST
 
 MEMORY = 0.95
 """Weight of the past in the running acceptance: about the last 20 rounds that reached a depth."""

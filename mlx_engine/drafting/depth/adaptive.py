@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from mlx_engine.drafting.contract import DEEPEST, ROWS_OF_A_REST
 from mlx_engine.drafting.depth.acceptance import OF_ALL, Acceptance
 from mlx_engine.drafting.depth.costs import (
     ENOUGH_PLAIN,
@@ -13,6 +12,7 @@ from mlx_engine.drafting.depth.costs import (
     PassCosts,
     RoundCosts,
 )
+from mlx_engine.drafting.drafter import DEEPEST, ROWS_OF_A_REST
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import DraftedBy
 from mlx_engine.values.words import Words

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
-from mlx_engine.drafting.contract import DEEPEST, Offer
 from mlx_engine.drafting.depth.adaptive import BESIDE, AdaptiveDepth, Choice, Findings
 from mlx_engine.drafting.depth.costs import NOBODY, Others, PassCosts
+from mlx_engine.drafting.drafter import DEEPEST, Offer
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import MAX_DEPTH, DraftedBy, DraftOptions
 from mlx_engine.values.words import Words

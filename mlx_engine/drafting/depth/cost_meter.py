@@ -11,8 +11,8 @@ import numpy as np
 from metal_kernels.vocabulary_pick import Choosing
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.joint import joint_caches
-from mlx_engine.drafting.contract import DEEPEST
 from mlx_engine.drafting.depth.costs import PRESUMED, PassCosts
+from mlx_engine.drafting.drafter import DEEPEST
 from mlx_engine.models.contract import Begin, Model, MtpHead, at_once, lazily
 from mlx_engine.values.options import MAX_DEPTH
 

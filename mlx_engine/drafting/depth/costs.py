@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from mlx_engine.drafting.contract import DEEPEST
+from mlx_engine.drafting.drafter import DEEPEST
 from mlx_engine.values.options import MAX_DEPTH
 
 TRUST = 1.0

@@ -13,7 +13,7 @@ from tiny_published import WHOLE_GROUPS, publish
 
 import mlx_engine
 from mlx_engine import BadOption, CacheOptions, DraftOptions, LoadOptions, SamplingOptions
-from mlx_engine.drafting.contract import NoDraft
+from mlx_engine.drafting.drafter import NoDraft
 from mlx_engine.values.memory_plan import GROWTH
 
 PROMPT = [5, 78, 30, 110, 2, 9, 9, 257, 4, 78, 30]

@@ -15,7 +15,7 @@ from session_runs import (
 )
 
 import mlx_engine
-from mlx_engine.drafting.contract import FLUSH_ROWS
+from mlx_engine.drafting.model_drafter import FLUSH_ROWS
 from mlx_engine.values.options import DraftOptions, LoadOptions
 
 LENGTH = 10

@@ -14,7 +14,7 @@ from tiny_model import TinySizes, tiny_model
 
 import mlx_engine
 from mlx_engine.decoding.sequence import TokenSequence
-from mlx_engine.drafting.contract import NoDraft
+from mlx_engine.drafting.drafter import NoDraft
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.values.conversation import RoundFinished
 from mlx_engine.values.model_description import CHECKPOINTS
@@ -190,7 +190,7 @@ def test_a_conversation_of_many_turns_holds_what_is_counted():
     assert (CHECKPOINTS + 0.5) * states < held < 9 * states
 
 
-def test_rounds_begun_ahead_hold_at_most_one_more_copy_of_the_states():
+def test_rounds_begun_ahead_hold_one_more_copy_of_the_states():
     """As is planned where there is a GPU."""
     model = tiny_model(3, TinySizes(layers=2, value_heads=16, linear_dim=128))
     most = {}
@@ -201,7 +201,7 @@ def test_rounds_begun_ahead_hold_at_most_one_more_copy_of_the_states():
         run(model, PROMPT, source, depths, sequence=sequence, looks_ahead=looks_ahead)
         most[looks_ahead] = max(depths.held[2:]) - before
     states = sequence.caches.layers[0].nbytes
-    assert most[True] - most[False] <= 1.1 * states
+    assert abs(most[True] - most[False] - states) <= 0.1 * states
 
 
 @pytest.mark.parametrize(("bits", "least", "most"), [(16, 0.85, 1.15), (4, 0.8, 1.05)])

@@ -8,8 +8,8 @@ import pytest
 from plain_run import CyclingDepth, opened
 from tiny_model import TinySizes, tiny_model
 
-from mlx_engine.decoding import ahead, answer, round
-from mlx_engine.decoding.together import Together
+from mlx_engine.decoding import answer, lookahead, round
+from mlx_engine.decoding.batch import BatchScheduler
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.values.conversation import RoundFinished
 from mlx_engine.values.options import DraftOptions
@@ -68,7 +68,7 @@ class Ending(Future):
 @pytest.fixture
 def device(monkeypatch):
     clock = Clock()
-    for module in (ahead, answer, round):
+    for module in (answer, lookahead, round):
         monkeypatch.setattr(module, "perf_counter", clock)
     return Device(clock)
 
@@ -77,7 +77,7 @@ def told_of(device, depths, **more):
     """What is told of the rounds of an answer at these depths, over and over."""
     model = tiny_model(3, TinySizes(layers=2, vocabulary=37))
     heads = MtpDraft(model.heads, DraftOptions())
-    together = Together(reader=device)
+    together = BatchScheduler(reader=device)
     running = opened(model, PROMPT, heads, CyclingDepth(depths), together=together, **more)
     return [event.stats for event in running.events() if isinstance(event, RoundFinished)]
 

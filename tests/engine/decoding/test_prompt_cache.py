@@ -19,8 +19,8 @@ import mlx_engine
 from mlx_engine.cache.contract import CachesSnapshot
 from mlx_engine.decoding.prompt_cache import PromptCache
 from mlx_engine.decoding.sequence import LEAST_APART, Checkpoint, shared_prefix, thinned
-from mlx_engine.drafting.contract import ROWS_OF_A_PROMPT, NoDraft
-from mlx_engine.drafting.head_memory import HeadMemory
+from mlx_engine.drafting.drafter import ROWS_OF_A_PROMPT, NoDraft
+from mlx_engine.drafting.model_drafter import HeadMemory
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.values.conversation import RoundFinished
 from mlx_engine.values.model_description import CHECKPOINTS
@@ -52,13 +52,13 @@ def engines(folders):
 
 def test_hidden_states_far_before_an_answer_are_not_computed(engines, monkeypatch):
     """Those of a small model's last layer take a good part of the time it is read in."""
-    rows, observe = [], MtpDraft.observe
+    rows, commit = [], MtpDraft.commit
 
-    def counted(self, tokens, hidden):
-        rows.append(tokens.shape[0])
-        observe(self, tokens, hidden)
+    def counted(self, read, count):
+        rows.append(count)
+        commit(self, read, count)
 
-    monkeypatch.setattr(MtpDraft, "observe", counted)
+    monkeypatch.setattr(MtpDraft, "commit", counted)
     draft = DraftOptions(depth=2)
     engines("recurrent")[0].generate(TEXT[:480], 1, WAYS["greedy"], draft, ignore_eos=True)
     assert sum(rows) == ROWS_OF_A_PROMPT + 2, "the newest of the prompt, and that of the round"

@@ -5,7 +5,7 @@ import pytest
 from plain_run import run
 from tiny_model import TinySizes, tiny_model
 
-from mlx_engine.drafting.contract import Draft, NoDraft, Offer
+from mlx_engine.drafting.drafter import Draft, NoDraft, Offer
 from mlx_engine.models.contract import lazily
 from mlx_engine.values.errors import NumericsError
 from mlx_engine.values.options import SamplingOptions
@@ -38,7 +38,8 @@ class DraftsPoison(NoDraft):
         del newest
         return (Offer("model"),)
 
-    def propose(self, wanted, sampler):
+    def draft(self, wanted, sampler):
+        yield from ()
         del sampler
         known = self._truth[wanted.position : wanted.position + self._right]
         tokens = [*known, *[POISON] * wanted.depth][: wanted.depth]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from plain_run import CyclingDepth, run
 from tiny_model import TinySizes, tiny_model
 
-from mlx_engine.drafting.contract import NoDraft
+from mlx_engine.drafting.drafter import NoDraft
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 

@@ -12,7 +12,7 @@ from tiny_gguf import write_tiny_gguf_experts
 from tiny_qwen_experts import KINDS, write_tiny_experts
 
 import mlx_engine
-from mlx_engine.drafting.contract import NoDraft
+from mlx_engine.drafting.drafter import NoDraft
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 

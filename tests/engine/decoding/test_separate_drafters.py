@@ -14,9 +14,9 @@ from tiny_published import publish
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
 import mlx_engine
-from mlx_engine.drafting.contract import DraftSource, NoDraft
 from mlx_engine.drafting.depth.adaptive import AdaptiveDepth
 from mlx_engine.drafting.depth.costs import PassCosts
+from mlx_engine.drafting.drafter import Drafter, NoDraft
 from mlx_engine.models.drafters.dflash import DFlash
 from mlx_engine.models.drafters.target import FeatureModel
 from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
@@ -114,7 +114,7 @@ def test_what_waits_while_a_source_rests_is_there_for_the_next_draft(engine, mon
         depths = CyclingDepth([2, *[0] * 5, 3, 0, 2])
         ran = run(kit.model, PROMPT, source, depths, options=sampling, max_tokens=40)
         accepted.append((ran.tokens, ran.stats.accepted_by_depth))
-        monkeypatch.setattr(DraftSource, "rest", lambda *of, rests: None)
+        monkeypatch.setattr(Drafter, "rest", lambda *of, rests: None)
     assert accepted[0] == accepted[1]
 
 

@@ -8,10 +8,10 @@ from session_runs import PICKS, PLAIN, four_answers, listen, session_of, tiny_fo
 from tiny_model import TinySizes, tiny_model
 
 import mlx_engine
-from mlx_engine.decoding.ahead import Rounds
+from mlx_engine.decoding.lookahead import Lookahead
 from mlx_engine.decoding.sequence import TokenSequence
-from mlx_engine.drafting.contract import DEEPEST
 from mlx_engine.drafting.depth.costs import PassCosts
+from mlx_engine.drafting.drafter import DEEPEST
 from mlx_engine.drafting.prompt_lookup import CombinedDraft, PromptLookupDraft
 from mlx_engine.values.conversation import RoundFinished
 from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
@@ -36,13 +36,13 @@ FREQUENT = DraftOptions(output="frequent", vocabulary=256, depth=2)
 @pytest.fixture
 def found(monkeypatch):
     """Of each round what was found, in order."""
-    every, find = [], Rounds.find
+    every, find = [], Lookahead.find
 
     def noted(its):
         every.append(find(its))
         return every[-1]
 
-    monkeypatch.setattr(Rounds, "find", noted)
+    monkeypatch.setattr(Lookahead, "find", noted)
     return every
 
 

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 from compared import relative
-from drafts_again import propose_again
+from drafts_again import draft_alone, propose_again, tell
 from looked_into import Target, hidden_of, opened
 from model_edits import edit_config
 from tiny_dflash import BLOCK, TinyDFlash, reference, tensors_of, write_tiny_dflash
 from tiny_published import VOCABULARY
 
-from mlx_engine.drafting.contract import Proposal
+from mlx_engine.drafting.drafter import Proposal
 from mlx_engine.drafting.drafters import BlockDraft
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
@@ -37,7 +37,7 @@ def observed(drafter, tokens, chunks):
     hidden, start = hidden_of(drafter, tokens), 0
     source = BlockDraft(drafter, DraftOptions(rule="greedy"))
     for rows in (*chunks, len(tokens) - sum(chunks)):
-        source.observe(mx.array(tokens[start : start + rows]), hidden[:, start : start + rows])
+        tell(source, mx.array(tokens[start : start + rows]), hidden[:, start : start + rows])
         start += rows
     return source
 
@@ -97,14 +97,20 @@ def test_a_place_to_go_back_to(target, tmp_path):
     sampler = Sampler(SamplingOptions(temperature=0), VOCABULARY, 0)
     tokens, hidden = target.tokens[:-1], hidden_of(drafter, target.tokens[:-1])
     source = BlockDraft(drafter, DraftOptions(rule="greedy"))
-    source.observe(mx.array(tokens[:9]), hidden[:, :9])
+    tell(source, mx.array(tokens[:9]), hidden[:, :9])
     place = source.snapshot()
-    before = source.propose(Proposal(4, mx.array([tokens[9]]), 10), sampler).tokens.tolist()
-    source.observe(mx.array(tokens[9:]), hidden[:, 9:])
-    assert source.propose(Proposal(4, mx.array([tokens[9]]), 17), sampler).tokens.tolist() != before
+    before = draft_alone(source, Proposal(4, mx.array([tokens[9]]), 10), sampler).tokens.tolist()
+    tell(source, mx.array(tokens[9:]), hidden[:, 9:])
+    assert (
+        draft_alone(source, Proposal(4, mx.array([tokens[9]]), 17), sampler).tokens.tolist()
+        != before
+    )
     source.restore(place)
     assert source.length == 9
-    assert source.propose(Proposal(4, mx.array([tokens[9]]), 10), sampler).tokens.tolist() == before
+    assert (
+        draft_alone(source, Proposal(4, mx.array([tokens[9]]), 10), sampler).tokens.tolist()
+        == before
+    )
 
 
 BAD = {

@@ -6,6 +6,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 import torch
+from drafts_again import tell
 from looked_into import opened
 from model_edits import edit_config
 from tiny_gemma4 import CLUSTERS, VOCABULARY, WINDOW, change_tensors, drafted, write_pair
@@ -35,7 +36,7 @@ def found(assistant, tokens, after=AFTER, chunk=5):
         part = mx.array(tokens[start : min(start + chunk, len(tokens) - 1)])
         hidden = assistant.target.forward(part[None], caches)
         caches.commit(part.shape[0])
-        source.observe(part, hidden)
+        tell(source, part, hidden)
     rows = source._seen()
     state = assistant.first_state(mx.array(tokens[-1:]), source._newest, rows)
     said = [assistant.logits(state)]
@@ -90,7 +91,7 @@ def test_nothing_is_copied_while_it_rests(pairs):
     source.rest(rests=True)
     hidden = assistant.target.forward(mx.array([TOKENS[:9]]), assistant.target.make_caches())
     for row, token in enumerate(TOKENS[:9]):
-        source.observe(mx.array([token]), hidden[:, row : row + 1])
+        tell(source, mx.array([token]), hidden[:, row : row + 1])
     assert (source.length, source._full.length) == (9, 0)
     source.snapshot()
     assert source._full.length == 9

@@ -7,7 +7,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 from dialled_draft import DialledDraft
-from drafts_again import propose_again
+from drafts_again import propose_again, tell
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_run import run
@@ -15,7 +15,8 @@ from session_runs import FEW_WORDS
 from tiny_stacks import HEADS, VOCABULARY, WINDOW, write_stack
 
 import mlx_engine
-from mlx_engine.drafting.contract import FLUSH_ROWS, NoDraft, Proposal
+from mlx_engine.drafting.drafter import NoDraft, Proposal
+from mlx_engine.drafting.model_drafter import FLUSH_ROWS
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import DraftOptions, SamplingOptions
@@ -86,7 +87,7 @@ def test_drafts_after_any_history(models, hidden, kind, steps):
     model, source = models(kind), source_for(models(kind))
     for rows, depth in steps:
         start = source.length
-        source.observe(mx.array(TEXT[start : start + rows]), hidden(kind)[:, start : start + rows])
+        tell(source, mx.array(TEXT[start : start + rows]), hidden(kind)[:, start : start + rows])
         draft = propose(source, source.length, depth)
         assert draft.tokens.tolist() == chain(model, hidden(kind), source.length, depth)
         assert draft.passes == draft.depth == min(depth, 3)
@@ -100,7 +101,7 @@ def test_going_back_to_a_snapshot(models, hidden, kind, length):
     def read(start, end):
         for row in range(start, end, 7):
             block = slice(row, min(row + 7, end))
-            source.observe(mx.array(TEXT[block]), hidden(kind)[:, block])
+            tell(source, mx.array(TEXT[block]), hidden(kind)[:, block])
 
     read(0, length)
     boundary = source.snapshot()
@@ -118,13 +119,13 @@ def test_going_back_to_a_snapshot(models, hidden, kind, length):
 def test_going_back_while_it_rests_each_head_has_its_own_rows_to_read(models, hidden, kind):
     """The first one has read what a draft of one token left to the others."""
     model, source, states = models(kind), source_for(models(kind)), hidden(kind)
-    source.observe(mx.array(TEXT[:9]), states[:, :9])
+    tell(source, mx.array(TEXT[:9]), states[:, :9])
     propose(source, 9, 1)
-    source.observe(mx.array(TEXT[9:11]), states[:, 9:11])
+    tell(source, mx.array(TEXT[9:11]), states[:, 9:11])
     source.rest(rests=True)
-    source.observe(mx.array(TEXT[11:12]), states[:, 11:12])
+    tell(source, mx.array(TEXT[11:12]), states[:, 11:12])
     boundary = source.snapshot()
-    source.observe(mx.array(TEXT[12:16]), states[:, 12:16])
+    tell(source, mx.array(TEXT[12:16]), states[:, 12:16])
     source.restore(boundary)
     assert propose(source, 12, 3).tokens.tolist() == chain(model, states, 12, 3)
 
@@ -133,7 +134,7 @@ def test_going_back_while_it_rests_each_head_has_its_own_rows_to_read(models, hi
 def test_heads_that_rest_wait_for_a_bounded_number_of_rows(models, hidden, kind):
     source = source_for(models(kind))
     for row in range(FLUSH_ROWS + 8):
-        source.observe(mx.array(TEXT[row : row + 1]), hidden(kind)[:, row : row + 1])
+        tell(source, mx.array(TEXT[row : row + 1]), hidden(kind)[:, row : row + 1])
         if row < FLUSH_ROWS + 7:
             propose(source, row + 1, 1)
     lengths = [memory.caches.length for memory in source._memories[1:]]

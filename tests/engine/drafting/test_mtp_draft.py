@@ -3,18 +3,19 @@
 import mlx.core as mx
 import numpy as np
 import pytest
-from drafts_again import propose_again
+from drafts_again import draft_alone, propose_again, tell
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_model import TinySizes, tiny_model
 
 from mlx_engine.cache.contract import RowCount
-from mlx_engine.drafting.contract import (
-    FLUSH_ROWS,
+from mlx_engine.drafting.drafter import (
     ROWS_OF_A_PROMPT,
     ROWS_OF_A_REST,
     Proposal,
+    ReadRows,
 )
+from mlx_engine.drafting.model_drafter import FLUSH_ROWS
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.drafting.prompt_lookup import CombinedDraft
 from mlx_engine.models.mtp_head import DecoderHead
@@ -65,7 +66,7 @@ def test_drafts_after_any_history(model, hidden, steps):
     for rows, depth in steps:
         start = source.length
         block = slice(start, start + rows)
-        source.observe(mx.array(TEXT[block]), hidden[:, block])
+        tell(source, mx.array(TEXT[block]), hidden[:, block])
         assert source.length == start + rows
         if depth:
             wanted = chain(model, hidden, source.length, depth)
@@ -76,7 +77,7 @@ def test_rows_that_wait_are_read_in_one_go(model, hidden):
     """Nothing is read before it is needed, neither by a draft nor by a place to come back to."""
     source = MtpDraft(model.heads, DraftOptions(rule="greedy"))
     for n in range(FLUSH_ROWS + 5):
-        source.observe(mx.array(TEXT[n : n + 1]), hidden[:, n : n + 1])
+        tell(source, mx.array(TEXT[n : n + 1]), hidden[:, n : n + 1])
     length = source.length
     assert source.nbytes == hidden[:, :length].nbytes, "what waits, and nothing that a head made"
     assert source.flush() == length - 1
@@ -98,7 +99,7 @@ def long_prompt(hidden):
 def read_in_chunks(source, text, states, chunk=32):
     held = []
     for start in range(0, text.shape[0], chunk):
-        source.observe(text[start : start + chunk], states[:, start : start + chunk])
+        tell(source, text[start : start + chunk], states[:, start : start + chunk])
         held.append(source.nbytes)
     return held
 
@@ -110,17 +111,17 @@ def test_of_a_long_prompt_a_head_reads_the_newest_rows(model, hidden):
     held = read_in_chunks(source, text, states)
     assert max(held) <= (2 * ROWS_OF_A_PROMPT + 32) * states[:, :1].nbytes
     assert source.flush() == ROWS_OF_A_PROMPT
-    newest.observe(text[-ROWS_OF_A_PROMPT - 1 :], states[:, -ROWS_OF_A_PROMPT - 1 :])
+    tell(newest, text[-ROWS_OF_A_PROMPT - 1 :], states[:, -ROWS_OF_A_PROMPT - 1 :])
     assert propose(source, 5, 3) == propose(newest, 5, 3)
 
 
 @pytest.mark.parametrize("kind", [MtpDraft, lambda *given: CombinedDraft(MtpDraft(*given))])
 def test_tokens_that_are_passed_over_leave_no_rows(model, hidden, kind):
     source, newest = (kind(model.heads, DraftOptions(rule="greedy")) for _ in range(2))
-    source.observe(mx.array(TEXT[:20]), hidden[:, :20])
-    source.pass_over(mx.array(TEXT[20:60]), hidden[:, 20:60])
+    tell(source, mx.array(TEXT[:20]), hidden[:, :20])
+    source.skip(ReadRows(mx.array(TEXT[20:60]), hidden[:, 20:60]))
     for one in (source, newest):
-        one.observe(mx.array(TEXT[60:90]), hidden[:, 60:90])
+        tell(one, mx.array(TEXT[60:90]), hidden[:, 60:90])
     assert (source.length, source.flush()) == (90, 29)
     kept, anew = source.earlier(80), source.earlier(40)
     assert (kept.length, kept.caches[0].length) == (79, 19)
@@ -145,7 +146,7 @@ def test_a_place_on_the_way_keeps_the_rows_that_wait_there(model, hidden):
     assert source.length == 300
     read_in_chunks(again, text[:300], states[:, :300])
     for one in (source, again):
-        one.observe(text[300:305], states[:, 300:305])
+        tell(one, text[300:305], states[:, 300:305])
     assert propose(source, 9, 3) == propose(again, 9, 3)
 
 
@@ -156,7 +157,7 @@ def test_going_back_behind_or_before_rows_that_were_left_out(model, hidden, back
     source, other = (MtpDraft(model.heads, DraftOptions(rule="greedy")) for _ in range(2))
     read_in_chunks(source, text, states)
     source.flush()
-    source.observe(mx.array(TEXT[:40]), hidden[:, :40])
+    tell(source, mx.array(TEXT[:40]), hidden[:, :40])
     source.flush()
     whole = mx.concatenate([text, mx.array(TEXT[:40])])
     every = mx.concatenate([states, hidden[:, :40]], axis=1)
@@ -166,8 +167,8 @@ def test_going_back_behind_or_before_rows_that_were_left_out(model, hidden, back
     has_rows = place.length > LONG - ROWS_OF_A_PROMPT
     first = LONG - ROWS_OF_A_PROMPT - 1 if has_rows else place.length
     rest = slice(place.length, place.length + 6)
-    source.observe(whole[rest], every[:, rest])
-    other.observe(whole[first : rest.stop], every[:, first : rest.stop])
+    tell(source, whole[rest], every[:, rest])
+    tell(other, whole[first : rest.stop], every[:, first : rest.stop])
     assert source.length == rest.stop
     assert propose(source, 7, 3) == propose(other, 7, 3)
 
@@ -180,10 +181,10 @@ def test_nothing_before_the_first_token(model):
 @pytest.mark.parametrize("cut", [1, 5, FLUSH_ROWS + 3])
 def test_restore(model, hidden, cut):
     source = MtpDraft(model.heads, DraftOptions(rule="greedy"))
-    source.observe(mx.array(TEXT[:cut]), hidden[:, :cut])
+    tell(source, mx.array(TEXT[:cut]), hidden[:, :cut])
     boundary = source.snapshot()
-    source.observe(mx.array([1, 2, 3]), hidden[:, 40:43])
-    source.propose(Proposal(2, mx.array([9]), cut + 4), greedy())
+    tell(source, mx.array([1, 2, 3]), hidden[:, 40:43])
+    draft_alone(source, Proposal(2, mx.array([9]), cut + 4), greedy())
     source.restore(boundary)
     assert source.length == cut
     assert propose(source, cut, 3) == chain(model, hidden, cut, 3)
@@ -201,21 +202,21 @@ def test_head_passes_in_a_round(model, hidden):
     counting = Counting.__new__(Counting)
     counting.__dict__.update(model.heads[0].__dict__)
     source = MtpDraft([counting], DraftOptions(rule="greedy"))
-    source.observe(mx.array(TEXT[:10]), hidden[:, :10])
-    source.propose(Proposal(3, mx.array(TEXT[10:11]), 11), greedy())
+    tell(source, mx.array(TEXT[:10]), hidden[:, :10])
+    draft_alone(source, Proposal(3, mx.array(TEXT[10:11]), 11), greedy())
     assert passes == [10, 1, 1]
-    source.observe(mx.array(TEXT[10:13]), hidden[:, 10:13])
-    source.propose(Proposal(2, mx.array(TEXT[13:14]), 14), greedy())
+    tell(source, mx.array(TEXT[10:13]), hidden[:, 10:13])
+    draft_alone(source, Proposal(2, mx.array(TEXT[13:14]), 14), greedy())
     assert passes == [10, 1, 1, 3, 1]
 
 
 def test_min_probability_ends_a_draft(model, hidden):
     source = MtpDraft(model.heads, DraftOptions(rule="greedy"))
-    source.observe(mx.array(TEXT[:9]), hidden[:, :9])
+    tell(source, mx.array(TEXT[:9]), hidden[:, :9])
     source.follow(DraftOptions(rule="greedy", min_probability=0.999))
     assert propose(source, 9, 4) == []
     source = MtpDraft(model.heads, DraftOptions(rule="greedy", min_probability=1e-6))
-    source.observe(mx.array(TEXT[:9]), hidden[:, :9])
+    tell(source, mx.array(TEXT[:9]), hidden[:, :9])
     assert propose(source, 9, 4) == chain(model, hidden, 9, 4)
 
 
@@ -228,26 +229,27 @@ def test_beside_prompt_lookup_the_head_sees_every_token(model, hidden):
         source.offers(TEXT[length])
         if length:
             wanted = Proposal(2, mx.array(TEXT[length : length + 1]), length + 1, by)
-            found = source.propose(wanted, greedy()).tokens.tolist()
+            found = draft_alone(source, wanted, greedy()).tokens.tolist()
             if by == "mtp":
                 assert found == chain(model, hidden, length, 2)
         block = slice(length, length + 3)
-        if by == "mtp" and length and source.can_pend:
+        if by == "mtp" and length and source.can_follow:
             picked = mx.array(TEXT[length + 1 : length + 4])
-            source.pend(picked, hidden[:, block], RowCount(mx.array([3]), 3))
-            source.settle(3)
+            count = RowCount(mx.array([3]), 3)
+            source.commit(ReadRows(mx.array(TEXT[block]), hidden[:, block], picked), count)
+            count.known = 3
         else:
-            assert not length or not source.can_pend, "a copy's rows are to be told"
-            source.observe(mx.array(TEXT[block]), hidden[:, block])
-        source.saw(TEXT[block])
+            assert not length or not source.can_follow, "a copy's rows are to be told"
+            tell(source, mx.array(TEXT[block]), hidden[:, block])
+        source.append(TEXT[block])
     boundary = source.snapshot()
-    source.observe(mx.array(TEXT[:4]), hidden[:, :4])
-    source.saw(TEXT[:4])
+    tell(source, mx.array(TEXT[:4]), hidden[:, :4])
+    source.append(TEXT[:4])
     source.restore(boundary)
     words = len(source.lookup._index.tokens)
     assert source.length == source.model.length == words == 3 * len(rounds)
     wanted = Proposal(3, mx.array([TEXT[source.length]]), source.length + 1, "mtp")
-    assert source.propose(wanted, greedy()).tokens.tolist() == chain(
+    assert draft_alone(source, wanted, greedy()).tokens.tolist() == chain(
         model, hidden, source.length, 3
     )
 
@@ -257,7 +259,7 @@ def test_a_head_that_rests_is_not_touched_before_it_drafts(model, hidden):
     source = MtpDraft(model.heads, DraftOptions(rule="greedy"))
     source.rest(rests=True)
     for start in range(0, 30, 10):
-        source.observe(mx.array(TEXT[start : start + 10]), hidden[:, start : start + 10])
+        tell(source, mx.array(TEXT[start : start + 10]), hidden[:, start : start + 10])
     boundary = source.snapshot()
     assert source.nbytes == hidden[:, :30].nbytes, "what waits, and nothing that a head has made"
     for _ in range(2):
@@ -273,23 +275,23 @@ def test_after_a_long_rest_a_head_knows_the_newest_rows(model, hidden):
     text = mx.array((list(TEXT[:90]) * 3)[:count])
     held = []
     for start in range(0, count, 16):
-        rested.observe(text[start : start + 16], states[:, start : start + 16])
+        tell(rested, text[start : start + 16], states[:, start : start + 16])
         held.append(rested.nbytes)
     assert max(held) <= 2 * ROWS_OF_A_REST * states[:, :1].nbytes
     left = sum(rows.tokens.shape[0] for rows in rested.snapshot().waiting[0])
     assert ROWS_OF_A_REST <= left < 2 * ROWS_OF_A_REST
-    anew.observe(text[count - left - 1 :], states[:, count - left - 1 :])
+    tell(anew, text[count - left - 1 :], states[:, count - left - 1 :])
     assert propose(rested, 5, 3) == propose(anew, 5, 3)
 
 
 def test_a_token_that_waits_is_no_work(model, hidden):
     """A plain round of a chat whose source rests: nothing is made of what the target computed."""
     source = MtpDraft(model.heads, DraftOptions(rule="greedy"))
-    source.observe(mx.array(TEXT[:9]), hidden[:, :9])
+    tell(source, mx.array(TEXT[:9]), hidden[:, :9])
     source.rest(rests=True)
     rows = [mx.contiguous(hidden[:, n : n + 1]) for n in range(9, 2 * ROWS_OF_A_REST)]
     for n, row in enumerate(rows, 9):
-        source.observe(mx.array(TEXT[n : n + 1]), row)
+        tell(source, mx.array(TEXT[n : n + 1]), row)
     (waiting,) = source.snapshot().waiting
     assert all(part.hidden is row for part, row in zip(waiting[2:], rows[:-1], strict=True))
     length = source.length

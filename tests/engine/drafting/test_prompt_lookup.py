@@ -3,12 +3,13 @@
 import mlx.core as mx
 import numpy as np
 import pytest
+from drafts_again import draft_alone
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlx_engine.drafting.contract import Proposal
 from mlx_engine.drafting.depth.choice import Learned, RoundPlan
 from mlx_engine.drafting.depth.costs import PassCosts
+from mlx_engine.drafting.drafter import Proposal, ReadRows
 from mlx_engine.drafting.prompt_lookup import (
     CANDIDATES,
     LEAST_CHANCE,
@@ -37,13 +38,14 @@ def told(tokens):
 
 
 def tell(source, tokens):
-    source.observe(mx.array(tokens, dtype=mx.int32), mx.zeros((1, len(tokens), 0)))
-    source.saw(tokens)
+    rows = ReadRows(mx.array(tokens, dtype=mx.int32), mx.zeros((1, len(tokens), 0)))
+    source.commit(rows, len(tokens))
+    source.append(tokens)
 
 
 def proposed(source, last, depth=4):
-    return source.propose(
-        Proposal(depth, mx.array([last]), source.length + 1), SAMPLER
+    return draft_alone(
+        source, Proposal(depth, mx.array([last]), source.length + 1), SAMPLER
     ).tokens.tolist()
 
 
@@ -109,7 +111,7 @@ def test_going_back_leaves_nothing_behind(text, other, cut):
 
 def test_a_round_without_a_draft_leaves_its_newest_token_alone():
     """It may be on its way, and whoever asks for it waits."""
-    assert told([1, 2, 3, 1, 2]).propose(Proposal(0, None, 7), SAMPLER).depth == 0
+    assert draft_alone(told([1, 2, 3, 1, 2]), Proposal(0, None, 7), SAMPLER).depth == 0
 
 
 def test_a_length_that_fails_is_paused_until_it_comes_true():

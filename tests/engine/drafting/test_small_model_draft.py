@@ -2,13 +2,14 @@
 
 import mlx.core as mx
 import numpy as np
-from drafts_again import propose_again
+from drafts_again import propose_again, tell
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_model import TinySizes, tiny_model
 
-from mlx_engine.drafting.contract import Proposal
-from mlx_engine.drafting.small_model import FLUSH_ROWS, SmallModelDraft
+from mlx_engine.drafting.drafter import Proposal
+from mlx_engine.drafting.model_drafter import FLUSH_ROWS
+from mlx_engine.drafting.small_model import SmallModelDraft
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 
@@ -27,7 +28,7 @@ def alone(tokens, depth):
 
 
 def observe(source, tokens):
-    source.observe(mx.array(tokens, dtype=mx.int32), mx.zeros((1, len(tokens), 0)))
+    tell(source, mx.array(tokens, dtype=mx.int32), mx.zeros((1, len(tokens), 0)))
 
 
 def propose(source, depth, vocabulary=VOCABULARY):

@@ -5,18 +5,19 @@ from collections import Counter
 import mlx.core as mx
 import numpy as np
 import pytest
+from drafts_again import draft_alone, tell
 from tiny_eagle3 import TinyEagle, write_tiny_eagle
 from tiny_model import TinySizes, tiny_model
 from tiny_published import publish
 from tiny_stacks import write_stack
 
 import mlx_engine
-from mlx_engine.drafting.contract import FEW_WAITING, Proposal
+from mlx_engine.drafting.drafter import Proposal, Step, run_steps
 from mlx_engine.drafting.drafters import draft_with
+from mlx_engine.drafting.model_drafter import FEW_WAITING
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.drafting.prompt_lookup import CombinedDraft
 from mlx_engine.drafting.small_model import SmallModelDraft
-from mlx_engine.drafting.steps import Step, take
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
 
@@ -80,21 +81,20 @@ def test_each_draft_is_what_it_is_alone(tmp_path, make, hesitant):
                 tokens = mx.array(text[place : place + rows], dtype=mx.int32)
                 hidden = model.forward(tokens[None], caches)
                 caches.commit(rows)
-                source.observe(tokens, hidden)
-                source.saw(text[place : place + rows])
+                tell(source, tokens, hidden)
+                source.append(text[place : place + rows])
                 place += rows
                 if rows != 2:  # the draft before is not the first
                     last = mx.array(text[place : place + 1], dtype=mx.int32)
                     source.offers(text[place])
-                    source.propose(Proposal(2, last, place + 1), sampler)
-                    source.withdraw()
+                    draft_alone(source, Proposal(2, last, place + 1), sampler)
             last = mx.array(text[place : place + 1], dtype=mx.int32)
             source.offers(text[place])
             yield source, Proposal(1 + number % 3, last, place + 1), sampler
 
-    alone = [source.propose(wanted, sampler) for source, wanted, sampler in conversations()]
-    many = [source.steps(wanted, sampler) for source, wanted, sampler in conversations()]
-    together = take(many)
+    alone = [draft_alone(source, wanted, sampler) for source, wanted, sampler in conversations()]
+    many = [source.draft(wanted, sampler) for source, wanted, sampler in conversations()]
+    together = run_steps(many)
     assert [draft.tokens.tolist() for draft in together] == [its.tokens.tolist() for its in alone]
     assert [draft.passes for draft in together] == [draft.passes for draft in alone]
     assert hesitant or [draft.depth for draft in together] == [1, 2, 3, 1]
@@ -120,10 +120,10 @@ def test_passes_over_the_same_weights_are_one():
     def wanted(number, times):
         return [[[number * 2.0**times / 2] * 2] * (1 + number)]
 
-    found = take([doubled(number, times, double) for number, times in enumerate((3, 1, 2))])
+    found = run_steps([doubled(number, times, double) for number, times in enumerate((3, 1, 2))])
     assert found == [wanted(0, 3), wanted(1, 1), wanted(2, 2)]
     assert passes == {"double": 3, "halve": 3}, "the last of each comes at another time"
     passes.clear()
-    take([doubled(number, 2, None) for number in range(3)])
+    run_steps([doubled(number, 2, None) for number in range(3)])
     assert passes == {"double": 6, "halve": 1}
-    assert take([]) == []
+    assert run_steps([]) == []

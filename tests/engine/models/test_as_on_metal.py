@@ -24,7 +24,7 @@ from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.joint import joint_caches
 from mlx_engine.cache.recurrent import RecurrentCache
 from mlx_engine.cache.window import WindowCache
-from mlx_engine.drafting.contract import NoDraft
+from mlx_engine.drafting.drafter import NoDraft
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.models.decoder import Decoder, build_decoder
 from mlx_engine.models.latent_attention import HeadMatrices

@@ -14,7 +14,7 @@ from plain_run import CyclingDepth, run
 from metal_kernels.choice import KERNELS, MOST_ROWS
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.recurrent import RecurrentCache
-from mlx_engine.drafting.contract import NoDraft
+from mlx_engine.drafting.drafter import NoDraft
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.models.decoder import Decoder
 from mlx_engine.sampling.sampler import Sampler

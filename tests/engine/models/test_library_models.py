@@ -21,7 +21,7 @@ from tiny_tokenizer import make_tiny_tokenizer
 
 import mlx_engine
 from mlx_engine import PromptTooLong
-from mlx_engine.drafting.contract import NoDraft
+from mlx_engine.drafting.drafter import NoDraft
 
 YARN = {
     "rope_type": "yarn",

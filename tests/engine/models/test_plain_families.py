@@ -23,7 +23,7 @@ from tiny_published import VOCABULARY, WINDOW, publish, published_logits
 
 import mlx_engine
 from mlx_engine.cache.joint import joint_caches
-from mlx_engine.drafting.contract import NoDraft
+from mlx_engine.drafting.drafter import NoDraft
 from mlx_engine.engine import Engine
 from mlx_engine.loading.load import load_model
 from mlx_engine.models.registry import family_for

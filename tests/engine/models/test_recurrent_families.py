@@ -23,7 +23,7 @@ from tiny_published import VOCABULARY, publish
 import mlx_engine
 from mlx_engine import UnsupportedModel
 from mlx_engine.cache.recurrent import RecurrentCache
-from mlx_engine.drafting.contract import NoDraft
+from mlx_engine.drafting.drafter import NoDraft
 from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
 
 CONV, FULL = "conv", "full_attention"

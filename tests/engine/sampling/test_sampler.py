@@ -122,7 +122,7 @@ def test_a_row_is_the_same_alone_committed_and_in_a_block(
     prompt, answer = rng.integers(0, vocabulary, size=(2, 4)).tolist()
     sampler = Sampler(options, vocabulary, chance)
     sampler.begin(prompt)
-    sampler.commit(tokens(answer))
+    sampler.commit(tokens(answer), len(answer))
     block = sampler.pick(logits, 50, tokens(prefix))
     greedy = sampler.pick_greedy(logits, 50, tokens(prefix))
     likely = sampler.probability(logits, block, tokens(prefix))
@@ -132,7 +132,7 @@ def test_a_row_is_the_same_alone_committed_and_in_a_block(
         one, before = logits[row : row + 1], prefix[: earlier + row]
         plain = Sampler(options, vocabulary, chance)
         plain.begin(prompt)
-        plain.commit(tokens(answer + before))
+        plain.commit(tokens(answer + before), len(answer + before))
         for asked, context in ((sampler, tokens(before)), (plain, NOTHING)):
             picked = asked.pick(one, 50 + row, context)
             assert picked.item() == block[row].item()
@@ -151,7 +151,7 @@ def test_greedy_and_probability_follow_the_penalised_row(
     drafted = rng.integers(0, vocabulary, size=2).tolist()
     sampler = Sampler(options, vocabulary, 1)
     sampler.begin(prompt)
-    sampler.commit(tokens(answer))
+    sampler.commit(tokens(answer), len(answer))
     asked = rng.integers(0, vocabulary, size=2)
     greedy = np.array(sampler.pick_greedy(mx.array(logits), 0, tokens(drafted)))
     likely = np.array(sampler.probability(mx.array(logits), tokens(asked), tokens(drafted)))
@@ -315,7 +315,7 @@ def test_a_sampler_works_on_the_thread_that_made_it() -> None:
     def converse() -> None:
         sampler = Sampler(FULL, 10, 77)
         sampler.begin([1, 2])
-        sampler.commit(tokens([3]))
+        sampler.commit(tokens([3]), 1)
         logits = mx.broadcast_to(mx.array(ROW.astype(np.float32)), (3, 10))
         found.append(sampler.pick(logits, 5, tokens([4, 5])).tolist())
 

@@ -20,7 +20,7 @@ from tiny_qwen3_5 import write_tiny_qwen3_5
 
 from metal_kernels.choice import KERNELS, NO_KERNELS, KernelName, Kernels
 from metal_kernels.kernel import Launch, Launcher
-from mlx_engine.decoding.round import State
+from mlx_engine.decoding.round import SequenceState
 from mlx_engine.engine import Engine
 from mlx_engine.loading.load import LoadedModel, load_model
 from mlx_engine.models.decoder import Decoder
@@ -394,15 +394,15 @@ def test_no_word_is_lost_where_a_commit_fails(
 ) -> None:
     """The tokens of a round are known by then, and were not yet handed out."""
     engine = opened(folder, "dense", EmulatorLauncher(check=False), copied(sound["dense"]))
-    real, left = State.commit, [2]
+    real, left = SequenceState.commit, [2]
 
-    def commit(state: State, *rows: mx.array) -> None:
+    def commit(state: SequenceState, *rows: mx.array) -> None:
         left[0] -= 1
         if left[0] == 0:
             raise RuntimeError("[METAL] Command buffer execution failed")
         real(state, *rows)
 
-    monkeypatch.setattr(State, "commit", commit)
+    monkeypatch.setattr(SequenceState, "commit", commit)
     session = engine.session(sampling=NOISY, generation=GenerationOptions(6, ignore_eos=True))
     events = list(session.send("a"))
     pieces = "".join(event.text for event in events if isinstance(event, TextPiece))

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlx_engine.drafting.contract import DEEPEST, Offer
 from mlx_engine.drafting.depth.acceptance import FIRST_GUESS, Acceptance
 from mlx_engine.drafting.depth.adaptive import (
     BESIDE,
@@ -21,6 +20,7 @@ from mlx_engine.drafting.depth.adaptive import (
 )
 from mlx_engine.drafting.depth.choice import Learned, Room, RoundPlan
 from mlx_engine.drafting.depth.costs import Others, PassCosts
+from mlx_engine.drafting.drafter import DEEPEST, Offer
 
 ROWS = np.arange(9)
 MACHINES = {

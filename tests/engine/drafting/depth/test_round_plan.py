@@ -2,10 +2,10 @@
 
 import pytest
 
-from mlx_engine.drafting.contract import Offer
 from mlx_engine.drafting.depth.adaptive import LOSS, MEASURING, SAMPLED_EVERY
 from mlx_engine.drafting.depth.choice import Learned, RoundPlan
 from mlx_engine.drafting.depth.costs import Others, PassCosts
+from mlx_engine.drafting.drafter import Offer
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import DraftOptions
 

@@ -19,7 +19,7 @@ from tiny_published import ARCHITECTURES, VOCABULARY, WINDOW, publish
 from tiny_stacks import write_stack
 
 import mlx_engine
-from mlx_engine.drafting.contract import NoDraft
+from mlx_engine.drafting.drafter import NoDraft
 
 TYPES = gguf.GGMLQuantizationType
 PLAIN = {"rope_type": "default", "rope_theta": 1e4}

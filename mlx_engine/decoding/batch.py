@@ -7,10 +7,10 @@ is not asked for again has been run in vain, once, or twice where the device com
 host.
 
 There the first who reads a pass has the next one queued before: all whose rounds are in it begin
-what follows, and rounds that wait go along. Where all may end before it, it is queued once it is
-known that one does not. Where one of them has to know its outcome first, all wait: passes that are
-shared are worth more than a device that is never idle. So all do while another pass is under way,
-or was read by some of its own and not by others, until one takes all in.
+what follows, and rounds that wait go along. Where one of them has to know its outcome first, or may
+end with it, all wait: passes that are shared are worth more than a device that is never idle. So
+all do while another pass is under way, or was read by some of its own and not by others, until one
+takes all in.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,34 +21,26 @@ from weakref import ref
 
 import mlx.core as mx
 
-from mlx_engine.decoding.round import Begins, Pass, Round
-from mlx_engine.drafting.contract import DEEPEST
+from mlx_engine.decoding.round import Pass, Round
 from mlx_engine.drafting.depth.choice import Room
+from mlx_engine.drafting.drafter import DEEPEST
 
 
 class Ahead(Protocol):
-    """The rounds of an answer (ahead.py)."""
+    """The rounds of an answer (lookahead.py)."""
 
     @property
     def passes(self) -> Sequence[Pass]:
-        """Those that its rounds have begun: of the present one, and of that which follows it."""
-
-    @property
-    def may_end(self) -> bool:
-        """Whether the answer may have all its tokens with the present round."""
-
-    @property
-    def waits(self) -> bool:
-        """Whether what was begun to follow had better be queued once the outcome is known."""
+        """Those of the present round, and of the next where it has begun."""
 
     def knows_ahead(self) -> bool:
         """Whether what follows the present round can be begun before its outcome is known."""
 
-    def begin_next(self) -> Round | None:
-        """Begin it then; None where the answer ends before it."""
+    def begin_next(self) -> Round:
+        """Begin it then."""
 
     def fail(self, error: Exception) -> None:
-        """Raise this in its place."""
+        """Raise this in the place of the next round."""
 
 
 class Answering(Protocol):
@@ -59,7 +51,7 @@ class Answering(Protocol):
         """Its present ones."""
 
 
-class Together:
+class BatchScheduler:
     """Rounds that wait for a pass.
 
     most_rows: of a pass of several conversations. reader: waits for outcomes (round.py), None where
@@ -114,10 +106,10 @@ class Together:
         """Not to be run any more."""
         self._waiting = [other for other in self._waiting if other is not one]
 
-    def begin(self, one: Round, begins: Begins) -> Pass:
+    def begin(self, first: Round, *, eager: bool = False) -> Pass:
         """A pass of a round, and of those that wait, are of the same model and fit."""
-        self.leave(one)
-        model, rounds, rows = one.state.model, [one], one.most_rows
+        self.leave(first)
+        model, rounds, rows = first.state.model, [first], first.most_rows
         for other in self._waiting if model.joint is not None else ():
             if other.state.model is model and rows + other.most_rows <= self.most_rows():
                 rounds.append(other)
@@ -125,40 +117,36 @@ class Together:
         for other in rounds:
             self.leave(other)
         self.shared += len(rounds) - 1
-        return Pass(rounds, begins, self._reader)
+        return Pass(rounds, self._reader, eager=eager)
 
-    def read(self, its: Pass) -> None:
-        """Wait for its outcome; the device was free for it when it had the one before."""
-        if not its.read_at:
-            its.wait()
-            free_at = self._read.read_at if self._read else 0.0
-            if self._reader is None:
-                its.took = its.read_at - max(its.began_at, free_at)
-            else:
-                since = max(its.written_at, free_at)
-                its.took, its.idle = its.read_at - since, max(0.0, its.began_at - since)
-            self._read = its
+    def read(self, pass_: Pass) -> None:
+        """Wait for an outcome; the device was free for it when it had the one before."""
+        if pass_.read_at:
+            return
+        pass_.wait()
+        free_at = self._read.read_at if self._read else 0.0
+        if self._reader is None:
+            pass_.took = pass_.read_at - max(pass_.began_at, free_at)
+        else:
+            since = max(pass_.written_at, free_at)
+            pass_.took = pass_.read_at - since
+            pass_.idle = max(0.0, pass_.began_at - since)
+        self._read = pass_
 
-    def look_ahead(self, its: Pass, begins: Begins) -> None:
-        """Begin what follows a pass that nobody has read yet, if all are there, and queue it if it
-        is sure to be needed; who could not begin it is told.
-        """
+    def look_ahead(self, pass_: Pass, *, eager: bool = False) -> None:
+        """Begin what follows a pass that nobody has read yet, where all its answers can."""
         every = [answer.rounds for answer in self._answers]
-        elsewhere = [other for one in every for other in one.passes if other is not its]
+        elsewhere = [other for rounds in every for other in rounds.passes if other is not pass_]
         if any(other is self._read or not other.read_at for other in elsewhere):
             return
-        those = [one for one in every if one.passes and one.passes[0] is its]
+        inside = [rounds for rounds in every if rounds.passes and rounds.passes[0] is pass_]
         try:
-            if all(one.knows_ahead() for one in those):
-                begun = [following for one in those if (following := one.begin_next()) is not None]
-                is_needed = bool(self._waiting) or not all(one.may_end for one in those)
-                is_needed = is_needed and not any(one.waits for one in those)
+            if all(rounds.knows_ahead() for rounds in inside):
+                begun = [rounds.begin_next() for rounds in inside]
                 self._waiting = [*begun, *self._waiting]
-                for following in begun:
-                    if following.its_pass is None:
-                        made = self.begin(following, begins if is_needed else "nothing")
-                        if is_needed:
-                            made.queue()
+                for round_ in begun:
+                    if round_.its_pass is None:
+                        self.begin(round_, eager=eager).queue()
         except Exception as error:
-            for one in those:
-                one.fail(error)
+            for rounds in inside:
+                rounds.fail(error)

@@ -1,0 +1,384 @@
+"""What a drafter does: follow one conversation, draft tokens, go back to an earlier place.
+
+A draft is a generator: it yields the passes that it needs, of a head or an output head, and is sent
+their results. Passes over the same weights that drafts of several conversations ask for at the same
+time are made as one: the weights are read once, each conversation's rows see their own caches
+(cache/joint.py), and no row's numbers depend on the rows beside it.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
+from typing import NamedTuple, Self, TypeVar
+
+import mlx.core as mx
+
+from mlx_engine.cache.contract import CachesSnapshot, LayerCaches, RowCount
+from mlx_engine.cache.joint import apart, joint_caches
+from mlx_engine.models.contract import Begin, Model, lazily
+from mlx_engine.sampling.sampler import Sampler
+from mlx_engine.values.options import MAX_DEPTH, DraftedBy, DraftOptions, DraftOutput
+
+DEEPEST = 15
+"""Tokens of a draft at most, of a drafter that makes long ones cheaply: a pass of 16 rows."""
+
+ROWS_OF_A_REST = 16
+"""The newest rows, all that a head reads for its next draft which has rested for longer. With none
+but these before it first drafts are accepted as often as with all of 400 (0.65 and 0.65 on a
+trained toy, 0.66 and 0.67 on the built-in model; with 4 rows 0.63 and 0.58), and to read all that
+has waited would cost a processor as much as never to have rested.
+"""
+
+ROWS_OF_A_PROMPT = 256
+"""The newest rows of what comes before an answer, all that a head reads of it. Of prompts of 1,100
+tokens no more drafts are accepted with all rows: first to third ones 0.80, 0.69 and 0.61 of the
+built-in model (0.80, 0.68, 0.62 with these), 0.54, 0.27 and 0.15 of a trained toy (0.53, 0.29,
+0.17).
+"""
+
+
+class Draft(NamedTuple):
+    """Drafted tokens, int32 [k]; lazy where a model drafts.
+
+    passes: passes of a head or small model that were made for it, also when nothing came of them.
+    """
+
+    tokens: mx.array
+    passes: int = 0
+
+    @property
+    def depth(self) -> int:
+        """k, known without evaluating."""
+        return int(self.tokens.shape[0])
+
+
+def empty_draft(passes: int = 0) -> Draft:
+    """No tokens: the round decodes plainly."""
+    return Draft(mx.zeros((0,), dtype=mx.int32), passes)
+
+
+class Offer(NamedTuple):
+    """What could draft now.
+
+    chance: the drafter's own estimate that a token is accepted, None when it has none. is_long: it
+    repeats a long piece of text, and so is to be preferred. limit: the deepest draft it can make.
+    """
+
+    by: DraftedBy
+    chance: float | None = None
+    is_long: bool = False
+    limit: int = MAX_DEPTH
+
+
+class Proposal(NamedTuple):
+    """What a draft is asked for.
+
+    last: the newest token of the conversation, which no model has read yet, int32 [1]; lazy.
+    position: index in the conversation of the first token to draft. by: whose offer was taken, None
+    for the first.
+    """
+
+    depth: int
+    last: mx.array
+    position: int
+    by: DraftedBy | None = None
+
+
+class ReadRows(NamedTuple):
+    """Rows that the target has read; lazy.
+
+    tokens: int [R]. hidden: [1, R, H]. picked: the target's next token after each row, int32 [R],
+    -1 where a logit of the row is not finite; None in a prompt.
+    """
+
+    tokens: mx.array
+    hidden: mx.array
+    picked: mx.array | None = None
+
+    def first(self, count: int) -> "ReadRows":
+        """The first rows only."""
+        if count == self.tokens.shape[0]:
+            return self
+        picked = None if self.picked is None else self.picked[:count]
+        return ReadRows(self.tokens[:count], self.hidden[:, :count], picked)
+
+
+class Rows(NamedTuple):
+    """Rows for a head: tokens int [T] and the hidden states of the positions before [1, T, H]."""
+
+    tokens: mx.array
+    hidden: mx.array
+
+    def last(self, count: int) -> "Rows":
+        """The newest rows, which do not keep the others alive."""
+        if self.tokens.shape[0] <= count:
+            return self
+        return Rows(self.tokens[-count:], mx.contiguous(self.hidden[:, -count:]))
+
+
+class SourceSnapshot(NamedTuple):
+    """What a drafter remembers after `length` tokens.
+
+    caches: those of its models, in its own order. newest: the target's hidden state [1, 1, H]
+    that still waits for its token. waiting: for each head, the rows that it has not read; one head
+    has those of all; empty where no head has any.
+    """
+
+    length: int
+    caches: tuple[CachesSnapshot, ...] = ()
+    newest: mx.array | None = None
+    waiting: tuple[tuple[Rows, ...], ...] = ()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that live on only because of this snapshot."""
+        held = sum(caches.nbytes for caches in self.caches)
+        held += max((sum(rows.hidden.nbytes for rows in head) for head in self.waiting), default=0)
+        return held + (0 if self.newest is None else self.newest.nbytes)
+
+
+class Step(NamedTuple):
+    """A pass of rows [1, T, ...] through weights, with the caches they see -> [1, T, ...].
+
+    alone(*rows, caches), or without caches where there are none. joint: the same for several
+    conversations' rows, one after the other, with JointCaches; steps whose `joint` is equal are one
+    pass. None where each conversation needs its own.
+    """
+
+    rows: tuple[mx.array, ...]
+    alone: Callable[..., mx.array]
+    joint: Callable[..., mx.array] | None
+    caches: LayerCaches | None = None
+
+
+Made = TypeVar("Made")
+Steps = Generator[Step, mx.array, Made]
+"""Yields passes, is sent their results, and returns what it makes."""
+
+
+class Drafter(ABC):
+    """Follows one conversation and drafts its next tokens.
+
+    reads_hidden: it lives on hidden states, so it has to be there when the target reads; any other
+    drafter can be told a conversation's tokens later. reads_words: what it offers depends on the
+    newest token, which the host has to know; offers of any other drafter stay the same from round
+    to round. target: the model as this drafter wants it run, None for as it is. rests: no draft is
+    near, so it reads nothing before the next one.
+    """
+
+    reads_hidden: bool = False
+    reads_words: bool = False
+    target: Model | None = None
+
+    def __init__(self, options: DraftOptions, *caches: LayerCaches) -> None:
+        self.options = options
+        self.rests = False
+        self._length = 0
+        self._count: RowCount | None = None
+        self._caches = caches
+        self._newest: mx.array | None = None
+
+    @property
+    def length(self) -> int:
+        """Tokens committed; without those of a count that the host does not know yet."""
+        self._resolve()
+        return self._length
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it cannot draft any more in this conversation: another has to be made."""
+        return False
+
+    @property
+    def can_follow(self) -> bool:
+        """Whether `commit` takes a RowCount, and a draft may follow before it is known."""
+        return False
+
+    @property
+    def runs_a_model(self) -> bool:
+        """Whether it takes time to be told tokens."""
+        return bool(self._caches)
+
+    @property
+    def held(self) -> tuple[LayerCaches, ...]:
+        """The caches of its models, in the order of its snapshots."""
+        return self._caches
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held for this conversation."""
+        held = sum(caches.nbytes for caches in self._caches)
+        return held if self._newest is None else held + self._newest.nbytes
+
+    @property
+    def output(self) -> DraftOutput | None:
+        """The output head that MTP heads draft with; None where no MTP head drafts."""
+        return None
+
+    def prepare(self) -> None:
+        """Bring what drafts into memory, before a draft is asked for. Raises EngineError."""
+        return
+
+    def rest(self, *, rests: bool) -> None:
+        """Let rows wait, or read them as they come; called before every round.
+
+        What waits costs nothing but its memory, so a conversation without drafts is as fast as one
+        without this drafter. A drafter that cannot keep so much is lost.
+        """
+        self.rests = rests
+
+    def follow(self, options: DraftOptions) -> None:
+        """Take over what may change between rounds: rule, min_probability, output head."""
+        self.options = options
+
+    def commit(self, rows: ReadRows, count: int | RowCount) -> None:
+        """Append the first `count` rows that the target has read.
+
+        Every committed token exactly once, in order: the prompt in chunks, then round by round. A
+        RowCount only after a draft of its own, and where `can_follow`.
+        """
+        del rows
+        self._resolve()
+        if isinstance(count, int):
+            self._length += count
+        else:
+            self._count = count
+
+    def _resolve(self) -> None:
+        """Take a committed count in that the host knows by now."""
+        if self._count is not None and self._count.known is not None:
+            self._length += self._count.known
+            self._count = None
+
+    def skip(self, rows: ReadRows) -> None:
+        """Append rows far before an answer. A drafter that can do without their hidden states
+        leaves them out, and they are never computed.
+        """
+        self.commit(rows, rows.tokens.shape[0])
+
+    def append(self, tokens: Sequence[int]) -> None:
+        """Take in the ids of committed tokens, each once and in order, as soon as the host knows
+        them: one round after `commit` where rounds are begun ahead.
+        """
+        del tokens
+
+    def flush(self) -> int:
+        """Read what waits, unless no draft is near; how many rows a head has read."""
+        return 0
+
+    @abstractmethod
+    def offers(self, newest: int) -> tuple[Offer, ...]:
+        """Who could draft, the preferred one first; newest: the last token that the host knows.
+
+        Called before every round that may draft, whether or not it then does.
+        """
+
+    @abstractmethod
+    def draft(self, wanted: Proposal, sampler: Sampler) -> Steps[Draft]:
+        """At most `wanted.depth` tokens; fewer, or none, without a good guess.
+
+        A draft of which nothing was committed is undone by the next one.
+        """
+
+    def snapshot(self) -> SourceSnapshot:
+        """The memory at `length`."""
+        caches = tuple(caches.snapshot() for caches in self._caches)
+        return SourceSnapshot(self.length, caches, self._newest)
+
+    def earlier(self, length: int) -> SourceSnapshot | None:
+        """A place to `restore` of at most `length` tokens, as near to it as can be, without a
+        snapshot taken there; None where what came before it is gone.
+        """
+        if not all(caches.keeps_all_rows for caches in self._caches):
+            return None
+        length = min([length, *(caches.length for caches in self._caches)])
+        return SourceSnapshot(length, tuple(caches.at(length) for caches in self._caches))
+
+    def join(self, other: Self, snapshot: SourceSnapshot) -> None:
+        """Stand where another drafter of this kind made a snapshot, and go on from there alone. It
+        has still to be told the tokens up to there by `append`.
+        """
+        for mine, theirs in zip(self._caches, other._caches, strict=True):
+            mine.take_over(theirs)
+        self.restore(snapshot)
+
+    def restore(self, snapshot: SourceSnapshot) -> None:
+        """Go back to a snapshot taken from this very drafter."""
+        for caches, memory in zip(self._caches, snapshot.caches, strict=True):
+            caches.restore(memory)
+        self._length, self._newest, self._count = snapshot.length, snapshot.newest, None
+
+    def arrays(self) -> list[mx.array]:
+        """Arrays that hold the memory, to evaluate so that no graph grows."""
+        held = [array for caches in self._caches for array in caches.arrays()]
+        return held if self._newest is None else [*held, self._newest]
+
+
+class NoDraft(Drafter):
+    """Drafts nothing: plain decoding. It counts tokens and holds nothing."""
+
+    is_lost = True
+
+    def __init__(self) -> None:
+        super().__init__(DraftOptions(source="none"))
+
+    def offers(self, newest: int) -> tuple[Offer, ...]:
+        """None."""
+        del newest
+        return ()
+
+    def draft(self, wanted: Proposal, sampler: Sampler) -> Steps[Draft]:
+        """No tokens."""
+        yield from ()
+        del wanted, sampler
+        return empty_draft()
+
+
+def run_steps(several: Sequence[Steps[Made]], begin: Begin = lazily) -> list[Made]:
+    """Run several generators to their ends, equal passes of theirs as one; begin: is given the
+    result of each pass as soon as it is written down.
+    """
+    ended: dict[int, Made] = {}
+    ready: dict[int, Callable[[], Step]] = {n: steps.__next__ for n, steps in enumerate(several)}
+    while ready:
+        asked: dict[int, Step] = {}
+        for number, go_on in ready.items():
+            try:
+                asked[number] = go_on()
+            except StopIteration as end:
+                ended[number] = end.value
+        ready = {}
+        for numbers in _equal_passes(asked):
+            results = _run_pass([asked[number] for number in numbers])
+            for number, result in zip(numbers, results, strict=True):
+                begin(result)
+                ready[number] = partial(several[number].send, result)
+    return [ended[number] for number in range(len(several))]
+
+
+def run_alone(steps: Steps[Made]) -> Made:
+    """Run one generator to its end."""
+    return run_steps([steps])[0]
+
+
+def _equal_passes(asked: dict[int, Step]) -> list[list[int]]:
+    """Numbers of the steps that are one pass."""
+    groups: dict[object, list[int]] = {}
+    for number, step in asked.items():
+        shapes = [(part.dtype, *part.shape[2:]) for part in step.rows]
+        kind = number if step.joint is None else (step.joint, *shapes)
+        groups.setdefault(kind, []).append(number)
+    return list(groups.values())
+
+
+def _run_pass(steps: Sequence[Step]) -> list[mx.array]:
+    first = steps[0]
+    if len(steps) == 1:
+        return [first.alone(*first.rows, *(() if first.caches is None else (first.caches,)))]
+    assert first.joint is not None
+    counts = [step.rows[0].shape[1] for step in steps]
+    parts = zip(*(step.rows for step in steps), strict=True)
+    rows = [mx.concatenate(list(part), axis=1) for part in parts]
+    caches = [step.caches for step in steps if step.caches is not None]
+    beside = (joint_caches(caches, counts),) if caches else ()
+    return apart(first.joint(*rows, *beside), counts, axis=1)
