@@ -275,12 +275,12 @@ class FromHub:
         files: ModelFiles | None = None
         with suppress(BadModelFile, UnsafeModelFile):
             here = cached(hub, model)
-            found = None if here is None else _at(here)
+            found = None if here is None else _files_at(here)
             files = found if found is not None and found.config.exists() else None
             if files is not None and not files.incomplete:
                 return files
         try:
-            return _at(fetch(hub, model, self.on_progress, self.stop))
+            return _files_at(fetch(hub, model, self.on_progress, self.stop))
         except DownloadFailed:
             if files is None:
                 raise
@@ -291,7 +291,7 @@ class FromHub:
         """Get files of which only headers are there, for the block; cached files are whole."""
         model, hub = self._named(name), self.hub or Hub.of_this_user()
         with TemporaryDirectory() as folder:
-            yield _at(cached(hub, model) or fetch_headers(hub, model, Path(folder)))
+            yield _files_at(cached(hub, model) or fetch_headers(hub, model, Path(folder)))
 
     def heads(self, name: str) -> Path:
         """Get a file or folder with MTP heads. Raises DownloadFailed."""
@@ -320,8 +320,8 @@ def locate_model(path: str | Path | None, built_in: Path, hub: FromHub | None = 
     """
     if path is None:
         return read_folder(built_in)
-    place = _here(path)
-    return (hub or FromHub()).model(str(path)) if place is None else _at(place)
+    place = _existing(path)
+    return (hub or FromHub()).model(str(path)) if place is None else _files_at(place)
 
 
 @contextmanager
@@ -329,7 +329,7 @@ def locate_headers(
     path: str | Path | None, built_in: Path, hub: FromHub | None = None
 ) -> Iterator[ModelFiles]:
     """Find files as `locate_model` does, but fetch only headers from the hub."""
-    if path is None or _here(path) is not None:
+    if path is None or _existing(path) is not None:
         yield locate_model(path, built_in)
     else:
         with (hub or FromHub()).headers(str(path)) as files:
@@ -343,13 +343,13 @@ def locate_heads(place: Path | None, hub: FromHub | None = None) -> Path | None:
     """
     if place is None:
         return None
-    here = _here(place)
+    here = _existing(place)
     if here is None and isinstance(read_hub_link(str(place)), HubModel):
         return (hub or FromHub()).heads(str(place))
     return here or place
 
 
-def _here(path: str | Path) -> Path | None:
+def _existing(path: str | Path) -> Path | None:
     """The path if something is there, else None. Raises BadOption for what is no path."""
     kind = str | Path
     require("path", path, "a path, or an id of the hub", lambda given: isinstance(given, kind))
@@ -364,15 +364,15 @@ def _here(path: str | Path) -> Path | None:
         ) from error
 
 
-def _at(place: Path) -> ModelFiles:
+def _files_at(place: Path) -> ModelFiles:
     """Files at a path; a repository of the hub's cache stands for its main branch."""
     if place.is_dir():
         is_repository = place.name.startswith("models--")
         return read_folder((hub_snapshot(place) if is_repository else None) or place)
-    return _folder_of(place)
+    return _files_of(place)
 
 
-def _folder_of(file: Path) -> ModelFiles:
+def _files_of(file: Path) -> ModelFiles:
     ending = file.suffix.lower()
     _refuse_partial_or_foreign(file)
     if ending == ".gguf":

@@ -184,7 +184,7 @@ class ChatTemplate:
         variables: dict[str, object] = {
             **arguments,
             **self._special_tokens,
-            "messages": [_fields(message, in_parts) for message in messages],
+            "messages": [_template_fields(message, in_parts) for message in messages],
             "tools": None,
             "documents": None,
             "add_generation_prompt": add_generation_prompt,
@@ -212,7 +212,7 @@ class ChatTemplate:
                 "replace it.",
                 origin=self.origin,
                 kind=type(error).__name__,
-                error=_brief(error),
+                error=_shortened(error),
             ) from error
 
     def _failed(self, error: Exception) -> BadChatTemplate:
@@ -221,7 +221,7 @@ class ChatTemplate:
             " conversation, or replace the template.",
             origin=self.origin,
             kind=type(error).__name__,
-            error=_brief(error),
+            error=_shortened(error),
         )
 
     def _strftime_now(self, pattern: str) -> str:
@@ -242,7 +242,7 @@ def fallback_template(opening: str = "") -> ChatTemplate:
     return ChatTemplate(PLAIN_SOURCE, {"opening": opening}, "the built-in plain chat format")
 
 
-def _brief(error: Exception) -> str:
+def _shortened(error: Exception) -> str:
     """Shorten an error's text, which a template may have written."""
     text = str(error)
     return text if len(text) <= LONGEST_REFUSAL else f"{text[:LONGEST_REFUSAL]}…"
@@ -279,7 +279,7 @@ def _texts(messages: Sequence[Message]) -> list[str]:
     return [text for message in messages for text in (message.text, message.thinking)]
 
 
-def _fields(message: Message, in_parts: bool) -> dict[str, object]:
+def _template_fields(message: Message, in_parts: bool) -> dict[str, object]:
     """A message as templates read it, fields in transformers' order.
 
     Thinking is `reasoning_content`, and `thinking` for gpt-oss.

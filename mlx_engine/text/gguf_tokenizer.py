@@ -5,7 +5,6 @@ its converter.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, processors
@@ -23,7 +22,7 @@ from mlx_engine.text.tokenizer import Tokenizer, known_ends
 from mlx_engine.text.tokenizer_library import SPACE, library_errors
 from mlx_engine.values.errors import BadChatTemplate, BadTokenizer, UnsupportedModel
 
-_BYTE_LEVEL, _PIECES, _MERGED_PIECES = "gpt2", "llama", "gemma4"
+_KINDS = _BYTE_LEVEL, _PIECES, _MERGED_PIECES = "gpt2", "llama", "gemma4"
 _ADDED = (CONTROL, USER_DEFINED, UNKNOWN)
 _NOT_STRIPPING = ("<unk>", "<s>", "<|endoftext|>")
 """Special tokens of Phi-3 that keep the white space behind them."""
@@ -38,19 +37,21 @@ Pair = tuple[str, str]
 def tokenizer_from_gguf(metadata: Mapping[str, object], origin: str) -> Tokenizer:
     """Build the tokenizer. Raises BadTokenizer for damage, UnsupportedModel for unknown kinds."""
     kind = metadata.get("tokenizer.ggml.model")
-    readers = {_BYTE_LEVEL: _byte_level, _PIECES: piece_core, _MERGED_PIECES: _merged_pieces}
-    if not isinstance(kind, str) or kind not in readers:
+    if not isinstance(kind, str) or kind not in _KINDS:
         raise UnsupportedModel(
             "{origin}: its tokenizer.ggml.model is {kind}; this version reads"
             " {readers}. Take the model as a folder.",
             origin=origin,
             kind=ascii(kind)[:60],
-            readers=", ".join(readers),
+            readers=", ".join(_KINDS),
         )
     vocabulary = GgufVocabulary.of(metadata, origin).with_token_kinds()
     if kind == _BYTE_LEVEL and vocabulary.text("pre") in _PIECES_BY_MERGES:
         kind = _MERGED_PIECES
-    core = readers[kind](vocabulary)
+    if kind == _BYTE_LEVEL:
+        core = _byte_level_core(vocabulary)
+    else:
+        core = piece_core(vocabulary, has_merges=kind == _MERGED_PIECES)
     bos = vocabulary.token_id("bos_token_id")
     if bos is not None and _adds_bos(kind, vocabulary):
         open_with(core, vocabulary.tokens[bos], bos)
@@ -76,55 +77,55 @@ def template_from_gguf(metadata: Mapping[str, object], origin: str) -> ChatTempl
     return ChatTemplate(source, named, origin)
 
 
-def _byte_level(vocabulary: GgufVocabulary) -> tokenizers.Tokenizer:
+def _byte_level_core(vocabulary: GgufVocabulary) -> tokenizers.Tokenizer:
     pre = pre_tokenizer_named(vocabulary.text("pre"), vocabulary.origin)
-    ids = vocabulary.ids()
-    core = _merging(vocabulary, ids, vocabulary.merges(), ignore_merges=pre.whole_words)
-    core.normalizer = pre.normalizer()
-    core.pre_tokenizer = pre.pre_tokenizer()
-    core.decoder = decoders.ByteLevel()
-    return _with_added(core, vocabulary, ids)
-
-
-def piece_core(vocabulary: GgufVocabulary) -> tokenizers.Tokenizer:
-    """Build SentencePiece's BPE: merges in the order of the pieces' scores."""
-    ids = _piece_ids(vocabulary)
-    space_first = vocabulary.flag("add_space_prefix", default=True)
-    merges = _merges_from_scores(vocabulary, ids)
-    return _with_added(_merging_pieces(vocabulary, ids, merges, space_first), vocabulary, ids)
-
-
-def _merged_pieces(vocabulary: GgufVocabulary) -> tokenizers.Tokenizer:
-    ids = _piece_ids(vocabulary)
-    space_first = vocabulary.flag("add_space_prefix", default=False)
-    core = _merging_pieces(vocabulary, ids, vocabulary.merges(), space_first)
-    return _with_added(core, vocabulary, ids)
-
-
-def _merging(
-    vocabulary: GgufVocabulary, ids: Mapping[str, int], merges: list[Pair], **options: Any
-) -> tokenizers.Tokenizer:
-    """Build a BPE core. Raises BadTokenizer when the merges do not fit the vocabulary."""
+    ids, merges = vocabulary.ids(), vocabulary.merges()
     with library_errors(vocabulary.origin):
-        return tokenizers.Tokenizer(models.BPE(dict(ids), merges, **options))
-
-
-def _with_added(
-    core: tokenizers.Tokenizer, vocabulary: GgufVocabulary, ids: Mapping[str, int]
-) -> tokenizers.Tokenizer:
-    """Add the tokens that are matched before normalization."""
-    added: list[AddedToken] = []
-    kinds, strips = vocabulary.kinds, _strips_after_roles(vocabulary.table)
-    for text, i in ids.items():
-        if kinds[i] in _ADDED:
-            flags = {
-                "special": kinds[i] != USER_DEFINED,
-                "rstrip": strips and text not in _NOT_STRIPPING,
-            }
-            added.append(AddedToken(text, normalized=False, **flags))
-    with library_errors(vocabulary.origin):
-        core.add_tokens(added)
+        core = tokenizers.Tokenizer(models.BPE(ids, merges, ignore_merges=pre.whole_words))
+        core.normalizer = pre.normalizer()
+        core.pre_tokenizer = pre.pre_tokenizer()
+        core.decoder = decoders.ByteLevel()
+        core.add_tokens(_added_tokens(vocabulary, ids))
     return core
+
+
+def piece_core(vocabulary: GgufVocabulary, *, has_merges: bool = False) -> tokenizers.Tokenizer:
+    """Build a BPE of SentencePiece pieces: spaces as U+2581, byte fallback to `<0x..>`.
+
+    has_merges: merge by the file's merges, else in the order of the pieces' scores. With
+    `add_space_prefix` each run of text between special tokens gets a space in front, of which the
+    decoder strips the first.
+    """
+    ids = _piece_ids(vocabulary)
+    merges = vocabulary.merges() if has_merges else _merges_from_scores(vocabulary, ids)
+    unknown = next((text for text, i in ids.items() if vocabulary.kinds[i] == UNKNOWN), None)
+    space_first = vocabulary.flag("add_space_prefix", default=not has_merges)
+    spaces = normalizers.Replace(" ", SPACE)
+    steps = [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
+    strip = [decoders.Strip(" ", 1, 0)] if space_first else []
+    with library_errors(vocabulary.origin):
+        bpe = models.BPE(ids, merges, unk_token=unknown, fuse_unk=True, byte_fallback=True)
+        core = tokenizers.Tokenizer(bpe)
+        first = normalizers.Sequence([normalizers.Prepend(SPACE), spaces])
+        core.normalizer = first if space_first else spaces
+        core.decoder = decoders.Sequence([*steps, *strip])
+        core.add_tokens(_added_tokens(vocabulary, ids))
+    return core
+
+
+def _added_tokens(vocabulary: GgufVocabulary, ids: Mapping[str, int]) -> list[AddedToken]:
+    """Tokens that are matched before normalization."""
+    kinds, strips = vocabulary.kinds, _strips_after_roles(vocabulary.table)
+    return [
+        AddedToken(
+            text,
+            normalized=False,
+            special=kinds[i] != USER_DEFINED,
+            rstrip=strips and text not in _NOT_STRIPPING,
+        )
+        for text, i in ids.items()
+        if kinds[i] in _ADDED
+    ]
 
 
 def _strips_after_roles(table: Mapping[str, object]) -> bool:
@@ -156,28 +157,6 @@ def _ends(vocabulary: GgufVocabulary) -> set[int]:
     controls = {t: i for i, t in enumerate(vocabulary.tokens) if vocabulary.kinds[i] == CONTROL}
     known = {controls[text] for text in known_ends(controls)}
     return {token for token in named if token is not None} | known
-
-
-def _merging_pieces(
-    vocabulary: GgufVocabulary, ids: Mapping[str, int], merges: list[Pair], space_first: bool
-) -> tokenizers.Tokenizer:
-    """Build a BPE of SentencePiece pieces: spaces as U+2581, byte fallback to `<0x..>`.
-
-    ids: as `_piece_ids` returns them. space_first: put a space before each run of text between
-    special tokens; the decoder strips one from the beginning.
-    """
-    unknown = [text for text, i in ids.items() if vocabulary.kinds[i] == UNKNOWN]
-    options = {"unk_token": next(iter(unknown), None), "fuse_unk": True, "byte_fallback": True}
-    core = _merging(vocabulary, ids, merges, **options)
-    spaces = normalizers.Replace(" ", SPACE)
-    steps = [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
-    if space_first:
-        core.normalizer = normalizers.Sequence([normalizers.Prepend(SPACE), spaces])
-        core.decoder = decoders.Sequence([*steps, decoders.Strip(" ", 1, 0)])
-    else:
-        core.normalizer = spaces
-        core.decoder = decoders.Sequence(steps)
-    return core
 
 
 def _piece_ids(vocabulary: GgufVocabulary) -> dict[str, int]:

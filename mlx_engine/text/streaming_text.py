@@ -22,7 +22,7 @@ _QUOTING = "`'\"“‘«([{<=/,;:|"
 _SENTENCE_ENDS = ".!?…。！？"
 
 
-class _Place(NamedTuple):
+class _MarkdownState(NamedTuple):
     """State of a Markdown text before its next character.
 
     start: first three visible characters of the line; ticks: its number of backticks; before: its
@@ -35,7 +35,7 @@ class _Place(NamedTuple):
     before: str = ""
     last: str = "\n"
 
-    def after(self, text: str) -> "_Place":
+    def after(self, text: str) -> "_MarkdownState":
         """Return the state after this text."""
         in_fence, start, ticks, before, last = self
         for character in text:
@@ -47,7 +47,7 @@ class _Place(NamedTuple):
                 ticks += character == "`"
                 before = character
             last = character
-        return _Place(in_fence, start, ticks, before, last)
+        return _MarkdownState(in_fence, start, ticks, before, last)
 
     @property
     def is_in_code(self) -> bool:
@@ -116,7 +116,7 @@ class StreamingText:
         self._after_marker = self._channel == "thinking" and continued_from is None
         self._is_blank = continued_from is None
         self._shown: dict[Channel, list[str]] = {"answer": [], "thinking": []}
-        self._place = _Place()
+        self._place = _MarkdownState()
         self._may_be_thought = thinking_open is None and continued_from is None
         self._is_answer_marked = False
         self.hit_stop = False
@@ -145,7 +145,7 @@ class StreamingText:
             return _joined(self._read(text, depth, is_token=True) if self._may_match(text) else [])
         data = self._tokenizer.token_bytes.of_token(token, self._before)
         self._before = token
-        return _joined(self._take(self._utf8.decode(data), depth))
+        return _joined(self._read_characters(self._utf8.decode(data), depth))
 
     def finish(self) -> list[TextPiece]:
         """Return the text held back; an incomplete character becomes U+FFFD."""
@@ -155,14 +155,16 @@ class StreamingText:
 
     # messages of gpt-oss
 
-    def _take(self, characters: str, depth: int) -> list[TextPiece]:
+    def _read_characters(self, characters: str, depth: int) -> list[TextPiece]:
         """Read text of the message, or of the header while one is open."""
         for place, character in enumerate(characters):
             if self._header is None:
                 return self._read(characters[place:], depth)
             self._header += character
             if Header.of(self._header).is_text:
-                return self._end_header(depth) + self._take(characters[place + 1 :], depth)
+                return self._end_header(depth) + self._read_characters(
+                    characters[place + 1 :], depth
+                )
         return []
 
     def _go_through_header(self, token: str) -> list[TextPiece]:
@@ -182,7 +184,7 @@ class StreamingText:
         return pieces
 
     def _end_message(self) -> list[TextPiece]:
-        pieces = self._take(self._utf8.decode(b"", final=True), 0)
+        pieces = self._read_characters(self._utf8.decode(b"", final=True), 0)
         if self._undecided:
             pieces += self._apply(self._undecided, 0)
         return pieces + self._release(0, 0) if not self.hit_stop else pieces
@@ -246,7 +248,7 @@ class StreamingText:
         return _Marker(text, "hides") if is_doubled else None
 
     def _marker_in_answer(
-        self, text: str, place: _Place, is_first: bool, is_token: bool
+        self, text: str, place: _MarkdownState, is_first: bool, is_token: bool
     ) -> "_Marker | None":
         if opens := tuple(row for row in self._any if row.opening == text):
             is_own = bool(set(opens) & {*self._own, *self._closed})
@@ -287,7 +289,7 @@ class StreamingText:
         if not self.text.strip():
             self._shown["answer"].clear()
         self._may_be_thought = False
-        self._channel, self._place = channel, _Place()
+        self._channel, self._place = channel, _MarkdownState()
         self._after_marker = self._is_blank = True
 
     def _release(self, keep: int, depth: int) -> list[TextPiece]:

@@ -13,7 +13,7 @@ from mlx_engine.loading.gguf.architecture import (
     OUTSIDE,
     Architecture,
 )
-from mlx_engine.loading.gguf.metadata import FACTORS, Kind, layer_kinds, rope_base, rope_factors
+from mlx_engine.loading.gguf.metadata import FACTORS, Kind, layer_types, rope_base, rope_factors
 from mlx_engine.loading.gguf.part import Change, Placement
 
 _LAYERS_OF_27B, _LAYERS_OF_GEMMA_2_27B = 62, 46
@@ -48,7 +48,7 @@ class Gemma3Gguf(GemmaGguf):
         window = self._metadata.count("attention.sliding_window", 0)
         return {
             "sliding_window": window or self._metadata.count("context_length"),
-            "layer_types": layer_kinds(self._metadata, self._main_blocks, 6 if window else 0),
+            "layer_types": layer_types(self._metadata, self._main_blocks, 6 if window else 0),
             "query_pre_attn_scalar": self._query_scalar(),
         }
 
@@ -113,7 +113,7 @@ class Gemma4Gguf(Gemma3Gguf):
 
     def _own_config(self) -> dict[str, object]:
         metadata, blocks = self._metadata, self._main_blocks
-        kinds = layer_kinds(metadata, blocks, 6)
+        kinds = layer_types(metadata, blocks, 6)
         full = kinds.index("full_attention") if "full_attention" in kinds else 0
         local = kinds.index("sliding_attention") if "sliding_attention" in kinds else 0
         inner = metadata.counts("feed_forward_length", blocks)
@@ -223,7 +223,7 @@ class Gemma3nGguf(Gemma3Gguf):
             "final_logit_softcapping": self._metadata.number("final_logit_softcapping", 30.0),
             "hidden_size_per_layer_input": count("embedding_length_per_layer_input", 256),
             "laurel_rank": self._width("laurel_l.weight"),
-            "layer_types": layer_kinds(self._metadata, blocks, 5),
+            "layer_types": layer_types(self._metadata, blocks, 5),
             "num_kv_shared_layers": count("attention.shared_kv_layers", 0),
             "sliding_window": count("attention.sliding_window", 512),
             "vocab_size_per_layer_input": self._rows("per_layer_token_embd.weight"),

@@ -145,7 +145,7 @@ def parse_gguf_header(path: Path, data: mmap) -> GgufHeader:
     """Read the header of a mapped file; path: for messages."""
     cursor = _Cursor(path, data)
     _check_opening(path, data, cursor)
-    tensor_count, pair_count = cursor.whole(8), cursor.whole(8)
+    tensor_count, pair_count = cursor.unsigned(8), cursor.unsigned(8)
     if pair_count > min(_MOST_ENTRIES, cursor.left // _SHORTEST_PAIR):
         cursor.refuse(f"it claims {pair_count} metadata entries in {cursor.left} bytes")
     metadata = _metadata(cursor, pair_count)
@@ -181,7 +181,7 @@ class _Cursor:
             why=why,
         )
 
-    def whole(self, nbytes: int) -> int:
+    def unsigned(self, nbytes: int) -> int:
         """Read an unsigned little-endian number."""
         start = self._pass(nbytes)
         return int.from_bytes(self._data[start : self.offset], "little")
@@ -191,7 +191,7 @@ class _Cursor:
 
         exact: refuse invalid UTF-8, which else becomes U+FFFD.
         """
-        length = self.whole(8)
+        length = self.unsigned(8)
         left = min(self.left, self._text_left)
         if length > left:
             self.refuse(f"a text of {length} bytes where {left} are left")
@@ -206,11 +206,11 @@ class _Cursor:
 
     def value(self, *, exact: bool) -> object:
         """Read a type and a value of that type; exact: as for `text`."""
-        kind = self.whole(4)
+        kind = self.unsigned(4)
         if kind == _TEXT:
             return self.text(exact=exact)
         if kind == _FLAG:
-            byte = self.whole(1)
+            byte = self.unsigned(1)
             if byte > 1:
                 self.refuse(f"{byte} where 0 or 1 belongs")
             return byte == 1
@@ -231,7 +231,7 @@ class _Cursor:
 
     def _array(self, depth: int, *, exact: bool) -> NDArray[np.generic] | Sequence[object]:
         """Read an array; numbers as a view of the file."""
-        kind, count = self.whole(4), self.whole(8)
+        kind, count = self.unsigned(4), self.unsigned(8)
         if kind in _NUMBERS or kind == _FLAG:
             dtype = np.dtype(_NUMBERS.get(kind, "<u1"))
             if count > min(_MOST_NUMBERS, self.left // dtype.itemsize):
@@ -262,7 +262,7 @@ def _check_opening(path: Path, data: mmap, cursor: _Cursor) -> None:
             "{path}: not a GGUF file, though it is named like one. Get it again.", path=path
         )
     cursor.offset = 4
-    version = cursor.whole(4)
+    version = cursor.unsigned(4)
     if version in _VERSIONS:
         return
     if int.from_bytes(version.to_bytes(4, "little"), "big") in (1, *_VERSIONS):
@@ -293,18 +293,18 @@ def _entry(path: Path, cursor: _Cursor) -> GgufTensor:
     name = cursor.text(_LONGEST_NAME)
     if not name or not name.isprintable():
         cursor.refuse(f"a tensor is named {shown(name)}")
-    dimensions = cursor.whole(4)
+    dimensions = cursor.unsigned(4)
     if not 1 <= dimensions <= _MOST_DIMENSIONS:
         cursor.refuse(f"{name} has {dimensions} dimensions")
-    shape = tuple(reversed([cursor.whole(8) for _ in range(dimensions)]))
+    shape = tuple(reversed([cursor.unsigned(8) for _ in range(dimensions)]))
     if 0 in shape or prod(shape) >= 2**63:
         cursor.refuse(f"{name} has the shape {list(shape)}")
-    kind = block_type(cursor.whole(4), name, path)
+    kind = block_type(cursor.unsigned(4), name, path)
     if shape[-1] % kind.elements:
         cursor.refuse(f"a row of {name} has {shape[-1]} elements; {kind.name} takes runs of "
                       f"{kind.elements}")  # fmt: skip
     nbytes = prod(shape) // kind.elements * kind.nbytes
-    return GgufTensor(name, kind, shape, nbytes, path, cursor.whole(8))
+    return GgufTensor(name, kind, shape, nbytes, path, cursor.unsigned(8))
 
 
 def _alignment(path: Path, metadata: Mapping[str, object]) -> int:

@@ -117,7 +117,7 @@ class GgufMetadata:
         )
 
 
-def layer_kinds(metadata: GgufMetadata, blocks: int, usual: int) -> list[str]:
+def layer_types(metadata: GgufMetadata, blocks: int, usual: int) -> list[str]:
     """`layer_types` by the file's interval or list.
 
     usual: default interval of layers without a window; 0: no layer has one.

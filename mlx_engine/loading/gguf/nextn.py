@@ -18,7 +18,7 @@ from mlx_engine.loading.gguf.architecture import (
     SOFTMAX,
     Architecture,
 )
-from mlx_engine.loading.gguf.metadata import Kind, layer_kinds, rope_base
+from mlx_engine.loading.gguf.metadata import Kind, layer_types, rope_base
 from mlx_engine.loading.gguf.qwen import MtpGguf
 from mlx_engine.values.errors import UnsupportedModel
 
@@ -57,7 +57,7 @@ class ExaoneMoeGguf(MtpGguf, Glm4MoeGguf):
             **self._experts("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
             "num_shared_experts": self._metadata.count("expert_shared_count", 1),
             "sliding_window": self._metadata.count("attention.sliding_window", 0) or None,
-            "layer_types": layer_kinds(self._metadata, self._main_blocks, 4),
+            "layer_types": layer_types(self._metadata, self._main_blocks, 4),
         }
 
 

@@ -13,7 +13,7 @@ from mlx_engine.loading.gguf.architecture import (
 )
 from mlx_engine.loading.gguf.metadata import (
     Kind,
-    layer_kinds,
+    layer_types,
 )
 from mlx_engine.loading.gguf.part import Placement
 
@@ -49,7 +49,7 @@ class Olmo2Gguf(Architecture):
         return {
             "attention_bias": self._has("attn_q.bias"),
             "sliding_window": window or None,
-            "layer_types": layer_kinds(self._metadata, self._main_blocks, 4 if window else 0),
+            "layer_types": layer_types(self._metadata, self._main_blocks, 4 if window else 0),
         }
 
 
