@@ -384,12 +384,14 @@ class Engine:
         if self._is_closed:
             return
         self._check()
-        self._parts.prompts.close()
+        with suppress(OutOfMemory, RuntimeError), told_when_full():  # closing never fails
+            self._parts.prompts.close()
         self._is_closed = True
         for session in self._sessions:
             session.let_go()
         self._self_check.let_go()
         del self._loaded, self._parts, self._generated
+        mx.synchronize()  # so that what the device still reads is freed, too
         mx.clear_cache()
 
     def fresh_learned(self) -> Learned:

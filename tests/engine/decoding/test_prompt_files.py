@@ -26,6 +26,7 @@ from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.prompt_files import LEAST_NEW
 from mlx_engine.cache.prompt_format import NewFile, Prompt
 from mlx_engine.decoding import prompt_cache
+from mlx_engine.values.errors import EngineMisuse
 from mlx_engine.values.options import CacheOptions, DraftOptions, LoadOptions, SamplingOptions
 
 GREEDY = SamplingOptions(temperature=0, logit_bias=PICKS.logit_bias)
@@ -624,3 +625,20 @@ def test_raw_prompts_are_kept_as_well(opened):
     first = opened().generate(prompt, 8, GREEDY, text)
     said = opened().generate([*prompt, *first.tokens, 7, 8], 8, GREEDY, text)
     assert said.stats.reused_tokens >= len(prompt) - 1
+
+
+def test_closing_never_fails(opened, monkeypatch):
+    engine = opened()
+    disk = Held(monkeypatch)
+    read_once(engine)
+    chat = session_of(engine, GREEDY)
+    listen(chat, chat.send(f"Another {LONG}"))
+
+    def lost(*given):
+        raise RuntimeError("the device was lost")
+
+    monkeypatch.setattr(prompt_files, "collect", lost)
+    disk.may.set()
+    engine.close()
+    with pytest.raises(EngineMisuse):
+        engine.session()
