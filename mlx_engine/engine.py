@@ -91,7 +91,7 @@ class Engine:
         small: "SmallModel | None" = None,
         record: KernelRecord | None = None,
     ) -> None:
-        """record: what is known of kernels on this machine; None: there is nothing to find out."""
+        """record: what is known of kernels on this machine, None where there are none to try."""
         self._thread = threading.get_ident()
         self._is_closed = False
         self._sessions = WeakSet[Session]()
@@ -143,7 +143,7 @@ class Engine:
 
     @property
     def description(self) -> ModelDescription:
-        """What was loaded, and what is in effect by now."""
+        """The loaded model, and what is in effect now (numerics, kernels, declined options)."""
         return self._self_check.description
 
     @property
@@ -163,24 +163,25 @@ class Engine:
         return costs
 
     def measure_costs(self, stop: Callable[[], bool]) -> PassCosts | None:
-        """The same, until stop(), asked before every pass; None then, and the next call goes on.
+        """Measure pass costs until stop(), asked before every pass; None where that ended it: the
+        next call goes on.
 
-        First kernels that were never tried on this machine are; the description then tells more.
-        Heads that nothing has used yet are left alone, their cost presumed. Answers in between
-        begin with presumed costs.
+        Kernels that were never tried on this machine are tried first; the description then says
+        more. Heads that were not used yet are not read: their cost is presumed, as all costs are
+        by answers in between.
         """
         self._check()
         with self._parts.limits.generating():
             return self._self_check.measure(stop)
 
     def give_way(self, is_awaited: Callable[[], bool]) -> None:
-        """What is measured behind answers, up to half a second, ends from now on as soon as
-        is_awaited(), asked before every pass: something else is to be done on this thread.
+        """End measurements between answers as soon as is_awaited(), asked before every pass: other
+        work waits for this thread. By themselves they take up to half a second.
         """
         self._self_check.is_awaited = is_awaited
 
     def _after_answer(self) -> None:
-        """What would make an answer wait is done behind one, a little at a time."""
+        """Do a little of the work that answers should not wait for: self-check, saving prompts."""
         if self._is_closed or self._parts.together.answering:
             return
         with suppress(OutOfMemory), told_when_full():  # the answer stands; it is tried again
@@ -204,8 +205,8 @@ class Engine:
 
         template_arguments: variables of the chat template by name, such as "preserve_thinking" or
         "reasoning_effort"; the description lists those that it asks for. thinking: short for the
-        one named "enable_thinking". name: what `PromptFolder.forget` knows its files by, where
-        LoadOptions.prompt_files keeps them. Raises BadOption, also for a cache that this model
+        one named "enable_thinking". name: an id for `PromptFolder.forget`, where
+        LoadOptions.prompt_files saves prompts. Raises BadOption, also for a cache that this model
         cannot have (`description.packed_cache`).
         """
         self._check()
@@ -292,8 +293,8 @@ class Engine:
     def memory_plan(
         self, context: int | None = None, cache: CacheOptions = AS_THEY_COME
     ) -> MemoryPlan:
-        """What one more chat of `context` tokens, None for all there may be, brings the engine to,
-        beside what its conversations hold now. Raises BadOption.
+        """Memory with one more chat of `context` tokens (None: a full context), beside what the
+        conversations hold now. Raises BadOption.
         """
         self._check()
         self._parts.check_cache(cache)
@@ -349,8 +350,8 @@ class Engine:
 
     @property
     def prompt_files_trouble(self) -> Reason | None:
-        """Why a file of what was read was passed over, or none is written; None for no trouble.
-        Files are written behind answers: what goes wrong there is told a little later.
+        """Why a saved prompt could not be used, or the newest not be saved; None for no trouble.
+        Files are written in a thread: what goes wrong there is told a little later.
         """
         files = self._parts.prompts.files
         return None if files is None else files.trouble
@@ -362,24 +363,24 @@ class Engine:
         return self._parts.prompts.nbytes
 
     def forget_conversations(self) -> None:
-        """Give the memory of all conversations back, but for answers that run; their messages stay,
-        and are read again when they go on.
+        """Free the memory of all conversations except running answers; messages stay, and are read
+        again when a conversation goes on.
         """
         self._check()
         self._parts.prompts.forget()
         mx.clear_cache()
 
     def __enter__(self) -> Self:
-        """Closed where its block ends."""
+        """Close the engine at the end of the block."""
         return self
 
     def __exit__(self, *raised: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Let the model go; sessions of this engine then raise EngineMisuse. Again: no effect.
+        """Free the model; its sessions then raise EngineMisuse. A second call has no effect.
 
-        What is still being written to LoadOptions.prompt_files has a few seconds to end.
+        Prompts that are still being saved get a few seconds for it.
         """
         if self._is_closed:
             return
@@ -395,7 +396,7 @@ class Engine:
         mx.clear_cache()
 
     def fresh_learned(self) -> Learned:
-        """What a conversation more knows of drafting: what those before it have found."""
+        """Costs and acceptance, as earlier conversations found them, for a new one."""
         share = self._parts.drafting.small_share
         return Learned(self._self_check.costs_now, share, self._known)
 
