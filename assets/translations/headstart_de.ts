@@ -4524,50 +4524,6 @@
         <translation>rekurrente Zustände</translation>
     </message>
     <message>
-        <source>what recurrent states read</source>
-        <translation>was rekurrente Zustände lesen</translation>
-    </message>
-    <message>
-        <source>gate and up in one</source>
-        <translation>Gate und Up in einem</translation>
-    </message>
-    <message>
-        <source>products onto the residual</source>
-        <translation>Produkte auf das Residuum</translation>
-    </message>
-    <message>
-        <source>experts read once</source>
-        <translation>einmal gelesene Experten</translation>
-    </message>
-    <message>
-        <source>prompts by blocks</source>
-        <translation>Prompts in Blöcken</translation>
-    </message>
-    <message>
-        <source>experts of prompts by blocks</source>
-        <translation>Experten für Prompts in Blöcken</translation>
-    </message>
-    <message>
-        <source>the heads&apos; input</source>
-        <translation>die Eingabe der Köpfe</translation>
-    </message>
-    <message>
-        <source>choosing without logits</source>
-        <translation>Wahl ohne Logits</translation>
-    </message>
-    <message>
-        <source>choosing under filters</source>
-        <translation>Wahl mit Filtern</translation>
-    </message>
-    <message>
-        <source>noise</source>
-        <translation>Rauschen</translation>
-    </message>
-    <message>
-        <source>norms by float32 weights</source>
-        <translation>Normen mit float32-Gewichten</translation>
-    </message>
-    <message>
         <source>There is no Metal here: stock operations are used.</source>
         <translation>Kein Metal hier: MLX rechnet mit eigenen Operationen.</translation>
     </message>
@@ -4594,6 +4550,50 @@
     <message>
         <source>Switched off: {why}.</source>
         <translation>Ausgeschaltet: {why}.</translation>
+    </message>
+    <message>
+        <source>inputs of recurrent states</source>
+        <translation>Eingaben rekurrenter Zustände</translation>
+    </message>
+    <message>
+        <source>fused gate and up projections</source>
+        <translation>Gate und Up in einem Schritt</translation>
+    </message>
+    <message>
+        <source>products added to the residual</source>
+        <translation>Produkte, aufs Residuum addiert</translation>
+    </message>
+    <message>
+        <source>each chosen expert read once</source>
+        <translation>jeder gewählte Experte einmal gelesen</translation>
+    </message>
+    <message>
+        <source>prompt products on GGUF blocks</source>
+        <translation>Prompt-Produkte mit GGUF-Blöcken</translation>
+    </message>
+    <message>
+        <source>prompt experts on GGUF blocks</source>
+        <translation>Prompt-Experten mit GGUF-Blöcken</translation>
+    </message>
+    <message>
+        <source>input of MTP heads</source>
+        <translation>Eingabe der MTP-Köpfe</translation>
+    </message>
+    <message>
+        <source>token choice without logits</source>
+        <translation>Tokenwahl ohne Logits</translation>
+    </message>
+    <message>
+        <source>token choice with filters</source>
+        <translation>Tokenwahl mit Filtern</translation>
+    </message>
+    <message>
+        <source>sampling noise</source>
+        <translation>Rauschen für die Auswahl</translation>
+    </message>
+    <message>
+        <source>norms with float32 weights</source>
+        <translation>Normen mit float32-Gewichten</translation>
     </message>
     <message>
         <source>latents of {size} are not among the sizes it takes</source>
