@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from mlx_engine.built_in_model import built_in_model
 from mlx_engine.cache.prompt_files import prompt_files
 from mlx_engine.decoding.batch import BatchScheduler
-from mlx_engine.decoding.device_memory import gpu_bytes, kept_bytes, most_bytes, told_when_full
-from mlx_engine.decoding.opening import ModelParts, Settings, outcome_reader
+from mlx_engine.decoding.config import ModelParts, Settings, outcome_reader
+from mlx_engine.decoding.device_memory import gpu_bytes, kept_bytes, most_bytes, translate_oom
 from mlx_engine.decoding.prompt_cache import PromptCache
 from mlx_engine.decoding.raw_generation import (
     known_tokens,
@@ -125,8 +125,8 @@ class Engine:
             suppressed=tokenizer.suppressed_ids,
             first_suppressed=tokenizer.first_suppressed_ids,
             after_answer=self._after_answer,
-            survives=self._self_check.survives,
-            together=BatchScheduler(self._self_check.most_rows, outcome_reader()),
+            can_retry=self._self_check.can_retry,
+            batch=BatchScheduler(self._self_check.most_rows, outcome_reader()),
             most_bytes=most_bytes(options),
         )
         self._self_check.tell()  # of the kernels that were asked for by now
@@ -182,9 +182,9 @@ class Engine:
 
     def _after_answer(self) -> None:
         """Do a little of the work that answers should not wait for: self-check, saving prompts."""
-        if self._is_closed or self._parts.together.answering:
+        if self._is_closed or self._parts.batch.answering:
             return
-        with suppress(OutOfMemory), told_when_full():  # the answer stands; it is tried again
+        with suppress(OutOfMemory), translate_oom():  # the answer stands; it is tried again
             with self._parts.limits.generating():
                 self._self_check.go_on()
             self._parts.prompts.save()
@@ -327,7 +327,7 @@ class Engine:
         self._check()
         self._parts.check_cache(cache)
         parts, ids = self._parts, readable_tokens(self._parts, tokens)
-        with told_when_full():
+        with translate_oom():
             hidden = hidden_states(parts.model, ids, parts.chunk, cache.bits)
             return trunk_logits(parts.model, hidden)
 
@@ -344,7 +344,7 @@ class Engine:
         parts, ids = self._parts, readable_tokens(self._parts, tokens)
         if parts.model.heads:
             self._loaded.read_heads()
-        with told_when_full():
+        with translate_oom():
             hidden = hidden_states(parts.model, ids, parts.chunk, cache.bits)
             return head_logits(parts.model, mx.array(ids), hidden, cache.head_bits)
 

@@ -123,10 +123,10 @@ def _chats_row(engine: Engine, prompts: Prompts, plan: Plan, arm: OwnDraft) -> C
 
 
 def _timed(engine: Engine, answer: Callable[[], list[Generation]]) -> _ChatsRun:
-    shared, started = engine.parts.together.shared, perf_counter()
+    shared, started = engine.parts.batch.shared, perf_counter()
     made = answer()
     seconds = perf_counter() - started
-    passes = sum(each.stats.passes for each in made) - engine.parts.together.shared + shared
+    passes = sum(each.stats.passes for each in made) - engine.parts.batch.shared + shared
     tokens = max(1, sum(each.stats.generated_tokens for each in made))
     return _ChatsRun(tuple(each.tokens for each in made), tokens / seconds, passes / tokens)
 

@@ -203,7 +203,7 @@ class _Bench:
         engine, plan = self._engine, self._plan
         longest = max([plan.prompt, *(len(prompt.tokens) for prompt in prompts)]) + plan.tokens
         with ExitStack() as stack:
-            self._begin("Opening other programs")
+            self._begin("Prompt other programs")
             peers = self._runnable(peer_arms(engine, plan, self._heads, longest, stack))
             if self._is_asked("drafting"):
                 self._drafting(prompts, [*self._runnable(own_arms(engine, plan)), *peers])

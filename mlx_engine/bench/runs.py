@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 
 from mlx_engine.bench.report import OFF, Agreement, KindRows, PromptRow, Row, Speed
 from mlx_engine.decoding.answer import Answer
-from mlx_engine.decoding.opening import Settings
+from mlx_engine.decoding.config import Settings
 from mlx_engine.decoding.prompt_cache import PromptCache
 from mlx_engine.decoding.raw_generation import raw_answer
 from mlx_engine.decoding.sequence import shared_prefix

@@ -7,16 +7,10 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from mlx_engine.decoding.device_memory import told_when_full
+from mlx_engine.decoding.config import DecodeConfig, ModelParts, Settings
+from mlx_engine.decoding.device_memory import translate_oom
 from mlx_engine.decoding.lookahead import Lookahead, Outcome
-from mlx_engine.decoding.opening import (
-    NOTHING_SAID,
-    Conduct,
-    ModelParts,
-    Opening,
-    Settings,
-    prefill,
-)
+from mlx_engine.decoding.prefill import NOTHING_SAID, Prompt, prefill
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.decoding.tally import Limits, Tally
 from mlx_engine.drafting.sources import Drafting
@@ -46,7 +40,7 @@ class Answer:
 
     settings: the owner may change sampling and draft while the answer runs; the seed stays. text:
     what tokens become (of a StreamingText it needs add, finish, hit_stop, text and thinking).
-    stopped: asked before every round. After an error that the engine survives all is read again,
+    stopped: asked before every round. After an error that can be retried all is read again,
     because rows that were written last may have come from what failed. Whatever interrupts an
     answer (the owner, a reader that walks away), the sequence stands after tokens that were really
     emitted; after an error it is of no use.
@@ -54,22 +48,22 @@ class Answer:
 
     def __init__(
         self,
-        conduct: Conduct,
+        config: DecodeConfig,
         sequence: TokenSequence,
         drafting: Drafting,
-        opening: Opening,
+        prompt: Prompt,
         limits: Limits,
         text: StreamingText,
         settings: Settings,
         stopped: Callable[[], bool] = lambda: False,
     ) -> None:
-        everything, seed = opening.tokens, settings.sampling.seed
-        self.tokens = list(opening.answered)
-        self.tally = Tally(fresh_seed() if seed is None else seed, len(everything))
-        self._conduct = conduct
+        tokens, seed = prompt.tokens, settings.sampling.seed
+        self.tokens = list(prompt.answered)
+        self.tally = Tally(fresh_seed() if seed is None else seed, len(tokens))
+        self._conduct = config
         self.sequence = sequence
         self._drafting = drafting
-        self._opening = opening
+        self._prompt = prompt
         self._limits = limits
         self._text = text
         self._settings = settings
@@ -80,17 +74,17 @@ class Answer:
         self._finish: FinishReason | None = None
         self._ended = 0.0
         self.rounds = self._new_rounds()
-        for token in opening.answered:
+        for token in prompt.answered:
             text.add(token)
 
     def events(self) -> Generator[Event, None, None]:
         """Progress, text and rounds. Raises NumericsError, OutOfMemory."""
-        conduct = self._conduct
+        config = self._conduct
         with (
-            told_when_full(),
-            conduct.limits.generating(),
+            translate_oom(),
+            config.limits.generating(),
             self.sequence.answering(),
-            conduct.together.answer(self),
+            config.batch.answer(self),
         ):
             is_settled = False
             while not is_settled:
@@ -98,7 +92,7 @@ class Answer:
                     yield from self._read_and_answer()
                     is_settled = True
                 except Exception as error:
-                    if not self._conduct.survives(error):
+                    if not self._conduct.can_retry(error):
                         raise
                     self._start_over()
                 yield from self._said()
@@ -136,7 +130,7 @@ class Answer:
     def _start_over(self) -> None:
         """Where the answer stands, with nothing read: as when it is continued."""
         read_anew(self.sequence, self._drafting, self._settings)
-        self._opening = self._opening._replace(answered=tuple(self.tokens))
+        self._prompt = self._prompt._replace(answered=tuple(self.tokens))
         self.rounds = self._new_rounds()
 
     def _said(self) -> Iterator[TextPiece | RoundFinished]:
@@ -145,7 +139,7 @@ class Answer:
         yield from said
 
     def _read_prompt(self) -> Iterator[PromptProgress]:
-        steps = prefill(self.sequence, self._opening, self._conduct.chunk, self._must_end)
+        steps = prefill(self.sequence, self._prompt, self._conduct.chunk, self._must_end)
         while True:
             started = perf_counter()
             progress = next(steps, None)
@@ -243,7 +237,7 @@ class Answer:
             self._settings,
             self._limits,
             self._new_sampler,
-            self._opening.tokens[-1],
+            self._prompt.tokens[-1],
             self._generated,
         )
 
@@ -255,9 +249,9 @@ class Answer:
             self.tally.seed,
             self._conduct.sampling,
             self._conduct.suppressed,
-            self._conduct.first_suppressed if self._opening.said is NOTHING_SAID else (),
+            self._conduct.first_suppressed if self._prompt.said is NOTHING_SAID else (),
         )
-        sampler.begin(self._opening.prompt)
+        sampler.begin(self._prompt.ids)
         sampler.commit(mx.array(self.tokens, dtype=mx.int32), len(self.tokens))
         return sampler
 
@@ -267,17 +261,17 @@ def open_answer(
     settings: Settings,
     sequence: TokenSequence,
     drafting: Drafting,
-    opening: Opening,
+    prompt: Prompt,
     text: StreamingText,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Answer:
-    """An answer that has not begun, to an opening that fits the context. Raises OutOfMemory."""
+    """An answer that has not begun, to a prompt that fits the context. Raises OutOfMemory."""
     began = perf_counter()
-    with told_when_full():
+    with translate_oom():
         try:
             drafting.begin(sequence, settings.draft)  # may read heads, and try them
         except Exception as error:
-            if not parts.survives(error):
+            if not parts.can_retry(error):
                 raise
             read_anew(sequence, drafting, settings)
     waited = perf_counter() - began
@@ -287,7 +281,7 @@ def open_answer(
         max_tokens=generation.max_tokens,
         context_length=parts.context_length,
     )
-    answer = Answer(parts, sequence, drafting, opening, limits, text, settings, stopped)
+    answer = Answer(parts, sequence, drafting, prompt, limits, text, settings, stopped)
     answer.tally.waited_seconds = waited
     return answer
 

@@ -145,7 +145,7 @@ class BatchScheduler:
                 begun = [rounds.begin_next() for rounds in inside]
                 self._waiting = [*begun, *self._waiting]
                 for round_ in begun:
-                    if round_.its_pass is None:
+                    if round_.verified_by is None:
                         self.begin(round_, eager=eager).queue()
         except Exception as error:
             for rounds in inside:

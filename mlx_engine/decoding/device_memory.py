@@ -85,7 +85,7 @@ def clear_by_tokens(before: int, after: int) -> None:
 
 
 @contextmanager
-def told_when_full() -> Iterator[None]:
+def translate_oom() -> Iterator[None]:
     """Raise OutOfMemory where MLX or Python says that memory ran out."""
     try:
         yield

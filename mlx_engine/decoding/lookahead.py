@@ -27,7 +27,7 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from mlx_engine.cache.contract import RowCount
-from mlx_engine.decoding.opening import Conduct, Settings
+from mlx_engine.decoding.config import DecodeConfig, Settings
 from mlx_engine.decoding.round import Pass, Round, SequenceState
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.decoding.tally import Limits
@@ -110,7 +110,7 @@ class Lookahead:
 
     def __init__(
         self,
-        conduct: Conduct,
+        config: DecodeConfig,
         sequence: TokenSequence,
         drafting: Drafting,
         settings: Settings,
@@ -126,11 +126,11 @@ class Lookahead:
         self._new_sampler = new_sampler
         self._last = last
         self._generated = generated
-        self._batch = conduct.together
+        self._batch = config.batch
         self._is_shared = False
-        self._looks_ahead = conduct.looks_ahead
-        self._follows_drafts = conduct.looks_ahead and conduct.follows_drafts
-        self._eager = conduct.looks_ahead and not conduct.follows_drafts
+        self._looks_ahead = config.looks_ahead
+        self._follows_drafts = config.looks_ahead and config.follows_drafts
+        self._eager = config.looks_ahead and not config.follows_drafts
         self._sampling = settings.sampling
         self._sampler = new_sampler()
         self._begun: _Begun | None = None
@@ -142,7 +142,7 @@ class Lookahead:
     def passes(self) -> Sequence[Pass]:
         """Those of the present round, and of the next where it has begun."""
         rounds = [begun.round for begun in (self._begun, self._next) if begun is not None]
-        return [round_.its_pass for round_ in rounds if round_.its_pass is not None]
+        return [round_.verified_by for round_ in rounds if round_.verified_by is not None]
 
     @property
     def is_followed(self) -> bool:
@@ -157,7 +157,7 @@ class Lookahead:
         self._is_shared = self._batch.take_turn(self._sequence)
         begun = self._begun = self._fitting() or self._begin_now()
         round_, choice = begun.round, begun.planned.choice
-        pass_ = round_.its_pass
+        pass_ = round_.verified_by
         was_ahead = pass_ is not None and pass_.queued_at > 0
         if pass_ is None:
             pass_ = self._batch.begin(round_, eager=self._eager)

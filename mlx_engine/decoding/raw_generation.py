@@ -8,7 +8,8 @@ from operator import index
 from typing import NamedTuple
 
 from mlx_engine.decoding.answer import Answer, open_answer
-from mlx_engine.decoding.opening import ModelParts, Opening, Settings
+from mlx_engine.decoding.config import ModelParts, Settings
+from mlx_engine.decoding.prefill import Prompt
 from mlx_engine.drafting.depth.choice import Learned
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.text.streaming_text import StreamingText
@@ -69,7 +70,7 @@ def raw_answer(
         settings,
         parts.prompts.sequence(cache=settings.cache),
         Drafting(parts.drafting, learned),
-        Opening(tuple(prompt), len(prompt) - 1),
+        Prompt(tuple(prompt), len(prompt) - 1),
         StreamingText(parts.tokenizer, settings.generation.stop, split_thinking=False),
         stopped,
     )
@@ -116,7 +117,7 @@ def raw_generations(
     found: dict[int, Generation] = {}
     try:
         while asked or running:
-            while asked and len(running) < parts.together.most_rows():
+            while asked and len(running) < parts.batch.most_rows():
                 number, prompt = asked.popleft()
                 is_stopped = partial(stopped, number)
                 answer = raw_answer(parts, replace(settings), prompt, learned(), is_stopped)

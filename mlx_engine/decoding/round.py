@@ -91,7 +91,7 @@ class Round:
         self.state = state
         self.wanted = Proposal(depth, state.last, state.position, by)
         self.most_rows = 1 + depth
-        self.its_pass: Pass | None = None
+        self.verified_by: Pass | None = None
         self._after = after
         self._count: int | RowCount = 0
 
@@ -160,7 +160,7 @@ class Round:
         """Roll the state back, but for the sampler; a round that follows was dropped before."""
         if isinstance(self._count, RowCount):
             self._count.known = 0
-        elif self.its_pass is not None and not self._count:
+        elif self.verified_by is not None and not self._count:
             self.state.caches.commit(0)
 
 
@@ -196,7 +196,7 @@ class Pass:
         self.began_at = self.queued_at = self.read_at = 0.0
         self.took = self.idle = self.draft_ms = 0.0
         for round_ in rounds:
-            round_.its_pass = self
+            round_.verified_by = self
         with self._failing_all():
             self._write_down(rounds, eager=eager)
 

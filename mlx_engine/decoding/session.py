@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from mlx_engine.decoding.answer import open_answer
-from mlx_engine.decoding.opening import NOTHING_SAID, ModelParts, Opening, Settings, stable_length
+from mlx_engine.decoding.config import ModelParts, Settings
+from mlx_engine.decoding.prefill import NOTHING_SAID, Prompt, stable_length
 from mlx_engine.decoding.sequence import shared_prefix
 from mlx_engine.decoding.tally import Tally
 from mlx_engine.drafting.depth.choice import Learned
@@ -70,7 +71,7 @@ class Session:
         self._is_busy = False
         self._tally = Tally(seed=0)
         self._tokens: list[int] = []
-        self._continues_at: Opening | None = None
+        self._continues_at: Prompt | None = None
         self._begins: tuple[int, ...] | None = None
         self._unread = 0
 
@@ -295,22 +296,22 @@ class Session:
             raise BadPrompt("The message is empty: type a question.")
         yield from self._run(messages, self._prompt(messages))
 
-    def _run(self, messages: list[Message], opening: Opening) -> Iterator[Event]:
+    def _run(self, messages: list[Message], prompt: Prompt) -> Iterator[Event]:
         """Answer the last of `messages`."""
-        self._check_fits(len(opening.tokens))
+        self._check_fits(len(prompt.tokens))
         if self._sequence.cache != self._settings.cache:
             self._begin_anew()
-        said = opening.said
+        said = prompt.said
         text = StreamingText(
             self._parts.tokenizer,
             (*self._settings.generation.stop, *self._parts.stop),
-            thinking_open=opening.thinking_open,
+            thinking_open=prompt.thinking_open,
             template=self._parts.template.source,
-            continued_from=opening.prompt[-1] if said.text or said.thinking else None,
+            continued_from=prompt.ids[-1] if said.text or said.thinking else None,
         )
         sequence, drafting = self._sequence, self._drafting
         answer = open_answer(
-            self._parts, self._settings, sequence, drafting, opening, text, self._stop.is_set
+            self._parts, self._settings, sequence, drafting, prompt, text, self._stop.is_set
         )
         self._messages = messages
         self._unread = self._unread if self._unread < len(messages) else 0
@@ -329,7 +330,7 @@ class Session:
         finally:
             said = Message("assistant", said.text + text.text, said.thinking + text.thinking)
             self._messages = [*messages, said] if said.text or said.thinking else messages
-            goes_on = opening._replace(answered=tuple(answer.tokens))
+            goes_on = prompt._replace(answered=tuple(answer.tokens))
             self._continues_at = None if text.hit_stop else goes_on
             self._is_busy = False
             self._stop.clear()
@@ -346,7 +347,7 @@ class Session:
             begins = self._rendered([*read, UNLIKELY], continues=False).tokens
             prompts.goes_on(sequence, shared_prefix(begins, sequence.tokens))
 
-    def _prompt(self, messages: Sequence[Message], said: Message = NOTHING_SAID) -> Opening:
+    def _prompt(self, messages: Sequence[Message], said: Message = NOTHING_SAID) -> Prompt:
         """Render the conversation; `said` is its last message where that is to be continued."""
         continues = said is not NOTHING_SAID
         prompt = self._rendered(messages[self._unread :] or messages, continues=continues)
@@ -358,7 +359,7 @@ class Session:
             )
         stable = stable_length(prompt.tokens, self._parts.tokenizer.special_ids)
         shared = shared_prefix(prompt.tokens, self._beginning()) if self.system else 0
-        return Opening(
+        return Prompt(
             prompt.tokens,
             stable,
             prompt.thinking_open,

@@ -8,8 +8,8 @@ from typing import TypeVar
 import mlx.core as mx
 
 from metal_kernels.few_row_matvec import MOST_ROWS
-from mlx_engine.decoding.device_memory import told_when_full
-from mlx_engine.decoding.opening import computes_beside
+from mlx_engine.decoding.config import computes_beside
+from mlx_engine.decoding.device_memory import translate_oom
 from mlx_engine.drafting.depth.cost_meter import CostMeter
 from mlx_engine.drafting.depth.costs import PassCosts
 from mlx_engine.drafting.drafter import DEEPEST
@@ -119,7 +119,7 @@ class SelfCheck:
         """What passes cost; None where stop() ended it too early, or where a kernel failed and
         stock MLX has its work now. Kernels that were never tried on this machine are tried first.
         """
-        with told_when_full():
+        with translate_oom():
             if not self._try_kernels(stop):
                 return None
             try:
@@ -127,7 +127,7 @@ class SelfCheck:
                     self._meter.use_heads()
                 return self._meter.measure(stop)
             except Exception as error:
-                if not self.survives(error):
+                if not self.can_retry(error):
                     raise
                 return None
 
@@ -137,7 +137,7 @@ class SelfCheck:
         work = self.measure if self._meter.is_wanted else self._try_kernels
         work(lambda: perf_counter() > end or self.is_awaited())
 
-    def survives(self, error: Exception) -> bool:
+    def can_retry(self, error: Exception) -> bool:
         """Whether a pass that ended so is worth another, because kernels that may have been the
         reason are off from now on, which the description says at once. What then holds of rows is
         found out anew. Raises NumericsError with the name of the file where that is to blame.

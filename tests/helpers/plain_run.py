@@ -8,7 +8,8 @@ from typing import Any
 from in_step import assert_in_step
 
 from mlx_engine.decoding.answer import Answer
-from mlx_engine.decoding.opening import Conduct, Opening, Settings
+from mlx_engine.decoding.config import DecodeConfig, Settings
+from mlx_engine.decoding.prefill import Prompt
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.decoding.tally import Limits
 from mlx_engine.drafting.depth.adaptive import Choice
@@ -106,10 +107,10 @@ def opened(
     source: for a new sequence; one that is given has its own. more: of how answers are made.
     """
     return Answer(
-        Conduct(chunk=chunk, **{"looks_ahead": False, "follows_drafts": True} | more),
+        DecodeConfig(chunk=chunk, **{"looks_ahead": False, "follows_drafts": True} | more),
         sequence or TokenSequence(model, source, cache),
         Fixed(CyclingDepth([depth]) if isinstance(depth, int) else depth),
-        Opening(tuple(prompt), len(prompt) - 1),
+        Prompt(tuple(prompt), len(prompt) - 1),
         Limits(frozenset(end_ids), max_tokens, context_length),
         TokenText(stop_pairs),
         Settings(replace(options or SamplingOptions(temperature=0), seed=seed)),

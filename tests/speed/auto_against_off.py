@@ -30,7 +30,7 @@ from tiny_qwen3_5 import write_tiny_qwen3_5
 import mlx_engine
 from mlx_engine.built_in_model import built_in_model
 from mlx_engine.decoding.batch import BatchScheduler
-from mlx_engine.decoding.opening import ModelParts, Settings, outcome_reader
+from mlx_engine.decoding.config import ModelParts, Settings, outcome_reader
 from mlx_engine.decoding.raw_generation import raw_answer, raw_prompt
 from mlx_engine.drafting.depth.choice import Known, Learned
 from mlx_engine.drafting.depth.costs import PassCosts
@@ -137,7 +137,7 @@ class Arm:
     """
 
     def __init__(self, engine: Engine, costs: PassCosts, draft: DraftOptions) -> None:
-        self._parts = replace(engine.parts, together=BatchScheduler(reader=outcome_reader()))
+        self._parts = replace(engine.parts, batch=BatchScheduler(reader=outcome_reader()))
         self._costs, self._draft = costs, draft
         self._known: Known = {}
         self.runs: list[Run] = []

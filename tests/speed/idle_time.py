@@ -107,7 +107,7 @@ def idle(
             max_tokens=asked.tokens,
             chunk=64,
             looks_ahead=looks_ahead,
-            together=together,
+            batch=together,
         )
         for number in range(asked.chats)
     ]

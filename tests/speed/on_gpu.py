@@ -49,7 +49,8 @@ from metal_kernels.stock import computes_on_gpu
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.decoding.answer import Answer, open_answer
 from mlx_engine.decoding.batch import BatchScheduler
-from mlx_engine.decoding.opening import ModelParts, Opening, Settings, outcome_reader
+from mlx_engine.decoding.config import ModelParts, Settings, outcome_reader
+from mlx_engine.decoding.prefill import Prompt
 from mlx_engine.decoding.round import Pass, Round, SequenceState
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.drafting.depth.choice import Learned
@@ -194,7 +195,7 @@ class Bench:
         self.costs = measured
 
     def parts(
-        self, accepted: float, together: BatchScheduler, *, looks_ahead: bool = True
+        self, accepted: float, batch: BatchScheduler, *, looks_ahead: bool = True
     ) -> ModelParts:
         """As an engine has them; nothing here reads text."""
         outputs = OutputShelf(self.model, frozenset(), lambda text: [ord(c) for c in text])
@@ -208,7 +209,7 @@ class Bench:
             drafting=kit,
             prompts=None,  # type: ignore[arg-type]
             chunk=512,
-            together=together,
+            batch=batch,
             looks_ahead=looks_ahead,
         )
 
@@ -217,13 +218,13 @@ class Bench:
         draft: DraftOptions,
         accepted: float,
         tokens: int,
-        together: BatchScheduler | None = None,
+        batch: BatchScheduler | None = None,
         *,
         looks_ahead: bool = True,
     ) -> Answer:
         """One that has not begun."""
         parts = self.parts(
-            accepted, together or BatchScheduler(reader=outcome_reader()), looks_ahead=looks_ahead
+            accepted, batch or BatchScheduler(reader=outcome_reader()), looks_ahead=looks_ahead
         )
         settings = Settings(NOISE, draft, GenerationOptions(tokens, ignore_eos=True))
         learned = Learned(lambda: self.costs, 0.0, {})
@@ -232,7 +233,7 @@ class Bench:
             settings,
             TokenSequence(self.model, NoDraft()),
             Drafting(parts.drafting, learned),
-            Opening(tuple(PROMPT), len(PROMPT) - 1),
+            Prompt(tuple(PROMPT), len(PROMPT) - 1),
             TokenText(),  # type: ignore[arg-type]
         )
 
@@ -361,7 +362,7 @@ def times(bench: Bench) -> Iterator[dict[str, object]]:
             max_tokens=bench.tokens,
             chunk=512,
             looks_ahead=looks_ahead,
-            together=BatchScheduler(reader=ThreadPoolExecutor(1)),
+            batch=BatchScheduler(reader=ThreadPoolExecutor(1)),
         )
         try:
             with watched(watcher) as passes:
@@ -451,8 +452,8 @@ def chats(bench: Bench) -> Iterator[dict[str, object]]:
     for name, draft in (("off", OFF), ("auto", DraftOptions())):
         one = Run(bench.answer(draft, 0.8, bench.tokens))
         one.go_on(bench.tokens)
-        together = BatchScheduler(lambda: 16, outcome_reader())
-        answers = [bench.answer(draft, 0.8, bench.tokens, together) for _ in range(3)]
+        batch = BatchScheduler(lambda: 16, outcome_reader())
+        answers = [bench.answer(draft, 0.8, bench.tokens, batch) for _ in range(3)]
         running = [answer.events() for answer in answers]
         mx.synchronize()
         began = perf_counter()

@@ -189,7 +189,7 @@ def test_where_one_has_to_read_its_words_first_all_wait_and_share(engine, monkey
     limits = GenerationOptions(max_tokens=20)
     chats = [engine.session(sampling=PICKS, draft=draft, generation=limits) for draft in drafts]
     in_turns([chat.send("hi") for chat in chats], nothing)
-    shared = engine.parts.together.shared
+    shared = engine.parts.batch.shared
     assert shared > 0.8 * min(chat.stats.passes for chat in chats)
 
 
@@ -247,7 +247,7 @@ def test_one_that_fails_ends_those_beside_it(engine):
     with pytest.raises(ValueError, match="own") as held:
         engine.generate_many(PROMPTS, max_tokens=9, should_stop=fails)
     assert held.value.__traceback__ is not None, "which holds all that the call had"
-    assert engine.parts.together.answering == 0
+    assert engine.parts.batch.answering == 0
 
 
 class Chat(NamedTuple):
@@ -305,7 +305,7 @@ def test_sessions_driven_in_turns_say_what_they_say_alone(engine, passes):
         (its.tokens, its.text, its.reason) for its in said
     ]
     assert len(passes) < 0.75 * alone_passes
-    assert engine.parts.together.answering == 0
+    assert engine.parts.batch.answering == 0
     for session in sessions:
         session.generation = GenerationOptions(max_tokens=8)
         goes_on_as_a_fresh_one(engine, session)
@@ -390,7 +390,7 @@ def test_an_error_of_the_device_is_every_ones_who_was_in_the_pass(folder):
 
 def test_what_survives_an_error_in_a_joint_pass_says_the_same_words(folder, monkeypatch):
     engine, model = failing_engine(folder)
-    monkeypatch.setattr(engine, "_parts", replace(engine.parts, survives=lambda error: True))
+    monkeypatch.setattr(engine, "_parts", replace(engine.parts, can_retry=lambda error: True))
     asked = {"max_tokens": 10, "sampling": PICKS, "ignore_eos": True}
     truth = [engine.generate(prompt, **asked).tokens for prompt in PROMPTS[:3]]
     model.faults = itertools.chain([None] * 10, [RuntimeError("a kernel")])

@@ -11,7 +11,7 @@ from tiny_model import TinySizes, tiny_model
 
 from mlx_engine.cache.joint import joint_caches
 from mlx_engine.decoding import lookahead
-from mlx_engine.decoding.opening import Settings
+from mlx_engine.decoding.config import Settings
 from mlx_engine.decoding.raw_generation import raw_answer
 from mlx_engine.decoding.round import Pass
 from mlx_engine.decoding.sequence import TokenSequence
@@ -225,7 +225,9 @@ def test_where_the_host_computes_what_is_written_down_of_a_pass_begins_at_once(
     counting, begun, whole = Counting(model), [], lookahead.Round.read
 
     def noted(round):
-        begun.append((round.its_pass.began_at, round.its_pass.queued_at, round.its_pass.read_at))
+        begun.append(
+            (round.verified_by.began_at, round.verified_by.queued_at, round.verified_by.read_at)
+        )
         return whole(round)
 
     monkeypatch.setattr(lookahead.Round, "read", noted)

@@ -78,7 +78,7 @@ def told_of(device, depths, **more):
     model = tiny_model(3, TinySizes(layers=2, vocabulary=37))
     heads = MtpDraft(model.heads, DraftOptions())
     together = BatchScheduler(reader=device)
-    running = opened(model, PROMPT, heads, CyclingDepth(depths), together=together, **more)
+    running = opened(model, PROMPT, heads, CyclingDepth(depths), batch=together, **more)
     return [event.stats for event in running.events() if isinstance(event, RoundFinished)]
 
 

@@ -109,7 +109,7 @@ FUZZ = settings(
 )
 
 
-def survives(file: Path, content: bytes) -> None:
+def can_retry(file: Path, content: bytes) -> None:
     """Reads or refuses; what the header check lets pass MLX must open and evaluate."""
     file.write_bytes(content)
     try:
@@ -125,9 +125,9 @@ def test_every_flipped_bit_and_every_cut(file: Path) -> None:
     for bit in range((len(sound) - len(DATA)) * 8):
         changed = bytearray(sound)
         changed[bit // 8] ^= 1 << bit % 8
-        survives(file, bytes(changed))
+        can_retry(file, bytes(changed))
     for cut in range(len(sound)):
-        survives(file, sound[:cut])
+        can_retry(file, sound[:cut])
 
 
 @FUZZ
@@ -136,7 +136,7 @@ def test_overwritten_bytes(file: Path, changes: dict[int, int]) -> None:
     content = bytearray(safetensors(SOUND, DATA))
     for place, byte in changes.items():
         content[place] = byte
-    survives(file, bytes(content))
+    can_retry(file, bytes(content))
 
 
 ANYTHING = st.recursive(
@@ -157,7 +157,7 @@ NEAR_ENTRY = st.fixed_dictionaries(
 @FUZZ
 @given(st.dictionaries(st.text(max_size=4), NEAR_ENTRY | ANYTHING, max_size=4) | ANYTHING)
 def test_other_headers(file: Path, header: object) -> None:
-    survives(file, safetensors(header, DATA))
+    can_retry(file, safetensors(header, DATA))
 
 
 def test_files_that_cannot_be_read(file: Path) -> None:
