@@ -385,7 +385,7 @@ class Engine:
         if self._is_closed:
             return
         self._check()
-        with suppress(OutOfMemory, RuntimeError), told_when_full():  # closing never fails
+        with suppress(OutOfMemory, RuntimeError), translate_oom():  # closing never fails
             self._parts.prompts.close()
         self._is_closed = True
         for session in self._sessions:
