@@ -55,7 +55,7 @@ def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
         return _read_gguf_headers(files, heads)
     if not files.config.exists() and are_heads(merge_headers(files.shards)):
         raise heads_only(files.root)
-    config = read_json_object(files.config)
+    config = _with_text_config(read_json_object(files.config))
     stored = merge_headers(files.shards)
     refuse_parts(files.root, config, stored)
     architecture = _model_type(config, files.config)
@@ -80,6 +80,15 @@ def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
         heads=replace(found, tensors=needed),
         rounded=_narrowing_reasons((*parts.trunk.values(), *needed.values())),
     )
+
+
+def _with_text_config(config: dict[str, object]) -> dict[str, object]:
+    """A config that calls its text part `llm_config`, as InternVL's and Nemotron Omni's do, with
+    the name that transformers 5 has for it.
+    """
+    if config.get("text_config") is None and isinstance(config.get("llm_config"), dict):
+        config["text_config"] = config.pop("llm_config")
+    return config
 
 
 def _check_complete(

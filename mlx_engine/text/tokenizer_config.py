@@ -59,7 +59,7 @@ def _first_configured(folder: Path, key: str) -> frozenset[int]:
             if path.name == "config.json":
                 raise
             config = {}  # describe.py reports the damage
-        text_config = config.get("text_config")
+        text_config = config.get("text_config") or config.get("llm_config")
         tables = (config, text_config if isinstance(text_config, Mapping) else {})
         ids = {token for table in tables for token in _token_ids(table.get(key), f"{path}: {key}")}
         if ids:

@@ -46,7 +46,7 @@ FIXED: dict[str, Fields] = {
     "internlm3": _SILU,
     "jamba": _SILU,
     "kimi_linear": _SILU | _NO_BIAS | _APART | {"q_lora_rank": None},
-    "laguna": _SILU | {"moe_apply_router_weight_on_input": False},
+    "laguna": _SILU | {"moe_apply_router_weight_on_input": False, "gating": True},
     "llama4": _SILU | _APART,
     "llama4_text": _SILU | {"moe_layers": [], "attention_bias": False},
     "longcat_flash": _SILU | _APART,
@@ -197,12 +197,14 @@ _TRAINED = "original_max_position_embeddings"
 _OUTER = ("rope_theta", "partial_rotary_factor", _TRAINED)
 """Fields of the rotation that may stand beside the others."""
 
-_SAME_ACTIVATION = {
+_SAME: Mapping[str, object] = {
     "swish": "silu",
     "gelu_new": "gelu_pytorch_tanh",
     "gelu_fast": "gelu_pytorch_tanh",
     "gelu_python": "gelu",
+    "per-head": True,
 }
+"""Values -> others that mean the same: activations, and Laguna's gates."""
 
 
 def class_fields(config: Fields, kind: str, origin: str) -> dict[str, object]:
@@ -287,7 +289,7 @@ def _refuse_lost(told: Fields, kind: str, origin: str) -> None:
 def _plain(value: object) -> object:
     """One value for what has several names or forms, as a word for all layers has."""
     if isinstance(value, str):
-        return _SAME_ACTIVATION.get(value, value)
+        return _SAME.get(value, value)
     if isinstance(value, list | tuple):
         parts = list(value)
         return parts[0] if parts and isinstance(parts[0], str) and len({*parts}) == 1 else parts

@@ -142,6 +142,14 @@ def test_what_a_class_does_not_look_at_is_refused_by_name(kind):
             class_fields(nested(FIXED[kind] | {name: other}), kind, "here")
 
 
+def test_a_gate_for_each_element_is_refused_as_what_the_class_cannot_do():
+    told = {"num_attention_heads": 4, "hidden_size": 64, "rope_theta": 1e4}
+    for same in ({}, {"gating": True}, {"gating": "per-head"}):
+        class_fields(told | same, "laguna", "here")
+    with pytest.raises(UnsupportedModel, match="gating 'per-element', which mlx-lm does not know"):
+        class_fields(told | {"gating": "per-element"}, "laguna", "here")
+
+
 def nested(fields: Mapping[str, object]) -> dict[str, object]:
     made: dict[str, object] = {}
     for name, value in fields.items():

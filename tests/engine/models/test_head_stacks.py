@@ -128,11 +128,13 @@ def test_fused_projections_are_taken_apart(opened, drafted, tmp_path):
         ({"sliding_window_size": WINDOW}, WINDOW + 1),
         ({"sliding_window_size": WINDOW - 1}, WINDOW),
         ({"sliding_window_size": None}, WINDOW),
+        ({"sliding_window_size": None, "sliding_window": None}, 129),
     ],
 )
 def test_the_window_is_what_transformers_makes_of_the_config(told, window):
+    """Null is as silent as no key."""
     config = config_of("mimo_v2_flash", **told)
-    theirs = transformers.MiMoV2FlashConfig(**config)
+    theirs = transformers.MiMoV2FlashConfig(**{k: v for k, v in config.items() if v is not None})
     spec = family_for("mimo_v2_flash", config, "tiny").spec
     assert [block.mixer.window for block in spec.blocks] == [None, window, window, None]
     assert theirs.sliding_window == window

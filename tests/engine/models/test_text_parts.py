@@ -1,5 +1,6 @@
 """Of models with eyes the text part runs, and has the logits that transformers has."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -50,8 +51,13 @@ def publish(kind: str, folder: Path) -> np.ndarray:
     eyes = {"hidden_size": 32, "num_hidden_layers": 1, "depth": 1, "out_hidden_size": 64,
             "num_attention_heads": 2, "num_heads": 2, "embed_dim": 32}  # fmt: skip
     config = getattr(hf, f"{name}Config")(text_config=text, vision_config=eyes)
+    return written(getattr(hf, f"{name}ForConditionalGeneration")(config), folder)
+
+
+def written(model: hf.PreTrainedModel, folder: Path) -> np.ndarray:
+    """Draws the values and writes the folder; transformers' logits of the tokens."""
     torch.manual_seed(0)
-    model = getattr(hf, f"{name}ForConditionalGeneration")(config).eval().float()
+    model = model.eval().float()
     with torch.no_grad():
         for part, value in model.named_parameters():
             draw(part, value, 1.0)
@@ -60,6 +66,24 @@ def publish(kind: str, folder: Path) -> np.ndarray:
         make_tiny_tokenizer(folder, VOCABULARY)
         found: np.ndarray = model(input_ids=torch.tensor([_TOKENS])).logits[0].numpy()
     return found
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_nemotron_omni(tmp_path, published):
+    """The text part of what also sees and hears: as transformers 5 writes it, and as published."""
+    folder = tmp_path / "m"
+    eyes = {"model_type": "radio", "hidden_size": 32, "num_hidden_layers": 1,
+            "num_attention_heads": 2, "intermediate_size": 64, "image_size": 32, "patch_size": 16,
+            "cpe_max_size": 64, "video_temporal_patch_size": 2}  # fmt: skip
+    whole = {"vision_config": eyes, "vision_hidden_size": 32, "projector_hidden_size": 32}
+    text = sizes_of("nemotron_h") | {"model_type": "nemotron_h"}
+    config = hf.NemotronH_Omni_Reasoning_V3_Config(text_config=text, audio_config=None, **whole)
+    wanted = written(hf.NemotronH_Omni_Reasoning_V3(config), folder)
+    if published:
+        told = json.loads((folder / "config.json").read_text())
+        told |= {"llm_config": told.pop("text_config"), "model_type": "NemotronH_Nano_Omni"}
+        (folder / "config.json").write_text(json.dumps(told))
+    assert relative(logits(folder, _TOKENS)[:, : wanted.shape[1]], wanted) < 1e-5
 
 
 def test_experts_turned_as_published(tmp_path):
