@@ -158,7 +158,7 @@ class KernelDelta:
     """Our kernel for few rows, stock MLX for the long blocks of a prompt; counts: what few is."""
 
     launcher: Launcher
-    long: StockDelta = StockDelta()
+    long: DeltaRule = StockDelta()
     counts: Container[int] = ALL_ROWS
 
     def run(self, rows: Rows, state: mx.array, replay: Replay | None) -> DeltaBlock:
@@ -193,9 +193,8 @@ class NoSteps(NamedTuple):
         return state
 
 
-def delta_rule(served: Served | None, stock: Stock = MLX) -> DeltaRule:
-    """By the kernel where there is one to run it."""
-    long = StockDelta(stock)
+def delta_rule(served: Served | None, long: DeltaRule) -> DeltaRule:
+    """By the kernel where there is one to run it; long: of what it does not serve."""
     return long if served is None else KernelDelta(served.launcher, long, served)
 
 

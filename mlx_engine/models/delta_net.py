@@ -20,7 +20,12 @@ from metal_kernels.gated_delta_inputs import (
 from metal_kernels.stock import Stock
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.joint import JointCache, each
-from mlx_engine.cache.recurrent import ConvolutionWindow, RecurrentCache, delta_rule
+from mlx_engine.cache.recurrent import (
+    ConvolutionWindow,
+    RecurrentCache,
+    StockDelta,
+    delta_rule,
+)
 from mlx_engine.models.attention import Masks
 from mlx_engine.models.layers import Place, Projections, ResidualLinear, silu
 from mlx_engine.models.recurrent_specs import Delta
@@ -37,7 +42,7 @@ class DeltaNet:
         self._spec = spec
         self._stock = part.kernels.stock
         work = Work("", spec.value_dim, spec.key_dim)
-        self._rule = delta_rule(part.kernels.served("delta", work), self._stock)
+        self._rule = delta_rule(part.kernels.served("delta", work), StockDelta(self._stock))
         self._projections = Projections.read(part, PROJECTIONS)
         self.dtype = self._projections.dtype
         fixed = Fixed(

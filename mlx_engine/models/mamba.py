@@ -1,25 +1,112 @@
 """Mamba-2 (arXiv 2405.21060): its state-space recurrence, run as a gated delta rule."""
 
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
 import mlx.core as mx
+import numpy as np
 
 from metal_kernels.choice import Work
 from metal_kernels.gated_delta_block import Rows
+from metal_kernels.stock import Stock
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.joint import JointCache, each
-from mlx_engine.cache.recurrent import RecurrentCache, delta_rule
+from mlx_engine.cache.recurrent import (
+    DeltaBlock,
+    RecurrentCache,
+    Replay,
+    StockSteps,
+    delta_rule,
+)
 from mlx_engine.models.attention import Masks
 from mlx_engine.models.layers import Projections, ResidualLinear, silu
 from mlx_engine.models.recurrent_specs import Mamba2
 from mlx_engine.models.weights import Part
 from mlx_engine.values.options import CacheBits
 
-_TINY = 2.0**-32
+TINY = 2.0**-32
 """What keys are multiplied by and values divided by, which is exact in float32.
 
 The delta rule S <- a S + (v - a S k) k^T then takes 2^-64 of what it reads away, far below the last
 bit of S, and what it adds is v k^T: the recurrence of Mamba-2. So its kernels, and their replay of
 committed rows, serve both.
 """
+_FEW, _CHUNK = 16, 128
+"""Rows up to which a block goes step by step, as those of drafts must; rows of a chunk."""
+_LEAST_DECAY = 1e-37
+"""What smaller factors of a state count as, which have no logarithm."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanInChunks:
+    """A DeltaRule (cache/recurrent.py) for state spaces that reads long blocks by a few products.
+
+    MLX has kernels of the delta rule for the sizes of a few models, and takes step by step in plain
+    operations for all others. Within a chunk a row reads those before it as attention does,
+    weighted by their decay (arXiv 2405.21060, section 6).
+    """
+
+    stock: Stock
+
+    def run(self, rows: Rows, state: mx.array, replay: Replay | None) -> DeltaBlock:
+        """Take `replay` and then the block."""
+        before = now = state if replay is None else replay.settled(state)
+        steps, count = StockSteps(*rows[1:], self.stock), rows.keys.shape[1]
+        if count <= _FEW:
+            outputs, now = self.stock.delta_rule(rows, before)
+            return DeltaBlock(outputs, before, now, steps)
+        made = []
+        for start in range(0, count, _CHUNK):
+            chunk = Rows(*(part[:, start : start + _CHUNK] for part in rows))
+            outputs, now = _scanned(chunk, now)
+            made.append(outputs)
+        return DeltaBlock(mx.concatenate(made, axis=1), before, now, steps)
+
+
+class Scanned(NamedTuple):
+    """Outputs [1, T, heads, Dv] and the state behind them [1, heads, Dv, Dk]."""
+
+    outputs: mx.array
+    state: mx.array
+
+
+def _scanned(rows: Rows, state: mx.array) -> Scanned:
+    """A chunk at once."""
+    _, heads, size, width = state.shape
+    count, groups = rows.keys.shape[1:3]
+    queries, keys = (part.swapaxes(1, 2)[:, :, None] for part in rows[:2])  # [1, groups, 1, T, Dk]
+    shape = (1, groups, heads // groups)
+    values = rows.values.swapaxes(1, 2).reshape(*shape, count, size)
+    logs = mx.log(mx.maximum(rows.decay, _LEAST_DECAY)).swapaxes(1, 2).reshape(*shape, count, 1)
+    faded = mx.cumsum(logs, axis=-2)  # log of what is left of the state before the chunk
+    earlier, masked = _masks(count)
+    between = mx.cumsum(mx.where(earlier, logs, 0.0), axis=-2)  # of what is left of a row's values
+    weights = (queries @ keys.swapaxes(-1, -2)) * mx.exp(between + masked)
+    before = state.reshape(*shape, size, width)
+    outputs = weights @ values + mx.exp(faded) * (queries @ before.swapaxes(-1, -2))
+    at_end = between[..., -1:, :].swapaxes(-1, -2)
+    added = (values * mx.exp(at_end)).swapaxes(-1, -2) @ keys
+    after = mx.exp(faded[..., -1:, :]) * before + added
+    outputs = outputs.reshape(1, heads, count, size).swapaxes(1, 2)
+    return Scanned(outputs, after.reshape(state.shape))
+
+
+class _Masks(NamedTuple):
+    """[T, T] each, by row and column: whether the column is of an earlier row; 0 where it is or is
+    the row itself, else minus infinity.
+    """
+
+    earlier: mx.array
+    masked: mx.array
+
+
+@cache
+def _masks(count: int) -> _Masks:
+    """Made once for all layers."""
+    places = np.arange(count)
+    earlier, own = places < places[:, None], places <= places[:, None]
+    return _Masks(mx.array(earlier), mx.array(np.where(own, np.float32(0), np.float32(-np.inf))))
 
 
 class StateSpace:
@@ -28,7 +115,7 @@ class StateSpace:
     def __init__(self, spec: Mamba2, part: Part, eps: float) -> None:
         self._spec, self._stock = spec, part.kernels.stock
         work = Work("", spec.head_dim, spec.state)
-        self._rule = delta_rule(part.kernels.served("delta", work), self._stock)
+        self._rule = delta_rule(part.kernels.served("delta", work), ScanInChunks(self._stock))
         self._inputs = Projections.read(part, ("in_proj",), (spec.inner, spec.channels, spec.heads))
         self.dtype = self._inputs.dtype
         taps = part.vector("conv1d.weight").astype(self.dtype).squeeze(-1)
@@ -81,7 +168,7 @@ class StateSpace:
         step = stock.elementwise(_step)(steps, self._step_bias, *self._limits)
         rows = Rows(
             queries=queries.reshape(1, count, spec.groups, spec.state),
-            keys=keys.reshape(1, count, spec.groups, spec.state) * _TINY,
+            keys=keys.reshape(1, count, spec.groups, spec.state) * TINY,
             values=stock.elementwise(_added)(inputs, step[..., None]),
             decay=stock.elementwise(_decay)(step, self._rate),
             beta=mx.ones(step.shape),
@@ -107,7 +194,7 @@ def _decay(step: mx.array, rate: mx.array) -> mx.array:
 
 
 def _added(inputs: mx.array, step: mx.array) -> mx.array:
-    return inputs * (step * (1 / _TINY))
+    return inputs * (step * (1 / TINY))
 
 
 def _with_skip(outputs: mx.array, inputs: mx.array, skip: mx.array) -> mx.array:

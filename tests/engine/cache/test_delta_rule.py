@@ -7,7 +7,7 @@ from compared import normal
 from kernel_launchers import kernel_launcher
 
 from metal_kernels.gated_delta_block import Rows
-from mlx_engine.cache.recurrent import KernelDelta, RecurrentCache, delta_rule
+from mlx_engine.cache.recurrent import KernelDelta, RecurrentCache, StockDelta, delta_rule
 
 KEY_HEADS, HEADS, SIZE, VALUE_SIZE = 1, 2, 16, 8
 
@@ -81,4 +81,4 @@ def test_steps_kept_one_by_one_or_together_end_in_one_state() -> None:
 
 
 def test_stock_without_a_launcher() -> None:
-    assert not isinstance(delta_rule(None), KernelDelta)
+    assert not isinstance(delta_rule(None, StockDelta()), KernelDelta)

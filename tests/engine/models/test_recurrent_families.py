@@ -13,6 +13,8 @@ import pytest
 from compared import relative
 from dialled_draft import DialledDraft
 from in_step import assert_layers_in_step
+from kernel_models import every_kernel
+from metal_emulator import EmulatorLauncher
 from mlx_lm.utils import dequantize_model, quantize_model, save_model
 from mlx_lm.utils import load_model as open_in_mlx_lm
 from model_edits import edit_config, edit_tensors, logits
@@ -24,6 +26,8 @@ import mlx_engine
 from mlx_engine import UnsupportedModel
 from mlx_engine.cache.recurrent import RecurrentCache
 from mlx_engine.drafting.drafter import NoDraft
+from mlx_engine.engine import Engine
+from mlx_engine.loading.load import load_model
 from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
 
 CONV, FULL = "conv", "full_attention"
@@ -123,6 +127,9 @@ CASES |= {
 }
 CONVERTED = ("lfm2, biases", "lfm2_moe", "granite 4", "granite 4, no experts, clipped steps")
 DRAFTED = ("lfm2", "lfm2_moe", "granite 4", "falcon_h1")
+FEW = 16
+"""Rows up to which state spaces are read step by step on a CPU."""
+
 PROMPT = [5, 1, 30, 17, 2, 9, 9, 21, 4]
 WAYS = {
     "greedy": SamplingOptions(temperature=0),
@@ -156,12 +163,13 @@ def row_by_row(model, tokens):
 
 @pytest.mark.parametrize("name", CASES)
 def test_logits_equal_transformers(made, name):
-    """And are the same bits row by row; what the description counts is held."""
+    """As few rows do, which are the same bits row by row; what the description counts is held."""
     tiny, engine = made(name)
     model, told = engine.parts.model, engine.description
-    found = engine.logits(tiny.tokens)
-    assert relative(found, tiny.logits) < 1e-5
-    assert np.array_equal(row_by_row(model, tiny.tokens), found)
+    assert relative(engine.logits(tiny.tokens), tiny.logits) < 1e-5
+    found = engine.logits(tiny.tokens[:FEW])
+    assert relative(found, tiny.logits[:FEW]) < 1e-5
+    assert np.array_equal(row_by_row(model, tiny.tokens[:FEW]), found)
     layers = model.make_caches().layers
     assert told.state_bytes == sum(c.nbytes for c in layers if isinstance(c, RecurrentCache))
     assert told.cache_bytes_per_token > 0
@@ -194,8 +202,11 @@ def test_any_prefix_of_a_block_is_kept(made, name):
     """Rows that are not kept are wrong tokens; kept rows are bit for bit those of one pass."""
     tiny, engine = made(name)
     model, rng = engine.parts.model, np.random.default_rng(0)
-    truth = np.array(model.forward(mx.array([tiny.tokens]), model.make_caches()))[0]
-    caches = model.make_caches()
+    parts, caches = [], model.make_caches()
+    for token in tiny.tokens:
+        parts.append(np.array(model.forward(mx.array([[token]]), caches))[0])
+        caches.commit(1)
+    truth, caches = np.concatenate(parts), model.make_caches()
     while (at := caches.length) < len(tiny.tokens) - 9:
         rows = int(rng.integers(1, 10))
         keep = int(rng.integers(0, rows + 1))
@@ -303,3 +314,20 @@ def test_factors_do_not_go_into_a_packing_of_powers_of_two(tmp_path):
     edit_tensors(tiny.folder, packed)
     with pytest.raises(UnsupportedModel, match=r"layers.0.mamba.in_proj is packed in a form"):
         logits(tiny.folder, tiny.tokens)
+
+
+@pytest.mark.parametrize("name", ["granite 4, two groups, biases", "falcon_h1"])
+def test_the_delta_rules_kernel_runs_state_spaces(made, name):
+    """In the emulator: the numbers, and rows that are kept are those of one pass."""
+    tiny, options = made(name)[0], LoadOptions(check_heads=False)
+    kernels = every_kernel(EmulatorLauncher(check=False))
+    engine = Engine(load_model(tiny.folder, options, tiny.folder, kernels=kernels), options)
+    model, found = engine.parts.model, []
+    caches = model.make_caches()
+    for start, kept in ((0, 3), (3, 1), (4, 4)):
+        hidden = model.forward(mx.array([tiny.tokens[start : start + 4]]), caches)
+        found.append(np.array(model.logits(hidden)[0, :kept]))
+        caches.commit(kept)
+    assert relative(np.concatenate(found), tiny.logits[:8]) < 1e-5
+    assert {state.name for state in engine.description.kernels if state.in_use} >= {"delta"}
+    engine.close()
