@@ -276,29 +276,6 @@ def test_what_is_computed_in_two_ways_is_not_written(opened, monkeypatch):
     assert len(opened.files()) > len(kept), "it was read anew, in one way"
 
 
-FORGED = {
-    "fewer rows": lambda arrays, told: ({n: a[:, :, 1:] for n, a in arrays.items()}, told),
-    "no arrays": lambda _, told: ({"none": mx.zeros(1)}, told),
-    "no lengths": lambda arrays, _: (arrays, {}),
-    "other lengths": lambda arrays, told: (arrays, {**told, "lengths": "[3]"}),
-    "no list": lambda arrays, told: (arrays, {**told, "lengths": "7"}),
-}
-
-
-@pytest.mark.parametrize("how", FORGED)
-def test_a_sound_file_of_other_contents_is_of_no_use(opened, how):
-    truth = read_once(opened("attention"))
-    for path in opened.files():
-        arrays, told = FORGED[how](*mx.load(str(path), return_metadata=True))
-        mx.save_safetensors(str(path), arrays, told)
-        stem = path.stem.rpartition("-")[0]
-        checksum = hashlib.sha256(stem.encode() + path.read_bytes()).hexdigest()[:40]
-        path.rename(path.with_name(f"{stem}-{checksum}.safetensors"))
-    engine = opened("attention")
-    assert read_once(engine).tokens == truth.tokens
-    assert engine.prompt_files_trouble.code == "prompt-file-damaged"
-
-
 def test_a_file_that_claims_to_be_another_is_of_no_use(opened):
     """Of another text, or of another model's, under the name that is looked for."""
     read_once(opened())
@@ -411,6 +388,37 @@ def saved_rows(folder, model, size, rows=64, most_bytes=10**9):
     return files
 
 
+FORGED = {
+    "the same": lambda arrays, told: (arrays, told),
+    "fewer rows": lambda arrays, told: ({n: a[:, :, 1:] for n, a in arrays.items()}, told),
+    "no arrays": lambda _, told: ({"none": mx.zeros(1)}, told),
+    "no lengths": lambda arrays, _: (arrays, {}),
+    "other lengths": lambda arrays, told: (arrays, {**told, "lengths": "[3]"}),
+    "no list": lambda arrays, told: (arrays, {**told, "lengths": "7"}),
+}
+
+
+@pytest.mark.parametrize("how", FORGED)
+def test_a_sound_file_of_other_contents_is_of_no_use(tmp_path, how):
+    saved_rows(tmp_path, "model", 8).wait()
+    (path,) = tmp_path.glob("*/*")
+    arrays, told = FORGED[how](*mx.load(str(path), return_metadata=True))
+    mx.save_safetensors(str(path), arrays, told)
+    stem = path.stem.rpartition("-")[0]
+    checksum = hashlib.sha256(stem.encode() + path.read_bytes()).hexdigest()[:40]
+    path.rename(path.with_name(f"{stem}-{checksum}.safetensors"))
+    caches = LayerCaches([AttentionCache()])
+    files = prompt_files.PromptFiles(tmp_path, "model", 10**9)
+    asked = prompt_files.Conversation("kind", (), (caches,), None)
+    found = files.restore(asked, range(70), 1, lambda: caches.restore(caches.at(0)))
+    if how == "the same":
+        assert (found.length, caches.length) == (64, 64)
+    else:
+        assert found is None
+        assert files.trouble.code == "prompt-file-damaged"
+        assert not list(tmp_path.glob("*/*"))
+
+
 @pytest.mark.parametrize(("files", "left"), [(1, [64]), (2, [64, 128]), (3, [64, 128, 192])])
 def test_of_a_chain_the_last_files_go_first(tmp_path, files, left):
     saved_rows(tmp_path, "model", 8).wait()
@@ -429,7 +437,7 @@ def test_threads_that_write_leave_nothing_of_mlx_behind(tmp_path):
         saved_rows(tmp_path, f"model {number}", 8).wait()
         counts.append(native_threads())
     assert len(list(tmp_path.glob("*/*.safetensors"))) == 4
-    assert counts == counts[:1] * 4
+    assert counts[-1] <= counts[0], "those of earlier tests may end meanwhile"
 
 
 def native_threads():
@@ -441,23 +449,31 @@ def native_threads():
 WRITES = """
 import os, sys, threading, time
 from pathlib import Path
-from test_prompt_files import saved_rows
+import mlx.core as mx
+from mlx_engine.cache.attention import AttentionCache
+from mlx_engine.cache.contract import LayerCaches
+from mlx_engine.cache.prompt_files import Conversation, PromptFiles
+from mlx_engine.cache.prompt_format import Prompt
+folder = Path(sys.argv[1])
 if sys.argv[2] == "hangs":
     os.fsync = lambda _: threading.Event().wait()
-folder = Path(sys.argv[1])
-files = saved_rows(folder, "model", 2**18)
+caches = LayerCaches([AttentionCache()])
+rows = mx.ones((1, 1, 64, 2**18))
+caches.layers[0].write(rows, rows)
+caches.commit(64)
+files = PromptFiles(folder, "model", 10**9)
+told = Conversation("kind", range(64), (caches,), None)
+files.save([(told, [Prompt(64, (caches.snapshot(),), None)])])
 while not list(folder.glob("*/*")):
     time.sleep(0.001)
-if sys.argv[2] != "ends":
-    files.wait(0.05)
+files.wait(0.05)
 """
 
 
-@pytest.mark.parametrize("how", ["hangs", "ends", "waits"])
+@pytest.mark.parametrize("how", ["hangs", "is slow"])
 def test_a_program_ends_though_its_disk_does_not(tmp_path, how):
-    paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     script = [sys.executable, "-c", WRITES, str(tmp_path), how]
-    subprocess.run(script, check=True, timeout=30, env={**os.environ, "PYTHONPATH": paths})
+    subprocess.run(script, check=True, timeout=30)
 
 
 def test_files_go_with_their_chat_but_for_what_others_have_read(opened):
