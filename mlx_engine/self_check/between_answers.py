@@ -10,11 +10,11 @@ import mlx.core as mx
 from metal_kernels.few_row_matvec import MOST_ROWS
 from mlx_engine.decoding.config import computes_beside
 from mlx_engine.decoding.device_memory import translate_oom
-from mlx_engine.drafting.depth.cost_meter import CostMeter
 from mlx_engine.drafting.depth.costs import PassCosts
 from mlx_engine.drafting.drafter import DEEPEST
 from mlx_engine.loading.load import LoadedModel
 from mlx_engine.models.contract import Model
+from mlx_engine.self_check.cost_meter import CostMeter
 from mlx_engine.self_check.kernel_record import KernelRecord, RowsFound
 from mlx_engine.self_check.kernel_states import kernel_states
 from mlx_engine.self_check.kernel_trials import ModelTrials

@@ -54,7 +54,6 @@ from mlx_engine.decoding.prefill import Prompt
 from mlx_engine.decoding.round import Pass, Round, SequenceState
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.drafting.depth.choice import Learned
-from mlx_engine.drafting.depth.cost_meter import CostMeter
 from mlx_engine.drafting.depth.costs import PassCosts
 from mlx_engine.drafting.drafter import Draft, NoDraft, Proposal, Steps
 from mlx_engine.drafting.mtp import MtpDraft
@@ -64,6 +63,7 @@ from mlx_engine.models.decoder import Decoder, build_decoder
 from mlx_engine.models.families.qwen3_5 import Qwen35
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.sampling.sampler import Sampler
+from mlx_engine.self_check.cost_meter import CostMeter
 from mlx_engine.values.conversation import TURN_ENDS, PromptProgress, RoundFinished
 from mlx_engine.values.options import CacheBits, DraftOptions, GenerationOptions, SamplingOptions
 

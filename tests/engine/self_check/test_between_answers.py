@@ -11,12 +11,12 @@ from kernel_models import always_faster
 from metal_emulator import EmulatorLauncher
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
-from mlx_engine.drafting.depth.cost_meter import CostMeter
 from mlx_engine.drafting.depth.costs import PassCosts
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.engine import Engine
 from mlx_engine.loading.load import load_model
 from mlx_engine.self_check.between_answers import SelfCheck
+from mlx_engine.self_check.cost_meter import CostMeter
 from mlx_engine.self_check.kernel_record import KernelRecord, circumstances
 from mlx_engine.self_check.kernel_states import why_unused
 from mlx_engine.self_check.kernel_trials import ModelTrials, kernels_here, try_all

@@ -4,9 +4,9 @@ import mlx.core as mx
 import pytest
 from tiny_model import TinySizes, tiny_model
 
-from mlx_engine.drafting.depth import cost_meter
-from mlx_engine.drafting.depth.cost_meter import CostMeter
 from mlx_engine.models.contract import at_once, lazily
+from mlx_engine.self_check import cost_meter
+from mlx_engine.self_check.cost_meter import CostMeter
 from mlx_engine.values.options import MAX_DEPTH
 
 pytestmark = pytest.mark.usefixtures("passes_timed")
