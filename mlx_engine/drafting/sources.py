@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from mlx_engine.drafting.depth.choice import Learned, Room, RoundPlan
 from mlx_engine.drafting.drafter import Drafter, NoDraft
+from mlx_engine.drafting.lookup import CombinedDraft, PromptLookupDraft
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.drafting.output_head import OutputShelf
-from mlx_engine.drafting.prompt_lookup import CombinedDraft, PromptLookupDraft
 from mlx_engine.models.contract import Model
 from mlx_engine.values.errors import EngineError, Reason
 from mlx_engine.values.options import (

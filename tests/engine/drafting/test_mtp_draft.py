@@ -15,9 +15,9 @@ from mlx_engine.drafting.drafter import (
     Proposal,
     ReadRows,
 )
+from mlx_engine.drafting.lookup import CombinedDraft
 from mlx_engine.drafting.model_drafter import FLUSH_ROWS
 from mlx_engine.drafting.mtp import MtpDraft
-from mlx_engine.drafting.prompt_lookup import CombinedDraft
 from mlx_engine.models.mtp_head import DecoderHead
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import DraftOptions, SamplingOptions

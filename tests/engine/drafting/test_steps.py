@@ -14,9 +14,9 @@ from tiny_stacks import write_stack
 import mlx_engine
 from mlx_engine.drafting.drafter import Proposal, Step, run_steps
 from mlx_engine.drafting.drafters import draft_with
+from mlx_engine.drafting.lookup import CombinedDraft
 from mlx_engine.drafting.model_drafter import FEW_WAITING
 from mlx_engine.drafting.mtp import MtpDraft
-from mlx_engine.drafting.prompt_lookup import CombinedDraft
 from mlx_engine.drafting.small_model import SmallModelDraft
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions

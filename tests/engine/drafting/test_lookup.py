@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 from mlx_engine.drafting.depth.choice import Learned, RoundPlan
 from mlx_engine.drafting.depth.costs import PassCosts
 from mlx_engine.drafting.drafter import Proposal, ReadRows
-from mlx_engine.drafting.prompt_lookup import (
-    CANDIDATES,
+from mlx_engine.drafting.lookup import (
     LEAST_CHANCE,
-    LONGEST,
-    SHORTEST,
-    NgramIndex,
+    LONG,
+    SHORT,
+    NgramMap,
     Probation,
     PromptLookupDraft,
 )
@@ -49,31 +48,22 @@ def proposed(source, last, depth=4):
     ).tokens.tolist()
 
 
-def longest_match(text):
-    """By comparing everything with everything: how long, and the newest place of that length."""
-    best = (0, None)
-    for place in range(1, len(text)):
-        length = 0
-        while length < min(place, LONGEST) and text[place - 1 - length] == text[-1 - length]:
-            length += 1
-        if length >= SHORTEST and length >= best[0]:
-            best = (length, place)
-    return best
+def newest_match(text):
+    """By comparing everything with everything: how long, and where."""
+    for length in (LONG, SHORT):
+        for place in range(len(text) - 1, length - 1, -1):
+            if text[place - length : place] == text[-length:]:
+                return (length, place)
+    return None
 
 
 @settings(max_examples=200)
 @given(text=TEXTS)
-def test_the_longest_match_and_its_newest_place(text):
-    index = NgramIndex()
-    index.extend(text[:-1])
-    match = index.match(text[-1])
-    length, place = longest_match(text)
-    if match is None:
-        assert place is None
-    elif len(text) <= CANDIDATES:
-        assert (match.length, match.place) == (length, place)
-    else:  # of very repetitive text only the newest places are looked at
-        assert SHORTEST <= match.length <= length
+def test_the_newest_place_of_the_longer_match(text):
+    tokens = NgramMap()
+    tokens.extend(text[:-1])
+    match = tokens.match(text[-1])
+    assert newest_match(text) == (None if match is None else (match.length, match.place))
 
 
 @settings(max_examples=200)
@@ -82,15 +72,15 @@ def test_a_proposal_is_a_copy_of_earlier_text(text, depth):
     """What is proposed followed the same tokens before, or goes round in its own copy."""
     tokens = proposed(told(text[:-1]), text[-1], depth)
     if not tokens:
-        assert longest_match(text)[1] is None
+        assert newest_match(text) is None
         return
     assert len(tokens) == depth
     whole = [*text, *tokens]
     end = len(text)
     assert any(
-        whole[end - SHORTEST : end] == whole[place - SHORTEST : place]
+        whole[end - SHORT : end] == whole[place - SHORT : place]
         and whole[place : place + depth] == tokens
-        for place in range(SHORTEST, end)
+        for place in range(SHORT, end)
     )
 
 
@@ -116,17 +106,17 @@ def test_a_round_without_a_draft_leaves_its_newest_token_alone():
 
 def test_a_length_that_fails_is_paused_until_it_comes_true():
     probation = Probation()
-    assert probation.chance(SHORTEST) >= LEAST_CHANCE
-    probation.learn(SHORTEST, came_true=False)
-    assert probation.chance(SHORTEST) < LEAST_CHANCE
+    assert probation.chance(SHORT) >= LEAST_CHANCE
+    probation.learn(SHORT, came_true=False)
+    assert probation.chance(SHORT) < LEAST_CHANCE
     for _ in range(3):
-        probation.learn(SHORTEST, came_true=True)
-    assert probation.chance(SHORTEST) >= LEAST_CHANCE
+        probation.learn(SHORT, came_true=True)
+    assert probation.chance(SHORT) >= LEAST_CHANCE
     # longer matches are believed to be as good, until they show otherwise
-    assert probation.chance(LONGEST) >= LEAST_CHANCE
+    assert probation.chance(LONG) >= LEAST_CHANCE
     for _ in range(3):
-        probation.learn(LONGEST, came_true=False)
-    assert probation.chance(LONGEST) < LEAST_CHANCE <= probation.chance(SHORTEST)
+        probation.learn(LONG, came_true=False)
+    assert probation.chance(LONG) < LEAST_CHANCE <= probation.chance(SHORT)
 
 
 def play(text, start, plan):

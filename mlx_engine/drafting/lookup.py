@@ -1,6 +1,6 @@
 """Repeats what followed the newest tokens when they stood in the conversation before.
 
-Prompt lookup (Saxena 2023): no model is asked, so a draft costs the rows that check it and nothing
+Prompt lookup (Saxena 2023): no model is asked, so a draft costs the rows that verify it and nothing
 else. What keeps it from wasting those is probation: every guess is compared with the text that
 came, drafted or not, and matches of a length whose guesses fail are not offered until they come
 true again. That knowledge stays when the conversation goes back to an earlier place. Beside a
@@ -28,106 +28,73 @@ from mlx_engine.drafting.drafter import (
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import DraftedBy, DraftOptions, DraftOutput
 
-SHORTEST = 3
-"""Tokens that two places must share; pairs are met again in any text."""
-
-LONGEST = 32
-"""Longer matches tell no more."""
-
-CANDIDATES = 24
-"""Earlier places looked at for the longest match; the rest of a very repetitive text is left."""
-
-LONG = 8
-"""Tokens of a match that is preferred to a model's own drafts."""
+SHORT, LONG = 3, 8
+"""Tokens that two places must share: pairs are met again in any text; a match of LONG is preferred
+to a model's own drafts.
+"""
 
 LEAST_CHANCE = 0.4
 """Matches of a length that come true less often are not offered."""
 
-MEMORY = 0.9
-"""Weight of the past in what is known of a length: about its last ten matches."""
+MEMORY = 0.93
+"""Weight of the past in what is known of a length: about its last fifteen matches."""
 
 FIRST_CHANCE = 0.5
-"""What matches of the shortest length are believed to be worth at first."""
-
-SHORTER_WEIGHT = 1.0
-"""Matches that the belief is worth that a length is as good as the one below it."""
-
-
-_NOWHERE = -1
+"""What short matches are believed to be worth before the first; long ones, what short ones are."""
 
 
 class Match(NamedTuple):
-    """The newest of the longest earlier places: what came next stands at `place`."""
+    """What came next stands at `place`; length: SHORT or LONG."""
 
     place: int
     length: int
 
 
-class NgramIndex:
-    """Tokens, and for each place the one before it where the same SHORTEST tokens ended.
+class NgramMap:
+    """Tokens, and for their last SHORT and LONG ones the newest place where the same ended.
 
-    Adding and dropping a token are dictionary operations, and dropping undoes adding exactly.
+    Dropping a token undoes adding it exactly.
     """
 
     def __init__(self) -> None:
         self.tokens: list[int] = []
-        self._newest: dict[tuple[int, ...], int] = {}
-        self._before: list[int] = []
+        self._ends: dict[int, dict[int, int]] = {LONG: {}, SHORT: {}}
+        self._replaced: dict[int, list[int]] = {LONG: [], SHORT: []}
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, keys included."""
-        key = getsizeof((0,) * SHORTEST)
-        lists = getsizeof(self.tokens) + getsizeof(self._before)
-        return lists + getsizeof(self._newest) + key * len(self._newest)
+        """Bytes held, the numbers in there included."""
+        lists = [self.tokens, *self._replaced.values()]
+        return sum(map(getsizeof, (*lists, *self._ends.values()))) + 64 * len(self.tokens)
 
     def extend(self, tokens: Iterable[int]) -> None:
         """Append tokens."""
         for token in tokens:
             self.tokens.append(token)
-            end = len(self.tokens)
-            if end < SHORTEST:
-                self._before.append(_NOWHERE)
-                continue
-            key = tuple(self.tokens[-SHORTEST:])
-            self._before.append(self._newest.get(key, _NOWHERE))
-            self._newest[key] = end
+            for length, ends in self._ends.items():
+                key = hash(tuple(self.tokens[-length:]))
+                self._replaced[length].append(ends.get(key, 0))
+                ends[key] = len(self.tokens)
 
-    def shorten(self, length: int) -> None:
-        """Drop all tokens from `length` on."""
-        while len(self.tokens) > length:
-            before = self._before.pop()
-            if len(self.tokens) >= SHORTEST:
-                key = tuple(self.tokens[-SHORTEST:])
-                if before == _NOWHERE:
-                    del self._newest[key]
+    def shorten(self, count: int) -> None:
+        """Drop all tokens but the first."""
+        while len(self.tokens) > count:
+            for length, ends in self._ends.items():
+                key, replaced = hash(tuple(self.tokens[-length:])), self._replaced[length].pop()
+                if replaced:
+                    ends[key] = replaced
                 else:
-                    self._newest[key] = before
+                    del ends[key]
             self.tokens.pop()
 
     def match(self, last: int) -> Match | None:
-        """The longest earlier place that ends like the tokens with `last` after them."""
-        if len(self.tokens) < SHORTEST:
-            return None
-        place = self._newest.get((*self.tokens[1 - SHORTEST :], last), _NOWHERE)
-        ending = [*self.tokens[1 - LONGEST :], last]
-        best: Match | None = None
-        for _ in range(CANDIDATES):
-            if place == _NOWHERE or (best is not None and best.length == len(ending)):
-                break
-            length = self._shared(place, ending)
-            if best is None or length > best.length:
-                best = Match(place, length)
-            place = self._before[place - 1]
-        return best
-
-    def _shared(self, place: int, ending: Sequence[int]) -> int:
-        """How many tokens before `place` equal the end of `ending`."""
-        length = SHORTEST
-        most = min(place, len(ending))
-        while length < most and self.tokens[place - length - 1] == ending[-length - 1]:
-            length += 1
-        return length
+        """The newest place that ends like the tokens with `last` after them, a long match first."""
+        for length, ends in self._ends.items():
+            ending = (*self.tokens[1 - length :], last)
+            place = ends.get(hash(ending), 0)
+            if place >= length and tuple(self.tokens[place - length : place]) == ending:
+                return Match(place, length)
+        return None
 
 
 class _Guess(NamedTuple):
@@ -139,30 +106,21 @@ class _Guess(NamedTuple):
 
 
 class Probation:
-    """How often guesses came true, for each class of match lengths (3, 4-7, 8-15, 16-31, 32)."""
+    """How often guesses came true, by the length of the match."""
 
     def __init__(self) -> None:
-        classes = _class_of(LONGEST) + 1
-        self._true = [0.0] * classes
-        self._all = [0.0] * classes
+        self._true = {SHORT: 0.0, LONG: 0.0}
+        self._all = {SHORT: 0.0, LONG: 0.0}
 
     def chance(self, length: int) -> float:
         """Of the next guess by a match of this length."""
-        chance = FIRST_CHANCE
-        for n in range(_class_of(length) + 1):
-            true = self._true[n] + SHORTER_WEIGHT * chance
-            chance = true / (self._all[n] + SHORTER_WEIGHT)
-        return chance
+        before = FIRST_CHANCE if length == SHORT else self.chance(SHORT)
+        return (self._true[length] + before) / (self._all[length] + 1)
 
     def learn(self, length: int, *, came_true: bool) -> None:
         """What became of a guess."""
-        n = _class_of(length)
-        self._true[n] = MEMORY * self._true[n] + came_true
-        self._all[n] = MEMORY * self._all[n] + 1
-
-
-def _class_of(length: int) -> int:
-    return length.bit_length() - SHORTEST.bit_length()
+        self._true[length] = MEMORY * self._true[length] + came_true
+        self._all[length] = MEMORY * self._all[length] + 1
 
 
 class PromptLookupDraft(Drafter):
@@ -172,7 +130,7 @@ class PromptLookupDraft(Drafter):
 
     def __init__(self, options: DraftOptions) -> None:
         super().__init__(options)
-        self._index = NgramIndex()
+        self._index = NgramMap()
         self._guess: _Guess | None = None
         self.probation = Probation()
 
@@ -196,7 +154,7 @@ class PromptLookupDraft(Drafter):
         chance = self.probation.chance(match.length)
         if chance < LEAST_CHANCE:
             return ()
-        is_long = match.length >= LONG
+        is_long = match.length == LONG
         return (Offer("prompt-lookup", chance, is_long, DEEPEST),)
 
     def draft(self, wanted: Proposal, sampler: Sampler) -> Steps[Draft]:
