@@ -179,7 +179,7 @@ class Architecture:
         """Rows of the embedding; of a file of MTP heads without one, tokens of the vocabulary."""
         tensors = self._file.tensors
         if "token_embd.weight" in tensors or any(name.startswith("blk.0.") for name in tensors):
-            return self._rows("token_embd.weight")
+            return self._file.tensor("token_embd.weight").shape[0]
         words = self._file.metadata.get("tokenizer.ggml.tokens", ())
         return len(words) if isinstance(words, Sequence) else 0
 
@@ -363,16 +363,6 @@ class Architecture:
 
     def _block_has(self, block: int, ending: str) -> bool:
         return f"blk.{block}.{ending}" in self._file.tensors
-
-    def _rows(self, name: str) -> int:
-        tensor = self._file.tensors.get(name)
-        if tensor is None:
-            raise BadModelFile(
-                "{path}: the tensor {name} is missing. Get the file again.",
-                path=self._file.path,
-                name=name,
-            )
-        return tensor.shape[0]
 
     def _check_variant(self) -> None:
         for key in _VARIANT_KEYS:

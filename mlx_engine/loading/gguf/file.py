@@ -24,6 +24,16 @@ class GgufFile:
     metadata: Mapping[str, object]
     tensors: Mapping[str, GgufTensor]
 
+    def tensor(self, name: str) -> GgufTensor:
+        """Look up a tensor. Raises BadModelFile when it is missing."""
+        if name not in self.tensors:
+            raise BadModelFile(
+                "{path}: the tensor {name} is missing. Get the file again.",
+                path=self.path,
+                name=name,
+            )
+        return self.tensors[name]
+
     @property
     def half(self) -> Half:
         """The 16-bit type to compute in: float16 if all matrices are, else bfloat16.

@@ -134,7 +134,9 @@ class Gemma4Gguf(Gemma3Gguf):
             "enable_moe_block": self._has("ffn_gate_inp.weight"),
         }
         if width:
-            own["vocab_size_per_layer_input"] = self._rows("per_layer_token_embd.weight")
+            own["vocab_size_per_layer_input"] = self._file.tensor(
+                "per_layer_token_embd.weight"
+            ).shape[0]
         if not own["enable_moe_block"]:
             return own
         return own | self._experts("num_experts", "top_k_experts", "moe_intermediate_size")
@@ -226,7 +228,7 @@ class Gemma3nGguf(Gemma3Gguf):
             "layer_types": layer_types(self._metadata, blocks, 5),
             "num_kv_shared_layers": count("attention.shared_kv_layers", 0),
             "sliding_window": count("attention.sliding_window", 512),
-            "vocab_size_per_layer_input": self._rows("per_layer_token_embd.weight"),
+            "vocab_size_per_layer_input": self._file.tensor("per_layer_token_embd.weight").shape[0],
         }
 
     def _rotation(self) -> dict[str, object]:

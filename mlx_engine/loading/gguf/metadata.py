@@ -42,25 +42,54 @@ class GgufMetadata:
             raise self._wrong(key, value, Words("a text"))
         return value
 
+    def option(self, key: str) -> str | None:
+        """Look up a text, None when it is not there."""
+        return self.text(f"{self.architecture}.{key}")
+
+    def has(self, key: str) -> bool:
+        """Whether a key is there."""
+        return f"{self.architecture}.{key}" in self._table
+
+    def flag(self, key: str) -> bool:
+        """Look up a boolean, False when it is not there."""
+        value = self._value(key, False)
+        if not isinstance(value, bool):
+            raise self._wrong(key, value, Words("yes or no"))
+        return value
+
+    def number(self, key: str, default: float) -> float:
+        """Look up a number."""
+        value = self._value(key, default)
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise self._wrong(key, value, Words("a number"))
+        return float(value)
+
+    def numbers(self, key: str, length: int, default: float) -> tuple[float, ...]:
+        """Look up a number for each of `length` layers; a single one is for all."""
+        value = self._value(key, default)
+        if not isinstance(value, np.ndarray):
+            return (self.number(key, default),) * length
+        if value.dtype.kind not in "iuf" or value.size < length or not np.isfinite(value).all():
+            raise self._wrong(key, value, f"a list of {length} numbers")
+        return tuple(map(float, value[:length]))
+
     def count(self, key: str, default: int | None = None) -> int:
         """Look up a count; of a list with one for each layer, the largest."""
-        whole = f"{self.architecture}.{key}"
-        value = self._table.get(whole, default)
+        value = self._value(key, default)
         if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.size:
             value = int(value.max())
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST:
-            raise self._wrong(whole, value, Words("a whole number"))
+        if type(value) is not int or not 0 <= value <= _MOST:
+            raise self._wrong(key, value, Words("a whole number"))
         return value
 
     def counts(self, key: str, length: int, default: int | None = None) -> tuple[int, ...]:
         """Look up a count for each of `length` layers; a single one is for all."""
-        whole = f"{self.architecture}.{key}"
-        value = self._table.get(whole, default)
+        value = self._value(key, default)
         if not isinstance(value, np.ndarray):
             return (self.count(key, default),) * length
         listed = value[:length].tolist() if value.dtype.kind in "iub" else []
         if len(listed) < max(1, length) or not all(0 <= count <= _MOST for count in listed):
-            raise self._wrong(whole, value, f"a list of {length} whole numbers")
+            raise self._wrong(key, value, f"a list of {length} whole numbers")
         return tuple(listed)
 
     def count_at(self, key: str, layer: int, default: int | None = None) -> int:
@@ -70,48 +99,17 @@ class GgufMetadata:
 
     def length(self, key: str) -> int:
         """Length of a list, 0 for what is none."""
-        value = self._table.get(f"{self.architecture}.{key}")
+        value = self._value(key, None)
         return value.size if isinstance(value, np.ndarray) else 0
 
-    def numbers(self, key: str, length: int, default: float) -> tuple[float, ...]:
-        """Look up a number for each of `length` layers; a single one is for all."""
-        whole = f"{self.architecture}.{key}"
-        value = self._table.get(whole, default)
-        if not isinstance(value, np.ndarray):
-            return (self.number(key, default),) * length
-        if value.dtype.kind not in "iuf" or value.size < length or not np.isfinite(value).all():
-            raise self._wrong(whole, value, f"a list of {length} numbers")
-        return tuple(map(float, value[:length]))
-
-    def has(self, key: str) -> bool:
-        """Whether a key is there."""
-        return f"{self.architecture}.{key}" in self._table
-
-    def number(self, key: str, default: float) -> float:
-        """Look up a number."""
-        whole = f"{self.architecture}.{key}"
-        value = self._table.get(whole, default)
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            raise self._wrong(whole, value, Words("a number"))
-        return float(value)
-
-    def flag(self, key: str) -> bool:
-        """Look up a boolean, False when it is not there."""
-        whole = f"{self.architecture}.{key}"
-        value = self._table.get(whole, False)
-        if not isinstance(value, bool):
-            raise self._wrong(whole, value, Words("yes or no"))
-        return value
-
-    def option(self, key: str) -> str | None:
-        """Look up a text, None when it is not there."""
-        return self.text(f"{self.architecture}.{key}")
+    def _value(self, key: str, default: object) -> object:
+        return self._table.get(f"{self.architecture}.{key}", default)
 
     def _wrong(self, key: str, value: object, wanted: str) -> BadModelFile:
         return BadModelFile(
             "{path}: {key} is {value}, where {wanted} is needed. Get the file again.",
             path=self.path,
-            key=key,
+            key=key if key in self._table else f"{self.architecture}.{key}",
             value=ascii(value)[:80],
             wanted=wanted,
         )
@@ -215,13 +213,7 @@ def _linear_factor(metadata: GgufMetadata) -> float:
 
 def rope_factors(file: GgufFile, factors: str, pairs: int) -> list[float]:
     """Read the factors of RoPE's periods for so many pairs of elements from a tensor."""
-    tensor = file.tensors.get(factors)
-    if tensor is None:
-        raise BadModelFile(
-            "{path}: the tensor {name} is missing. Get the file again.",
-            path=file.path,
-            name=factors,
-        )
+    tensor = file.tensor(factors)
     if tensor.type.name != "F32" or len(tensor.shape) != 1:
         raise UnsupportedModel(
             "{path}: {factors} is stored as {name} {shape}, where "
