@@ -4120,8 +4120,8 @@
         <translation>{path}: {what} ({architecture}.{key}) kann nicht sein. Die Datei noch einmal holen.</translation>
     </message>
     <message>
-        <source>{path}: {architecture}.{key} is {told}, where an interval or a list of yes and no is needed. Get the file again.</source>
-        <translation>{path}: {architecture}.{key} ist {told}; nötig ist ein Abstand oder eine Liste aus Ja und Nein. Die Datei noch einmal holen.</translation>
+        <source>{path}: {architecture}.{key} is {pattern}, where an interval or a list of yes and no is needed. Get the file again.</source>
+        <translation>{path}: {architecture}.{key} ist {pattern}; nötig ist ein Abstand oder eine Liste aus Ja und Nein. Die Datei noch einmal holen.</translation>
     </message>
     <message>
         <source>{path}: has no general.architecture, so there is no telling how to run it.</source>

@@ -85,8 +85,8 @@ def _shape(stored: tuple[int, ...], piece: Piece) -> tuple[int, ...] | None:
         fits = not rest
     else:
         kept, fits = len(piece.rows), _last(piece.rows) < rows
-    behind = stored[len(stored) + piece.axis + 1 :]
-    return (*stored[: piece.axis], kept, *behind) if fits else None
+    trailing = stored[len(stored) + piece.axis + 1 :]
+    return (*stored[: piece.axis], kept, *trailing) if fits else None
 
 
 def _last(rows: Sequence[int]) -> int:

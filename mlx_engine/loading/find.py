@@ -129,7 +129,7 @@ def unsafe_file(path: Path) -> UnsafeModelFile:
 
 
 def _heads_beside(root: Path, names: list[str], shards: tuple[Path, ...]) -> Iterator[Path]:
-    """Yield files beside the shards whose name, folder or tensors tell of MTP heads."""
+    """Yield files beside the shards whose name, folder or tensors indicate MTP heads."""
     for path in (root / name for name in names if name.endswith(SAFETENSORS)):
         if path not in shards and (may_be_heads(path.name) or _holds_heads(path)):
             yield path

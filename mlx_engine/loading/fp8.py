@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _CODES = "F8_E4M3"
 _SCALES = ("F32", "BF16", "F16")
 _SCALE_ENDINGS = ("_scale_inv", "_scale")
-"""Endings behind the weight's name; both are factors, despite "inv"."""
+"""Endings after the weight's name; both are factors, despite "inv"."""
 
 _STRAYS = ("_scale_inv", ".weight_scale")
 _OF_ACTIVATIONS = (".input_scale", ".activation_scale", ".k_scale", ".v_scale")

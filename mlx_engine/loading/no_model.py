@@ -41,12 +41,12 @@ def stand_in(start: bytes) -> str | None:
 
 def heads_only(place: Path, config: Mapping[str, object] | None = None) -> HeadsOnly:
     """The error for MTP heads alone; config: of the model they were made for."""
-    told = config or {}
-    text = told.get("text_config", told)
+    settings = config or {}
+    text = settings.get("text_config", settings)
     width = text.get("hidden_size") if isinstance(text, Mapping) else None
     model = Words("the model they belong to")
     if isinstance(width, int):
-        kind = str(told.get("model_type")).removesuffix("_mtp")[:40]
+        kind = str(settings.get("model_type")).removesuffix("_mtp")[:40]
         model = Words(
             "the {kind} model they belong to (hidden size {width})", kind=kind, width=width
         )

@@ -107,7 +107,7 @@ def _packed_shapes(
     """Weight name -> shape, for weights with scales.
 
     The group size is the config's (`quantization`, perhaps by tensor), since widths of weight and
-    scales do not tell bits and group size apart.
+    scales leave bits and group size open.
     """
     shapes: dict[str, Shape] = {}
     for name, weight in tensors.items():
@@ -129,8 +129,8 @@ def _group_size(
 ) -> int | None:
     if scales.dtype == "U8":
         return _WORDS_PER_SCALE.get(weight.shape[-1] // max(1, scales.shape[-1]))
-    told = (config.get(key) for key in ("quantization", "quantization_config"))
-    for packing in (table for table in told if isinstance(table, Mapping)):
+    tables = (config.get(key) for key in ("quantization", "quantization_config"))
+    for packing in (table for table in tables if isinstance(table, Mapping)):
         own = packing.get(matrix)
         size = (own if isinstance(own, Mapping) else packing).get("group_size")
         if type(size) is int and size in (16, 32, 64, 128):

@@ -17,7 +17,7 @@ class TextParts(NamedTuple):
 
 
 def read_text_parts(headers: ModelHeaders) -> TextParts:
-    """Read them, in up to two seconds. Raises BadTokenizer, BadChatTemplate, UnsupportedModel."""
+    """Read tokenizer and template. Raises BadTokenizer, BadChatTemplate, UnsupportedModel."""
     root = headers.files.root
     if headers.gguf is None:
         return TextParts(read_tokenizer(root), ChatTemplate.from_folder(root))

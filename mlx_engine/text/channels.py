@@ -10,7 +10,7 @@ from mlx_engine.values.conversation import Channel
 
 
 class Markers(NamedTuple):
-    """Markers around the thinking of a family; answer: markers around the answer behind it."""
+    """Markers around the thinking of a family; answer: markers around the answer after it."""
 
     opening: str
     closing: str
@@ -77,7 +77,7 @@ https://github.com/vllm-project/vllm/tree/main/vllm/reasoning, the models' chat 
 
 
 def opens_thinking(prompt: str) -> bool | None:
-    """Whether a prompt ends just inside a thinking block; False: just behind one; else None."""
+    """Whether a prompt ends just inside a thinking block; False: just after one; else None."""
     end = prompt.rstrip()
     if end.endswith(tuple(markers.opening for markers in THINKING)):
         return True
@@ -95,7 +95,7 @@ _HEADER = re.compile(r"\s*(?P<name>\S*)[^\S\n]*(?:to=\S*)?(?P<rest>.*)", re.DOTA
 
 
 class Header(NamedTuple):
-    """Header of a gpt-oss message: channel name; rest: text behind name and recipient."""
+    """Header of a gpt-oss message: channel name; rest: text after name and recipient."""
 
     name: str
     rest: str

@@ -297,7 +297,7 @@ def _refuse(message: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ChatPrompt:
-    """A rendered conversation; thinking_open: what `opens_thinking` tells of it."""
+    """A rendered conversation; thinking_open: `opens_thinking` of its text."""
 
     text: str
     tokens: tuple[int, ...]

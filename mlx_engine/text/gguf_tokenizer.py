@@ -25,7 +25,7 @@ from mlx_engine.values.errors import BadChatTemplate, BadTokenizer, UnsupportedM
 _KINDS = _BYTE_LEVEL, _PIECES, _MERGED_PIECES = "gpt2", "llama", "gemma4"
 _ADDED = (CONTROL, USER_DEFINED, UNKNOWN)
 _NOT_STRIPPING = ("<unk>", "<s>", "<|endoftext|>")
-"""Special tokens of Phi-3 that keep the white space behind them."""
+"""Special tokens of Phi-3 that keep the white space after them."""
 _END_KEYS = ("eos_token_id", "eot_token_id", "eom_token_id")
 _PIECES_BY_MERGES = {"gemma4": True, "sarvam-moe": False}
 """Pre-tokenizers of SentencePiece vocabularies with merges -> whether bos is always added."""
@@ -129,7 +129,7 @@ def _added_tokens(vocabulary: GgufVocabulary, ids: Mapping[str, int]) -> list[Ad
 
 
 def _strips_after_roles(table: Mapping[str, object]) -> bool:
-    """Whether special tokens strip the white space behind them, as in Phi-3."""
+    """Whether special tokens strip the white space after them, as in Phi-3."""
     name = str(table.get("general.name")).lower()
     kind = [str(table.get(key)) for key in ("general.architecture", "tokenizer.ggml.model")]
     return kind == ["phi3", _PIECES] or "phi-3" in name or "phi3" in name

@@ -1,4 +1,4 @@
-"""Stream token ids as text: whole characters, channels told apart, stop strings never shown."""
+"""Stream token ids as text: whole characters, channels split, stop strings never shown."""
 
 import codecs
 from collections.abc import Iterable
@@ -51,7 +51,7 @@ class _MarkdownState(NamedTuple):
 
     @property
     def is_in_code(self) -> bool:
-        """Whether the place is in a fence, or behind an odd number of backticks in the line."""
+        """Whether the place is in a fence, or after an odd number of backticks in the line."""
         return self.in_fence or self.ticks % 2 == 1 or self.start == "~~~"
 
     @property
@@ -66,19 +66,19 @@ class StreamingText:
     """The text of one answer while it is generated.
 
     stop: strings that end the text in either channel; the one completed first wins (of two at one
-    place the longer), and it is not shown. thinking_open: what `opens_thinking` tells of the
+    place the longer), and it is not shown. thinking_open: `opens_thinking` of the
     prompt. split_thinking: switch channels at the markers of channels.py, which are not shown, nor
-    is white space behind them. template: source of the chat template. continued_from: last token of
+    is white space after them. template: source of the chat template. continued_from: last token of
     a prompt that ends inside the answer. Special tokens are never shown.
 
     Markers count as tokens or spelled out:
     - opening: of any family at the beginning of an answer, and doubled at that of the thinking;
-      later only this model's, at the beginning of a line, behind a sentence, or behind a word
+      later only this model's, at the beginning of a line, after a sentence, or after a word
       without a blank, but not in code;
     - closing: of the family that opened, unless it stands between two backticks. Without an opening
       one, this model's closing marker turns all text before it into thinking, unless that text
       quotes markers, ends in code or a quotation mark, or follows thinking;
-    - answer markers behind thinking.
+    - answer markers after thinking.
     Special tokens count anywhere. With HEADER_TOKENS in the vocabulary, these switch instead.
 
     The text does not depend on how characters are grouped into tokens. Without markers and stop

@@ -46,7 +46,7 @@ class ConfiguredTokens(NamedTuple):
 
     @classmethod
     def of_folder(cls, folder: Path) -> "ConfiguredTokens":
-        """Read them; as in transformers, null and negative ids are ignored. Raises BadTokenizer."""
+        """Read the ids but null and negative ones, as transformers. Raises BadTokenizer."""
         keys = ("eos_token_id", "suppress_tokens", "begin_suppress_tokens")
         return cls(*(_first_configured(folder, key) for key in keys))
 

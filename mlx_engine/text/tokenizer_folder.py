@@ -209,7 +209,7 @@ def _prepend_normalizers(core: tokenizers.Tokenizer, spec: Any) -> None:
 
 
 def _add_tokens(core: tokenizers.Tokenizer, path: Path) -> None:
-    """Add tokens behind the vocabulary by added_tokens.json (text -> id) of older folders."""
+    """Add tokens beyond the vocabulary by added_tokens.json (text -> id) of older folders."""
     for text, token in sorted(read_object(path).items(), key=lambda item: str(item[1]).zfill(20)):
         if core.token_to_id(text) is None:
             core.add_tokens([AddedToken(text, normalized=False)])

@@ -89,7 +89,7 @@ HEAD = {
     "nextn.shared_head_norm": "shared_head.norm",
     "nextn.shared_head_head": "shared_head.head",
 }
-"""Further tensors of MTP heads, which are blocks behind the trunk's."""
+"""Further tensors of MTP heads, which are blocks after the trunk's."""
 
 ONE_SHARED = {
     **{base: name.replace("shared_experts", "shared_expert") for base, name in SHARED.items()},
@@ -125,7 +125,7 @@ class Architecture:
     """A file as its Hugging Face folder would be: config, and names of its tensors.
 
     Made from headers; raises BadModelFile for contradictory metadata. Subclasses set:
-    model_type ("" where `_find_model_type` tells several apart); outside, names, head_names: tensor
+    model_type ("" where `_find_model_type` decides); outside, names, head_names: tensor
     names outside the blocks, in blocks, and in MTP heads; changes: name endings -> what undoes the
     converter's change; supported: keys of _VARIANT_KEYS; rope_kinds: supported RoPE scaling;
     default_base and default_divisor: RoPE's base, and head size / rotated elements, where the file

@@ -214,8 +214,8 @@ class Gemma3nGguf(Gemma3Gguf):
 
     def _own_config(self) -> dict[str, object]:
         count, blocks = self._metadata.count, self._main_blocks
-        told = self._file.metadata.get("gemma3n.activation_sparsity_scale")
-        cuts = told if isinstance(told, np.ndarray) else _CUTS
+        stored = self._file.metadata.get("gemma3n.activation_sparsity_scale")
+        cuts = stored if isinstance(stored, np.ndarray) else _CUTS
         return {
             "activation_sparsity_pattern": [_share_below(cut) for cut in cuts[:blocks]],
             "altup_active_idx": count("altup.active_idx", 0),

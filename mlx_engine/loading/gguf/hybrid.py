@@ -55,7 +55,7 @@ class Lfm2Gguf(Architecture):
 
 
 class Lfm2MoeGguf(Lfm2Gguf):
-    """LFM2 with experts behind the first layers and a bias on expert selection."""
+    """LFM2 with experts after the first layers and a bias on expert selection."""
 
     model_type = "lfm2_moe"
     names = (
@@ -234,8 +234,8 @@ class NemotronHGguf(Architecture):
         }
 
     def _kind(self, block: int) -> str:
-        tells = {"ssm_in": "mamba", "attn_q": "attention", "ffn_gate_inp": "moe"}
-        found = (kind for name, kind in tells.items() if self._block_has(block, f"{name}.weight"))
+        signs = {"ssm_in": "mamba", "attn_q": "attention", "ffn_gate_inp": "moe"}
+        found = (kind for name, kind in signs.items() if self._block_has(block, f"{name}.weight"))
         return next(found, "mlp")
 
     def _eps(self) -> float:
@@ -244,5 +244,5 @@ class NemotronHGguf(Architecture):
         return number("attention.layer_norm_rms_epsilon", usual)
 
     def _layer_prefix(self, block: int) -> str:
-        behind = block - self._main_blocks
-        return f"mtp.layers.{behind}." if behind >= 0 else f"backbone.layers.{block}."
+        head = block - self._main_blocks
+        return f"mtp.layers.{head}." if head >= 0 else f"backbone.layers.{block}."

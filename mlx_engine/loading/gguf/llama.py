@@ -80,17 +80,17 @@ class Mistral3Gguf(LlamaGguf):
         return "ministral3" if self._query_growth else super()._find_model_type()
 
     def _rotation(self) -> dict[str, object]:
-        told = super()._rotation()
-        scaling = told["rope_scaling"]
+        rotation = super()._rotation()
+        scaling = rotation["rope_scaling"]
         if not self._query_growth or not isinstance(scaling, dict):
-            return told
+            return rotation
         everywhere = self._metadata.number("rope.scaling.yarn_log_multiplier", 0.0)
         own = {
             "mscale": 1.0,
             "mscale_all_dim": everywhere,
             "llama_4_scaling_beta": self._query_growth,
         }
-        return {"rope_parameters": {"rope_theta": told["rope_theta"]} | scaling | own}
+        return {"rope_parameters": {"rope_theta": rotation["rope_theta"]} | scaling | own}
 
 
 GRANITE = ("attention.scale", "embedding_scale", "logit_scale", "residual_scale")

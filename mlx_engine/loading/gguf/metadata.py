@@ -123,19 +123,19 @@ def layer_types(metadata: GgufMetadata, blocks: int, usual: int) -> list[str]:
     if not usual:
         return ["full_attention"] * blocks
     key = "attention.sliding_window_pattern"
-    told = metadata.counts(key, blocks, usual)
-    if len(set(told)) == 1 and told[0] > 1:
-        told = tuple(int((n + 1) % told[0] != 0) for n in range(blocks))
-    if any(flag > 1 for flag in told):
+    pattern = metadata.counts(key, blocks, usual)
+    if len(set(pattern)) == 1 and pattern[0] > 1:
+        pattern = tuple(int((n + 1) % pattern[0] != 0) for n in range(blocks))
+    if any(flag > 1 for flag in pattern):
         raise BadModelFile(
-            "{path}: {architecture}.{key} is {told}, where an "
+            "{path}: {architecture}.{key} is {pattern}, where an "
             "interval or a list of yes and no is needed. Get the file again.",
             path=metadata.path,
             architecture=metadata.architecture,
             key=key,
-            told=list(told)[:9],
+            pattern=list(pattern)[:9],
         )
-    return ["sliding_attention" if flag else "full_attention" for flag in told]
+    return ["sliding_attention" if flag else "full_attention" for flag in pattern]
 
 
 def rope_base(
@@ -207,8 +207,8 @@ def _kind(file: GgufFile, metadata: GgufMetadata) -> str:
 
 def _linear_factor(metadata: GgufMetadata) -> float:
     """The factor of linear scaling, 1 for none; files of 2023 have a key of their own."""
-    told = metadata.option("rope.scaling.type") == "linear"
-    return _positive(metadata, "rope.scaling.factor" if told else "rope.scale_linear", 1.0)
+    is_linear = metadata.option("rope.scaling.type") == "linear"
+    return _positive(metadata, "rope.scaling.factor" if is_linear else "rope.scale_linear", 1.0)
 
 
 def rope_factors(file: GgufFile, factors: str, pairs: int) -> list[float]:

@@ -78,7 +78,7 @@ ARCHITECTURES: dict[str, Callable[[GgufFile], Architecture]] = {
     "mimo2": nextn.Mimo2Gguf,
     "step35": nextn.Step35Gguf,
 }
-"""By general.architecture. A model_type given here stands for what the file does not tell: norms of
+"""By general.architecture. A model_type given here stands for what the file leaves open: norms of
 GLM-4, layers of SmolLM3 without RoPE, whole-head rotation of dots.
 """
 

@@ -27,7 +27,7 @@ _LOG = 0.1  # by which the converter multiplies yarn's mscale_all_dim
 
 
 class Glm4MoeGguf(Architecture):
-    """GLM-4.5 to 4.7, with MTP heads in blocks behind the trunk."""
+    """GLM-4.5 to 4.7, with MTP heads in blocks after the trunk."""
 
     model_type = "glm4_moe"
     rotates_whole_heads = False
@@ -130,7 +130,7 @@ class Deepseek2Gguf(Architecture):
 
     @property
     def _head_dim(self) -> int:
-        """Size of a head of queries and keys behind `kv_b_proj`."""
+        """Size of a head of queries and keys after `kv_b_proj`."""
         return self._own_head_length("key_length")
 
     def _kv_heads(self, block: int) -> int:

@@ -30,7 +30,7 @@ class OlmoeGguf(Architecture):
 
 
 class Olmo2Gguf(Architecture):
-    """OLMo 2: norms behind attention and feed-forward; OLMo 3 where layers have windows."""
+    """OLMo 2: norms after attention and feed-forward; OLMo 3 where layers have windows."""
 
     names = ATTENTION | DENSE | {"post_ffw_norm": "post_feedforward_layernorm"}
 
@@ -38,11 +38,11 @@ class Olmo2Gguf(Architecture):
         return "olmo3" if self._metadata.count("attention.sliding_window", 0) else "olmo2"
 
     def _rotation(self) -> dict[str, object]:
-        told = super()._rotation()
+        rotation = super()._rotation()
         if self._find_model_type() == "olmo2":
-            return told
-        plain = {"rope_theta": told["rope_theta"]}
-        return told | {"rope_parameters": {"full_attention": plain, "sliding_attention": plain}}
+            return rotation
+        plain = {"rope_theta": rotation["rope_theta"]}
+        return rotation | {"rope_parameters": {"full_attention": plain, "sliding_attention": plain}}
 
     def _own_config(self) -> dict[str, object]:
         window = self._metadata.count("attention.sliding_window", 0)
@@ -190,7 +190,7 @@ class MiniMaxM2Gguf(Architecture):
 
 
 class HunyuanGguf(Architecture):
-    """Hunyuan without experts: QK norms behind RoPE; its scaling is folded into the base."""
+    """Hunyuan without experts: QK norms after RoPE; its scaling is folded into the base."""
 
     model_type = "hunyuan_v1_dense"
     names = (

@@ -2,7 +2,7 @@
 
 Qwen3.5's files, as llama.cpp's converter writes them: norms as used (1 + w), decays as
 -exp(A_log), convolutions without their axis of length one, and, with more value than key heads,
-value heads tiled (first heads of all groups, then second ones). MTP heads are blocks behind the
+value heads tiled (first heads of all groups, then second ones). MTP heads are blocks after the
 trunk's last.
 """
 
@@ -109,7 +109,7 @@ class Qwen35Gguf(MtpGguf):
     def _place_one(self, block: int, rest: str) -> Placement:
         """Place a tensor, value heads in Hugging Face's order.
 
-        Gate and output projection keep the file's order, of which the config tells the model, since
+        Gate and output projection keep the file's order, which the config passes on, since
         columns of packed blocks cannot move.
         """
         place = super()._place_one(block, rest)
