@@ -277,7 +277,8 @@ def fingerprint(path: Path) -> str:
     """
     kinds = ("*.safetensors", "*.gguf", "config.json")
     is_folder = path.is_dir()
-    files = sorted(file for kind in kinds for file in path.glob(kind)) if is_folder else [path]
+    there = sorted(file for kind in kinds for file in path.glob(kind) if file.is_file())
+    files = there if is_folder else [path]
     known = hashlib.sha256()
     for file in files:
         size = file.stat().st_size

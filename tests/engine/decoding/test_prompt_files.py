@@ -169,6 +169,7 @@ def test_what_does_not_change_the_rows_changes_no_model(opened, folders):
             shutil.copytree(folders["attention"], place)
         (model / ".DS_Store").write_bytes(os.urandom(64))
         (model / "README.md").write_text(name)
+        (model / "lost-mtp.safetensors").symlink_to("nowhere")
         folders["moved"] = model
         engine = opened("moved", draft_model=drafter)
         chat = session_of(engine, GREEDY)
