@@ -87,7 +87,11 @@ class PromptFolder:
         return sum(size for _, _, size, _ in self._by_use())
 
     def keep_within(self, most_bytes: int) -> None:
-        """Remove the least recently used files until the rest fits; of a chain the last first."""
+        """Remove the least recently used files until the rest fits; of a chain the last first. With
+        0 nothing stays.
+        """
+        if not most_bytes:
+            self.forget_all()
         by_use = self._by_use()
         total = sum(size for _, _, size, _ in by_use)
         for _, _, size, links in by_use:
