@@ -3260,12 +3260,12 @@
         <translation>Das empfohlene Sampling wurde nicht übernommen: {origin}: {error}</translation>
     </message>
     <message>
-        <source>{key}={value} is not a number in reach.</source>
-        <translation>{key}={value} ist keine Zahl in Reichweite.</translation>
+        <source>{key}={value} is not a number in range.</source>
+        <translation>{key}={value} ist keine Zahl im zulässigen Bereich.</translation>
     </message>
     <message>
-        <source>Weights in fp8 are unpacked to 16 bits ({times:.1f} times the room they take in the file), because MLX does not multiply by their form. Each value times its scale is rounded to the nearest, by 0.2% at most. Without Metal they become float32.</source>
-        <translation>Gewichte in fp8 werden auf 16 Bit entpackt (das {times:.1f}-fache ihres Platzes in der Datei), weil MLX mit ihrer Form nicht multipliziert. Jeder Wert mal seiner Skala wird zum nächsten gerundet, um höchstens 0,2 %. Ohne Metal werden sie zu float32.</translation>
+        <source>Weights in fp8 are unpacked to 16 bits ({times:.1f} times their size in the file), because MLX cannot multiply by fp8 matrices. Values are rounded by 0.2% at most. Without Metal they become float32.</source>
+        <translation>Gewichte in fp8 werden auf 16 Bit entpackt (das {times:.1f}-fache ihrer Größe in der Datei), weil MLX nicht mit fp8-Matrizen multiplizieren kann. Werte werden um höchstens 0,2 % gerundet. Ohne Metal werden sie zu float32.</translation>
     </message>
     <message>
         <source>{origin}: weight_block_size is {size}, which should be two counts above 0. Get the config again from where the weights come from.</source>
@@ -3288,7 +3288,7 @@
         <translation>{file}: {name} hat die Form {shape}, die Metadaten verlangen {rows} Zeilen. Die Datei noch einmal holen.</translation>
     </message>
     <message>
-        <source>{file}: {name} {shape} is no stack of {of} runs of rows each. Get the file again.</source>
+        <source>{file}: the rows of {name} {shape} do not divide by {of}. Get the file again.</source>
         <translation>{file}: {name} {shape} ist kein Stapel von {of} Zeilengruppen. Die Datei noch einmal holen.</translation>
     </message>
     <message>
@@ -3304,7 +3304,7 @@
         <translation>Die Dateien enthalten MTP-Köpfe, aber Köpfe dieser Familie laufen noch nicht.</translation>
     </message>
     <message>
-        <source>The MTP heads lie in {name}, which is missing: download it too.</source>
+        <source>The MTP heads are in {name}, which is missing: download it too.</source>
         <translation>Die MTP-Köpfe liegen in {name}, und das fehlt: auch herunterladen.</translation>
     </message>
     <message>
@@ -3328,7 +3328,7 @@
         <translation>Die MTP-Köpfe beim Modell sind nicht lesbar: {damage}</translation>
     </message>
     <message>
-        <source>The MTP heads in {origin} bring an output head of fewer tokens, which is not used: drafts are chosen by the model&apos;s own.</source>
+        <source>The MTP heads in {origin} have an output matrix for fewer tokens, which is not used: drafts use the model&apos;s own.</source>
         <translation>Die MTP-Köpfe in {origin} bringen einen Ausgabekopf für weniger Token mit, der nicht benutzt wird: Entwürfe wählt der des Modells.</translation>
     </message>
     <message>
@@ -3360,7 +3360,7 @@
         <translation>Kein Metal hier: Die Gewichte liegen so, wie der Prozessor sie liest ({megabytes:,.0f} MB).</translation>
     </message>
     <message>
-        <source>Layers of this model cannot take back part of a pass, so nothing can be drafted for it; it runs plain.</source>
+        <source>Layers of this model cannot take back rejected tokens, so it runs without drafting.</source>
         <translation>Schichten dieses Modells können keinen Teil eines Durchlaufs zurücknehmen; deshalb kann nichts dafür entworfen werden, und es läuft ohne Entwürfe.</translation>
     </message>
     <message>
@@ -3376,7 +3376,7 @@
         <translation>{origin}: Die Klasse, die mlx-lm für {module} hat, braucht ein Paket, das hier fehlt. Ein anderes Modell nehmen.</translation>
     </message>
     <message>
-        <source>{origin}: is packed in a way this model cannot be ({told}). Get it again.</source>
+        <source>{origin}: is quantised in a way that this model does not support ({told}). Get it again.</source>
         <translation>{origin}: ist auf eine Weise gepackt, die es bei diesem Modell nicht gibt ({told}). Noch einmal holen.</translation>
     </message>
     <message>
@@ -3416,7 +3416,7 @@
         <translation>{origin}: verlangt {key} {value}, was mlx-lm für diese Architektur nicht kennt. Ein anderes Modell nehmen.</translation>
     </message>
     <message>
-        <source>Keys and values stay in 16 bits: heads of {odd} are no whole groups of {least}, which share a scale in 8 and 4 bits.</source>
+        <source>Keys and values stay in 16 bits: the head size {odd} is not a multiple of {least}, the group size of 8 and 4 bits.</source>
         <translation>Schlüssel und Werte bleiben in 16 Bit: Köpfe der Breite {odd} sind keine ganzen Gruppen von {least}, die sich in 8 und 4 Bit eine Skala teilen.</translation>
     </message>
     <message>
@@ -3584,11 +3584,11 @@
         <translation>{hub_id}: Keine Verbindung zum Hub ({kind}). Netz prüfen und noch einmal versuchen.</translation>
     </message>
     <message>
-        <source>The hub does not take the token that is kept here, and without one it does not give this model. Sign in again with `hf auth login`.</source>
+        <source>The hub refuses the token that is stored here, and this model needs one. Sign in again with `hf auth login`.</source>
         <translation>Der Hub nimmt den hier aufbewahrten Token nicht an, und ohne einen gibt er dieses Modell nicht heraus. Mit `hf auth login` neu anmelden.</translation>
     </message>
     <message>
-        <source>{hub_id}: {name} has more than {most} bytes, so it is not what it should be. Take another model.</source>
+        <source>{hub_id}: {name} has more than {most} bytes, more than such a file can need. Use another model.</source>
         <translation>{hub_id}: {name} hat mehr als {most} Bytes und ist also nicht, was es sein soll. Ein anderes Modell nehmen.</translation>
     </message>
     <message>
@@ -3604,7 +3604,7 @@
         <translation>{hub_id}: keine Verbindung zum Hub ({kind}). Das Netzwerk prüfen und noch einmal versuchen: Ein Download geht da weiter, wo er aufhörte.</translation>
     </message>
     <message>
-        <source>{hub_id}: the download was stopped; what came is kept.</source>
+        <source>{hub_id}: the download was stopped; what was downloaded is kept.</source>
         <translation>{hub_id}: Der Download wurde angehalten; was da ist, bleibt.</translation>
     </message>
     <message>
@@ -3676,11 +3676,11 @@
         <translation>{origin}: nicht lesbar ({error}). Noch einmal herunterladen.</translation>
     </message>
     <message>
-        <source>{origin}: is the assistant of a Gemma 4 model and reads what that computes; this model is another. Take a draft model for this one.</source>
+        <source>{origin}: this is the assistant of a Gemma 4 model, and the model here is another. Use a draft model made for this one.</source>
         <translation>{origin}: ist der Assistent eines Gemma-4-Modells und liest, was dieses berechnet; hier ist ein anderes Modell. Ein Entwurfsmodell für dieses nehmen.</translation>
     </message>
     <message>
-        <source>draft_model={place!r} cannot draft for this model, because its tokens are others: {difference}. Use a small model of the same family.</source>
+        <source>draft_model={place!r} cannot draft for this model, because their tokens differ: {difference}. Use a small model of the same family.</source>
         <translation>draft_model={place!r} kann für dieses Modell nicht entwerfen, weil seine Tokens andere sind: {difference}. Ein kleines Modell derselben Familie nehmen.</translation>
     </message>
     <message>
@@ -3720,7 +3720,7 @@
         <translation>Listen und Objekte ineinander, mehr als {most} tief</translation>
     </message>
     <message>
-        <source>{path}: this format can run code on your machine when it is opened, so it is not. Take the .safetensors files of the model.</source>
+        <source>{path}: files of this format can run code when they are opened, so they are refused. Use the .safetensors files of the model.</source>
         <translation>{path}: Dieses Format kann beim Öffnen Code auf diesem Rechner ausführen und wird deshalb nicht geöffnet. Die .safetensors-Dateien des Modells nehmen.</translation>
     </message>
     <message>
@@ -3792,11 +3792,11 @@
         <translation>{shard}: fehlt, obwohl {told_by} sagt, dass das Modell sie hat. Auch diese Datei herunterladen.</translation>
     </message>
     <message>
-        <source>{place}: not downloaded to its end. Go on with the download, or begin it again.</source>
+        <source>{place}: the download is not complete. Continue it, or start it again.</source>
         <translation>{place}: nicht bis zum Ende heruntergeladen. Den Download fortsetzen oder neu beginnen.</translation>
     </message>
     <message>
-        <source>{place}: holds weights as {program} has them, which this version does not read. Take a GGUF of the model, or a folder with .safetensors files.</source>
+        <source>{place}: holds weights in the format of {program}, which this version does not read. Use a GGUF of the model, or a folder with .safetensors files.</source>
         <translation>{place}: enthält Gewichte in der Form von {program}, die diese Version nicht liest. Vom Modell eine GGUF-Datei oder einen Ordner mit .safetensors-Dateien nehmen.</translation>
     </message>
     <message>
@@ -3848,8 +3848,8 @@
         <translation>{path}: keine GGUF-Datei, obwohl sie so heißt. Noch einmal holen.</translation>
     </message>
     <message>
-        <source>{path}: a big endian GGUF, made for another kind of machine. Take the usual one.</source>
-        <translation>{path}: ein Big-Endian-GGUF, für eine andere Art von Rechner. Das übliche nehmen.</translation>
+        <source>{path}: a big-endian GGUF, made for another kind of machine. Use the little-endian one.</source>
+        <translation>{path}: ein Big-Endian-GGUF, für eine andere Art von Rechner. Das mit Little-Endian nehmen.</translation>
     </message>
     <message>
         <source>{path}: GGUF version {version}; versions 2 and 3 are read. Take a newer conversion.</source>
@@ -4028,7 +4028,7 @@
         <translation>{config}: Das hinzugefügte Token {key} ist nicht beschrieben: berichtigen.</translation>
     </message>
     <message>
-        <source>{path}: a link to what is not there, or just deleted. Get it again.</source>
+        <source>{path}: a broken link, or a file just deleted. Get it again.</source>
         <translation>{path}: ein Verweis auf etwas, das nicht da ist, oder gerade gelöscht. Erneut holen.</translation>
     </message>
     <message>
@@ -4036,11 +4036,11 @@
         <translation>{path}: ein Ordner, eine Pipe oder ein Gerät, wo eine Datei hingehört. Noch einmal holen.</translation>
     </message>
     <message>
-        <source>{path}: may not be read. Allow reading it and its folder.</source>
+        <source>{path}: there is no permission to read it. Allow reading it and its folder.</source>
         <translation>{path}: darf nicht gelesen werden. Das Lesen der Datei und ihres Ordners erlauben.</translation>
     </message>
     <message>
-        <source>{path}: cannot be read ({strerror}). Look after the disk it is on.</source>
+        <source>{path}: cannot be read ({strerror}). Check the disk it is on.</source>
         <translation>{path}: nicht lesbar ({strerror}). Nach dem Laufwerk sehen, auf dem die Datei liegt.</translation>
     </message>
     <message>
@@ -4052,8 +4052,8 @@
         <translation>{origin}: {name} hat die Form {shape}, die Config verlangt {wanted}. Die Config gehört nicht zu diesen Gewichten.</translation>
     </message>
     <message>
-        <source>Chats that are answered at once take turns: this model&apos;s passes cannot be shared, because it runs in a class of mlx-lm or reads long texts otherwise.</source>
-        <translation>Chats, die zugleich beantwortet werden, wechseln sich ab: Durchläufe dieses Modells lassen sich nicht teilen, weil es in einer Klasse von mlx-lm läuft oder lange Texte anders liest.</translation>
+        <source>Chats answered at the same time take turns: this model runs in a class of mlx-lm or changes its position encoding for long prompts, so that passes cannot be shared.</source>
+        <translation>Chats, die zugleich beantwortet werden, wechseln sich ab: Durchläufe dieses Modells lassen sich nicht teilen, weil es in einer Klasse von mlx-lm läuft oder bei langen Prompts seine Positionskodierung wechselt.</translation>
     </message>
     <message>
         <source>text_zoom={text_zoom} is not possible: use {smallest_zoom} to {largest_zoom}.</source>
@@ -4072,7 +4072,7 @@
         <translation>Das Entwurfsmodell kann keinen Cache mit {bits} Bit haben. {words} head_bits auf 16 setzen.</translation>
     </message>
     <message>
-        <source>This draft model cannot draft: some of its layers keep a block of tokens whole or not at all, and the target rejects parts of blocks. Give another draft model.</source>
+        <source>This draft model cannot draft: some of its layers cannot take back rejected tokens. Use another draft model.</source>
         <translation>Dieses Entwurfsmodell kann nicht entwerfen: Einige seiner Schichten behalten einen Block von Tokens ganz oder gar nicht, und das Zielmodell verwirft Teile von Blöcken. Ein anderes Entwurfsmodell angeben.</translation>
     </message>
     <message>
@@ -4088,7 +4088,7 @@
         <translation>Token-Nummern müssen ganze Zahlen sein ({error}).</translation>
     </message>
     <message>
-        <source>Bytes are no prompt: decode them to text.</source>
+        <source>A prompt is text or token ids: decode the bytes to text.</source>
         <translation>Bytes sind kein Prompt: zuerst in Text umwandeln.</translation>
     </message>
     <message>
@@ -4116,8 +4116,8 @@
         <translation>{path}: verwendet {architecture}.{key}, was diese Version nicht ausführt. Ein anderes Modell nehmen.</translation>
     </message>
     <message>
-        <source>{path}: {what} ({architecture}.{key}) cannot be. Get the file again.</source>
-        <translation>{path}: {what} ({architecture}.{key}) kann nicht sein. Die Datei noch einmal holen.</translation>
+        <source>{path}: {what} ({architecture}.{key}) is not valid. Get the file again.</source>
+        <translation>{path}: {what} ({architecture}.{key}) ist nicht gültig. Die Datei noch einmal holen.</translation>
     </message>
     <message>
         <source>{path}: {architecture}.{key} is {pattern}, where an interval or a list of yes and no is needed. Get the file again.</source>
@@ -4148,7 +4148,7 @@
         <translation>{path}: {key} ist {value}; nötig ist {wanted}. Die Datei noch einmal holen.</translation>
     </message>
     <message>
-        <source>{path}: stretches its context by rope scaling {kind}, which this version does not for this architecture. Take the model without it.</source>
+        <source>{path}: extends its context by rope scaling {kind}, which this version does not support for this architecture. Use the model without it.</source>
         <translation>{path}: dehnt den Kontext mit der RoPE-Skalierung {kind}, was diese Version für diese Architektur nicht tut. Das Modell ohne sie nehmen.</translation>
     </message>
     <message>
@@ -4164,15 +4164,15 @@
         <translation>{path}: {factors} hat {values} Faktoren, nötig sind {pairs}. Die Datei noch einmal holen.</translation>
     </message>
     <message>
-        <source>{path}: {architecture}.{key} is {value}, which cannot be. Get the file again.</source>
-        <translation>{path}: {architecture}.{key} ist {value}, was nicht sein kann. Die Datei noch einmal holen.</translation>
+        <source>{path}: {architecture}.{key} is {value}, which is not valid. Get the file again.</source>
+        <translation>{path}: {architecture}.{key} ist {value}, was nicht gültig ist. Die Datei noch einmal holen.</translation>
     </message>
     <message>
-        <source>{path}: chooses experts in a way this version does not (expert_gating_func). Take another model.</source>
+        <source>{path}: selects experts by a function that this version does not support (expert_gating_func). Use another model.</source>
         <translation>{path}: wählt Experten auf eine Weise, die diese Version nicht kennt (expert_gating_func). Ein anderes Modell nehmen.</translation>
     </message>
     <message>
-        <source>{path}: weighs softmax scores of experts anew (expert_weights_norm), which this version does not. Take another model.</source>
+        <source>{path}: normalises softmax scores of experts (expert_weights_norm), which this version does not support. Use another model.</source>
         <translation>{path}: gewichtet die Softmax-Werte der Experten neu (expert_weights_norm), was diese Version nicht tut. Ein anderes Modell nehmen.</translation>
     </message>
     <message>
@@ -4300,7 +4300,7 @@
         <translation>{origin}: Dieses Entwurfsmodell liest Schicht {beyond} des Zielmodells, das nur {layers} hat. Es wurde für ein anderes Modell gemacht: das für dieses Modell nehmen.</translation>
     </message>
     <message>
-        <source>{origin}: draft models of this kind read inner layers of their target, which this version cannot hand out for this architecture. Draft with a small model or prompt lookup.</source>
+        <source>{origin}: draft models of this kind read hidden states of inner layers, which this version does not provide for this architecture. Draft with a small model or prompt lookup.</source>
         <translation>{origin}: Entwurfsmodelle dieser Art lesen innere Schichten des Zielmodells, die diese Version bei dieser Architektur nicht herausgeben kann. Mit einem kleinen Modell oder mit Suche entwerfen.</translation>
     </message>
     <message>
@@ -4308,7 +4308,7 @@
         <translation>{origin}: wurde für ein Zielmodell gemacht, dessen {what} {wanted} breit; hier sind es {there}. Es gehört zu einem anderen Modell: das für dieses Modell nehmen.</translation>
     </message>
     <message>
-        <source>{origin}: chooses experts by topk_method {method}, which this version does not. Take another model.</source>
+        <source>{origin}: selects experts by topk_method {method}, which this version does not support. Use another model.</source>
         <translation>{origin}: wählt Experten mit topk_method {method}, was diese Version nicht tut. Ein anderes Modell nehmen.</translation>
     </message>
     <message>
@@ -4340,7 +4340,7 @@
         <translation>eine Zahl über 1</translation>
     </message>
     <message>
-        <source>{origin}: stretches its context by rope scaling {name}, which this version does not. Take the model without it.</source>
+        <source>{origin}: extends its context by rope scaling {name}, which this version does not support. Use the model without it.</source>
         <translation>{origin}: dehnt den Kontext mit der RoPE-Skalierung {name}, was diese Version nicht tut. Das Modell ohne sie nehmen.</translation>
     </message>
     <message>
@@ -4356,8 +4356,8 @@
         <translation>für Bilder, die nicht gelesen werden</translation>
     </message>
     <message>
-        <source>for sound, which is not heard</source>
-        <translation>für Ton, der nicht gehört wird</translation>
+        <source>for sound, which is not read</source>
+        <translation>für Ton, der nicht gelesen wird</translation>
     </message>
     <message>
         <source>computed from the config</source>
@@ -4668,7 +4668,7 @@
         <translation>eine Art für jede Schicht</translation>
     </message>
     <message>
-        <source>This conversion left out what corrects the choice of experts (e_score_correction_bias): answers are those of the conversion, not of the original.</source>
+        <source>This conversion lacks the correction of the expert selection (e_score_correction_bias): its answers differ from those of the original.</source>
         <translation>Diese Konvertierung hat weggelassen, was die Wahl der Experten berichtigt (e_score_correction_bias): Die Antworten sind die der Konvertierung, nicht die des Originals.</translation>
     </message>
     <message>
@@ -4676,7 +4676,7 @@
         <translation>{origin}: MiniMax-Text-01, M1 oder VL-01, deren Lightning Attention diese Version nicht ausführt. MiniMax-M2 oder ein anderes Modell nehmen.</translation>
     </message>
     <message>
-        <source>{origin}: clips queries, keys and values (clip_qkv), which this version does not. Take another model.</source>
+        <source>{origin}: clips queries, keys and values (clip_qkv), which this version does not support. Use another model.</source>
         <translation>{origin}: begrenzt Anfragen, Schlüssel und Werte (clip_qkv), was diese Version nicht tut. Ein anderes Modell nehmen.</translation>
     </message>
     <message>
@@ -4684,7 +4684,7 @@
         <translation>{origin}: model_type {name} führt diese Version nicht aus. Ein anderes Modell nehmen.</translation>
     </message>
     <message>
-        <source>Kept weights cannot be used, and are made and written anew: {error}</source>
+        <source>Repacked weights of an earlier load cannot be used and are made again: {error}</source>
         <translation>Aufgehobene Gewichte sind nicht verwendbar und werden neu erzeugt und geschrieben: {error}</translation>
     </message>
     <message>
@@ -4748,7 +4748,7 @@
         <translation>{origin}: Seine Ersetzungen könnten einen Text {growth:.0f}-mal so lang machen, mehr als {most}-mal. Ihn von dort noch einmal holen, wo das Modell herkommt.</translation>
     </message>
     <message>
-        <source>{origin}: norms queries and keys (qk_layernorm), which this version does not for Phi-2. Take another model.</source>
+        <source>{origin}: normalises queries and keys (qk_layernorm), which this version does not support for Phi-2. Use another model.</source>
         <translation>{origin}: normiert Anfragen und Schlüssel (qk_layernorm), was diese Version für Phi-2 nicht tut. Ein anderes Modell nehmen.</translation>
     </message>
     <message>
@@ -4780,7 +4780,7 @@
         <translation>Was Dateien von diesem Text haben, wurde anders berechnet: {told}. Er wird noch einmal gelesen.</translation>
     </message>
     <message>
-        <source>{origin}: {name} is packed in a form that takes no factor, and Falcon-H1 has one for it. Take the model as published, converted by mlx-lm, or as a GGUF.</source>
+        <source>{origin}: {name} is quantised in a form that cannot be scaled, and Falcon-H1 scales it. Use the model as published, converted by mlx-lm, or as a GGUF.</source>
         <translation>{origin}: {name} ist in einer Form gepackt, die keinen Faktor aufnimmt, und Falcon-H1 hat einen dafür. Das Modell wie veröffentlicht nehmen, von mlx-lm konvertiert oder als GGUF.</translation>
     </message>
     <message>

@@ -22,7 +22,7 @@ def known_tokens(parts: ModelParts, tokens: Sequence[int]) -> list[int]:
     """The ids as plain integers, if the model has all of them. Raises BadPrompt."""
     vocabulary = parts.model.vocabulary
     if isinstance(tokens, bytes):  # whole numbers as well
-        raise BadPrompt("Bytes are no prompt: decode them to text.")
+        raise BadPrompt("A prompt is text or token ids: decode the bytes to text.")
     try:
         ids = [index(token) for token in tokens]
     except TypeError as error:

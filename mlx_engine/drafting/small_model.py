@@ -63,8 +63,8 @@ class SmallModelDraft(MemoryDrafter):
     ) -> None:
         if model.plain_only is not None:
             raise UnsupportedModel(
-                "This draft model cannot draft: some of its layers keep a block of tokens whole or "
-                "not at all, and the target rejects parts of blocks. Give another draft model."
+                "This draft model cannot draft: some of its layers cannot take back rejected "
+                "tokens. Use another draft model."
             )
         can_join = model.joint is not None
         self._memory = HeadMemory(_Forward(model), model.make_caches(bits), can_join=can_join)

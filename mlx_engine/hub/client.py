@@ -139,8 +139,8 @@ def ask(hub: Hub, question: Callable[[Hub], T]) -> T:
             return question(replace(hub, token=False))
         except RepositoryNotFoundError as hidden:  # or private, or gated
             raise DownloadFailed(
-                "The hub does not take the token that is kept here, and without one it does not "
-                "give this model. Sign in again with `hf auth login`."
+                "The hub refuses the token that is stored here, and this model needs one. "
+                "Sign in again with `hf auth login`."
             ) from hidden
 
 
@@ -207,8 +207,8 @@ def content(hub: Hub, hub_id: str, name: str, commit: str) -> bytes:
 def too_large(hub_id: str, name: str, most: int) -> DownloadFailed:
     """The error for a file that holds more than any of its kind."""
     return DownloadFailed(
-        "{hub_id}: {name} has more than {most} bytes, so it is not what it should be. Take another "
-        "model.",
+        "{hub_id}: {name} has more than {most} bytes, more than such a file can need. Use "
+        "another model.",
         hub_id=hub_id,
         name=name,
         most=most,

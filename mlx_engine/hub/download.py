@@ -80,7 +80,7 @@ def fetch(
     is raised at once, also while the server is silent. Then the thread writes no more.
     """
     stopped = LoadStopped(
-        "{hub_id}: the download was stopped; what came is kept.", hub_id=model.hub_id
+        "{hub_id}: the download was stopped; what was downloaded is kept.", hub_id=model.hub_id
     )
     path, is_given_up = Future[Path](), Event()
     steps = SimpleQueue[tuple[int, int] | None]()

@@ -241,5 +241,5 @@ def _number(config: Mapping[str, object], key: str, default: float) -> float:
     if value is None:
         return default
     if not isinstance(value, int | float) or isinstance(value, bool) or not -1e9 < value < 1e9:
-        raise BadOption("{key}={value} is not a number in reach.", key=key, value=repr(value))
+        raise BadOption("{key}={value} is not a number in range.", key=key, value=repr(value))
     return float(value)

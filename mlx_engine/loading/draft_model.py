@@ -89,8 +89,8 @@ def _eagle3(files: DrafterFiles, table: WeightTable, numbers: Numbers, target: M
 def _assistant(files: DrafterFiles, table: WeightTable, numbers: Numbers, target: Model) -> Drafter:
     if not isinstance(target, Gemma4Model):
         raise BadModelFile(
-            "{origin}: is the assistant of a Gemma 4 model and reads what that computes; "
-            "this model is another. Take a draft model for this one.",
+            "{origin}: this is the assistant of a Gemma 4 model, and the model here is another. "
+            "Use a draft model made for this one.",
             origin=files.origin,
         )
     sizes = AssistantConfig.read(files.config, files.origin)
@@ -158,8 +158,8 @@ def _check_whole_model(files: ModelFiles, place: str | Path, target: LoadedModel
     difference = _first_difference(target.tokenizer, tokenizer)
     if difference is not None:
         raise BadOption(
-            "draft_model={place!r} cannot draft for this model, because its tokens are "
-            "others: {difference}. Use a small model of the same family.",
+            "draft_model={place!r} cannot draft for this model, because their tokens differ: "
+            "{difference}. Use a small model of the same family.",
             place=str(place),
             difference=difference,
         )

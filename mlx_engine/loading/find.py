@@ -122,8 +122,8 @@ def safetensors_in(folder: Path) -> tuple[Path, ...]:
 def unsafe_file(path: Path) -> UnsafeModelFile:
     """The error for weights in a format that can run code when opened."""
     return UnsafeModelFile(
-        "{path}: this format can run code on your machine when it is opened, so it is not. Take "
-        "the .safetensors files of the model.",
+        "{path}: files of this format can run code when they are opened, so they are refused."
+        " Use the .safetensors files of the model.",
         path=path,
     )
 
@@ -245,13 +245,13 @@ def _refuse_partial_or_foreign(place: Path) -> None:
     ending = place.suffix.lower()
     if ending in PARTIAL:
         raise BadModelFile(
-            "{place}: not downloaded to its end. Go on with the download, or begin it again.",
+            "{place}: the download is not complete. Continue it, or start it again.",
             place=place,
         )
     if ending in FOREIGN:
         raise UnsupportedModel(
-            "{place}: holds weights as {program} has them, which this version does not read. Take "
-            "a GGUF of the model, or a folder with .safetensors files.",
+            "{place}: holds weights in the format of {program}, which this version does not "
+            "read. Use a GGUF of the model, or a folder with .safetensors files.",
             place=place,
             program=FOREIGN[ending],
         )

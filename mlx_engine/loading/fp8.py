@@ -102,10 +102,9 @@ def fp8_reasons(tensors: Iterable[TensorInfo]) -> tuple[Reason, ...]:
         return ()
     loaded, stored = (sum(column) for column in zip(*ours, strict=True))
     words = Words(
-        "Weights in fp8 are unpacked to 16 bits ({times:.1f} times the room they take "
-        "in the file), because MLX does not multiply by their form. Each value times "
-        "its scale is rounded to the nearest, by 0.2% at most. Without Metal they "
-        "become float32.",
+        "Weights in fp8 are unpacked to 16 bits ({times:.1f} times their size in the file), "
+        "because MLX cannot multiply by fp8 matrices. Values are rounded by 0.2% at most. "
+        "Without Metal they become float32.",
         times=loaded / max(1, stored),
     )
     return (Reason("unpacked-fp8", words),)

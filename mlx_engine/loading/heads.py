@@ -126,7 +126,7 @@ def _unread(files: ModelFiles) -> Reason | None:
     """Why there are no heads although an index or a file's name promises some."""
     listed = (file for tensor, file in files.absent.items() if names_heads([tensor]))
     if (name := next(listed, None)) is not None:
-        words = Words("The MTP heads lie in {name}, which is missing: download it too.", name=name)
+        words = Words("The MTP heads are in {name}, which is missing: download it too.", name=name)
         return Reason("heads-missing", words)
     try:
         for path in files.heads:
@@ -237,8 +237,8 @@ def _if_usable(candidate: _Candidate, family: Family) -> HeadTensors:
     trimmed = _trimmed_outputs(candidate, family)
     if trimmed:
         words = Words(
-            "The MTP heads in {origin} bring an output head of fewer tokens, which is not used: "
-            "drafts are chosen by the model's own.",
+            "The MTP heads in {origin} have an output matrix for fewer tokens, which is not "
+            "used: drafts use the model's own.",
             origin=origin,
         )
         remarks = (Reason("trimmed-output-unused", words),)

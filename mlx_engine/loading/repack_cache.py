@@ -43,7 +43,7 @@ class RepackCache:
             arrays = load_arrays(infos)
         except (BadModelFile, OSError) as error:
             words = Words(
-                "Kept weights cannot be used, and are made and written anew: {error}",
+                "Repacked weights of an earlier load cannot be used and are made again: {error}",
                 error=str(error),
             )
             self.reasons += (Reason("repack-cache-ignored", words),)

@@ -62,8 +62,8 @@ def why_not_packed(*sizes: int) -> Reason | None:
     return Reason(
         "cache-head-size",
         Words(
-            "Keys and values stay in 16 bits: heads of {odd} are no whole groups of "
-            "{least}, which share a scale in 8 and 4 bits.",
+            "Keys and values stay in 16 bits: the head size {odd} is not a multiple of "
+            "{least}, the group size of 8 and 4 bits.",
             odd=odd,
             least=LEAST_GROUP,
         ),

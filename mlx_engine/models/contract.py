@@ -36,8 +36,8 @@ class JointForward(Protocol):
 PASSES_OF_ONE = Reason(
     "passes-of-one",
     Words(
-        "Chats that are answered at once take turns: this model's passes cannot be shared, because "
-        "it runs in a class of mlx-lm or reads long texts otherwise."
+        "Chats answered at the same time take turns: this model runs in a class of mlx-lm or "
+        "changes its position encoding for long prompts, so that passes cannot be shared."
     ),
 )
 

@@ -80,8 +80,8 @@ def scaled(plain: Rope, rope: ConfigFields, fields: ConfigFields) -> Rope:
         factors, magnitude = _listed(rope, "factors", pairs), rope.number("magnitude", 1.0)
     else:
         raise UnsupportedModel(
-            "{origin}: stretches its context by rope scaling {name}, which "
-            "this version does not. Take the model without it.",
+            "{origin}: extends its context by rope scaling {name}, which this version does "
+            "not support. Use the model without it.",
             origin=fields.origin,
             name=ascii(name)[:40],
         )

@@ -36,7 +36,7 @@ _UNNEEDED = {
     re.compile(
         rf"{_OUTSIDE}(audio|audio_\w+|speech_\w+|sound_\w+|embed_audio|apm|tts)\."
         r"|(model\.)?encoder\.|a\."
-    ): Words("for sound, which is not heard"),
+    ): Words("for sound, which is not read"),
     re.compile(
         r".*(\brotary_emb\.(\w+_)?(inv_freq|cos_cached|sin_cached)"
         r"|\.(attention|attn)\.(masked_)?bias)$"

@@ -60,17 +60,17 @@ class BadModelFile(EngineError):
 def why_not_read(path: Path, error: OSError) -> str:
     """A sentence about a file, or a folder, that the system does not give."""
     if isinstance(error, FileNotFoundError):
-        return Words(
-            "{path}: a link to what is not there, or just deleted. Get it again.", path=path
-        )
+        return Words("{path}: a broken link, or a file just deleted. Get it again.", path=path)
     if error.errno in (EISDIR, ENXIO):
         return Words(
             "{path}: a folder, a pipe or a device where a file belongs. Get it again.", path=path
         )
     if isinstance(error, PermissionError):
-        return Words("{path}: may not be read. Allow reading it and its folder.", path=path)
+        return Words(
+            "{path}: there is no permission to read it. Allow reading it and its folder.", path=path
+        )
     return Words(
-        "{path}: cannot be read ({strerror}). Look after the disk it is on.",
+        "{path}: cannot be read ({strerror}). Check the disk it is on.",
         path=path,
         strerror=str(error.strerror or error),
     )

@@ -256,10 +256,10 @@ class CacheOptions:
 
     @property
     def words(self) -> str:
-        """For people."""
+        """Bits as people read them: "8 bits", "8 bits, 4 for drafting"."""
         if self.bits == self.head_bits:
             return f"{self.bits} bits"
-        return f"{self.bits} bits, those of what drafts {self.head_bits}"
+        return f"{self.bits} bits, {self.head_bits} for drafting"
 
 
 AS_THEY_COME = CacheOptions()

@@ -99,7 +99,7 @@ def assistant(folder):
 
 
 DRAFT_MODELS = {
-    "another tokenizer": (other_tokens, "its tokens are others"),
+    "another tokenizer": (other_tokens, "their tokens differ"),
     "EAGLE-3 of a wider target": (
         lambda folder: write_tiny_eagle(folder / "d", TinyEagle(96, 300)),
         "a target whose hidden states are 96 wide",

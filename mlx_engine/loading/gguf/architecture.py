@@ -333,8 +333,8 @@ class Architecture:
 
     def _unknown_router(self) -> UnsupportedModel:
         return UnsupportedModel(
-            "{path}: chooses experts in a way this version does not "
-            "(expert_gating_func). Take another model.",
+            "{path}: selects experts by a function that this version does not support "
+            "(expert_gating_func). Use another model.",
             path=self._file.path,
         )
 
@@ -390,7 +390,7 @@ class Architecture:
 
     def _impossible(self, what: str, key: str) -> BadModelFile:
         return BadModelFile(
-            "{path}: {what} ({architecture}.{key}) cannot be. Get the file again.",
+            "{path}: {what} ({architecture}.{key}) is not valid. Get the file again.",
             path=self._file.path,
             what=what,
             architecture=self._metadata.architecture,

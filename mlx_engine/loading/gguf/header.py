@@ -267,7 +267,8 @@ def _check_opening(path: Path, data: mmap, cursor: _Cursor) -> None:
         return
     if int.from_bytes(version.to_bytes(4, "little"), "big") in (1, *_VERSIONS):
         raise UnsupportedModel(
-            "{path}: a big endian GGUF, made for another kind of machine. Take the usual one.",
+            "{path}: a big-endian GGUF, made for another kind of machine. Use the "
+            "little-endian one.",
             path=path,
         )
     raise UnsupportedModel(

@@ -159,8 +159,8 @@ def rope_scaling(
         return None
     if kind not in run:
         raise UnsupportedModel(
-            "{path}: stretches its context by rope scaling {kind}, which "
-            "this version does not for this architecture. Take the model without it.",
+            "{path}: extends its context by rope scaling {kind}, which this version does not "
+            "support for this architecture. Use the model without it.",
             path=metadata.path,
             kind=ascii(kind)[:60],
         )
@@ -245,7 +245,7 @@ def _positive(metadata: GgufMetadata, key: str, default: float) -> float:
     value = metadata.number(key, default)
     if not 0 < value < 1e12 or (key.startswith("rope.freq_base") and value <= 1):
         raise BadModelFile(
-            "{path}: {architecture}.{key} is {value}, which cannot be. Get the file again.",
+            "{path}: {architecture}.{key} is {value}, which is not valid. Get the file again.",
             path=metadata.path,
             architecture=metadata.architecture,
             key=key,

@@ -98,8 +98,8 @@ class Deepseek2Gguf(Architecture):
             return own | scores
         if scores["norm_topk_prob"]:
             raise UnsupportedModel(
-                "{path}: weighs softmax scores of experts anew (expert_weights_norm), "
-                "which this version does not. Take another model.",
+                "{path}: normalises softmax scores of experts (expert_weights_norm), which "
+                "this version does not support. Use another model.",
                 path=self._file.path,
             )
         grouped = scores["n_group"] != scores["topk_group"]

@@ -219,7 +219,7 @@ def _check_rows(stored: GgufTensor, place: Placement) -> None:
         )
     if place.run is not None and (len(stored.shape) != 3 or stored.shape[-2] % place.run.of):
         raise BadModelFile(
-            "{file}: {name} {shape} is no stack of {of} runs of rows each. Get the file again.",
+            "{file}: the rows of {name} {shape} do not divide by {of}. Get the file again.",
             file=stored.file,
             name=stored.name,
             shape=list(stored.shape),

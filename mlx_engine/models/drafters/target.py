@@ -93,8 +93,9 @@ def draft_target(model: Model, origin: str) -> DraftTarget:
 
         return DraftTarget(model, model.layers, model.embed, with_features)
     raise UnsupportedModel(
-        "{origin}: draft models of this kind read inner layers of their target, which this "
-        "version cannot hand out for this architecture. Draft with a small model or prompt lookup.",
+        "{origin}: draft models of this kind read hidden states of inner layers, which this "
+        "version does not provide for this architecture. Draft with a small model or prompt "
+        "lookup.",
         origin=origin,
     )
 

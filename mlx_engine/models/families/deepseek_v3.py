@@ -40,8 +40,8 @@ class DeepseekV2(SpecFamily):
         method = fields.word("topk_method", "greedy")
         if method not in ("greedy", "group_limited_greedy"):
             raise UnsupportedModel(
-                "{origin}: chooses experts by topk_method {method}, which this "
-                "version does not. Take another model.",
+                "{origin}: selects experts by topk_method {method}, which this version does "
+                "not support. Use another model.",
                 origin=fields.origin,
                 method=ascii(method)[:40],
             )

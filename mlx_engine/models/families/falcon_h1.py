@@ -158,8 +158,8 @@ class FalconH1(SpecFamily):
             return array
         if not mx.issubdtype(array.dtype, mx.floating) and factor != 1.0:
             raise UnsupportedModel(
-                "{origin}: {name} is packed in a form that takes no factor, and Falcon-H1 has one "
-                "for it. Take the model as published, converted by mlx-lm, or as a GGUF.",
+                "{origin}: {name} is quantised in a form that cannot be scaled, and Falcon-H1"
+                " scales it. Use the model as published, converted by mlx-lm, or as a GGUF.",
                 origin=self.origin,
                 name=base,
             )

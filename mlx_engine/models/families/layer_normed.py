@@ -120,8 +120,8 @@ class Phi(SpecFamily):
         """By the names of Hugging Face's config."""
         if fields.flag("qk_layernorm", default=False):
             raise UnsupportedModel(
-                "{origin}: norms queries and keys (qk_layernorm), which this version does not for "
-                "Phi-2. Take another model.",
+                "{origin}: normalises queries and keys (qk_layernorm), which this version "
+                "does not support for Phi-2. Use another model.",
                 origin=fields.origin,
             )
         attention = replace(plain_attention(fields, share=0.5), qkv_bias=True, out_bias=True)

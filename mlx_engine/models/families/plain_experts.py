@@ -77,8 +77,8 @@ class Ernie45Moe(SpecFamily):
         part, shapes = super().canonical_trunk(raw, origin), super().trunk_shapes(raw.keys())
         lost = {n: mx.zeros(shapes[n]) for n in shapes if n.endswith(_BIAS) and n not in raw}
         words = Words(
-            "This conversion left out what corrects the choice of experts "
-            "(e_score_correction_bias): answers are those of the conversion, not of the original."
+            "This conversion lacks the correction of the expert selection "
+            "(e_score_correction_bias): its answers differ from those of the original."
         )
         reasons = (Reason("lost-expert-correction", words),) if lost else ()
         return replace(part, arrays=part.arrays | lost, reasons=part.reasons + reasons)
@@ -147,8 +147,8 @@ class Olmoe(SpecFamily):
         """By the names of Hugging Face's config."""
         if fields.has("clip_qkv"):
             raise UnsupportedModel(
-                "{origin}: clips queries, keys and values (clip_qkv), which this version does not. "
-                "Take another model.",
+                "{origin}: clips queries, keys and values (clip_qkv), which this version does"
+                " not support. Use another model.",
                 origin=fields.origin,
             )
         bias = fields.flag("attention_bias", default=False)

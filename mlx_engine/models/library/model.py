@@ -44,10 +44,7 @@ A = TypeVar("A", bound=Model)
 
 PLAIN_ONLY = Reason(
     "plain-only",
-    Words(
-        "Layers of this model cannot take back part of a pass, so nothing can be "
-        "drafted for it; it runs plain."
-    ),
+    Words("Layers of this model cannot take back rejected tokens, so it runs without drafting."),
 )
 
 OWN_CACHES = Reason(
@@ -286,7 +283,8 @@ def _pack_leaves(model: Module, arrays: Mapping[str, mx.array], origin: str) -> 
         raise
     except Exception as error:
         raise BadModelFile(
-            "{origin}: is packed in a way this model cannot be ({told}). Get it again.",
+            "{origin}: is quantised in a way that this model does not support ({told}). Get "
+            "it again.",
             origin=origin,
             told=_told(error),
         ) from error

@@ -91,7 +91,7 @@ def test_settings_reach_the_session(outside: FakeOutside) -> None:
     assert (session.sampling.temperature, session.sampling.top_k) == (0.0, 20)
     assert (session.generation.max_tokens, session.thinking) == (5, False)
     assert session.cache == CacheOptions(8, 4)
-    assert "Keys and values: 8 bits, those of what drafts 4" in outside.err
+    assert "Keys and values: 8 bits, 4 for drafting" in outside.err
     assert session.template_arguments == {"preserve_thinking": True, "reasoning_effort": "low"}
 
 

@@ -111,7 +111,7 @@ def test_draft(talk: Talk) -> None:
 def test_the_cache_is_shown_and_set_and_kept_by_a_new_chat(talk: Talk) -> None:
     outside = talk("/cache", "one", "/cache 8 4", "/cache 4", "/clear", "/cache")
     assert "16 bits\n" in outside.err
-    assert "8 bits, those of what drafts 4 (the next message reads" in outside.err
+    assert "8 bits, 4 for drafting (the next message reads" in outside.err
     assert [one.cache for one in outside.engine.sessions] == [CacheOptions(4, 4)] * 2
 
 

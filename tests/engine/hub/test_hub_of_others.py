@@ -48,7 +48,7 @@ def test_a_token_that_ran_out_is_told_where_it_would_be_needed(hub: Hub, fake: F
     fake.expired = True
     fake.gated = {"org/small"}
     for name in ("org/small", "org/hidden"):
-        with pytest.raises(DownloadFailed, match=r"does not take the token .*hf auth login"):
+        with pytest.raises(DownloadFailed, match=r"refuses the token .*hf auth login"):
             plan_download(hub, HubModel(name))
     with pytest.raises(DownloadFailed, match="no such model on the hub"):
         plan_download(replace(hub, token=False), HubModel("org/hidden"))

@@ -114,7 +114,7 @@ def test_what_is_skipped_is_listed(tmp_path: Path) -> None:
     assert [(group.tensors, group.nbytes, group.words) for group in skipped] == [
         (1, 4 * 300 * 64, "not loaded: a copy of the embedding"),
         (1, 24, "not loaded: for pictures, which are not read"),
-        (2, 4 * 10, "not loaded: for sound, which is not heard"),
+        (2, 4 * 10, "not loaded: for sound, which is not read"),
     ]
     assert d.nbytes == sum(group.nbytes for group in d.groups if not group.why_not)
 

@@ -107,7 +107,7 @@ def test_heads_that_an_index_lists_and_nobody_delivered(tmp_path: Path) -> None:
     table = json.loads(index.read_text())
     table["weight_map"]["mtp.fc.weight"] = "mtp.safetensors"
     index.write_text(json.dumps(table))
-    assert why(folder)[0] == "heads-missing" and "lie in mtp.safetensors" in why(folder)[1]
+    assert why(folder)[0] == "heads-missing" and "are in mtp.safetensors" in why(folder)[1]
     table["weight_map"] |= {"model.language_model.norm.weight": "gone.safetensors"}
     index.write_text(json.dumps(table))
     assert why(folder)[0] == "heads-missing"

@@ -325,7 +325,9 @@ def test_a_file_that_may_not_be_read_is_not_to_be_downloaded_again(
         return opened(path, *more, **named)  # type: ignore[call-overload]
 
     monkeypatch.setattr("builtins.open", refuse)
-    with pytest.raises(EngineError, match=f"{name}: may not be read. Allow reading it") as refused:
+    with pytest.raises(
+        EngineError, match=f"{name}: there is no permission to read it. Allow reading it"
+    ) as refused:
         load_model(folder, LoadOptions(), folder)
     assert "ownload" not in str(refused.value)
 

@@ -73,9 +73,9 @@ def test_gguf_files_of_other_kinds(tmp_path, architecture, what):
 
 
 OTHERS = {
-    "model.onnx": "as ONNX has them",
-    "weights.npz": "as NumPy has them",
-    "m.gguf.part": "not downloaded to its end",
+    "model.onnx": "in the format of ONNX",
+    "weights.npz": "in the format of NumPy",
+    "m.gguf.part": "the download is not complete",
 }
 
 
@@ -99,7 +99,7 @@ def test_a_link_to_nothing(tmp_path):
     folder = write_tiny_qwen3_5(tmp_path / "m")
     (folder / "model.safetensors").unlink()
     (folder / "model.safetensors").symlink_to(tmp_path / "gone")
-    refused(folder, r"model\.safetensors: a link to what is not there")
+    refused(folder, r"model\.safetensors: a broken link")
 
 
 @pytest.mark.parametrize("kind", ["llama", "cohere", "glm4_moe", "qwen3"])

@@ -134,7 +134,7 @@ def test_damage_is_named(file: Path, content: bytes, message: str) -> None:
     [
         (gguf_bytes({}, version=1), "version 1"),
         (gguf_bytes({}, version=77), "version 77"),
-        (gguf_bytes({}, version=3 << 24), "big endian"),
+        (gguf_bytes({}, version=3 << 24), "big-endian"),
         (gguf_bytes({}, [F32._replace(type=99)]), "a.weight is stored as type 99"),
         (gguf_bytes({}, [F32._replace(type=31)]), "a.weight .*abandoned type Q4_0_4_4"),
     ],

@@ -104,7 +104,7 @@ def test_a_sidecar_may_share_the_embedding_of_the_model(tmp_path: Path) -> None:
                  kind=27), without="token_embd.weight")  # fmt: skip
     np.testing.assert_array_equal(all_logits(model, TOKENS), wanted)
     (remark,) = [r for r in mlx_engine.inspect(model).declined if "trimmed" in r.code]
-    assert "mtp-m.gguf bring an output head of fewer tokens" in remark.words
+    assert "mtp-m.gguf have an output matrix for fewer tokens" in remark.words
 
 
 def test_tensors_for_other_senses_are_left_out(tmp_path: Path) -> None:
