@@ -1,4 +1,4 @@
-"""Keys and values of one attention layer, and who sees whom; a commit moves an offset."""
+"""KV cache of one attention layer and its causal mask; a commit moves an offset."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -91,13 +91,13 @@ class RowsCache(ABC):
         return sum(buffer.nbytes for buffer in self._buffers)
 
     def write(self, keys: mx.array, values: mx.array) -> KeysValues:
-        """Append a block [1, heads, rows, size] after the committed rows; all it may see."""
+        """Append a block [1, heads, rows, size]; return all keys and values that it may see."""
         self.append(keys, values)
         return self.keys_and_values()
 
     @abstractmethod
     def keys_and_values(self) -> KeysValues:
-        """All that the block just written may see; the name is mlx-lm's, whose layers may share."""
+        """Keys and values that the newest block may see; mlx-lm's name, whose layers share them."""
 
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> KeysValues:
         """`write` under mlx-lm's name."""
@@ -105,14 +105,14 @@ class RowsCache(ABC):
 
     @abstractmethod
     def shown(self) -> KeysValues:
-        """Committed rows that a next block would see, of which there is one at least."""
+        """Committed rows that the next block would see; at least one must be committed."""
 
     @abstractmethod
     def append(self, keys: mx.array, values: mx.array) -> Buffers:
-        """Append a block; the buffers whole, scratch behind the block's last row included."""
+        """Append a block; return the whole buffers, with the unused rows after the block."""
 
     def _packed(self, keys: mx.array, values: mx.array) -> Buffers:
-        """Rows as they are stored."""
+        """Quantise rows to the bits of the cache."""
         if self.row_bits == 16:
             return keys, values
         self._group = group_of(keys.shape[-1], values.shape[-1])
@@ -120,7 +120,7 @@ class RowsCache(ABC):
         return tuple(part for side in sides for part in side)
 
     def _unpacked(self, rows: slice) -> KeysValues:
-        """Stored rows as they are computed with."""
+        """Keys and values of a range of rows, dequantised."""
         parts = [buffer[:, :, rows] for buffer in self._buffers]
         if self.row_bits == 16:
             return KeysValues(*parts)
@@ -142,7 +142,7 @@ class RowsCache(ABC):
         self._block = 0
 
     def fork(self) -> Self:
-        """Another that goes on from here by itself."""
+        """Copy this cache; what either writes later the other does not see."""
         return copy(self)
 
     def place(self) -> Place:
@@ -160,11 +160,11 @@ class AttentionCache(RowsCache):
     keeps_all_rows = True
 
     def keys_and_values(self) -> KeysValues:
-        """All rows."""
+        """Keys and values of all committed rows and of the block."""
         return self._unpacked(slice(0, self.most + self._block))
 
     def append(self, keys: mx.array, values: mx.array) -> Buffers:
-        """The same; the buffers whole, scratch behind the block's last row included."""
+        """Append a block; return the whole buffers, with the unused rows after the block."""
         self._block = keys.shape[2]
         rows = self._packed(keys, values)
         buffers = self._room_for(self.most + self._block, rows)
@@ -172,11 +172,11 @@ class AttentionCache(RowsCache):
         return self._buffers
 
     def rows(self, start: int, end: int) -> Buffers:
-        """Committed rows as they are stored."""
+        """A range of committed rows, as stored."""
         return tuple(buffer[:, :, start:end] for buffer in self._buffers)
 
     def fill(self, rows: Sequence[mx.array]) -> None:
-        """Hold these rows, as `rows` gave them, and no others."""
+        """Replace the contents by rows that `rows` returned."""
         self._buffers = tuple(rows)
         self._length, self._block, self._pending = self._buffers[0].shape[2], 0, None
 
@@ -186,13 +186,13 @@ class AttentionCache(RowsCache):
         return_array: bool = False,
         window_size: int | None = None,
     ) -> Mask:
-        """Who sees whom in a block of N rows about to be written; N is mlx-lm's name for it."""
+        """Attention mask of a block of N rows that is written next; N is mlx-lm's name."""
         if self.pending is None and window_size is None and (N == 1 or not return_array):
             return None if N == 1 else "causal"
         return causal_mask(self.start(), N, range(self.most + N), window_size)
 
     def shown(self) -> KeysValues:
-        """Keys and values of all committed tokens, of which there is one at least."""
+        """Keys and values of all committed tokens, at least one."""
         assert self._buffers
         return self._unpacked(slice(0, self.length))
 
@@ -204,11 +204,11 @@ class AttentionCache(RowsCache):
         return with_blanks(self._buffers, rows, more)
 
     def snapshot(self) -> Place:
-        """Committed rows never change, so their number is all there is to know."""
+        """The number of committed rows, which never change."""
         return Place(self.length)
 
     def restore(self, snapshot: LayerSnapshot) -> None:
-        """Shorten to a snapshot; buffers that are far too long for it are left to others."""
+        """Shorten to a snapshot; far too long buffers are replaced by shorter copies."""
         assert snapshot.length <= self.length
         self._length = snapshot.length
         self._block = 0
@@ -226,7 +226,7 @@ class AttentionCache(RowsCache):
 
 
 def causal_mask(start: int | mx.array, rows: int, keys: range, window: int | None) -> mx.array:
-    """Rows at positions start, start + 1, ...; keys: the positions of those there are.
+    """Causal mask, bool [rows, keys], of rows from position `start` on; keys: their positions.
 
     window: how many keys a row sees, its own included; None for all before it.
     """
@@ -237,16 +237,16 @@ def causal_mask(start: int | mx.array, rows: int, keys: range, window: int | Non
 
 
 def positions(start: int | mx.array, rows: range) -> mx.array:
-    """Of rows of a block that begins there, [R]."""
+    """Positions of `rows` of a block that begins at `start`, int [R]."""
     if isinstance(start, int):
         return mx.arange(start + rows.start, start + rows.stop)
     return mx.arange(rows.start, rows.stop) + start
 
 
 def written(buffers: Buffers, rows: Buffers, start: int | mx.array) -> Buffers:
-    """The buffers with rows from `start` on, for which there is room: MLX does not check an array.
+    """Write rows into buffers from `start` on; MLX does not check that there is room.
 
-    Whoever else has an array of them keeps it as it is.
+    Other references to the old arrays keep the old contents.
     """
     pairs = zip(buffers, rows, strict=True)
     if isinstance(start, mx.array):
@@ -258,7 +258,7 @@ def written(buffers: Buffers, rows: Buffers, start: int | mx.array) -> Buffers:
 
 
 def with_blanks(buffers: Buffers, like: Buffers, rows: int) -> Buffers:
-    """Buffers, or none at first, and behind them so many empty rows of the shape of others."""
+    """Append `rows` zero rows, of the shape of `like`, to buffers; buffers: may be empty."""
     blanks = [mx.zeros((*its.shape[:2], rows, its.shape[3]), dtype=its.dtype) for its in like]
     if not buffers:
         return tuple(blanks)

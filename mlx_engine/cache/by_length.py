@@ -1,4 +1,4 @@
-"""Two memories of one text, for a model that reads a text otherwise once it is longer than so much.
+"""Two KV caches of one text, for models with a second RoPE table for long prompts.
 
 LongRoPE (arXiv 2402.13753) rotates all tokens of a long text by other factors. So row t is that of
 a text of t + 1 tokens read from its beginning: rows of a short text see one memory, those of a long
@@ -22,11 +22,11 @@ class Read(Protocol):
     """A pass over tokens [1, T] that writes to these caches -> [1, T, H]."""
 
     def __call__(self, tokens: mx.array, caches: LayerCaches, *, is_long: bool) -> mx.array:
-        """is_long: as those of a long text are read."""
+        """is_long: rotate by the factors for long texts."""
 
 
 class ByLengthSnapshot(NamedTuple):
-    """Both memories at a boundary; age: of the short one, which may be dropped afterwards."""
+    """Both caches at one length; age: number of times that the short one was dropped before."""
 
     length: int
     age: int
@@ -35,7 +35,7 @@ class ByLengthSnapshot(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Of both."""
+        """Bytes that live on only because of this snapshot."""
         return self.short.nbytes + self.long.nbytes
 
 
@@ -64,7 +64,7 @@ class CacheByLength:
         return self._short.nbytes + self._long.nbytes
 
     def read(self, tokens: mx.array, read: Read) -> mx.array:
-        """A block [1, T] -> [1, T, H], each row as its text is read."""
+        """Run a block of tokens [1, T] -> [1, T, H], each row with the factors of its length."""
         start, self._block = self.length, tokens.astype(mx.int32)
         rows, made = self._short_rows, []
         if rows:
@@ -89,7 +89,7 @@ class CacheByLength:
             self._drop_short()
 
     def fork(self) -> Self:
-        """Another that goes on from here by itself."""
+        """Copy both caches; what either copy writes later the other does not see."""
         other = copy(self)
         other._short, other._long = self._short.fork(), self._long.fork()
         return other
@@ -105,7 +105,7 @@ class CacheByLength:
         return ByLengthSnapshot(self.length, self._age, short, long)
 
     def restore(self, snapshot: LayerSnapshot) -> None:
-        """Go back to a boundary; a short memory that is gone is filled when it is needed."""
+        """Go back to a snapshot; a short cache that was dropped is filled again when needed."""
         assert isinstance(snapshot, ByLengthSnapshot)
         self._tokens, self._block = self._tokens[:, : snapshot.length], self._block[:, :0]
         self._long.restore(snapshot.long)
@@ -115,7 +115,7 @@ class CacheByLength:
             self._drop_short()
 
     def arrays(self) -> list[mx.array]:
-        """Those of both memories, and the tokens."""
+        """Arrays of both caches, and the tokens."""
         return [*self._short.arrays(), *self._long.arrays(), self._tokens]
 
     def _drop_short(self) -> None:
@@ -123,7 +123,7 @@ class CacheByLength:
 
     @property
     def _short_rows(self) -> int:
-        """Rows of the block that end short texts."""
+        """Number of rows of the block at positions of a short text."""
         return max(0, min(self._block.shape[1], self._border - self.length))
 
     def _catch_up(self, caches: LayerCaches, until: int, read: Read, *, is_long: bool) -> None:

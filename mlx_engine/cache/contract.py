@@ -1,4 +1,4 @@
-"""What every layer cache can do (commit a prefix of a block, go back), and all layers as one."""
+"""Interface of layer caches: write a block, commit a prefix of it, snapshot, restore."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, Self
@@ -36,11 +36,11 @@ class RowCount:
 
 
 class LayerSnapshot(Protocol):
-    """A layer's memory after some tokens; cheap, because MLX arrays never change."""
+    """A layer's cache at one length; cheap, because MLX arrays never change."""
 
     @property
     def length(self) -> int:
-        """Committed tokens at that place."""
+        """Committed tokens."""
 
     @property
     def nbytes(self) -> int:
@@ -59,7 +59,7 @@ class Place(NamedTuple):
 
 
 class LayerCache(Protocol):
-    """One layer's memory of a conversation (batch of one).
+    """One layer's cache of a conversation (batch of one).
 
     A pass writes a block of rows; `commit(n)` then makes the first n of them (0 to all) part of the
     conversation and forgets the rest. Between `commit` and the next pass the cache stands exactly
@@ -90,7 +90,7 @@ class LayerCache(Protocol):
         """
 
     def fork(self) -> Self:
-        """Another that goes on from here by itself; what either writes the other does not see."""
+        """Copy this cache; what either writes later the other does not see."""
 
     def place(self) -> LayerSnapshot:
         """A snapshot to come back to within NEAR rows: of what is written in place nothing is held,
@@ -108,7 +108,7 @@ class LayerCache(Protocol):
 
 
 class CachesSnapshot(NamedTuple):
-    """Every layer's memory at one place."""
+    """Snapshots of all layers at one length."""
 
     length: int
     layers: tuple[LayerSnapshot, ...]
@@ -120,7 +120,7 @@ class CachesSnapshot(NamedTuple):
 
 
 class LayerCaches:
-    """Layer caches in order; they always stand after the same number of tokens."""
+    """The caches of all layers, in order; all have the same length."""
 
     def __init__(self, layers: Sequence[LayerCache]) -> None:
         self.layers = tuple(layers)
@@ -157,23 +157,23 @@ class LayerCaches:
         assert len({layer.length for layer in self.layers}) == 1
 
     def fork(self) -> "LayerCaches":
-        """Others that go on from here by themselves."""
+        """Copy all caches; what either copy writes later the other does not see."""
         return LayerCaches([layer.fork() for layer in self.layers])
 
     def take_over(self, other: "LayerCaches") -> None:
-        """Stand where others stand, which go on by themselves."""
+        """Replace the caches by copies of another conversation's."""
         self.layers = other.fork().layers
 
     def at(self, length: int) -> CachesSnapshot:
-        """All layers at an earlier place, where they keep all rows."""
+        """Snapshot at an earlier length, where all layers keep all rows."""
         return CachesSnapshot(length, (Place(length),) * len(self.layers))
 
     def place(self) -> CachesSnapshot:
-        """All layers at `length`, to come back to within NEAR rows."""
+        """Snapshot at `length`, valid for the next NEAR rows only, without copies."""
         return CachesSnapshot(self.length, tuple(layer.place() for layer in self.layers))
 
     def snapshot(self) -> CachesSnapshot:
-        """All layers at `length`."""
+        """Snapshot at `length`."""
         return CachesSnapshot(self.length, tuple(layer.snapshot() for layer in self.layers))
 
     def restore(self, snapshot: CachesSnapshot) -> None:

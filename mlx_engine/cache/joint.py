@@ -1,4 +1,4 @@
-"""The memories of several conversations whose rows are read in one pass, one after the other.
+"""Caches of several conversations whose rows are computed in one pass, one after the other.
 
 Whatever treats each row by itself (products, norms, experts) sees one block of rows; what mixes the
 rows of a conversation is done for each by itself (`each`), with its own memory.
@@ -14,7 +14,7 @@ from mlx_engine.cache.contract import LayerCache, LayerCaches
 
 
 class Span(NamedTuple):
-    """One conversation's memory in a layer, and which rows of the pass are its."""
+    """One conversation's cache in a layer, and its rows of the pass."""
 
     cache: LayerCache
     rows: slice
@@ -25,13 +25,13 @@ JointCache = tuple[Span, ...]
 
 
 class JointCaches(NamedTuple):
-    """All layers of several conversations; each keeps of its rows what it likes."""
+    """Caches of all layers of several conversations."""
 
     layers: tuple[JointCache, ...]
 
 
 def joint_caches(conversations: Sequence[LayerCaches], rows: Sequence[int]) -> JointCaches:
-    """For a pass over so many rows of each, in this order."""
+    """Combine the caches of conversations for a pass with `rows` rows of each, in this order."""
     ends = [sum(rows[: number + 1]) for number in range(len(rows))]
     spans = [slice(end - count, end) for end, count in zip(ends, rows, strict=True)]
     layers = zip(*(caches.layers for caches in conversations), strict=True)
@@ -41,7 +41,7 @@ def joint_caches(conversations: Sequence[LayerCaches], rows: Sequence[int]) -> J
 
 
 def each(cache: LayerCache | JointCache, run: Callable[..., mx.array], *rows: mx.array) -> mx.array:
-    """run(cache, *rows) of each conversation's rows [1, T, ...], its results joined again."""
+    """Call run(cache, *rows) for each conversation's rows [1, T, ...]; concatenate the results."""
     if not isinstance(cache, tuple):
         return run(cache, *rows)
     made = [run(span.cache, *(part[:, span.rows] for part in rows)) for span in cache]
@@ -49,7 +49,7 @@ def each(cache: LayerCache | JointCache, run: Callable[..., mx.array], *rows: mx
 
 
 def apart(joined: mx.array, counts: Sequence[int], axis: int) -> list[mx.array]:
-    """So many rows of each conversation."""
+    """Split an axis into `counts` rows for each conversation."""
     if len(counts) == 1:
         return [joined]
     return list(mx.split(joined, list(accumulate(counts))[:-1], axis=axis))

@@ -32,16 +32,16 @@ chunk is copied out of it.
 
 
 class Replay(Protocol):
-    """Steps that a state has still to take."""
+    """Steps of the recurrence that the state does not contain yet."""
 
     def arrays(self) -> list[mx.array]:
-        """What the steps need."""
+        """Arrays that the steps are computed from."""
 
     def first(self, rows: int | mx.array) -> "Replay":
-        """The first `rows` of them, int32 [1] where only the device knows it."""
+        """The first `rows` steps; int32 [1] where only the device knows the number."""
 
     def settled(self, state: mx.array) -> mx.array:
-        """The state after them."""
+        """The state after these steps."""
 
 
 class DeltaBlock(NamedTuple):
@@ -58,14 +58,14 @@ class DeltaBlock(NamedTuple):
 
 
 class DeltaRule(Protocol):
-    """A way to run blocks."""
+    """An implementation of the gated delta rule."""
 
     def run(self, rows: Rows, state: mx.array, replay: Replay | None) -> DeltaBlock:
-        """Take `replay` and then the block, rows [1, T, ...]."""
+        """Apply the replayed steps, then the rows [1, T, ...] of the block."""
 
 
 class StockSteps(NamedTuple):
-    """Steps to be taken again whole, by stock MLX; what was asked of them (queries) is of no use.
+    """Steps as inputs of MLX's own operation; without queries, which do not change the state.
 
     keys, values, decay, beta: of Rows.
     """
@@ -77,11 +77,11 @@ class StockSteps(NamedTuple):
     stock: Stock = MLX
 
     def arrays(self) -> list[mx.array]:
-        """But for the stock."""
+        """Keys, values, decay and beta."""
         return list(self[:4])
 
     def first(self, rows: int | mx.array) -> "StockSteps":
-        """The first `rows` of them; steps of an unknown number that do nothing are the others."""
+        """The first `rows` steps; if the device has the number, others become without effect."""
         if isinstance(rows, int):
             keys, values, decay, beta = (part[:, :rows] for part in self[:4])
             return StockSteps(keys, values, decay, beta, self.stock)
@@ -90,7 +90,7 @@ class StockSteps(NamedTuple):
         return self._replace(decay=decay, beta=beta)
 
     def settled(self, state: mx.array) -> mx.array:
-        """The state after them."""
+        """The state after these steps."""
         return self.stock.delta_rule(Rows(self.keys, *self[:4]), state)[1]
 
 
@@ -101,7 +101,7 @@ class StockDelta:
     stock: Stock = MLX
 
     def run(self, rows: Rows, state: mx.array, replay: Replay | None) -> DeltaBlock:
-        """Take `replay` and then the block."""
+        """Apply the replayed steps, then the rows of the block."""
         before = state if replay is None else replay.settled(state)
         outputs, after = self.stock.delta_rule(rows, before)
         return DeltaBlock(outputs, before, after, StockSteps(*rows[1:], self.stock))
@@ -109,17 +109,17 @@ class StockDelta:
 
 @cache
 def _number(count: int) -> mx.array:
-    """Kept, because every layer of a pass asks for the same few."""
+    """A count as int32 [1]; cached, because every layer of a pass asks for the same few."""
     return mx.array([count], dtype=mx.int32)
 
 
 def _blank(steps: Steps) -> Steps:
-    """One step of zeros, of the same heads."""
+    """One step of zeros with the same heads."""
     return Steps(*(mx.zeros((1, 1, *part.shape[2:])) for part in steps))
 
 
 class KernelSteps(NamedTuple):
-    """Steps whose `delta` is known, so that the kernel takes them again without reductions.
+    """Steps whose `delta` is known, so that the kernel replays them without reductions.
 
     taken: how many of them, the rest is not to be. counts: rows that the kernel serves; where
     it was switched off since, plain ops take the steps.
@@ -135,7 +135,7 @@ class KernelSteps(NamedTuple):
         return list(self.steps)
 
     def first(self, rows: int | mx.array) -> "KernelSteps":
-        """The first `rows` of them."""
+        """The first `rows` steps."""
         return KernelSteps(self.steps, rows, self.launcher, self.counts)
 
     @property
@@ -144,7 +144,7 @@ class KernelSteps(NamedTuple):
         return _number(self.taken) if isinstance(self.taken, int) else self.taken
 
     def settled(self, state: mx.array) -> mx.array:
-        """The state after them: the kernel's own, beside a row that nobody asks for."""
+        """The state after these steps, by a launch of the kernel with one row of zeros."""
         if 1 not in self.counts:
             steps = Steps(*(part.squeeze(0) for part in self.steps))
             return replayed(state.squeeze(0), self.taken, steps)[None]
@@ -155,14 +155,14 @@ class KernelSteps(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KernelDelta:
-    """Our kernel for few rows, stock MLX for the long blocks of a prompt; counts: what few is."""
+    """Our kernel for the row counts in `counts`, MLX's operation for a prompt's long blocks."""
 
     launcher: Launcher
     long: DeltaRule = StockDelta()
     counts: Container[int] = ALL_ROWS
 
     def run(self, rows: Rows, state: mx.array, replay: Replay | None) -> DeltaBlock:
-        """Take `replay` and then the block."""
+        """Apply the replayed steps, then the rows of the block."""
         count = rows.keys.shape[1]
         if count not in self.counts:
             return self.long.run(rows, state, replay)
@@ -194,7 +194,7 @@ class NoSteps(NamedTuple):
 
 
 def delta_rule(served: Served | None, long: DeltaRule) -> DeltaRule:
-    """By the kernel where there is one to run it; long: of what it does not serve."""
+    """The kernel's implementation where it serves, else `long`."""
     return long if served is None else KernelDelta(served.launcher, long, served)
 
 
@@ -223,7 +223,7 @@ class RecurrentSnapshot(NamedTuple):
         return [self.window, self.state, *(self.replay.arrays() if self.replay else ())]
 
     def resolved(self) -> "RecurrentSnapshot":
-        """The same, with a pending count that the host knows by now."""
+        """Resolve a pending count that the host knows by now."""
         count = None if self.pending is None else self.pending.known
         if count is None:
             return self
@@ -259,7 +259,7 @@ class ConvolutionWindow(NamedTuple):
 
 
 class RecurrentCache:
-    """Convolution window and state, standing after `length` tokens."""
+    """Convolution window and recurrent state of one layer after `length` tokens."""
 
     keeps_any_prefix = True
     keeps_all_rows = False
@@ -283,7 +283,7 @@ class RecurrentCache:
 
     @property
     def _now(self) -> RecurrentSnapshot:
-        """The committed memory."""
+        """The committed state."""
         if self._committed.pending is not None:
             now = self._committed.resolved()
             if self._block is not None and now.pending is None:  # its pass has replayed them
@@ -298,7 +298,7 @@ class RecurrentCache:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the committed memory."""
+        """Bytes of the committed state."""
         return self._now.nbytes
 
     @property
@@ -309,7 +309,7 @@ class RecurrentCache:
         return ConvolutionWindow(now.window, skipped)
 
     def run(self, rows: Rows, convolved: mx.array) -> mx.array:
-        """Take the steps of a block from the committed state; outputs [1, T, value heads, Dv].
+        """Run a block from the committed state; outputs [1, T, value heads, Dv].
 
         rows: [1, T, ...]; convolved [1, K-1+T, C] is the window followed by the block's rows. The
         committed rows of the block before are replayed as part of this pass.
@@ -358,16 +358,16 @@ class RecurrentCache:
         )
 
     def fork(self) -> Self:
-        """Another that goes on from here by itself; states are never written in place."""
+        """Copy this cache; states are never written in place."""
         return copy(self)
 
     def place(self) -> RecurrentSnapshot | Place:
-        """The committed memory itself; of the beginning no zeros, which would live on."""
+        """The committed state itself; at length 0 a Place, which holds no arrays."""
         now = self._now
         return now if now.length or now.pending is not None else Place(0)
 
     def snapshot(self) -> RecurrentSnapshot | Place:
-        """The same, with the window alone: a view would hold on to the block around it."""
+        """The committed state with a contiguous window: a view would keep its whole block alive."""
         if self._now.skipped != 0:
             window = self._stock.contiguous(self.window.alone(self._taps))
             self._committed = self._committed._replace(window=window, skipped=0)

@@ -54,7 +54,7 @@ class WindowCache(RowsCache):
         self._copy: Buffers = ()
 
     def _begin(self) -> int:
-        """Position of the first row the next block is shown."""
+        """Position of the first row that the next block is shown."""
         return max(0, self.length - self.window + 1) // WINDOW_STEP * WINDOW_STEP
 
     def make_mask(
@@ -63,18 +63,18 @@ class WindowCache(RowsCache):
         return_array: bool = False,
         window_size: int | None = None,
     ) -> Mask:
-        """Who sees whom in a block of N rows about to be written; N is mlx-lm's name for it."""
+        """Attention mask of a block of N rows that is written next; N is mlx-lm's name."""
         window = min(window_size or self.window, self.window)
         if self.pending is None and self._length + N <= window and not return_array:
             return None if N == 1 else "causal"
         return causal_mask(self.start(), N, range(self._begin(), self.most + N), window)
 
     def keys_and_values(self) -> KeysValues:
-        """All rows from a multiple of WINDOW_STEP on."""
+        """Keys and values from the multiple of WINDOW_STEP at which the block's view begins."""
         return self._unpacked(self._at(self._begin(), self.most + self._block))
 
     def append(self, keys: mx.array, values: mx.array) -> Buffers:
-        """The same; the buffers whole, whose first row stands at position `first`."""
+        """Append a block; return the whole buffers, whose first row is at position `first`."""
         self._copy = ()  # that is evaluated by now
         self._block = keys.shape[2]
         end, rows = self.most + self._block, self._packed(keys, values)
@@ -83,15 +83,15 @@ class WindowCache(RowsCache):
         return self._buffers
 
     def shown(self) -> KeysValues:
-        """Committed rows that a block here would be shown, some of them out of the window."""
+        """Committed rows that the next block would be shown; some are outside of the window."""
         return self._unpacked(self._at(self._begin(), self.length))
 
     def _at(self, begin: int, end: int) -> slice:
-        """Where rows of these positions lie in the buffers."""
+        """Slice of the buffers for positions `begin` to `end`."""
         return slice(begin - self.first, end - self.first)
 
     def _room(self, begin: int, end: int, rows: Buffers) -> Buffers:
-        """Buffers that reach to `end`; new ones start at `begin`."""
+        """Buffers with room up to position `end`; new ones start at `begin`."""
         if self._buffers and end - self.first <= self._buffers[0].shape[2]:
             return self._buffers
         kept = self._kept(begin)
@@ -100,20 +100,20 @@ class WindowCache(RowsCache):
         return with_blanks(kept, rows, more)
 
     def _kept(self, begin: int) -> Buffers:
-        """The committed rows from position `begin` on, and pending ones, as they are stored."""
+        """Committed and pending rows from position `begin` on, as stored."""
         if begin >= self.most:
             return ()
         return tuple(buffer[:, :, self._at(begin, self.most)] for buffer in self._buffers)
 
     def snapshot(self) -> WindowSnapshot:
-        """A copy of what later tokens may see."""
+        """A copy of the rows that later tokens may see."""
         begin = self._begin()
         # contiguous: a plain slice would keep the whole buffer alive
         self._copy = tuple(self._stock.contiguous(rows) for rows in self._kept(begin))
         return WindowSnapshot(self.length, begin, self._copy)
 
     def restore(self, snapshot: LayerSnapshot) -> None:
-        """Go back to a snapshot, or on to a later one."""
+        """Go to a snapshot, earlier or later."""
         self._length, self._block = snapshot.length, 0
         self._pending = snapshot.pending if isinstance(snapshot, Place) else None
         if isinstance(snapshot, WindowSnapshot):
@@ -121,5 +121,5 @@ class WindowCache(RowsCache):
             self._buffers = snapshot.rows  # full, so the next block moves to buffers of its own
 
     def arrays(self) -> list[mx.array]:
-        """The buffers, and the newest copy."""
+        """The buffers, and the rows of the newest snapshot."""
         return [*self._buffers, *self._copy]

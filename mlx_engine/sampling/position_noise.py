@@ -28,7 +28,7 @@ _GOLDEN = 0x9E3779B97F4A7C15  # 2**64 divided by the golden ratio
 
 
 def row_keys(seed: int, positions: Sequence[int]) -> mx.array:
-    """Two words for each position, uint32 [R, 2]; seed and positions are taken modulo 2**64."""
+    """Random keys of positions, uint32 [R, 2]; seed and positions are taken modulo 2**64."""
     start = _split_mix(seed + _GOLDEN)
     keys = [_split_mix(start + position * _GOLDEN) for position in positions]
     return mx.array(np.array([[key & 0xFFFFFFFF, key >> 32] for key in keys], dtype=np.uint32))
@@ -40,7 +40,7 @@ plain_noise: NoiseOfKeys = mx.compile(noise_of_keys) if computes_on_gpu() else n
 
 
 def noise_by(served: Served | None) -> NoiseOfKeys:
-    """By the kernel while it is in use; the bits are the same."""
+    """The kernel's noise while it is in use, else plain operations'; the bits are the same."""
     if served is None:
         return plain_noise
 

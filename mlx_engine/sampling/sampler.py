@@ -111,14 +111,14 @@ class _Drawn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SamplerKernels:
-    """What picks tokens from logits besides plain ops; filtered: for as long as it is in use."""
+    """Kernels that pick tokens from logits; filtered: None where plain operations filter."""
 
     noise: NoiseOfKeys = plain_noise
     filtered: Served | None = None
 
     @staticmethod
     def of(kernels: Kernels, vocabulary: int) -> "SamplerKernels":
-        """Those of a machine."""
+        """The kernels in use on this machine."""
         work = Work("", vocabulary)
         noise, filtered = (kernels.served(name, work) for name in ("noise", "filtered-pick"))
         return SamplerKernels(noise_by(noise), filtered)
@@ -182,13 +182,13 @@ class Sampler:
 
     @property
     def _pending(self) -> RowCount | None:
-        """A committed count that the host does not know."""
+        """The committed count that the host does not know yet."""
         if self._count is not None and self._count.known is not None:
             self._count = None
         return self._count
 
     def choosing(self, position: int, rows: int) -> Choosing | None:
-        """How a kernel picks the tokens of so many rows without their logits.
+        """Arguments for the kernel that picks tokens of `rows` rows without making their logits.
 
         None where filters, penalties or a bias have to see the logits. That depends on the options
         alone, so every pass of an answer with these options picks in the same way.
@@ -203,15 +203,15 @@ class Sampler:
         return Choosing(keys=self._keys(position, rows), temperature=options.temperature)
 
     def draw(self, position: int, rows: int) -> None:
-        """The noise of so many positions at once, for picks at any of them: a round draws that of
-        its draft and of its pass together, in one launch.
+        """Draw the noise of `rows` positions at once, for picks at any of them: a round draws
+        that of its draft and of its pass together, in one launch.
         """
         if self._options.temperature > 0 and self._by_kernel is None:
             noise = self._noise(self._keys(position, rows), self._vocabulary)
             self._drawn = _Drawn(position, position + rows, self._pending, noise)
 
     def _noise_at(self, position: int, rows: int) -> mx.array:
-        """float32 [R, V]; what was drawn is let go with its last row."""
+        """Noise float32 [R, V]; noise drawn ahead is dropped with its last row."""
         pending, drawn, end = self._pending, self._drawn, position + rows
         fits = drawn is not None and drawn.start <= position < end <= drawn.end
         if drawn is None or not fits or drawn.behind is not pending:
@@ -257,12 +257,12 @@ class Sampler:
 
     @property
     def _by_kernel(self) -> Served | None:
-        """What picks under filters, where there are any."""
+        """The kernel that filters and picks, where filters are on."""
         its = self._filtered
         return its if its is not None and self._filters.is_on and 1 in its else None
 
     def marked(self, logits: mx.array, picked: mx.array) -> mx.array:
-        """The tokens that were picked from logits [R, V], -1 where one of a row is not finite."""
+        """Replace the picked tokens by -1 in rows of the logits [R, V] that are not finite."""
         if self._sees_raw and self._options.temperature > 0 and self._by_kernel is not None:
             return picked  # the kernel has marked them
         return mx.where(finite_rows(logits), picked, -1)
@@ -279,7 +279,7 @@ class Sampler:
         return mx.exp(chosen - mx.logsumexp(penalised, axis=-1, keepdims=True))[:, 0]
 
     def _keys(self, position: int, rows: int) -> mx.array:
-        """Of the noise of so many positions, uint32 [rows, 2]."""
+        """Keys of the noise of `rows` positions, uint32 [rows, 2]."""
         pending = self._pending
         if pending is None:
             return row_keys(self._seed, range(position, position + rows))
@@ -289,7 +289,7 @@ class Sampler:
     def _penalised(
         self, logits: mx.array, prefix: mx.array, position: int | None = None
     ) -> mx.array:
-        """float32 [R, V]; position: of row 0, None where none of them is the first of an answer."""
+        """Penalised, biased logits float32 [R, V]; position: of row 0, None if no row is first."""
         options, logits = self._options, logits.astype(mx.float32)
         if self._history is not None:
             counts = self._history.answer_counts(logits.shape[0], prefix)
