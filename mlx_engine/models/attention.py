@@ -26,7 +26,7 @@ KeyValueCache = AttentionCache | WindowCache
 
 
 class Masks:
-    """Who sees whom in one pass, made once for all layers that see alike.
+    """Attention masks of one pass, made once for all layers with equal windows.
 
     is_long: the pass reads a long text, for rotations that differ there.
     """
@@ -37,7 +37,7 @@ class Masks:
         self._spans: dict[tuple[Place, int, RowCount], Span] = {}
 
     def of(self, cache: KeyValueCache, rows: int) -> Mask:
-        """Who sees whom in a block about to be written to a cache of this kind."""
+        """The mask of a block that is written next to a cache of this kind."""
         window = cache.window if isinstance(cache, WindowCache) else 0
         if not window and cache.pending is None:
             return "causal" if rows > 1 else None
@@ -47,7 +47,7 @@ class Masks:
         return self._made[alike]
 
     def span(self, cache: KeyValueCache, rows: int, group: int) -> Span:
-        """The same, of a block that was written, for the kernel; group: heads that share a key."""
+        """Range of keys that a written block sees, for the kernel; group: query heads a key."""
         start, window = (cache.first, cache.window) if isinstance(cache, WindowCache) else (0, 0)
         pending, end = cache.pending, cache.most + rows
         if pending is None:
@@ -60,12 +60,12 @@ class Masks:
 
 
 class Attend(Protocol):
-    """Appends a block to a cache and attends to all of it."""
+    """Append a block to a cache and attend to everything in it."""
 
     def __call__(
         self, queries: mx.array, new: KeysValues, cache: KeyValueCache, masks: Masks
     ) -> mx.array:
-        """[1, heads, T, size], rotated, heads of queries a multiple of the keys' -> the same."""
+        """Rotated queries [1, heads, T, size] -> outputs; heads a multiple of the keys'."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class StockAttention:
     def __call__(
         self, queries: mx.array, new: KeysValues, cache: KeyValueCache, masks: Masks
     ) -> mx.array:
-        """Causal, within the cache's window; a prompt row by row where scores would be large."""
+        """Attend causally within the cache's window; in slices where scores would be large."""
         mask = masks.of(cache, queries.shape[2])
         seen = cache.write(*new)
         _, heads, rows, _ = queries.shape
@@ -94,7 +94,7 @@ class StockAttention:
         return parts[0] if len(parts) == 1 else mx.concatenate(parts, axis=2)
 
     def _of_rows(self, part: slice, queries: mx.array, seen: KeysValues, mask: Mask) -> mx.array:
-        """Some rows of a block; what comes after them is left out."""
+        """Attend with some rows of a block; keys after them are left out."""
         after = queries.shape[2] - part.stop
         if part.start or after:
             end = seen.keys.shape[2] - after
@@ -106,7 +106,7 @@ class StockAttention:
 
 
 class ServedCaches:
-    """Rows of some work that go through the kernel for attention, over caches of any format."""
+    """Row counts served by the attention kernel, by the bits of the cache."""
 
     def __init__(self, kernels: Kernels, work: Work, *, of_latents: bool = False) -> None:
         """work: but for the name of its form."""
@@ -114,7 +114,7 @@ class ServedCaches:
         self._by_bits: dict[CacheBits, Served | None] = {}
 
     def of(self, bits: CacheBits) -> Served | None:
-        """Over a cache of so many bits; None for never."""
+        """The kernel for a cache of `bits`; None where it never serves."""
         if bits not in self._by_bits:
             work = self._work._replace(form=form_name(bits, of_latents=self._of_latents))
             if bits != 16:  # a trial that waits is run before the first token, that rows stay exact
@@ -124,7 +124,7 @@ class ServedCaches:
 
 
 class FewQueryAttention:
-    """Our kernel for few rows, on the cache's buffers as they lie; stock MLX for a prompt."""
+    """Our kernel for few rows, directly on the cache's buffers; MLX's operation for a prompt."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class FewQueryAttention:
     def __call__(
         self, queries: mx.array, new: KeysValues, cache: KeyValueCache, masks: Masks
     ) -> mx.array:
-        """Causal, within the cache's window."""
+        """Attend causally within the cache's window."""
         rows, served = queries.shape[2], self.served.of(cache.row_bits)
         if served is None or rows not in served:
             return self._stock(queries, new, cache, masks)
@@ -158,7 +158,7 @@ class FewQueryAttention:
 def attend_of(
     kernels: Kernels, spec: layer_specs.Attention, sinks: mx.array | None, dtype: mx.Dtype
 ) -> Attend:
-    """By the kernel where there is one for heads of these sizes.
+    """The kernel's implementation where it serves heads of these sizes, else MLX's.
 
     sinks: float32; stock MLX takes them in the element type of queries.
     """
@@ -172,7 +172,7 @@ def attend_of(
 
 
 class Attention:
-    """The mixer of a block that attends."""
+    """Grouped-query attention as a mixer of a block."""
 
     def __init__(self, spec: layer_specs.Attention, part: Part, eps: float) -> None:
         self._spec = spec
@@ -206,12 +206,12 @@ class Attention:
         self._stock = part.kernels.stock
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
-        """An empty one."""
+        """An empty KV cache."""
         window = self._spec.window
         return AttentionCache(bits) if window is None else WindowCache(window, self._stock, bits)
 
     def mixed(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
-        """[1, T, H] -> what the output projection takes."""
+        """Hidden states [1, T, H] -> inputs of the output projection [1, T, N]."""
         spec, rows = self._spec, x.shape[1]
         parts, gate = self._inputs(x), None
         if spec.gate == "element":
@@ -241,7 +241,7 @@ class Attention:
     def _of_conversation(
         self, masks: Masks, cache: LayerCache, turned: mx.array, values: mx.array
     ) -> mx.array:
-        """Queries beside keys [1, T, heads of both, size] and values -> [1, T, heads, values']."""
+        """One conversation: queries and keys [1, T, heads, size], values -> outputs likewise."""
         assert isinstance(cache, AttentionCache | WindowCache)
         turned, values = turned.transpose(0, 2, 1, 3), values.transpose(0, 2, 1, 3)
         if self._rotate is not None:
@@ -254,7 +254,7 @@ class Attention:
 
 
 def _grown(queries: mx.array, start: Position, growth: layer_specs.QueryGrowth) -> mx.array:
-    """[1, heads, T, size] whose first row stands at `start`; float32 factors."""
+    """Scale queries [1, heads, T, size] by their position (QueryGrowth); factors in float32."""
     periods = positions(start, range(queries.shape[2])) // growth.period
     factors = 1 + growth.weight * mx.log(1 + periods.astype(mx.float32))
     return queries * factors[:, None].astype(queries.dtype)

@@ -21,28 +21,28 @@ from mlx_engine.values.options import CacheBits
 
 
 class Mixer(Protocol):
-    """Attention of one kind or another: each row reads those before it through a cache."""
+    """Attention or a recurrence: each row reads the rows before it through a cache."""
 
     @property
     def dtype(self) -> mx.Dtype:
         """Element type the layer works in."""
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
-        """An empty one of the kind it reads; bits: of keys and values, where it has any."""
+        """An empty cache for this mixer; bits: of keys and values, where it has any."""
 
     @property
     def out(self) -> ResidualLinear:
         """The output projection."""
 
     def mixed(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
-        """Normed hidden states [1, T, H] -> what the output projection takes, [1, T, N]."""
+        """Normed hidden states [1, T, H] -> inputs of the output projection [1, T, N]."""
 
 
 MixerSpec = layer_specs.Attention | layer_specs.Latent | Recurrent
 
 
 def mixer_of(spec: MixerSpec, part: Part, eps: float) -> Mixer:
-    """Built with the tensors of a block's part."""
+    """Build a mixer from the tensors of a block."""
     inner = part.below(spec.prefix)
     if isinstance(spec, layer_specs.Attention):
         return Attention(spec, inner, eps)
@@ -81,7 +81,7 @@ class DecoderBlock:
     def __call__(
         self, x: mx.array, caches: Iterator[LayerCache | JointCache], masks: Masks
     ) -> mx.array:
-        """[1, T, H] -> [1, T, H]; takes the next cache for each mixer."""
+        """Hidden states [1, T, H] -> [1, T, H]; each mixer takes the next of the caches."""
         entered = x
         read = x if self._norm is None else self._norm(x)
         for mixer in self._mixers:

@@ -1,4 +1,4 @@
-"""What caches of layers take, told in numbers, and why some are kept in 16 bits only."""
+"""Sizes of layer caches, and why some are kept in 16 bits only."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -15,7 +15,7 @@ STATE_BYTES = 4
 
 
 class CacheSize(NamedTuple):
-    """Elements that caches take.
+    """Numbers of elements that caches hold.
 
     values: of keys and values, for each token; groups: those of them that share a scale in 8 and 4
     bits. window_values, window_groups: the same of windows that are full. slack_values: of the rows
@@ -32,19 +32,19 @@ class CacheSize(NamedTuple):
     state_elements: int = 0
 
     def in_bytes(self, element: int) -> CacheBytes:
-        """With keys and values of elements of so many bytes as they come."""
+        """The same size in bytes, for elements of keys and values of `item` bytes."""
         states = self.state_elements * STATE_BYTES + self.kept_elements * element
         windows = (self.window_values, self.window_groups, self.slack_values)
         return CacheBytes(element, self.values, self.groups, *windows, states)
 
 
 def sum_of_sizes(sizes: Iterable[CacheSize]) -> CacheSize:
-    """All of them together."""
+    """The sum of cache sizes."""
     return CacheSize(*map(sum, zip(CacheSize(), *sizes, strict=True)))
 
 
 def key_value_size(heads: int, key_dim: int, value_dim: int, window: int | None) -> CacheSize:
-    """Of a layer with so many heads of keys and values, which sees all tokens or a window."""
+    """Size of a layer's keys and values, for all tokens or for a window."""
     sizes = (key_dim, value_dim)
     each = heads * sum(sizes)
     groups = each // (64 if all(size % 64 == 0 for size in sizes) else LEAST_GROUP)

@@ -38,19 +38,19 @@ class ConfigFields:
             del self._fields[_TIED]  # whole and part differ: the files tell
 
     def with_defaults(self, **defaults: object) -> "ConfigFields":
-        """The same, with these where a key is not there."""
+        """These fields, with defaults for keys that are absent."""
         given = {name: value for name, value in self._fields.items() if value is not None}
         return self.with_values(**{**defaults, **given})
 
     def with_values(self, **values: object) -> "ConfigFields":
-        """The same, with these whatever was there."""
+        """These fields, with the given values in place of their own."""
         made = ConfigFields({}, self.origin)
         made.model_types = self.model_types
         made._fields = {**self._fields, **values}
         return made
 
     def wrong(self, name: str, value: object, wanted: str) -> BadModelFile:
-        """The error for a key of this value."""
+        """The error that names a key and its value."""
         return BadModelFile(
             "{origin}: the config has {name}={value}, where {wanted} is "
             "needed. Get the file again from where the weights come from.",
@@ -61,11 +61,11 @@ class ConfigFields:
         )
 
     def __contains__(self, name: str) -> bool:
-        """Whether the key is there, though it may be null."""
+        """Whether the key is present, null included."""
         return name in self._fields
 
     def has(self, name: str) -> bool:
-        """Whether the key is there, and not null."""
+        """Whether the key is present and not null."""
         return self._fields.get(name) is not None
 
     def count(
@@ -78,21 +78,21 @@ class ConfigFields:
         return value
 
     def counts(self, name: str) -> tuple[int, ...]:
-        """A list of whole numbers from 0 on, empty when it is not there."""
+        """A list of whole numbers from 0 on, empty when absent."""
         counts = self._list(name, int, Words("a list of whole numbers"))
         if min(counts, default=0) < 0:
             raise self.wrong(name, list(counts), Words("a list of whole numbers"))
         return counts
 
     def flags(self, name: str) -> tuple[bool, ...]:
-        """A list of true and false, empty when it is not there."""
+        """A list of true and false, empty when absent."""
         listed = self._value(name, [])
         if not isinstance(listed, list) or not all(isinstance(one, bool) for one in listed):
             raise self.wrong(name, listed, Words("a list of true and false"))
         return tuple(listed)
 
     def words(self, name: str) -> tuple[str, ...]:
-        """A list of strings, empty when it is not there."""
+        """A list of strings, empty when absent."""
         return self._list(name, str, Words("a list of strings"))
 
     def numbers(self, name: str) -> tuple[float, ...]:
@@ -109,7 +109,7 @@ class ConfigFields:
         return tuple(map(float, told))
 
     def by_layer(self, name: str) -> tuple[float, ...]:
-        """A list of numbers, or one of a single number; empty when it is not there."""
+        """A list of numbers, or one of a single number; empty when absent."""
         value = self._fields.get(name)
         is_list = value is None or isinstance(value, list)
         return self.numbers(name) if is_list else (self.number(name, 0.0),)
@@ -129,7 +129,7 @@ class ConfigFields:
         return float(value)
 
     def number_from_0(self, name: str) -> float:
-        """A number, 0 or above, which it is when it is not there."""
+        """A number from 0 on, 0 when absent."""
         value = self._value(name, 0)
         return 0.0 if value == 0 and not isinstance(value, bool) else self.number(name, 0.0)
 
@@ -142,7 +142,7 @@ class ConfigFields:
         return value
 
     def section(self, name: str) -> "ConfigFields | None":
-        """An object within, None when it is not there."""
+        """A nested object, None when absent."""
         return ConfigFields(self._object(name), self.origin) if self.has(name) else None
 
     def require(self, fixed: Mapping[str, object]) -> None:
@@ -164,11 +164,11 @@ class ConfigFields:
             raise self.wrong(name, self.count(name), f"a multiple of {of}={self.count(of)}")
 
     def layers(self, default: int | None = None) -> int:
-        """How many blocks the trunk has."""
+        """Number of blocks of the trunk."""
         return self.count("num_hidden_layers", default, most=_MOST_LAYERS)
 
     def kv_heads(self, heads: int) -> int:
-        """Heads of keys and values, which share out the heads of queries among them."""
+        """Number of key and value heads; it divides the number of query heads."""
         kept = self.count("num_key_value_heads", heads)
         if heads % kept:
             raise self.wrong("num_key_value_heads", kept, f"a divisor of the {heads} heads")
@@ -205,7 +205,7 @@ class ConfigFields:
         return tuple(window if slide else None for slide in slides)
 
     def rope(self, kind: str) -> "ConfigFields":
-        """What is said of the rotation in layers of this kind, merged as transformers does.
+        """RoPE parameters of layers of this kind, merged as transformers merges them.
 
         `rope_scaling` replaces `rope_parameters`, or goes onto the part for full attention where
         these have a part for each kind; keys beside them are for full attention, and
@@ -228,7 +228,7 @@ class ConfigFields:
         return ConfigFields(made, self.origin)
 
     def _object(self, name: str) -> Mapping[str, object]:
-        """An object within, empty when it is not there."""
+        """An object within, empty when absent."""
         value = self._value(name, {})
         if not isinstance(value, Mapping):
             raise self.wrong(name, value, Words("an object"))

@@ -18,16 +18,16 @@ Begin = Callable[[mx.array], None]
 
 
 def lazily(states: mx.array) -> None:
-    """The device begins when all is written down."""
+    """Let the device begin when the whole pass is written down."""
 
 
 def at_once(states: mx.array) -> None:
-    """The device begins with it, as soon as it is free."""
+    """Let the device begin with these states as soon as it is free."""
     mx.async_eval(states)  # type: ignore[no-untyped-call]
 
 
 class JointForward(Protocol):
-    """Like `forward`, of the rows of several conversations, one after the other."""
+    """Like `forward`, for rows of several conversations, one after the other."""
 
     def __call__(self, tokens: mx.array, caches: JointCaches, *, begin: Begin = lazily) -> mx.array:
         """Int tokens [1, T] -> hidden states [1, T, H]."""
@@ -99,7 +99,7 @@ class Model(Protocol):
 
     @property
     def plain_only(self) -> Reason | None:
-        """Why nothing can be drafted, whatever the source: its caches keep whole blocks only."""
+        """Why nothing can be drafted: caches take whole blocks only; None where drafting works."""
 
     @property
     def output_rows(self) -> FewRows | None:

@@ -1,4 +1,4 @@
-"""A model from its description: embedding, blocks, a norm, an output head, and its MTP heads."""
+"""A decoder built from a ModelSpec: embedding, blocks, norm, output head, MTP heads."""
 
 from collections.abc import Sequence
 from copy import copy
@@ -26,7 +26,7 @@ from mlx_engine.values.options import CacheBits
 def build_decoder(
     spec: specs.ModelSpec, trunk: WeightTable, heads: WeightTable | None
 ) -> "Decoder":
-    """The model; BadModelFile when a tensor is missing, misshapen or left over."""
+    """Build a model; BadModelFile when a tensor is missing, misshapen or left over."""
     model = Decoder(spec, trunk, heads)
     trunk.check_all_used()
     if heads is not None:
@@ -74,7 +74,7 @@ class Decoder:
         return len(self._blocks)
 
     def one_of_each_kind(self) -> "Decoder":
-        """The same with one block of every description and stored form, to look at rows with."""
+        """A copy with one block of every kind and stored form, for quick comparisons of rows."""
         few = copy(self)
         few._blocks = self._kinds
         return few
@@ -99,7 +99,7 @@ class Decoder:
 
     @property
     def joint(self) -> JointForward | None:
-        """None where a long text is read otherwise: its caches lead the pass."""
+        """One pass over several conversations; None for models with a second RoPE table."""
         return self.forward if self._spec.long_beyond is None else None
 
     def forward_with(
@@ -142,7 +142,7 @@ class Decoder:
         return mx.concatenate([hidden, *(heard[number] for number in after)], axis=-1)
 
     def _placed(self, cache: LayerCache, x: mx.array) -> mx.array:
-        """The embeddings [1, T, H] of one conversation, with those of their positions added."""
+        """Add position embeddings to the embeddings [1, T, H] of one conversation."""
         assert isinstance(cache, RowsCache)
         assert self._positions is not None
         return x + self._positions(positions(cache.start(), range(x.shape[1])))
@@ -157,7 +157,7 @@ class Decoder:
 
 
 class _Blocks(NamedTuple):
-    """All, and the first of every kind."""
+    """All blocks, and the first block of every kind."""
 
     every: list[DecoderBlock]
     kinds: list[DecoderBlock]
@@ -179,7 +179,7 @@ def _read_blocks(spec: specs.ModelSpec, part: Part) -> _Blocks:
 
 
 def _head_parts(every: Part) -> list[Part]:
-    """One for each head that is there."""
+    """Parts of a weight table, one for each MTP head."""
     parts = [every.below("layers.0")]
     while "join.weight" in (further := every.below(f"layers.{len(parts)}")):
         parts.append(further)

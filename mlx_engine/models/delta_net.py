@@ -36,7 +36,7 @@ PROJECTIONS = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a")
 
 
 class DeltaNet:
-    """The mixer of a block that recurs."""
+    """Gated DeltaNet as a mixer of a block."""
 
     def __init__(self, spec: Delta, part: Part, eps: float) -> None:
         self._spec = spec
@@ -60,7 +60,7 @@ class DeltaNet:
         self.out = ResidualLinear.read(part, "out_proj")
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
-        """Zeros; states are float32."""
+        """An empty cache: zeros, states in float32."""
         del bits
         spec = self._spec
         window = mx.zeros((1, spec.taps - 1, spec.channels), self.dtype)
@@ -68,7 +68,7 @@ class DeltaNet:
         return RecurrentCache(window, state, self._rule, self._stock)
 
     def mixed(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
-        """[1, T, H] -> what the output projection takes."""
+        """Hidden states [1, T, H] -> inputs of the output projection [1, T, N]."""
         del masks
         spec = self._spec
         gate, rows = self._inputs.cut(self._projections.products(x))
@@ -81,13 +81,13 @@ class DeltaNet:
         return join(outputs, gate.reshape(outputs.shape)).reshape(gate.shape)
 
     def _of_conversation(self, cache: LayerCache, *rows: mx.array) -> mx.array:
-        """What comes of the projections for its rows -> [1, T, value heads, Dv]."""
+        """One conversation: projected rows -> outputs [1, T, value heads, Dv]."""
         assert isinstance(cache, RecurrentCache)
         return cache.run(*self._inputs(rows, cache.window))
 
 
 class Cut(NamedTuple):
-    """The output gate [1, T, Hv * Dv], and what inputs are made of, [1, T, ...] each."""
+    """Output gate [1, T, Hv * Dv] and the raw inputs of the delta rule, [1, T, ...] each."""
 
     gate: mx.array
     rows: Sequence[mx.array]
@@ -97,14 +97,14 @@ class MakeInputs(Protocol):
     """Convolution, SiLU, unit norms and gates (arXiv 2412.06464)."""
 
     def cut(self, made: Sequence[mx.array]) -> Cut:
-        """What each of the projections' matrices makes, [1, T, N]."""
+        """Split the products of the projections, [1, T, N] each."""
 
     def __call__(self, rows: Sequence[mx.array], window: ConvolutionWindow) -> Inputs:
-        """Of some of the rows."""
+        """Inputs of the delta rule for some of the rows."""
 
 
 class StockInputs:
-    """Plain ops of MLX."""
+    """Plain MLX operations."""
 
     def __init__(self, fixed: Fixed, projections: Projections, stock: Stock, times: int) -> None:
         """times: how often each query and key may stand in rows, for heads of values share them."""
@@ -116,12 +116,12 @@ class StockInputs:
         self._zero = mx.zeros(self._bias.shape)
 
     def cut(self, made: Sequence[mx.array]) -> Cut:
-        """Into channels, beta and decay."""
+        """Split into channels, beta and decay."""
         channels, gate, beta, decay = self._projections.parts(made)
         return Cut(gate, (channels, beta, decay))
 
     def __call__(self, rows: Sequence[mx.array], window: ConvolutionWindow) -> Inputs:
-        """A dozen operations."""
+        """Compute the inputs by about a dozen operations."""
         fixed, stock = self._fixed, self._stock
         channels, beta, decay = rows
         count, size = channels.shape[1], fixed.key_size
@@ -156,13 +156,13 @@ class FewRowInputs:
     stock: StockInputs
 
     def cut(self, made: Sequence[mx.array]) -> Cut:
-        """Only the gate: the kernel reads the others where they are."""
+        """Split off the gate; the kernel reads the rest in place."""
         start = self.gate.column
         width = self.fixed.value_size * len(self.fixed.decay_bias)
         return Cut(made[self.gate.matrix][:, :, start : start + width], made)
 
     def __call__(self, rows: Sequence[mx.array], window: ConvolutionWindow) -> Inputs:
-        """One launch."""
+        """Compute the inputs in one launch."""
         channels, decay, beta = rows[0], self.decay, self.beta
         if channels.shape[1] not in self.served:
             return self.stock(self.stock.cut(rows).rows, window)
@@ -176,7 +176,7 @@ class FewRowInputs:
 
 
 def recurrent_inputs(kernels: Kernels, fixed: Fixed, projections: Projections) -> MakeInputs:
-    """By the kernel where there is one."""
+    """The kernel's implementation where it serves, else plain operations."""
     work = Work("", fixed.value_size, fixed.key_size)
     times = 1 if kernels.launcher else len(fixed.decay_bias) // fixed.key_heads
     stock = StockInputs(fixed, projections, kernels.stock, times)
@@ -188,7 +188,7 @@ def recurrent_inputs(kernels: Kernels, fixed: Fixed, projections: Projections) -
 
 
 def _activated(sums: mx.array) -> mx.array:
-    """SiLU, rounded to what it is of, in float32."""
+    """SiLU rounded to the type of its input, returned in float32."""
     return silu(sums.astype(mx.float32)).astype(sums.dtype).astype(mx.float32)
 
 
@@ -202,5 +202,5 @@ def _beta(b: mx.array) -> mx.array:
 
 
 def _through_gate(outputs: mx.array, gate: mx.array) -> mx.array:
-    """Float32 times silu of what decides the result's type."""
+    """Multiply float32 values by silu(gate); the result has the gate's type."""
     return (outputs * silu(gate.astype(mx.float32))).astype(gate.dtype)

@@ -36,7 +36,7 @@ class ExpertLinear:
 
     @staticmethod
     def of(matrices: Matrix, kernels: Kernels, biases: mx.array | None = None) -> "ExpertLinear":
-        """By the kernels where there are some for this stack."""
+        """Wrap a stack, with kernels where they serve it."""
         few_rows = FewRows.of(matrices, kernels, "experts")
         many_rows = ManyRows.of(matrices, kernels, "prompt-experts")
         return ExpertLinear(matrices, few_rows, many_rows, biases, kernels.stock)
@@ -104,7 +104,7 @@ class Router:
         self._sigmoid = part.kernels.stock.elementwise(_wide_sigmoid)
 
     def __call__(self, rows: mx.array) -> Choice:
-        """Hidden states [R, H] -> a choice for each."""
+        """Hidden states [R, H] -> chosen experts and weights."""
         spec = self._spec
         product = self._scores(rows.astype(mx.float32) if spec.float32_router else rows)
         if spec.is_softmax_of_chosen:
@@ -118,7 +118,7 @@ class Router:
                 if softmax
                 else self._sigmoid(product)
             )
-            chosen = self._best(self._liking(scores))
+            chosen = self._best(self._selection_scores(scores))
             weights = mx.take_along_axis(scores, chosen, axis=-1)
             if spec.normalise:
                 total = weights.sum(axis=-1, keepdims=True)
@@ -126,12 +126,12 @@ class Router:
         return Choice(chosen, weights if spec.scale == 1.0 else weights * spec.scale)
 
     def _best(self, liked: mx.array) -> mx.array:
-        """[R, E] -> the experts liked most [R, n], in no order."""
+        """Selection scores [R, E] -> the n best experts [R, n], unordered."""
         count = self._spec.per_token
         return mx.argpartition(liked, kth=-count, axis=-1)[:, -count:]
 
-    def _liking(self, scores: mx.array) -> mx.array:
-        """What the choice goes by, [R, E]; experts of groups left out are never chosen."""
+    def _selection_scores(self, scores: mx.array) -> mx.array:
+        """Selection scores of experts [R, E]; -inf in groups that were not selected."""
         spec = self._spec
         liked = scores if self._choice_bias is None else scores + self._choice_bias
         if spec.kept_groups == spec.groups:
@@ -180,7 +180,7 @@ class ExpertFeedForward:
         )
 
     def __call__(self, x: mx.array) -> mx.array:
-        """[1, T, H] -> [1, T, H]."""
+        """Hidden states [1, T, H] -> [1, T, H]."""
         rows = x.reshape(-1, x.shape[-1])
         choice = self.router(rows)
         asked = self._ask_sorted if len(rows) >= SORTED_FROM_ROWS else self._ask
@@ -196,15 +196,15 @@ class ExpertFeedForward:
         return made.reshape(x.shape)
 
     def onto(self, residual: mx.array, x: mx.array) -> mx.array:
-        """residual + what comes of x."""
+        """residual + the output for x."""
         return residual + self(x)
 
     def _ask(self, rows: mx.array, chosen: mx.array) -> mx.array:
-        """[R, H] and experts [R, n] -> their answers [R, n, H]."""
+        """Rows [R, H] and chosen experts [R, n] -> outputs [R, n, H]."""
         return self._through(rows[:, None], chosen, in_order=False)
 
     def _ask_sorted(self, rows: mx.array, chosen: mx.array) -> mx.array:
-        """The same, expert by expert."""
+        """The same, with rows sorted by expert."""
         flat = chosen.reshape(-1)
         order = mx.argsort(flat)
         each = rows[order // chosen.shape[-1]]
@@ -222,10 +222,10 @@ def _wide_sigmoid(product: mx.array) -> mx.array:
 
 
 def _weighted(answers: mx.array, weights: mx.array) -> mx.array:
-    """[R, n, H] times [R, n], rounded to the answers' type first."""
+    """Sum of outputs [R, n, H] weighted by [R, n], weights rounded to the outputs' type."""
     return answers * weights[..., None].astype(answers.dtype)
 
 
 def _with_shared(made: mx.array, gate: mx.array, shared: mx.array) -> mx.array:
-    """[R, H], the second [R, 1]."""
+    """Add the shared expert's output [R, H], scaled by its gate [R, 1]."""
     return made + mx.sigmoid(gate) * shared

@@ -1,4 +1,4 @@
-"""What loading asks of a model family: names, shapes, figures, canonical values, a build."""
+"""Interface of a model family for loading: names, shapes, sizes, canonical values, build."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Parts(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a config says of a model's size.
+    """Sizes of a model, from its config.
 
     promised_heads: MTP heads the config claims, true or not. cache: of the trunk. head_caches: of
     each head in order. asked_experts: the share of a layer's experts that one token is sent
@@ -61,7 +61,7 @@ class Figures:
     unpacks: bool = True
 
     def of_heads(self, count: int) -> CacheSize:
-        """What the caches of so many heads take."""
+        """Cache size of `heads` MTP heads."""
         return sum_of_sizes(self.head_caches[:count])
 
 
@@ -104,7 +104,7 @@ class Family(ABC):
         return Parts({}, dict(raw), {})
 
     def trunk_shapes(self, present: Collection[str]) -> Mapping[str, Shape]:
-        """Unpacked shapes of all that the trunk needs; empty: known only once it is built.
+        """Unpacked shapes of the trunk's tensors; empty where only a built class knows them.
 
         In the forms these canonical names have, where a tensor may be stored in two ways.
         """
@@ -112,20 +112,20 @@ class Family(ABC):
         return {}
 
     def head_shapes(self, present: Collection[str]) -> Mapping[str, Shape]:
-        """The same for heads, where a tensor may be absent too; empty: they are not run."""
+        """Unpacked shapes of the heads' tensors, some optional; empty where heads are not run."""
         del present
         return {}
 
     def repeats(self) -> Mapping[str, str]:
-        """Matrices of heads that may repeat one of the trunk: their canonical names, and its."""
+        """Matrices of heads that may be copies of a trunk matrix: head's name -> trunk's name."""
         return {}
 
     def name_in_files(self, head_name: str) -> str:
-        """What files call a head's tensor of this canonical name, without prefixes."""
+        """The name in files of a head's tensor with this canonical name, without prefixes."""
         return head_name
 
     def sign_of_no_heads(self) -> str:
-        """What files show from which heads were dropped, in words."""
+        """A sentence about traces of heads that were dropped from the files."""
         return "there is none in the files"
 
     @abstractmethod

@@ -32,7 +32,7 @@ rows, whose tiles have 64. Presumed, not measured.
 
 @dataclass(frozen=True, slots=True)
 class _UpTo:
-    """These counts, and where a whole verify pass is among them, longer passes up to `most`."""
+    """Row counts; where a whole verify pass is among them, also longer passes up to `most`."""
 
     most: int
     counts: Container[int]
@@ -70,7 +70,7 @@ class FewRows:
         return FewRows(arrays, form, served.launcher, counts)
 
     def takes(self, x: mx.array) -> bool:
-        """Whether x [..., K] has a count of rows that the kernel is for."""
+        """Whether the kernel serves the number of rows of x [..., K]."""
         return x.size // x.shape[-1] in self.counts
 
     def product(self, x: mx.array) -> mx.array:
@@ -114,7 +114,7 @@ class FewRows:
         return _by_eights(made, chosen.view(mx.int32), x.reshape(len(chosen), -1))
 
     def join(self, embedded: mx.array, hidden: mx.array, norms: Norms) -> mx.array:
-        """Both [..., H] -> [..., N], each normed first."""
+        """Norm both inputs [..., H], then multiply side by side -> [..., N]."""
         return _by_eights(
             lambda e, h: mtp_input(e, h, norms, self.arrays, self.form, self.launcher),
             embedded,
@@ -133,7 +133,7 @@ class FewRows:
 
 
 def format_of(matrix: Matrix) -> WeightFormat | None:
-    """As the kernels know it; None for a packing they do not read."""
+    """The matrix's format for the kernels; None for a packing they do not read."""
     if matrix.mode == "dense":
         return DENSE
     if matrix.mode == "affine":
@@ -145,7 +145,7 @@ def format_of(matrix: Matrix) -> WeightFormat | None:
 
 
 def work_of(matrix: Matrix, form: WeightFormat) -> Work:
-    """Its sizes unpacked."""
+    """The kernel work of a matrix, by its unpacked sizes."""
     return Work(form.name, matrix.weight.shape[-2], matrix.inputs)
 
 

@@ -1,4 +1,4 @@
-"""Multi-head latent attention (arXiv 2405.04434), computed alike for one row and for several.
+"""Multi-head latent attention (arXiv 2405.04434), bit-equal for one row and for several.
 
 A block of up to ABSORBED_ROWS rows multiplies its queries by the matrix that unpacks keys and
 attends to the latents themselves ("absorbed"): few rows by our kernel, on the cache's buffers as
@@ -74,7 +74,7 @@ class _Block(NamedTuple):
 
 
 class LatentAttention:
-    """The mixer of a block that attends to latents.
+    """Multi-head latent attention as a mixer of a block.
 
     Its cache has latents in the place of keys and rotated keys in that of values.
     """
@@ -105,11 +105,11 @@ class LatentAttention:
         self._unpack_values = HeadMatrices(values, stock=self._stock)
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
-        """An empty one; bits: of latents and of rotated keys."""
+        """An empty cache; bits: of latents and rotated keys."""
         return AttentionCache(bits)
 
     def mixed(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
-        """[1, T, H] -> what the output projection takes."""
+        """Hidden states [1, T, H] -> inputs of the output projection [1, T, N]."""
         latent, key = mx.split(self._to_latent(x), [self._spec.kv_rank], axis=-1)
         queries, latent = self._projected_queries(x), self._latent_norm(latent)
         return each(cache, partial(self._of_conversation, masks), queries, latent, key)
@@ -117,7 +117,7 @@ class LatentAttention:
     def _of_conversation(
         self, masks: Masks, cache: LayerCache, queries: mx.array, latent: mx.array, key: mx.array
     ) -> mx.array:
-        """Of its rows: queries, latents and the keys to rotate, [1, T, ...] each."""
+        """One conversation: queries, latents and unrotated keys, [1, T, ...] each, -> outputs."""
         assert isinstance(cache, AttentionCache)
         spec, position, rows = self._spec, cache.start(), queries.shape[1]
         queries = queries.reshape(1, rows, spec.heads, -1).swapaxes(1, 2)
@@ -170,14 +170,14 @@ class LatentAttention:
         return product(x.swapaxes(0, 2)).swapaxes(0, 2)
 
     def _by_tiles(self, block: _Block) -> mx.array:
-        """Row by row where the scores of all would be large."""
+        """Attend in slices of rows where the scores of all would be large."""
         _, heads, rows, _ = block.rotated.shape
         a_row = heads * block.turned.shape[2] * block.rotated.dtype.size
         parts = [self._softmax(block, part) for part in tiles(rows, a_row)]
         return parts[0] if len(parts) == 1 else mx.concatenate(parts, axis=2)
 
     def _projected_queries(self, x: mx.array) -> mx.array:
-        """[1, T, heads * (nope + rotated)]."""
+        """Queries [1, T, heads * (nope + rotated)]."""
         if self._to_query_latent is not None and self._query_norm is not None:
             x = self._query_norm(self._to_query_latent(x))
         return self._queries(x)

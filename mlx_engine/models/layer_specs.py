@@ -1,4 +1,4 @@
-"""What the layers of a model are made of, told in numbers: one frozen description for each kind.
+"""Specs of a model's layers: one frozen dataclass of sizes and options for each kind.
 
 `tensors` names what a part reads within its own prefix, the only place where the shape of a weight
 is written down. No MLX here.
@@ -78,7 +78,7 @@ class Attention:
     prefix = "self_attn"
 
     def tensors(self, hidden: int, *, in_halves: bool = False) -> Shapes:
-        """Names and shapes."""
+        """Tensor names and shapes."""
         del in_halves
         queries = self.heads * self.key_dim
         rows = {
@@ -107,12 +107,12 @@ class Attention:
 
     @property
     def cache(self) -> CacheSize:
-        """Keys and values."""
+        """Cache size of keys and values."""
         return key_value_size(self.kv_heads, self.key_dim, self.value_dim, self.window)
 
     @property
     def packed_cache(self) -> Reason | None:
-        """Why they are kept in 16 bits only."""
+        """Why keys and values are kept in 16 bits only; None: in any number."""
         return why_not_packed(self.key_dim, self.value_dim)
 
 
@@ -170,12 +170,12 @@ class Latent:
 
     @property
     def cache(self) -> CacheSize:
-        """One latent and one rotated key for all heads."""
+        """Cache size: one latent and one rotated key for all heads."""
         return key_value_size(1, self.kv_rank, self.rope.width, None)
 
     @property
     def packed_cache(self) -> Reason | None:
-        """Why they are kept in 16 bits only."""
+        """Why keys and values are kept in 16 bits only; None: in any number."""
         return why_not_packed(self.kv_rank, self.rope.width)
 
 
@@ -196,7 +196,7 @@ class FeedForward:
     prefix = "mlp"
 
     def tensors(self, hidden: int) -> Shapes:
-        """Names and shapes."""
+        """Tensor names and shapes."""
         rows = {"gate": self.inner} if self.gated else {}
         rows |= {"up": self.inner, "down": hidden}
         inputs = {"gate": hidden, "up": hidden, "down": self.inner}
@@ -265,7 +265,7 @@ class Experts:
 
 
 def shapes_below(shapes: Mapping[str, Shape], prefix: str) -> Shapes:
-    """The shapes of a part of a part."""
+    """Shapes of the tensors below a name, without that name."""
     return {
         name.removeprefix(prefix): shape
         for name, shape in shapes.items()

@@ -1,4 +1,4 @@
-"""What every layer is made of: products, embedding, norm, rotation, the gated feed-forward."""
+"""Building blocks of layers: linear, embedding, norm, RoPE, gated feed-forward."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -45,7 +45,7 @@ class Linear:
 
     @staticmethod
     def of(matrix: Matrix, kernels: Kernels, bias: mx.array | None = None) -> "Linear":
-        """By the kernel where there is one for this matrix."""
+        """Wrap a matrix, with the kernel where it serves."""
         few_rows = FewRows.of(matrix, kernels, "products")
         adds = few_rows is not None and bias is not None
         adding = FewRows.of(matrix, kernels, "product-add") if adds else None
@@ -73,7 +73,7 @@ class Linear:
         return self.few_rows is not None and self.few_rows.takes(x)
 
     def onto(self, residual: mx.array, x: mx.array) -> mx.array:
-        """residual [1, T, N] + the product."""
+        """residual [1, T, N] + the product with x."""
         columns, is_alike = self.columns, residual.dtype == x.dtype
         if columns is None or self.bias is not None or self.is_for(x) or not is_alike:
             return residual + self(x)
@@ -98,7 +98,7 @@ class Linear:
 
 
 class Place(NamedTuple):
-    """A column of what one of several matrices gives."""
+    """Where a part lies in the products of several matrices."""
 
     matrix: int
     column: int
@@ -106,7 +106,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Projections:
-    """Matrices that read the same rows, one below the other wherever their packings agree.
+    """Matrices with the same input, stacked wherever their packings agree.
 
     cuts: where the result of each is cut. pieces: of how many of those each part consists.
     """
@@ -122,7 +122,7 @@ class Projections:
         sizes: Sequence[int] = (),
         order: Mapping[str, Sequence[int]] | None = None,
     ) -> "Projections":
-        """Of a part, in this order; order: in which the rows of some are taken.
+        """Read matrices of a part in this order; order: of the rows of some of them.
 
         sizes: of the parts wanted, where these are not what the matrices give.
         """
@@ -140,15 +140,15 @@ class Projections:
         return Projections(linears, cuts, pieces)
 
     def __call__(self, x: mx.array) -> list[mx.array]:
-        """[..., K] -> the parts [..., N]."""
+        """Multiply x [..., K] by every matrix -> [..., N] each."""
         return self.parts(self.products(x))
 
     def products(self, x: mx.array) -> list[mx.array]:
-        """[..., K] -> what each matrix gives, [..., N]."""
+        """Products of x [..., K] with the stacked matrices."""
         return [linear(x) for linear in self.linears]
 
     def parts(self, made: Sequence[mx.array]) -> list[mx.array]:
-        """Of the products."""
+        """Split the products into one array for each matrix."""
         pieces: list[mx.array] = []
         for product, cuts in zip(made, self.cuts, strict=True):
             pieces += mx.split(product, cuts, axis=-1) if cuts else [product]
@@ -160,19 +160,19 @@ class Projections:
 
     @property
     def places(self) -> list[Place]:
-        """Where each part lies, if all consist of one piece."""
+        """Where each part lies, if each consists of one piece."""
         starts = ((0, *cuts) for cuts in self.cuts)
         return [Place(matrix, column) for matrix, its in enumerate(starts) for column in its]
 
     @property
     def dtype(self) -> mx.Dtype:
-        """Element type to compute in, by the first."""
+        """Element type to compute in, that of the first matrix."""
         return self.linears[0].matrix.dtype
 
 
 @dataclass(frozen=True, slots=True)
 class ResidualLinear:
-    """A matrix whose product goes onto the residual, and one kernel for both where rows are few."""
+    """A matrix whose product is added to the residual; one kernel does both where rows are few."""
 
     linear: Linear
     few_rows: FewRows | None
@@ -252,7 +252,7 @@ class Norm:
 
     @staticmethod
     def of(weight: mx.array, part: Part, eps: float) -> "Norm":
-        """By the kernel where there is one."""
+        """Wrap a weight, with the kernel where it serves."""
         kernels, size = part.kernels, weight.shape[-1]
         work = Work("", size, size)
         is_wide = part.table.has_halves and weight.dtype == mx.float32
@@ -279,7 +279,7 @@ class Rotation:
         self._rotate, self._rotate_late = stock.rotation(plain), stock.rotation(late)
 
     def __call__(self, x: mx.array, position: Position, *, is_long: bool = False) -> mx.array:
-        """The same shape; the first row stands at `position`. is_long: as in a long text."""
+        """Rotate; the first row is at `position`. is_long: use the second table, for long texts."""
         rope = self._rope
         if rope.magnitude != 1 and rope.width == x.shape[-1]:
             x = rope.magnitude * x
@@ -318,11 +318,11 @@ class GatedFeedForward:
         return GatedFeedForward(gate_up, few_rows, join, ResidualLinear.read(part, "down_proj"))
 
     def __call__(self, x: mx.array) -> mx.array:
-        """Feed forward."""
+        """Hidden states [1, T, H] -> [1, T, H]."""
         return self.down.linear(self._gated(x))
 
     def onto(self, residual: mx.array, x: mx.array) -> mx.array:
-        """residual + what comes of x."""
+        """residual + the output for x."""
         return self.down(residual, self._gated(x))
 
     def _gated(self, x: mx.array) -> mx.array:
@@ -332,7 +332,7 @@ class GatedFeedForward:
 
 
 def gate_of(spec: FeedForward, stock: Stock) -> Gate:
-    """The description's f(gate, up)."""
+    """The activation f(gate, up) of a spec."""
     gated = spec.gated or spec.activation == "oai"
     formula = _gate(spec.activation, spec.limit) if gated else _ACTIVATIONS[spec.activation]
     return stock.elementwise(formula)

@@ -50,7 +50,7 @@ class ScanInChunks:
     stock: Stock
 
     def run(self, rows: Rows, state: mx.array, replay: Replay | None) -> DeltaBlock:
-        """Take `replay` and then the block."""
+        """Apply the replayed steps, then the rows of the block."""
         before = now = state if replay is None else replay.settled(state)
         steps, count = StockSteps(*rows[1:], self.stock), rows.keys.shape[1]
         if count <= _FEW:
@@ -65,14 +65,14 @@ class ScanInChunks:
 
 
 class Scanned(NamedTuple):
-    """Outputs [1, T, heads, Dv] and the state behind them [1, heads, Dv, Dk]."""
+    """Outputs [1, T, heads, Dv] and the state after them [1, heads, Dv, Dk]."""
 
     outputs: mx.array
     state: mx.array
 
 
 def _scanned(rows: Rows, state: mx.array) -> Scanned:
-    """A chunk at once."""
+    """Scan one chunk by matrix products."""
     _, heads, size, width = state.shape
     count, groups = rows.keys.shape[1:3]
     queries, keys = (part.swapaxes(1, 2)[:, :, None] for part in rows[:2])  # [1, groups, 1, T, Dk]
@@ -110,7 +110,7 @@ def _masks(count: int) -> _Masks:
 
 
 class StateSpace:
-    """The mixer of a Mamba-2 block."""
+    """Mamba-2 as a mixer of a block."""
 
     def __init__(self, spec: Mamba2, part: Part, eps: float) -> None:
         self._spec, self._stock = spec, part.kernels.stock
@@ -135,7 +135,7 @@ class StateSpace:
         self.out = ResidualLinear.read(part, "out_proj")
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
-        """Zeros; states are float32."""
+        """An empty cache: zeros, states in float32."""
         del bits
         spec = self._spec
         window = mx.zeros((1, spec.taps - 1, spec.channels), self.dtype)
@@ -143,7 +143,7 @@ class StateSpace:
         return RecurrentCache(window, state, self._rule, self._stock)
 
     def mixed(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
-        """[1, T, H] -> what the output projection takes."""
+        """Hidden states [1, T, H] -> inputs of the output projection [1, T, N]."""
         del masks
         gate, channels, steps = self._inputs(x)
         outputs = each(cache, self._of_conversation, channels, steps)
@@ -202,5 +202,5 @@ def _with_skip(outputs: mx.array, inputs: mx.array, skip: mx.array) -> mx.array:
 
 
 def _through_gate(outputs: mx.array, gate: mx.array) -> mx.array:
-    """In float32."""
+    """Multiply by silu(gate), in float32."""
     return outputs * silu(gate.astype(mx.float32))

@@ -25,7 +25,7 @@ class ManyRows:
 
     @staticmethod
     def of(matrix: Matrix, kernels: Kernels, kernel: KernelName) -> "ManyRows | None":
-        """None where the kernel does not serve this matrix, or stock MLX reads it as it is."""
+        """Wrap a matrix; None where the kernel does not serve it, or MLX reads its format."""
         if matrix.mode not in BLOCK_FORMS:
             return None
         form = BLOCK_FORMS[matrix.mode]

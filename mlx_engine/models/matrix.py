@@ -1,4 +1,4 @@
-"""A matrix in any form a file has it in, and its values."""
+"""A weight matrix in any stored format, and its dequantised values."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
@@ -71,14 +71,14 @@ class Matrix(NamedTuple):
 
 
 def values_of(matrix: Matrix, dtype: mx.Dtype, stock: Stock = MLX) -> mx.array:
-    """The numbers of a matrix, or of some of its rows, that is not dense."""
+    """Dequantised values of a matrix, or of some of its rows."""
     stored = (matrix.weight, matrix.scales, matrix.biases)
     parts = tuple(part for part in stored if part is not None)
     return stock.dequantise(parts, matrix.group_size, matrix.bits, matrix.mode, dtype)
 
 
 def tiles_of(matrix: Matrix, dtype: mx.Dtype, stock: Stock = MLX) -> Iterator[mx.array]:
-    """The numbers of a matrix, some of its rows at a time; of a stack, those of each matrix."""
+    """Dequantised values in slices of rows; of a stack, for each matrix."""
     rows, each = matrix.weight.shape[-2], matrix.weight.size // matrix.weight.shape[-2]
     step = max(32, TILE_VALUES // max(1, each * matrix.inputs // matrix.weight.shape[-1]))
     for start in range(0, rows, step):
@@ -87,7 +87,7 @@ def tiles_of(matrix: Matrix, dtype: mx.Dtype, stock: Stock = MLX) -> Iterator[mx
 
 
 def rows_of(matrix: Matrix, rows: mx.array) -> Matrix:
-    """Some rows [...]; they may be picked in any form, because nothing reaches across two."""
+    """A matrix of some rows, in the same format: no packing reaches across two rows."""
     return matrix._replace(
         weight=matrix.weight[rows],
         scales=None if matrix.scales is None else matrix.scales[rows],
@@ -96,7 +96,7 @@ def rows_of(matrix: Matrix, rows: mx.array) -> Matrix:
 
 
 def one_below_the_other(parts: Sequence[Matrix]) -> Matrix:
-    """The rows of all, which are packed alike and equally long."""
+    """Stack matrices of equal packing and row length, one below the other."""
     first, *more = parts
     if not more:
         return first
@@ -117,7 +117,7 @@ Layout = Callable[[Matrix], Matrix]
 
 
 def as_stored(matrix: Matrix) -> Matrix:
-    """In the packing of the file."""
+    """The layout for stock products: as stored."""
     return matrix
 
 

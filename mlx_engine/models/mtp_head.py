@@ -1,4 +1,4 @@
-"""MTP heads: a token and the hidden state before it joined, a decoder block, a norm, an output.
+"""MTP head: joins a token's embedding and the hidden state before it; block, norm, output.
 
 One head drafts on from its own states, or several take turns (specs.Heads). Which hidden state a
 head reads and hands on differs by family (DeepSeek-V3, arXiv 2412.19437, section 2.2, leaves it
@@ -73,7 +73,7 @@ class DecoderHead:
         return (output or self.mtp_output)(normed)
 
     def _joined(self, embedded: mx.array, hidden: mx.array) -> mx.array:
-        """Both normed, side by side, projected."""
+        """Norm embedding and hidden state, concatenate and project them."""
         if self._joining is not None and self._joining.takes(embedded):
             return self._joining.join(embedded, hidden, self._norms)
         ordered = [embedded, hidden] if self._heads.embedding_first else [hidden, embedded]

@@ -1,4 +1,4 @@
-"""Whether a file stores the weights of its norms as w, used as 1 + w, or as used.
+"""Whether a file stores norm weights as w, used as 1 + w, or with the 1 added.
 
 Hugging Face stores a zero-centred w for some families; MLX conversions of them store 1 + w. What a
 file holds is decided once for the trunk and once for the heads. Two things bear witness:
@@ -57,7 +57,7 @@ def norm_shift(raw: Mapping[str, mx.array], presumed: int | None, part: str, ori
 
 
 def shift_reasons(presumed: int | None, shift: int, part: str) -> tuple[Reason, ...]:
-    """Why the values were read otherwise than the files suggest; nothing when they were not."""
+    """Notices for values that were read differently than the files suggest; often empty."""
     if shift == presumed or (presumed is None and shift != 2):
         return ()
     words = f"The norm weights of the {part} are stored {_STORED_AS[shift]}"
@@ -77,7 +77,7 @@ def shifted(raw: Mapping[str, mx.array], shift: int) -> dict[str, mx.array]:
 
 
 def _shares_below(raw: Mapping[str, mx.array], origin: str) -> list[float]:
-    """Of values at or below 0, 1 and 2; BadModelFile for what is not a number."""
+    """Shares of values at or below 0, 1 and 2; BadModelFile for NaN."""
     import mlx.core as mx
 
     norms = [a.astype(mx.float32).reshape(-1) for name, a in raw.items() if is_shifted(name)]
@@ -94,7 +94,7 @@ def _shares_below(raw: Mapping[str, mx.array], origin: str) -> list[float]:
 
 
 def _shift_by_values(shares: Sequence[float]) -> int | None:
-    """The shift the values speak for, None in doubt."""
+    """The shift that the values suggest, None in doubt."""
     for shift, share in enumerate(shares):
         if share >= _PART:
             return shift

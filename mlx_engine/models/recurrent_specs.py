@@ -1,4 +1,4 @@
-"""Layers that keep a state of one size however long the text is, told in numbers like layer_specs.
+"""Specs of recurrent layers, whose state does not grow with the text.
 
 A state cannot be shortened, so a pass leaves the rows it has read beside the state from before
 them (cache/recurrent.py). No MLX here.
@@ -37,11 +37,11 @@ class Delta:
 
     @property
     def channels(self) -> int:
-        """Of the convolution: queries, keys and values."""
+        """Channels of the convolution: queries, keys and values."""
         return 2 * self.key_heads * self.key_dim + self.values
 
     def tensors(self, hidden: int, *, in_halves: bool = False) -> Shapes:
-        """Names and shapes."""
+        """Tensor names and shapes."""
         del in_halves
         return {
             "in_proj_qkv.weight": (self.channels, hidden),
@@ -57,7 +57,7 @@ class Delta:
 
     @property
     def cache(self) -> CacheSize:
-        """The state, and the rows the convolution still needs."""
+        """Cache size: the state and the convolution's last rows."""
         kept, states = (self.taps - 1) * self.channels, self.values * self.key_dim
         return CacheSize(kept_elements=kept, state_elements=states)
 
@@ -79,7 +79,7 @@ class ShortConvolution:
     prefix = "conv"
 
     def tensors(self, hidden: int, *, in_halves: bool = False) -> Shapes:
-        """Names and shapes."""
+        """Tensor names and shapes."""
         del in_halves
         made: Shapes = {
             "in_proj.weight": (3 * self.width, hidden),
@@ -96,7 +96,7 @@ class ShortConvolution:
 
     @property
     def cache(self) -> CacheSize:
-        """The rows the convolution still needs."""
+        """Cache size: the convolution's last rows."""
         return CacheSize(kept_elements=(self.taps - 1) * self.width)
 
     packed_cache = None
@@ -132,7 +132,7 @@ class Mamba2:
 
     @property
     def channels(self) -> int:
-        """Of the convolution: x, b and c."""
+        """Channels of the convolution: x, b and c."""
         return self.inner + 2 * self.groups * self.state
 
     def tensors(self, hidden: int, *, in_halves: bool = False) -> Shapes:
@@ -152,7 +152,7 @@ class Mamba2:
 
     @property
     def cache(self) -> CacheSize:
-        """The state, and the rows the convolution still needs."""
+        """Cache size: the state and the convolution's last rows."""
         kept, states = (self.taps - 1) * self.channels, self.inner * self.state
         return CacheSize(kept_elements=kept, state_elements=states)
 

@@ -89,7 +89,7 @@ _OF_TEXT = "_text"
 
 
 def text_type(config: Mapping[str, object]) -> object:
-    """The model_type to run: the whole's or its text part's, of ours before those of mlx-lm."""
+    """The model_type to run, the config's or its text part's; ours before mlx-lm's."""
     text = config.get("text_config")
     inner = text.get("model_type") if isinstance(text, Mapping) else None
     outer = config.get("model_type", inner)

@@ -1,4 +1,4 @@
-"""Rotation by position as configs ask for it: every kind of scaling, as factors of the periods.
+"""RoPE parameters from configs: every kind of scaling, as factors of the periods.
 
 Configs of transformers 4 have `rope_theta`, `partial_rotary_factor` and `rope_scaling`; those of
 5 have all in `rope_parameters`, or one such object for each kind of layer there. Scaling multiplies
@@ -34,7 +34,7 @@ def rope_of(
     share: float | None = None,
     interleaved: bool = False,
 ) -> Rope:
-    """Of layers of one kind, whose heads have `head` elements.
+    """RoPE of layers of one kind, with heads of `head` elements.
 
     base, share: the base of periods and the part of a head that is rotated where the config does
     not say; share None: heads are rotated whole, whatever the config says. BadModelFile names a
@@ -59,7 +59,7 @@ def rope_of(
 
 
 def scaled(plain: Rope, rope: ConfigFields, fields: ConfigFields) -> Rope:
-    """The rotation with the scaling that `rope` asks for; fields: the whole config."""
+    """Apply the scaling that `rope` asks for; fields: the whole config."""
     name = rope.word("rope_type", rope.word("type", "default"))
     pairs, magnitude, late = plain.width // 2, 1.0, None
     trained = _trained(rope, fields)
@@ -90,7 +90,7 @@ def scaled(plain: Rope, rope: ConfigFields, fields: ConfigFields) -> Rope:
 
 
 def context_of(fields: ConfigFields, default: int | None = None) -> int:
-    """Tokens that a model is made for, or stretched to.
+    """Context length, after scaling.
 
     Model cards ask to write YaRN into a config and leave its `max_position_embeddings`, the length
     before (Qwen3, Qwen3.5).
@@ -105,7 +105,7 @@ def context_of(fields: ConfigFields, default: int | None = None) -> int:
 
 
 def score_magnitude(fields: ConfigFields) -> float:
-    """What latent attention multiplies stretched scores by: (0.1 mscale_all_dim ln f + 1)²."""
+    """Scale of latent attention's scores under YaRN: (0.1 mscale_all_dim ln f + 1)²."""
     rope = fields.rope("full_attention")
     if rope.word("rope_type", rope.word("type", "default")) == "default":
         return 1.0
@@ -114,7 +114,7 @@ def score_magnitude(fields: ConfigFields) -> float:
 
 
 def _periods(rope: Rope) -> list[float]:
-    """Tokens in which each pair turns by one radian."""
+    """Period of each pair of elements: tokens per radian."""
     return [rope.base ** (2 * pair / rope.width) for pair in range(rope.width // 2)]
 
 
@@ -133,7 +133,7 @@ def _llama3(plain: Rope, rope: ConfigFields, trained: float) -> tuple[float, ...
 
 def _yarn(plain: Rope, rope: ConfigFields, trained: float, factor: float) -> tuple[float, ...]:
     def turning(rotations: float) -> float:
-        """The pair that turns so often within the trained length."""
+        """The pair of elements that turns `times` times within the trained length."""
         turns = trained / (rotations * 2 * math.pi)
         return plain.width * math.log(turns) / (2 * math.log(plain.base))
 
@@ -172,7 +172,7 @@ def _longrope_magnitude(rope: ConfigFields, fields: ConfigFields, trained: float
 
 
 def _trained(rope: ConfigFields, fields: ConfigFields) -> float:
-    """Tokens of the texts it was trained on before its context was stretched."""
+    """Context length before scaling."""
     key = "original_max_position_embeddings"
     longest = float(fields.count("max_position_embeddings", 2048, least=8))
     trained = rope.number(key, longest)
@@ -182,7 +182,7 @@ def _trained(rope: ConfigFields, fields: ConfigFields) -> float:
 
 
 def _factor(rope: ConfigFields, fields: ConfigFields, trained: float) -> float:
-    """By how much the context is stretched."""
+    """Scaling factor of the context length."""
     longest = float(fields.count("max_position_embeddings", 2048))
     return rope.number("factor", longest / trained)
 

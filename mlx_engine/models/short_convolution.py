@@ -1,4 +1,4 @@
-"""Gated short convolution (LFM2, arXiv 2511.23404), whose memory is a few rows."""
+"""Gated short convolution (LFM2, arXiv 2511.23404); its cache holds a few rows."""
 
 import mlx.core as mx
 
@@ -26,13 +26,13 @@ class GatedConvolution:
         self.out = ResidualLinear.read(part, "out_proj")
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
-        """A window of zeros."""
+        """An empty cache: a window of zeros."""
         del bits
         window = mx.zeros((1, self._spec.taps - 1, self._spec.width), self.dtype)
         return RecurrentCache(window, mx.zeros((1, 0)), stock=self._stock)
 
     def mixed(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
-        """[1, T, H] -> what the output projection takes."""
+        """Hidden states [1, T, H] -> inputs of the output projection [1, T, N]."""
         del masks
         before, behind, values = self._inputs(x)
         rows = self._stock.elementwise(_times)(before, values)
@@ -42,7 +42,7 @@ class GatedConvolution:
         return self._stock.elementwise(_times_sum)(behind, convolved, self._bias)
 
     def _of_conversation(self, cache: LayerCache, rows: mx.array) -> mx.array:
-        """[1, T, C] -> the convolution's outputs [1, T, C]."""
+        """One conversation: convolve rows [1, T, C] -> [1, T, C]."""
         assert isinstance(cache, RecurrentCache)
         before = cache.window.alone(self._spec.taps - 1).astype(rows.dtype)
         convolved = mx.concatenate([before, rows], axis=1)

@@ -1,4 +1,4 @@
-"""A family that is told by a description: everything but the config's keys and names is derived."""
+"""A family defined by a ModelSpec; all but the config's keys and names is derived from it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CONVOLUTIONS = (".conv1d.weight", ".conv.weight")
 
 
 class SpecFamily(Family):
-    """One on our own layers; a family file derives from this.
+    """A family on our own layers; family files derive from this class.
 
     renames: the files' names within a layer where they are not ours (tensor_names.py). head_names:
     how heads are named; None where none are run. norms: "w" for weights used as stored, "1+w" for
@@ -41,7 +41,7 @@ class SpecFamily(Family):
 
     @cached_property
     def spec(self) -> ModelSpec:
-        """The model; raises what `read` does."""
+        """The model's spec; raises what `read` raises."""
         fields = ConfigFields(self.config, self.origin)
         kind = self.model_type.removesuffix("_text")
         fields.require(FIXED.get(kind, {}))
@@ -53,10 +53,10 @@ class SpecFamily(Family):
 
     @abstractmethod
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """The description a config means; BadModelFile, UnsupportedModel for what cannot run."""
+        """The spec of a config; BadModelFile, UnsupportedModel for what cannot run."""
 
     def recipes(self, names: Iterable[str]) -> Recipes:
-        """How our tensors are made of stored ones: stacks of experts, parts of joined matrices."""
+        """How tensors are made from stored ones: stacks of experts, parts of joined matrices."""
         return expert_recipes(names)
 
     def stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
@@ -105,11 +105,11 @@ class SpecFamily(Family):
         return self._with_recipes(self._names.split_heads_file(raw, origin))
 
     def trunk_shapes(self, present: Collection[str]) -> Mapping[str, Shape]:
-        """Of everything the trunk is built of."""
+        """Unpacked shapes of the trunk's tensors."""
         return self.spec.tensors(present)
 
     def head_shapes(self, present: Collection[str]) -> Mapping[str, Shape]:
-        """Of the heads that are there, the first in any case."""
+        """Unpacked shapes of the present heads' tensors, at least of the first."""
         return self.spec.head_tensors(present)
 
     def repeats(self) -> Mapping[str, str]:
@@ -118,11 +118,11 @@ class SpecFamily(Family):
         return {f"layers.0.{name}": twin for name, twin in names.items()}
 
     def name_in_files(self, head_name: str) -> str:
-        """As the family publishes it."""
+        """The name in published files."""
         return self._names.published(head_name)
 
     def sign_of_no_heads(self) -> str:
-        """Where they would be."""
+        """A sentence about where the heads would be."""
         if self.head_names is not None and self.head_names.behind_trunk:
             return f"layer {len(self.spec.blocks)} has no eh_proj"
         return "no mtp.* tensor is in the files"
@@ -149,7 +149,7 @@ class SpecFamily(Family):
         return build_decoder(self.spec, trunk, head)
 
     def _promised(self) -> int:
-        """Heads that a config claims for a family whose heads are not run."""
+        """Number of heads that a config claims, for a family whose heads are not run."""
         fields = ConfigFields(self.config, self.origin)
         return fields.count("num_nextn_predict_layers", 0, least=0)
 

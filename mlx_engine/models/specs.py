@@ -1,4 +1,4 @@
-"""What a model is made of, told in numbers: blocks of layers, and what stands around them.
+"""ModelSpec: sizes and options of a whole model, as frozen dataclasses.
 
 A family turns a config into a `ModelSpec`; all else follows from it: the shapes of every tensor,
 the sizes of caches, and the layers that are built. No MLX here, so that files can be described
@@ -37,7 +37,7 @@ class Block:
 
     @property
     def mixers(self) -> tuple[Attention | Latent | Recurrent, ...]:
-        """The one or two there are, each with a cache."""
+        """The block's one or two mixers, each with a cache."""
         return (self.mixer,) if self.beside is None else (self.mixer, self.beside)
 
     def tensors(
@@ -154,7 +154,7 @@ class ModelSpec:
         return made
 
     def within_context(self) -> "ModelSpec":
-        """The same; a window as long as the longest text is none."""
+        """The same spec without windows that are as long as the context."""
         heads = self.heads
         if heads is not None:
             heads = replace(heads, blocks=tuple(_seeing(self.context, heads.blocks)))
@@ -167,17 +167,17 @@ class ModelSpec:
 
     @property
     def _mixers(self) -> list[Attention | Latent | Recurrent]:
-        """Of all blocks of the trunk."""
+        """Sum over all blocks of the trunk."""
         return [mixer for block in self.blocks for mixer in block.mixers]
 
     @property
     def cache(self) -> CacheSize:
-        """Of all blocks of the trunk."""
+        """Sum over all blocks of the trunk."""
         return sum_of_sizes(mixer.cache for mixer in self._mixers)
 
     @property
     def work(self) -> WorkSize:
-        """What a pass over it takes."""
+        """Work memory of a pass."""
         tensors = self.tensors()
         rows = [its[0] for name, its in tensors.items() if len(its) == 2 and "layers" in name]
         heads = [mixer.heads for mixer in self._mixers if not isinstance(mixer, Recurrent)]
@@ -195,14 +195,14 @@ class ModelSpec:
 
     @property
     def long_beyond(self) -> int | None:
-        """Tokens from which on a text is read with `long_factors`; None where there are none."""
+        """Length after which the second RoPE table is used; None without one."""
         ropes = (mixer.rope for mixer in self._mixers if not isinstance(mixer, Recurrent))
         borders = (rope.long_beyond for rope in ropes if rope and rope.long_factors)
         return next(borders, None)
 
     @property
     def asked_experts(self) -> float:
-        """The share of a layer's experts that one token is sent through; 1 without experts."""
+        """Share of a layer's experts that one token uses; 1 without experts."""
         feeds = (block.feed for block in self.blocks if isinstance(block.feed, Experts))
         experts = next(feeds, None)
         return 1.0 if experts is None else experts.per_token / experts.count
@@ -213,7 +213,7 @@ def _norm_parts(*, has_bias: bool) -> tuple[str, ...]:
 
 
 def _seeing(context: int, blocks: Iterable[Block]) -> Iterator[Block]:
-    """What sees a text of so many tokens whole has no window."""
+    """The spec of a mixer, without a window as long as the context."""
     for block in blocks:
         mixer = block.mixer
         if isinstance(mixer, Attention) and mixer.window is not None and mixer.window >= context:

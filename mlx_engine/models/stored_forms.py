@@ -1,4 +1,4 @@
-"""How tensors of a file that come in other pieces than the model wants them are put together."""
+"""Recipes that assemble tensors from differently split tensors of a file."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -55,7 +55,7 @@ class Recipe(NamedTuple):
     inputs: int = 0
 
     def for_last_axis(self, length: int) -> "Recipe":
-        """The recipe for pieces whose last axis is so long."""
+        """The recipe for pieces whose last axis has this length."""
         if length != self.inputs:
             return self
         return Recipe(tuple(piece._replace(axis=-2) for piece in self.pieces), self.is_stack)

@@ -1,4 +1,4 @@
-"""Tensor names of files, as published or as MLX conversions have them, and ours for the same.
+"""Maps tensor names of published files and MLX conversions to canonical names.
 
 Ours are those within the text model: `embed_tokens`, `layers.3.self_attn.q_proj`, `norm`,
 `lm_head` for the trunk, `layers.0.join` and the like for the first MTP head. Files wrap them in
@@ -111,7 +111,7 @@ MTP_NAMES = HeadNames(
 
 @dataclass(frozen=True, slots=True)
 class TensorNames:
-    """The names of one model's files; heads None where there are none, or none that are run."""
+    """Names in one model's files; heads: None without heads, or where they are not run."""
 
     renames: Renames
     heads: HeadNames | None
@@ -203,7 +203,7 @@ class TensorNames:
             _put(parts.head, f"layers.{number}.{place.name}", tensor, origin)
 
     def _place(self, name: str) -> "_Place":
-        """The number that a head's tensor has in its file, None for none, and our name for it."""
+        """A head tensor's number in its file, None without one, and its canonical name."""
         found = _HEAD.fullmatch(bare_name(name))
         assert found is not None
         renames = self.heads.renames if self.heads is not None else {}
@@ -212,15 +212,15 @@ class TensorNames:
 
     @property
     def _count(self) -> int:
-        """Heads that are run."""
+        """Number of heads that are run."""
         return len(self.spec.heads.blocks) if self.spec.heads is not None else 0
 
     def _is_bias(self, bare: str) -> bool:
-        """What an output head has of its own even where it is the embedding."""
+        """Whether this is an output head's bias, which exists also with tied embeddings."""
         return self.spec.logit_bias and bare == "lm_head.bias"
 
     def _is_trunks(self, name: str) -> bool:
-        """Copies of what these heads share with the trunk, under its names."""
+        """Whether this is a copy of a trunk tensor that the heads share."""
         heads, bare = self.spec.heads, bare_name(name)
         shares = heads is None or heads.embedding == "trunk"
         return bare.startswith("lm_head.") or (shares and bare.startswith("embed_tokens."))
@@ -252,7 +252,7 @@ def why_skipped(name: str) -> str:
 
 
 def renamed(name: str, renames: Renames) -> str:
-    """Our name for a part: of the longest beginning that is renamed, up to a dot."""
+    """The canonical name, by the longest renamed prefix that ends at a dot."""
     layer = _LAYER.fullmatch(name)
     if layer is not None:
         return f"layers.{layer[1]}.{renamed(layer[2], renames)}"
@@ -276,7 +276,7 @@ def why_unneeded(name: str) -> Words | None:
 
 
 def bare_name(name: str) -> str:
-    """Without what files wrap the text model in."""
+    """The name without prefixes of models that wrap the text model."""
     return _WRAPPERS.sub(lambda found: "layers." if found[1] else "", name, count=1)
 
 

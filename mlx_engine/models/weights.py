@@ -32,7 +32,7 @@ _NAMES_IN_A_MESSAGE = 6
 
 
 def _rows_of_heads(matrix: Matrix, heads: int, rows: slice) -> Matrix:
-    """These rows of every head, as a stack over heads; contiguous, so that the rest may go."""
+    """Some rows of every head, as a stack over heads; contiguous, so the rest can be freed."""
 
     def cut(array: mx.array) -> mx.array:
         return mx.contiguous(array.reshape(heads, -1, array.shape[-1])[:, rows])
@@ -100,12 +100,12 @@ class WeightTable:
         self._handed_out: list[mx.array] = []
 
     def __contains__(self, name: str) -> bool:
-        """Whether `name` is there to be taken."""
+        """Whether `name` is left to be taken."""
         return name in self._left
 
     @property
     def names(self) -> Collection[str]:
-        """What is left to be taken."""
+        """Names of arrays not taken yet."""
         return self._left.keys()
 
     @property
@@ -114,13 +114,13 @@ class WeightTable:
         return tuple(self._handed_out)
 
     def take_all(self) -> dict[str, mx.array]:
-        """Everything left, as it is, for a model that sorts it out by itself; see `hold`."""
+        """All arrays left, unchanged, for a class that sorts them itself; see `hold`."""
         taken, self._left = self._left, {}
         self._taken.update(taken)
         return taken
 
     def hold(self, arrays: Iterable[mx.array]) -> None:
-        """Count these as handed out: what a model made of `take_all`."""
+        """Count arrays as handed out that a class made from `take_all`."""
         self._handed_out.extend(arrays)
 
     def take(self, name: str, shape: tuple[int, ...], dtype: mx.Dtype | None = None) -> mx.array:
@@ -223,7 +223,7 @@ class WeightTable:
         return array
 
     def check_all_used(self) -> None:
-        """BadModelFile naming the arrays nobody took."""
+        """Raise BadModelFile naming the arrays that nobody took."""
         if self._left:
             names = sorted(self._left)
             shown = ", ".join(names[:_NAMES_IN_A_MESSAGE])
@@ -319,11 +319,11 @@ class Part:
         return self.table.kernels
 
     def __contains__(self, name: str) -> bool:
-        """Whether the description asks for it."""
+        """Whether the spec asks for a tensor of this name."""
         return name in self.shapes
 
     def below(self, name: str) -> "Part":
-        """A part within this one."""
+        """The part below a name."""
         return Part(self.table, f"{self.prefix}{name}.", shapes_below(self.shapes, f"{name}."))
 
     def vector(self, name: str, dtype: mx.Dtype | None = None) -> mx.array:
