@@ -12,7 +12,6 @@ from mlx_engine.values.options import AS_THEY_COME, CacheOptions
 WORTH_A_COPY = 16
 """Tokens that another conversation must have read beyond one's own to branch off it."""
 
-
 CLOSING_S = 2.0
 """Seconds that closing waits for files that are still being written."""
 
@@ -46,36 +45,36 @@ class PromptCache:
         """A new conversation. owner: who can go on with it, None where only others will. chat: the
         id that its files belong to.
         """
-        made = TokenSequence(self._model, cache=cache, beside=self, chat=chat)
+        made = TokenSequence(self._model, cache=cache, shared=self, chat=chat)
         if owner is not None:
             self._owners[made] = ref(owner)
         return made
 
-    def lend(self, to: TokenSequence, wanted: Sequence[int]) -> None:
-        """Have it branch off the conversation, or restore the file, that has most of these tokens,
-        if that is worth it.
+    def reuse(self, sequence: TokenSequence, wanted: Sequence[int]) -> None:
+        """Branch off the conversation, or restore the file, that has most of these tokens, if that
+        is worth it.
         """
-        others = [other for other in self._known if other is not to]
-        self._known = [*others, to]
+        others = [other for other in self._known if other is not sequence]
+        self._known = [*others, sequence]
         if self.most_bytes == 0:
             return
-        reached = {other: other.reach(wanted) for other in others if to.can_branch(other)}
-        best = max(reached, key=reached.__getitem__, default=to)
-        far, own = reached.get(best, 0), to.reach(wanted)
+        reached = {other: other.reach(wanted) for other in others if sequence.can_branch(other)}
+        best = max(reached, key=reached.__getitem__, default=sequence)
+        far, own = reached.get(best, 0), sequence.reach(wanted)
         if own == 0:
-            self._tags.pop(to, None)
-        if self._restore(to, wanted, max(far, own) + WORTH_A_COPY):
+            self._tags.pop(sequence, None)
+        if self._restore(sequence, wanted, max(far, own) + WORTH_A_COPY):
             return
-        if best is not to and far >= own + WORTH_A_COPY:
-            to.branch(best, wanted)
-            self._tags[to] = self._tags.get(best, "")
-            if self._is_free(best) and len(best.tokens) == len(to.tokens):
+        if best is not sequence and far >= own + WORTH_A_COPY:
+            sequence.branch(best, wanted)
+            self._tags[sequence] = self._tags.get(best, "")
+            if self._is_free(best) and len(best.tokens) == len(sequence.tokens):
                 self._known.remove(best)
         elif self.files is not None:
-            self._tags.setdefault(to, self.files.tag)
+            self._tags.setdefault(sequence, self.files.tag)
 
-    def left(self, sequence: TokenSequence) -> None:
-        """An answer has ended: make room."""
+    def answer_ended(self, sequence: TokenSequence) -> None:
+        """Note what is to be saved, and drop the least recently used beyond the bound."""
         if self.files is not None and any(known is sequence for known in self._known):
             self._unsaved[sequence] = len(sequence.tokens)
         while self.nbytes > self.most_bytes:
@@ -84,8 +83,8 @@ class PromptCache:
                 return
             self.drop(idle[0])
 
-    def goes_on(self, sequence: TokenSequence, count: int) -> None:
-        """The next prompt of a conversation that is to be saved shares so many of its tokens."""
+    def note_next_prompt(self, sequence: TokenSequence, count: int) -> None:
+        """Note how many tokens of a conversation that is to be saved its next prompt shares."""
         if sequence in self._unsaved:
             self._unsaved[sequence] = count
 
@@ -110,15 +109,15 @@ class PromptCache:
             self.save()
             self.files.wait(CLOSING_S / 2)
 
-    def _restore(self, to: TokenSequence, wanted: Sequence[int], least: int) -> bool:
+    def _restore(self, sequence: TokenSequence, wanted: Sequence[int], least: int) -> bool:
         """Restore the longest prefix of these tokens from files, if it has at least so many."""
         if self.files is None:
             return False
-        found = self.files.restore(_as_saved(to), wanted, least, to.shed)
+        found = self.files.restore(_as_saved(sequence), wanted, least, sequence.shed)
         if found is None:
             return False
-        to.begin_at(wanted[: found.length], found.newest)
-        self._tags[to] = self.files.tag
+        sequence.begin_at(wanted[: found.length], found.newest)
+        self._tags[sequence] = self.files.tag
         return True
 
     def drop(self, sequence: TokenSequence) -> None:

@@ -35,23 +35,23 @@ class Checkpoint(NamedTuple):
         return self.caches.nbytes + (0 if self.source is None else self.source.nbytes)
 
 
-class Beside(Protocol):
-    """The other conversations of an engine (prompt_cache.py)."""
+class SharedPrompts(Protocol):
+    """Prompts that other conversations of the engine have read (prompt_cache.py)."""
 
-    def lend(self, to: "TokenSequence", prompt: Sequence[int]) -> None:
-        """Have it `branch` off another that has read more of these tokens than it has."""
+    def reuse(self, sequence: "TokenSequence", wanted: Sequence[int]) -> None:
+        """Have the sequence `branch` off one that has read more of these tokens than it has."""
 
-    def left(self, sequence: "TokenSequence") -> None:
-        """Its answer has ended."""
+    def answer_ended(self, sequence: "TokenSequence") -> None:
+        """Make room after an answer."""
 
 
 class TokenSequence:
     """Tokens read by the model, in order; caches and draft source stand after exactly these.
 
     The newest token of a conversation has been emitted but not read: it is the caller's. model:
-    the model as the source wants it run. cache: in how many bits keys and values are kept. beside:
-    the engine's other conversations. chat: what its files are known by, None for no name. is_busy:
-    an answer is being made.
+    the model as the source wants it run. cache: in how many bits keys and values are kept. shared:
+    what other conversations have read. chat: the id of its saved prompts, None outside chats.
+    is_busy: an answer is running.
     """
 
     def __init__(
@@ -59,13 +59,13 @@ class TokenSequence:
         plain: Model,
         source: Drafter | None = None,
         cache: CacheOptions = AS_THEY_COME,
-        beside: Beside | None = None,
+        shared: SharedPrompts | None = None,
         chat: str | None = None,
     ) -> None:
         self._plain = plain
         self.cache = cache
         self.chat = chat
-        self._beside = beside
+        self._shared = shared
         self.is_busy = False
         self._begin(source or NoDraft())
 
@@ -99,8 +99,8 @@ class TokenSequence:
             raise
         finally:
             self.is_busy = False
-            if self._beside is not None:
-                self._beside.left(self)
+            if self._shared is not None:
+                self._shared.answer_ended(self)
 
     def use(self, source: Drafter) -> None:
         """Another source, new, from here on; one that reads hidden states has to begin anew.
@@ -188,8 +188,8 @@ class TokenSequence:
         What another conversation has read counts as stored, too.
         """
         wanted = prompt[:-1]
-        if self._beside is not None:
-            self._beside.lend(self, wanted)
+        if self._shared is not None:
+            self._shared.reuse(self, wanted)
         common = shared_prefix(self.tokens, wanted)
         if common < len(self.tokens):
             self._go_to(self._place_within(common))

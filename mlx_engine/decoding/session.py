@@ -345,7 +345,7 @@ class Session:
         if prompts.files is not None:
             read = self._messages[self._unread :]
             begins = self._rendered([*read, UNLIKELY], continues=False).tokens
-            prompts.goes_on(sequence, shared_prefix(begins, sequence.tokens))
+            prompts.note_next_prompt(sequence, shared_prefix(begins, sequence.tokens))
 
     def _prompt(self, messages: Sequence[Message], said: Message = NOTHING_SAID) -> Prompt:
         """Render the conversation; `said` is its last message where that is to be continued."""

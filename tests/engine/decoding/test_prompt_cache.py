@@ -330,7 +330,7 @@ def test_a_call_that_fails_is_nobodys_beginning(engines):
     model = tiny_model(3, TinySizes(layers=2))
     cache, owners, (first, second) = sequences(model, 2)
     with pytest.raises(ZeroDivisionError), first.answering():
-        cache.lend(first, [1] * 30)
+        cache.reuse(first, [1] * 30)
         first.commit([1] * 30, model.forward(mx.array([[1] * 30]), first.caches))
         raise ZeroDivisionError
     assert read(second, model, [1] * 40).reused_tokens == 0
