@@ -4,6 +4,7 @@ python tests/helpers/fuzz_files.py SUBJECT [RUNS] [SEED] [SECONDS]; SUBJECT is a
 A run may take 10 s and 2 GB, and raise errors of our two trees only.
 """
 
+import hashlib
 import json
 import logging
 import shutil
@@ -32,7 +33,9 @@ from app.values.typed_json import encode
 from mlx_engine.hub.client import Hub
 from mlx_engine.loading.describe import inspect_remote
 from mlx_engine.loading.find import FromHub
+from mlx_engine.values.conversation import PromptProgress
 from mlx_engine.values.errors import EngineError
+from mlx_engine.values.options import GenerationOptions, LoadOptions
 
 LONGEST_MESSAGE = 2500
 """Characters of an error: a file's own words are cut in it."""
@@ -260,8 +263,46 @@ def settings() -> Check:
     return check
 
 
+def prompts() -> Check:
+    """Saved prompts, most of them with the checksum of their damage: they are passed over."""
+    folder = place() / "prompts"
+    options = LoadOptions(prompt_files=folder, prompt_files_bytes=10**9)
+    engine = mlx_engine.load(None, options=options)
+    question = "What does int do in Python, and why is it so? " * 4
+
+    def ask() -> int:
+        """How many tokens of the question a file spared."""
+        session = engine.session(generation=GenerationOptions(max_tokens=1))
+        events = list(session.send(question))
+        reused = max(event.reused for event in events if isinstance(event, PromptProgress))
+        engine.parts.prompts.save()
+        engine.parts.prompts.files.wait()
+        engine.forget_conversations()
+        return reused
+
+    ask()
+    assert ask() > 0
+    sound = {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.safetensors")}
+
+    def check(random: Random) -> None:
+        shutil.rmtree(folder)
+        files, hit = dict(sound), random.choice(list(sound))
+        spoilt = spoilt_weights(files.pop(hit), random)
+        stem, _, checksum = hit.stem.rpartition("-")
+        if random.random() < 0.9:
+            checksum = hashlib.sha256(stem.encode() + spoilt).hexdigest()[:40]
+        files[hit.with_name(f"{stem}-{checksum}.safetensors")] = spoilt
+        for name, data in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(data)
+        ask()
+
+    return check
+
+
 CHECKS: dict[str, Callable[[], Check]] = {
-    check.__name__: check for check in (weights, index, hub, models, chats, database, settings)
+    check.__name__: check
+    for check in (weights, index, hub, models, chats, database, settings, prompts)
 }
 
 

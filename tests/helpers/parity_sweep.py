@@ -3,6 +3,7 @@
     python tests/helpers/parity_sweep.py                            # all types of ours
     python tests/helpers/parity_sweep.py llama qwen3 --count 12     # some types
     python tests/helpers/parity_sweep.py --classes                  # all of mlx-lm's classes
+    python tests/helpers/parity_sweep.py --heads                    # types with a NextN head
     python tests/helpers/parity_sweep.py llama --seed 7 --count 1   # one model again
 
 Prints, for each type, how many models are equal, wrong, refused by us (with the reason), and not
@@ -20,13 +21,14 @@ import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import mlx.core as mx
 import numpy as np
+import tiny_nextn
 import torch
 import transformers as hf
 from compared import relative
@@ -36,6 +38,7 @@ from tiny_hybrids import LATENT
 from tiny_published import ARCHITECTURES, VOCABULARY, WINDOW, draw, published_logits, sizes_of
 from tiny_tokenizer import make_tiny_tokenizer
 
+import mlx_engine
 from mlx_engine.models.library.family import module_of
 from mlx_engine.models.registry import FAMILIES
 from mlx_engine.values.errors import EngineError
@@ -253,6 +256,17 @@ class Outcome(NamedTuple):
     words: str = ""
 
 
+class Figures(NamedTuple):
+    """Transformers' logits, and what computes ours of the same rows."""
+
+    wanted: NDArray[np.float32]
+    ours: Callable[[], NDArray[np.float32]]
+
+
+Part = Callable[[str, Moves, Path, int], Figures]
+"""Makes a model of a type with some options in a folder, by a seed."""
+
+
 def settings_of(kind: str) -> type[hf.PreTrainedConfig]:
     """Transformers' class of configs of a type, of the text part where there are others."""
     mapping = hf.models.auto.configuration_auto.CONFIG_MAPPING
@@ -405,14 +419,45 @@ def pairs_of(settings: hf.PreTrainedConfig, rope: Mapping[str, Any]) -> int:
     return int(head * rope.get("partial_rotary_factor", 1.0)) // 2
 
 
-def outcome(kind: str, moves: Moves, seed: int) -> Outcome:
+def of_text(kind: str, moves: Moves, folder: Path, seed: int) -> Figures:
+    """Of the model alone."""
+    tokens = [int(t) for t in np.random.default_rng(seed).integers(1, VOCABULARY, TOKENS)]
+    made(kind, moves, folder, seed)
+    wanted = row_by_row(folder, tokens, json.loads((folder / "config.json").read_text()))
+    return Figures(wanted, lambda: logits(folder, tokens))
+
+
+def of_head(kind: str, moves: Moves, folder: Path, seed: int) -> Figures:
+    """Of the model, then of its NextN head, which transformers runs too."""
+    apart = ("rope", "style", "silent", "num_hidden_layers")
+    given = {name: value for name, value in moves.items() if name not in apart}
+    for name in ("layer_types", "mlp_layer_types"):
+        if isinstance(given.get(name), list):
+            given[name] = (given[name] * tiny_nextn.LAYER)[: tiny_nextn.LAYER]
+    if "rope" in moves:
+        settings = settings_of(kind)(**base_of(kind) | given)
+        before = settings.rope_parameters or {}
+        rope = rope_told(moves["rope"], before.get(FULL, before), settings)
+        given["rope_parameters"] = {**before, FULL: rope} if FULL in before else rope
+    own = kind in tiny_nextn.TYPES and seed % 2 == 0
+    tiny = tiny_nextn.publish(kind, folder, own=own, seed=seed, **given)
+
+    def found() -> NDArray[np.float32]:
+        with mlx_engine.load(folder) as engine:
+            if not engine.description.mtp_heads:
+                raise EngineError(str(engine.description.mtp))
+            both = engine.logits(tiny.tokens), engine.draft_logits(tiny.tokens)[0]
+        return np.concatenate(both)[:, :VOCABULARY]
+
+    return Figures(np.concatenate([tiny.logits, tiny.draft_logits]), found)
+
+
+def outcome(kind: str, moves: Moves, seed: int, figures: Part) -> Outcome:
     """Makes a model and compares."""
     folder = Path(tempfile.mkdtemp(prefix="parity-"))
-    tokens = [int(t) for t in np.random.default_rng(seed).integers(1, VOCABULARY, TOKENS)]
     try:
         try:
-            made(kind, moves, folder, seed)
-            wanted = row_by_row(folder, tokens, json.loads((folder / "config.json").read_text()))
+            wanted, ours = figures(kind, moves, folder, seed)
         except Exception as error:  # whatever transformers says of it
             return Outcome(
                 "not run by transformers", words=f"{type(error).__name__}: {error}"[:200]
@@ -420,7 +465,7 @@ def outcome(kind: str, moves: Moves, seed: int) -> Outcome:
         if not np.isfinite(wanted).all():
             return Outcome("not run by transformers", words="not finite")
         try:
-            found = logits(folder, tokens)
+            found = ours()
         except EngineError as error:
             told = str(error).replace(str(folder), "")
             return Outcome("refused", words=f"{type(error).__name__}: {told}")
@@ -448,7 +493,9 @@ def told_by(error: Exception) -> str:
     return ascii(f"{type(error).__name__}: {error}")[1:-1][:240]
 
 
-def fewest(kind: str, moves: Moves, seed: int, like: Outcome) -> tuple[Moves, Outcome]:
+def fewest(
+    kind: str, moves: Moves, seed: int, like: Outcome, figures: Part
+) -> tuple[Moves, Outcome]:
     """Leaves options out as long as it stays so."""
     kept, last = dict(moves), like
     for name in [*moves, *(f"rope.{key}" for key in moves.get("rope", {}))]:
@@ -460,25 +507,25 @@ def fewest(kind: str, moves: Moves, seed: int, like: Outcome) -> tuple[Moves, Ou
             fewer["rope"] = rope
         if fewer == kept or ("style" in fewer) != ("rope" in fewer):
             continue
-        found = outcome(kind, fewer, seed)
+        found = outcome(kind, fewer, seed, figures)
         if found.what == like.what and (like.what == "wrong" or found.words == like.words):
             kept, last = fewer, found
     return kept, last
 
 
-def sweep(kind: str, seeds: range, *, shrink: bool) -> float:
+def sweep(kind: str, seeds: range, figures: Part, *, shrink: bool) -> float:
     """Prints what came of the models of one type; the worst error of those not wrong... or all."""
     counts: Counter[str] = Counter()
     worst, told, begun = 0.0, [], time.process_time()
     reasons: Counter[str] = Counter()
     for seed in seeds:
         moves = moves_of(kind, seed)
-        found = outcome(kind, moves, seed)
+        found = outcome(kind, moves, seed, figures)
         counts[found.what] += 1
         if found.what == "equal":
             worst = max(worst, found.error)
         elif found.what in ("wrong", "crashed"):
-            few, last = fewest(kind, moves, seed, found) if shrink else (moves, found)
+            few, last = fewest(kind, moves, seed, found, figures) if shrink else (moves, found)
             told.append(f"    {found.what} {last.error:.1e} {last.words} seed {seed}: {few}")
         else:
             reasons[f"    {found.what}: {found.words} (seed {seed})"] += 1
@@ -506,6 +553,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("types", nargs="*")
     parser.add_argument("--classes", action="store_true")
+    parser.add_argument("--heads", action="store_true")
     parser.add_argument("--count", type=int, default=12)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-shrink", action="store_true")
@@ -516,8 +564,9 @@ def main() -> None:
     hf.logging.disable_progress_bar()
     torch.set_num_threads(1)
     seeds = range(asked.seed, asked.seed + asked.count)
-    for kind in asked.types or types(classes=asked.classes):
-        sweep(kind, seeds, shrink=not asked.no_shrink)
+    with_heads = (*tiny_nextn.TYPES, *tiny_nextn.OTHERS)
+    for kind in asked.types or (with_heads if asked.heads else types(classes=asked.classes)):
+        sweep(kind, seeds, of_head if asked.heads else of_text, shrink=not asked.no_shrink)
 
 
 if __name__ == "__main__":
