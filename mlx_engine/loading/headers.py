@@ -70,7 +70,9 @@ def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
     _check_trunk(parts.trunk, wanted, origin)
     found = find_heads(files, parts.head, family, heads)
     own = family.head_shapes(())
-    repeats = {mine: twin for mine, twin in family.repeats().items() if f"{mine}.weight" not in own}
+    repeats = {
+        name: copied for name, copied in family.repeats().items() if f"{name}.weight" not in own
+    }
     needed = without_repeats(found.tensors, parts.trunk, repeats)
     return ModelHeaders(
         files=files,

@@ -26,7 +26,7 @@ def _words(digits: str, blanks: str = _BLANKS) -> str:
 
 
 def _cased(upper: str, lower: str, suffix: str, digits: str, after_signs: str) -> str:
-    """The pattern of GPT-4o and its kin: a word ends where upper case follows lower."""
+    """The pattern of GPT-4o and similar ones: a word ends where upper case follows lower."""
     before = r"[^\r\n\p{L}\p{N}]?"
     return (
         f"{before}{upper}*{lower}+{suffix}|{before}{upper}+{lower}*{suffix}|{digits}"

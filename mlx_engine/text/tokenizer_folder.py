@@ -14,8 +14,7 @@ import numpy as np
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers
 
-from mlx_engine.text.gguf_tokenizer import open_with, piece_core
-from mlx_engine.text.gguf_vocabulary import GgufVocabulary, merge_pairs
+from mlx_engine.text.gguf_tokenizer import GgufVocabulary, merge_pairs, open_with, piece_core
 from mlx_engine.text.pre_tokenizers import pre_tokenizer_named
 from mlx_engine.text.tokenizer import Tokenizer, known_ends
 from mlx_engine.text.tokenizer_config import (

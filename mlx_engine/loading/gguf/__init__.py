@@ -19,7 +19,7 @@ published names (part.py). Families know nothing of GGUF.
 | mistral3, granite, granitemoe, minicpm | Mistral Small 3, Ministral 3; Granite 3; MiniCPM | |
 | xverse, internlm2, smollm3, exaone, seed_oss, pangu-embedded | Llamas by other names | |
 | qwen2, qwen3, qwen3moe, gemma3, gpt-oss | of the same names | |
-| qwen2vl, qwen3vl, qwen3vlmoe | these, without their eyes | |
+| qwen2vl, qwen3vl, qwen3vlmoe | these, text only | |
 | phi3, glm4, chatglm | Phi-3 and 4, GLM-4 | |
 | olmo2, olmoe, exaone4 | OLMo 2 and 3, OLMoE, EXAONE 4 | |
 | qwen2moe, gemma2 | Qwen2 with experts, Gemma 2 | |
@@ -31,9 +31,9 @@ published names (part.py). Families know nothing of GGUF.
 | dots1, ernie4_5 | dots.llm1, ERNIE 4.5 without experts | |
 | ernie4_5-moe, minimax-m2 | ERNIE 4.5 with experts, MiniMax-M2 | not run |
 
-All block types open but Q8_1, and none is rounded: with float32 scales values are the file's bit
-for bit (Q8_K's to 2^-24). With Metal scales are bfloat16 as activations are, float16 where all
-matrices of the file are. Q6_K, Q3_K, Q2_K, IQ4 and IQ2 stay as they lie in the file where our
-kernels read them, in matrices and in stacks of experts; elsewhere IQ4, IQ2_XXS and Q3_K become 8
-bits a weight, the rest, whose groups of 16 MLX does not have, plain floats.
+All block types but Q8_1 are read, none is rounded: with float32 scales values equal the file's bit
+for bit (Q8_K's to 2^-24). With Metal scales are bfloat16, or float16 where all matrices of the file
+are. Q6_K, Q3_K, Q2_K, IQ4 and IQ2 stay in the file's blocks where our kernels read them, in
+matrices and stacks of experts; elsewhere IQ4, IQ2_XXS and Q3_K take 8 bits a weight, and types with
+groups of 16, which MLX lacks, become plain floats.
 """

@@ -144,12 +144,12 @@ class Gemma4Gguf(Gemma3Gguf):
     def _rotation(self) -> dict[str, object]:
         """RoPE by layer type; in full layers only pairs with a factor of 1 rotate."""
         pairs = self._head_dim // 2
-        turning = sum(factor == 1.0 for factor in rope_factors(self._file, FACTORS, pairs))
+        rotating = sum(factor == 1.0 for factor in rope_factors(self._file, FACTORS, pairs))
         local = rope_base(self._metadata, "rope.freq_base_swa")
         full: dict[str, object] = {
             "rope_type": "proportional",
             "rope_theta": rope_base(self._metadata, default=1e6),
-            "partial_rotary_factor": turning / pairs,
+            "partial_rotary_factor": rotating / pairs,
         }
         plain: dict[str, object] = {"rope_type": "default", "rope_theta": local}
         return {"rope_parameters": {"full_attention": full, "sliding_attention": plain}}
