@@ -68,6 +68,11 @@ class Stock:
         self._compiled: dict[Elementwise, Elementwise] = {}
         self._numbers: dict[tuple[int, ...], mx.array] = {}
 
+    def begin(self, x: mx.array) -> None:
+        """Have x computed while the rest of a pass is written down, on a CPU; a GPU is asked for
+        the whole pass.
+        """
+
     def rms_norm(self, x: mx.array, weight: mx.array | None, eps: float) -> mx.array:
         """[..., H] -> the same, of the wider type of both."""
         return mx.fast.rms_norm(x, weight, eps)

@@ -16,6 +16,9 @@ import numpy as np
 from metal_kernels.gated_delta_block import Rows
 from metal_kernels.stock import Attending, ByRows, Rotate, Stock, Turning, computes_on_gpu
 
+MOST_BEGUN = 32
+"""Rows of a pass that begins while it is written down: those of drafts, and of several chats."""
+
 
 class StockOnCpu(Stock):
     """The same values, but for their last bits."""
@@ -23,6 +26,13 @@ class StockOnCpu(Stock):
     def __init__(self) -> None:
         super().__init__()
         self._rotations: dict[Turning, Rotate] = {}
+
+    def begin(self, x: mx.array) -> None:
+        """At once, in MLX's own thread. Not with rows of a prompt, [1, T, H], which take far longer
+        to compute than to write down, and more memory where layers wait.
+        """
+        if x.shape[1] <= MOST_BEGUN:
+            mx.async_eval(x)  # type: ignore[no-untyped-call]
 
     def norm(self, weight: mx.array, eps: float, heads: int = 0) -> ByRows:
         """The mean's division is in weight and eps."""

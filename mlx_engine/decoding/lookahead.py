@@ -130,7 +130,7 @@ class Lookahead:
         self._is_shared = False
         self._looks_ahead = config.looks_ahead
         self._follows_drafts = config.looks_ahead and config.follows_drafts
-        self._eager = config.looks_ahead and not config.follows_drafts
+        self._eager = not config.follows_drafts
         self._sampling = settings.sampling
         self._sampler = new_sampler()
         self._begun: _Begun | None = None

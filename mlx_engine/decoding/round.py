@@ -27,7 +27,7 @@ import mlx.core as mx
 from mlx_engine.cache.contract import LayerCaches, RowCount
 from mlx_engine.cache.joint import apart, joint_caches
 from mlx_engine.drafting.drafter import Draft, Drafter, Proposal, ReadRows, run_steps
-from mlx_engine.models.contract import Begin, Model, lazily
+from mlx_engine.models.contract import Model
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.errors import NumericsError
 from mlx_engine.values.options import DraftedBy
@@ -181,7 +181,7 @@ class Pass:
 
         reader: a thread that waits for outcomes and nothing else, so that `read_at` is when an
         outcome was there even where `queue` of the next pass blocks; None where this thread waits.
-        eager: the device begins layer by layer while the rest is written down.
+        eager: a CPU computes, which begins layer by layer while the rest is written down.
 
         It does not hold the rounds, which hold it: what is dropped has to be gone at once, for keys
         and values to be written in place.
@@ -202,20 +202,16 @@ class Pass:
 
     def _write_down(self, rounds: Sequence[Round], *, eager: bool) -> None:
         steps = [r.state.drafter.draft(r.wanted, r.state.sampler) for r in rounds]
-        drafts = run_steps(steps, self._begin if eager else lazily)
-        if not eager:
-            self._begin(*(draft.tokens for draft in drafts if draft.depth))
+        if eager:
+            self.began_at = self.written_at
+        drafts = run_steps(steps)
+        drafted = [draft.tokens for draft in drafts if draft.depth]
+        self._begin(*drafted)
+        if eager and drafted:  # MLX returns when the CPU has begun with most of what it was given
+            self.draft_ms = 1000 * (perf_counter() - self.began_at)
         parts = [_Part(r.state, draft.tokens) for r, draft in zip(rounds, drafts, strict=True)]
         self.rows = sum(part.rows for part in parts)
-        drafting_at = self.began_at
-
-        def begin_rows(states: mx.array) -> None:
-            # MLX returns when the CPU has begun with most of them: by the first, drafts have ended
-            self._begin(states)
-            if drafting_at and not self.draft_ms:
-                self.draft_ms = 1000 * (perf_counter() - drafting_at)
-
-        verified = verify(parts, begin_rows if eager else lazily)
+        verified = verify(parts)
         for round_, draft, rows in zip(rounds, drafts, verified, strict=True):
             round_.take(draft, rows)
         self._outcomes = [round_.outcome for round_ in rounds]
@@ -296,7 +292,7 @@ class _Part(NamedTuple):
         return mx.concatenate([self.state.last, drafted]) if drafted.size else self.state.last
 
 
-def verify(parts: Sequence[_Part], begin: Begin = lazily) -> list[ReadRows]:
+def verify(parts: Sequence[_Part]) -> list[ReadRows]:
     """Run the rows of all parts as one pass; nothing is committed.
 
     Several parts have one model, which has joint passes.
@@ -304,11 +300,11 @@ def verify(parts: Sequence[_Part], begin: Begin = lazily) -> list[ReadRows]:
     model, counts = parts[0].state.model, [part.rows for part in parts]
     tokens = [part.tokens for part in parts]
     if len(parts) == 1:
-        hidden = [model.forward(tokens[0][None], parts[0].state.caches, begin=begin)]
+        hidden = [model.forward(tokens[0][None], parts[0].state.caches)]
     else:
         assert model.joint is not None
         caches = joint_caches([part.state.caches for part in parts], counts)
-        states = model.joint(mx.concatenate(tokens)[None], caches, begin=begin)
+        states = model.joint(mx.concatenate(tokens)[None], caches)
         hidden = apart(states, counts, axis=1)
     picked: dict[int, mx.array] = {}
     keys = [_pick_key(part, states) for part, states in zip(parts, hidden, strict=True)]

@@ -15,7 +15,7 @@ import mlx.core as mx
 
 from mlx_engine.cache.contract import CachesSnapshot, LayerCaches, RowCount
 from mlx_engine.cache.joint import apart, joint_caches
-from mlx_engine.models.contract import Begin, Model, lazily
+from mlx_engine.models.contract import Model
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import MAX_DEPTH, DraftedBy, DraftOptions, DraftOutput
 
@@ -334,10 +334,8 @@ class NoDraft(Drafter):
         return empty_draft()
 
 
-def run_steps(several: Sequence[Steps[Made]], begin: Begin = lazily) -> list[Made]:
-    """Run several generators to their ends, equal passes of theirs as one; begin: is given the
-    result of each pass as soon as it is written down.
-    """
+def run_steps(several: Sequence[Steps[Made]]) -> list[Made]:
+    """Run several generators to their ends, equal passes of theirs as one."""
     ended: dict[int, Made] = {}
     ready: dict[int, Callable[[], Step]] = {n: steps.__next__ for n, steps in enumerate(several)}
     while ready:
@@ -351,7 +349,6 @@ def run_steps(several: Sequence[Steps[Made]], begin: Begin = lazily) -> list[Mad
         for numbers in _equal_passes(asked):
             results = _run_pass([asked[number] for number in numbers])
             for number, result in zip(numbers, results, strict=True):
-                begin(result)
                 ready[number] = partial(several[number].send, result)
     return [ended[number] for number in range(len(several))]
 

@@ -1,6 +1,6 @@
 """What the engine asks of a model family: a trunk, an output head, and perhaps MTP heads."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import mlx.core as mx
@@ -13,23 +13,11 @@ from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import CacheBits
 from mlx_engine.values.words import Words
 
-Begin = Callable[[mx.array], None]
-"""Is told what is written down of a pass, layer by layer, and may have the device begin with it."""
-
-
-def lazily(states: mx.array) -> None:
-    """Let the device begin when the whole pass is written down."""
-
-
-def at_once(states: mx.array) -> None:
-    """Let the device begin with these states as soon as it is free."""
-    mx.async_eval(states)  # type: ignore[no-untyped-call]
-
 
 class JointForward(Protocol):
     """Like `forward`, for rows of several conversations, one after the other."""
 
-    def __call__(self, tokens: mx.array, caches: JointCaches, *, begin: Begin = lazily) -> mx.array:
+    def __call__(self, tokens: mx.array, caches: JointCaches) -> mx.array:
         """Int tokens [1, T] -> hidden states [1, T, H]."""
 
 
@@ -112,7 +100,7 @@ class Model(Protocol):
     def make_caches(self, bits: CacheBits = 16) -> LayerCaches:
         """Empty caches for the trunk; bits: of keys and values, where `packed_cache` is None."""
 
-    def forward(self, tokens: mx.array, caches: LayerCaches, *, begin: Begin = lazily) -> mx.array:
+    def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
         """Int tokens [1, T] -> hidden states [1, T, H] as output head and MTP head read them."""
 
     @property

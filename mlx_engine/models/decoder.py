@@ -14,7 +14,7 @@ from mlx_engine.cache.joint import JointCache, JointCaches, each
 from mlx_engine.models import specs
 from mlx_engine.models.attention import Masks
 from mlx_engine.models.blocks import DecoderBlock
-from mlx_engine.models.contract import Begin, JointForward, lazily
+from mlx_engine.models.contract import JointForward
 from mlx_engine.models.few_rows import FewRows
 from mlx_engine.models.layers import Embedding, Linear, Norm
 from mlx_engine.models.mtp_head import DecoderHead
@@ -49,7 +49,7 @@ class Decoder:
         self._norm = Norm.read(part, "norm", spec.eps, centred=spec.norm == "layer")
         self._blocks, self._kinds = _read_blocks(spec, part)
         dtype = min((block.dtype for block in self._blocks), key=lambda one: one.size)
-        stock = trunk.kernels.stock
+        stock = self._stock = trunk.kernels.stock
         self._rows = Embedding(matrix, dtype, stock=stock)
         self._embedding = Embedding(matrix, dtype, spec.embed_scale, stock)
         self._positions = None
@@ -91,11 +91,9 @@ class Decoder:
         """Int tokens [..., T] -> [..., T, H], unscaled."""
         return self._rows(tokens)
 
-    def forward(
-        self, tokens: mx.array, caches: LayerCaches | JointCaches, *, begin: Begin = lazily
-    ) -> mx.array:
+    def forward(self, tokens: mx.array, caches: LayerCaches | JointCaches) -> mx.array:
         """Int tokens [1, T] -> the hidden states [1, T, H] that output head and heads read."""
-        return self.forward_with(tokens, caches, (), begin=begin)
+        return self.forward_with(tokens, caches, ())
 
     @property
     def joint(self) -> JointForward | None:
@@ -107,14 +105,12 @@ class Decoder:
         tokens: mx.array,
         caches: LayerCaches | JointCaches,
         after: Sequence[int],
-        *,
-        begin: Begin = lazily,
     ) -> mx.array:
         """The same and, behind them, the residuals after these layers (-1: the embedding)."""
         first = caches.layers[0]
         if isinstance(first, CacheByLength):
-            return first.read(tokens, partial(self._read, after=after, begin=begin))
-        return self._read(tokens, caches, after=after, begin=begin)
+            return first.read(tokens, partial(self._read, after=after))
+        return self._read(tokens, caches, after=after)
 
     def _read(
         self,
@@ -122,7 +118,6 @@ class Decoder:
         caches: LayerCaches | JointCaches,
         *,
         after: Sequence[int],
-        begin: Begin,
         is_long: bool = False,
     ) -> mx.array:
         x, masks = self._embedding(tokens), Masks(is_long=is_long)
@@ -133,7 +128,7 @@ class Decoder:
         left = iter(layers)
         for number, block in enumerate(self._blocks):
             x = block(x, left, masks)
-            begin(x)
+            self._stock.begin(x)
             if number in after:
                 heard[number] = x
         hidden = x if self._residual_out else self._norm(x)

@@ -37,7 +37,7 @@ class DecoderHead:
         assert spec.heads is not None
         eps = spec.eps
         self.vocabulary = spec.vocabulary
-        self._heads = spec.heads
+        self._heads, self._stock = spec.heads, part.kernels.stock
         order = ("enorm", "hnorm") if spec.heads.embedding_first else ("hnorm", "enorm")
         self._both_norms = Norm.read_rows(part, dict.fromkeys(order, 1), eps)
         self._join = Linear.read(part, "join")
@@ -64,7 +64,9 @@ class DecoderHead:
         """Tokens [1, T] and the hidden states before them [1, T, H] -> the head's states."""
         (cache,) = caches.layers
         state = self._block(self._joined(self._embed(tokens), hidden), iter((cache,)), Masks())
-        return self._norm(state) if self._heads.chain_state == "normed" else state
+        made = self._norm(state) if self._heads.chain_state == "normed" else state
+        self._stock.begin(made)
+        return made
 
     def mtp_logits(self, hidden: mx.array, output: Linear | None = None) -> mx.array:
         """The head's states through its output head or another -> [1, T, rows of it]."""

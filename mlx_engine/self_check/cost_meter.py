@@ -13,7 +13,7 @@ from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.joint import joint_caches
 from mlx_engine.drafting.depth.costs import PRESUMED, PassCosts
 from mlx_engine.drafting.drafter import DEEPEST
-from mlx_engine.models.contract import Begin, Model, MtpHead, at_once, lazily
+from mlx_engine.models.contract import Model, MtpHead
 from mlx_engine.values.options import MAX_DEPTH
 
 CONTEXT = 32
@@ -39,8 +39,8 @@ class CostMeter:
     brings the heads into memory; before `use_heads` they are not touched, and their cost is
     presumed. deepest: drafts at most; those behind MAX_DEPTH are measured from `go_deep` on, and
     impossible before. on_host: the host's own processor computes: each plain round is queued before
-    the last one is waited for, those with drafts are not, and what is written down of a pass begins
-    at once; passes are timed so. is_wanted: somebody has asked for costs.
+    the last one is waited for, those with drafts are not, and passes are timed so. is_wanted:
+    somebody has asked for costs.
     """
 
     def __init__(
@@ -55,7 +55,6 @@ class CostMeter:
         self._read_heads = read_heads
         self._deepest = deepest
         self._on_host = on_host
-        self._begin = at_once if on_host else lazily
         self._fastest: dict[int, float] = {}
         self._fastest_heads: list[float] = []
         self._beside = 0.0
@@ -133,7 +132,7 @@ class CostMeter:
         fastest = dict.fromkeys(widths, float("inf"))
         for sweep in range(REPEATS + 1):  # the first one warms up
             for rows in widths if sweep % 2 else reversed(widths):
-                one = partial(_one_pass, model, tokens[:, :rows], caches, self._begin)
+                one = partial(_one_pass, model, tokens[:, :rows], caches)
                 is_ahead = self._on_host and rows == 1
                 found = _behind_another_ms(one) if is_ahead else _alone_ms(one)
                 if not sweep:
@@ -179,18 +178,18 @@ class CostMeter:
         fastest = [float("inf")] * len(heads)
         for head in heads:
             for rows in FEW_ROWS:
-                _pass_ms(head, state, rows, self._begin)
+                _pass_ms(head, state, rows)
                 yield
         for _ in range(REPEATS):
             for turn, head in enumerate(heads):
-                fastest[turn] = min(fastest[turn], _pass_ms(head, state, turn + 1, self._begin))
+                fastest[turn] = min(fastest[turn], _pass_ms(head, state, turn + 1))
                 yield
         self._fastest_heads = fastest
         self._take()
 
 
-def _one_pass(model: Model, tokens: mx.array, caches: LayerCaches, begin: Begin) -> mx.array:
-    hidden = model.forward(tokens, caches, begin=begin)
+def _one_pass(model: Model, tokens: mx.array, caches: LayerCaches) -> mx.array:
+    hidden = model.forward(tokens, caches)
     caches.commit(0)
     return mx.argmax(model.logits(hidden), axis=-1)
 
@@ -224,12 +223,11 @@ def _warm_choosing(model: Model, hidden: mx.array) -> None:
         mx.eval([rows.pick(states, how) for how in (Choosing(), Choosing(keys))])
 
 
-def _pass_ms(head: MtpHead, state: mx.array, rows: int, begin: Begin) -> float:
+def _pass_ms(head: MtpHead, state: mx.array, rows: int) -> float:
     caches = head.make_head_caches()
     tokens, hidden = mx.zeros((1, rows), dtype=mx.int32), mx.repeat(state, rows, axis=1)
     mx.eval(tokens, hidden)
     started = perf_counter()
     states = head.mtp_forward(tokens, hidden, caches)
-    begin(states)
     mx.eval(mx.argmax(head.mtp_logits(states[:, -1:]), axis=-1))
     return 1000 * (perf_counter() - started)

@@ -8,12 +8,14 @@ written out on a CPU (our kernels, MLX's fused operations) stands in the graph a
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from io import StringIO
 from math import prod
 from typing import Any, NamedTuple
 
 import mlx.core as mx
+import pytest
 
 from metal_kernels.gated_delta_block import Rows
 from metal_kernels.kernel import Launch
@@ -25,6 +27,7 @@ from metal_kernels.stock import (
     Turning,
     attends_in_one_launch,
 )
+from metal_kernels.stock_on_cpu import StockOnCpu
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS, block_values
 
 _FREE = {
@@ -51,6 +54,14 @@ Told = Sequence[tuple[str, tuple[int, ...], mx.Dtype]]
 
 _MATRIX = 2**18
 """Elements from which on unpacking is worth a word."""
+
+
+@contextmanager
+def nothing_begun() -> Iterator[None]:
+    """A CPU begins with nothing while a pass is written down, so that its graph stays whole."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StockOnCpu, "begin", lambda stock, x: None)
+        yield
 
 
 def primitives(*outputs: mx.array) -> Counter[str]:

@@ -15,7 +15,7 @@ from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.decoding.session import Session
 from mlx_engine.engine import Engine
 from mlx_engine.loading.load import load_model
-from mlx_engine.models.contract import Begin, Model, lazily
+from mlx_engine.models.contract import Model
 from mlx_engine.values.conversation import (
     Event,
     GenerationFinished,
@@ -151,14 +151,14 @@ class Failing:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
 
-    def forward(self, tokens: mx.array, caches: LayerCaches, *, begin: Begin = lazily) -> mx.array:
+    def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
         """A pass; its fault is an error to raise after it, or a number to spoil its result."""
-        return self._faulty(self._model.forward(tokens, caches, begin=begin))
+        return self._faulty(self._model.forward(tokens, caches))
 
-    def joint(self, tokens: mx.array, caches: JointCaches, *, begin: Begin = lazily) -> mx.array:
+    def joint(self, tokens: mx.array, caches: JointCaches) -> mx.array:
         """The same of several conversations."""
         assert self._model.joint is not None
-        return self._faulty(self._model.joint(tokens, caches, begin=begin))
+        return self._faulty(self._model.joint(tokens, caches))
 
     def _faulty(self, hidden: mx.array) -> mx.array:
         fault = next(self.faults, None)

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlx_engine.cache.contract import LayerCaches, LayerSnapshot, RowCount
-from mlx_engine.models.contract import Begin, lazily
 from mlx_engine.models.layers import Linear
 from mlx_engine.values.options import CacheBits
 
@@ -79,8 +78,7 @@ class TableModel:
         del bits
         return LayerCaches([LengthCache()])
 
-    def forward(self, tokens: mx.array, caches: LayerCaches, *, begin: Begin = lazily) -> mx.array:
-        del begin
+    def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
         return self._rows(tokens, caches, 0)
 
     def mtp_forward(self, tokens: mx.array, hidden: mx.array, caches: LayerCaches) -> mx.array:

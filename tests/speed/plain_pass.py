@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 
 import mlx.core as mx
-from lazy_graph import primitives
+from lazy_graph import nothing_begun, primitives
 from mlx.utils import tree_flatten
 from mlx_lm import load
 from mlx_lm.models.cache import make_prompt_cache
@@ -48,13 +48,15 @@ def our_nodes(engine: Engine) -> dict[str, Counter[str]]:
             hidden = model.forward(mx.array([block]), caches)
             caches.commit(keep)
             mx.eval(hidden, caches.arrays())
-        logits = model.logits(model.forward(mx.array([[7, 8, 9, 10][:rows]]), caches))
+        with nothing_begun():
+            logits = model.logits(model.forward(mx.array([[7, 8, 9, 10][:rows]]), caches))
         found[name] = primitives(mx.argmax(logits, axis=-1), *caches.arrays())
     for head in model.heads[:1]:
         caches = head.make_head_caches()
         mx.eval(head.mtp_forward(mx.array([[3, 4]]), hidden[:, :2], caches), caches.arrays())
         caches.commit(2)
-        state = head.mtp_forward(mx.array([[3]]), hidden[:, :1], caches)
+        with nothing_begun():
+            state = head.mtp_forward(mx.array([[3]]), hidden[:, :1], caches)
         found["1 draft"] = primitives(mx.argmax(head.mtp_logits(state), axis=-1), *caches.arrays())
     return found
 

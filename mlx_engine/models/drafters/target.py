@@ -7,7 +7,7 @@ from functools import partial
 import mlx.core as mx
 
 from mlx_engine.cache.contract import LayerCaches
-from mlx_engine.models.contract import Begin, Headless, JointForward, Model, lazily
+from mlx_engine.models.contract import Headless, JointForward, Model
 from mlx_engine.models.decoder import Decoder
 from mlx_engine.models.library.gemma4 import Gemma4Model
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
@@ -39,9 +39,8 @@ class FeatureModel(Headless):
         """Empty caches for the trunk, the same as the model's."""
         return self._model.make_caches(bits)
 
-    def forward(self, tokens: mx.array, caches: LayerCaches, *, begin: Begin = lazily) -> mx.array:
+    def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
         """Int tokens [1, T] -> hidden states and features [1, T, H + F], written down together."""
-        del begin
         return self._forward(tokens, caches)
 
     def logits(self, hidden: mx.array) -> mx.array:

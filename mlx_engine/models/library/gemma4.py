@@ -10,7 +10,7 @@ from mlx.nn.layers.linear import Identity
 from mlx_engine.cache.attention import AttentionCache, KeysValues
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.window import WindowCache
-from mlx_engine.models.contract import Begin, Headless, lazily
+from mlx_engine.models.contract import Headless
 from mlx_engine.models.library.caches import handed_to_class, kept_caches
 from mlx_engine.models.library.model import packed_cache_of
 from mlx_engine.values.options import CacheBits
@@ -71,9 +71,8 @@ class Gemma4Model(Headless):
         """The same as the first layer gets them."""
         return self.embed(tokens) * self._scale
 
-    def forward(self, tokens: mx.array, caches: LayerCaches, *, begin: Begin = lazily) -> mx.array:
+    def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
         """Int tokens [1, T] -> hidden states after the final norm [1, T, H]."""
-        del begin  # a class's layers are written down together
         hidden: mx.array = self._norm(self._residual(tokens, caches))
         return hidden
 

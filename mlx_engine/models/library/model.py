@@ -16,7 +16,7 @@ from mlx.utils import tree_flatten
 
 from mlx_engine.cache.by_length import CacheByLength
 from mlx_engine.cache.contract import LayerCaches
-from mlx_engine.models.contract import Begin, Headless, Model, lazily
+from mlx_engine.models.contract import Headless, Model
 from mlx_engine.models.library.as_trained import AS_TRAINED, LEFT_OUT, with_unused_keys
 from mlx_engine.models.library.caches import (
     MakeCaches,
@@ -124,9 +124,8 @@ class WholeModel(Headless):
         """Empty caches for all layers."""
         return self._make_caches(bits)
 
-    def forward(self, tokens: mx.array, caches: LayerCaches, *, begin: Begin = lazily) -> mx.array:
+    def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
         """Int tokens [1, T] -> logits [1, T, V]; a class's layers are written down together."""
-        del begin
         first = caches.layers[0]
         if isinstance(first, CacheByLength):
             return first.read(tokens, self._read)

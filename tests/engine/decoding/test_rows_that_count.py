@@ -6,7 +6,6 @@ from plain_run import run
 from tiny_model import TinySizes, tiny_model
 
 from mlx_engine.drafting.drafter import Draft, NoDraft, Offer
-from mlx_engine.models.contract import lazily
 from mlx_engine.values.errors import NumericsError
 from mlx_engine.values.options import SamplingOptions
 
@@ -22,8 +21,8 @@ class Poisoned:
     def __getattr__(self, name):
         return getattr(self._model, name)
 
-    def forward(self, tokens, caches, *, begin=lazily):
-        hidden = self._model.forward(tokens, caches, begin=begin)
+    def forward(self, tokens, caches):
+        hidden = self._model.forward(tokens, caches)
         return mx.where((tokens == POISON)[..., None], mx.nan, hidden)
 
 
