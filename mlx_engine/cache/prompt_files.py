@@ -23,9 +23,9 @@ from mlx_engine.cache.contract import WORTH_A_TOKEN, LayerCaches
 from mlx_engine.cache.prompt_folder import PromptFolder, SavedPrompt, remove
 from mlx_engine.cache.prompt_format import (
     UNFIT,
+    CacheState,
     Contents,
     NewFile,
-    Prompt,
     can_be_saved,
     collect,
     encoded,
@@ -105,7 +105,7 @@ class PromptFiles:
 
     def restore(
         self, of: Conversation, wanted: Sequence[int], least: int, empty: Callable[[], None]
-    ) -> Prompt | None:
+    ) -> CacheState | None:
         """Fill the caches with the longest prefix of `wanted` that files hold, if it has at least
         so many tokens. empty: called before; it empties the caches. Damaged files are removed.
         """
@@ -146,11 +146,11 @@ class PromptFiles:
         """Whether the disk is at work; `save` has to wait then."""
         return self._writer.is_alive()
 
-    def save(self, read: Iterable[tuple[Conversation, Sequence[Prompt]]]) -> None:
-        """Begin to write prompts of conversations, each unless it is there."""
+    def save(self, read: Iterable[tuple[Conversation, Sequence[CacheState]]]) -> None:
+        """Begin to write states of conversations, each unless it is there."""
         assert not self.is_writing
         try:
-            jobs = [job for of, prompts in read for job in self._jobs(of, prompts)]
+            jobs = [job for of, states in read for job in self._jobs(of, states)]
         except OSError as error:
             self._cannot_write(error)
             return
@@ -162,8 +162,8 @@ class PromptFiles:
         if self.is_writing:
             self._writer.join(seconds)
 
-    def _jobs(self, of: Conversation, prompts: Sequence[Prompt]) -> Iterator[Callable[[], None]]:
-        """Work of the thread, for those of the prompts that add enough. Raises OSError."""
+    def _jobs(self, of: Conversation, states: Sequence[CacheState]) -> Iterator[Callable[[], None]]:
+        """Work of the thread, for those of the states that add enough. Raises OSError."""
         if not self._most_bytes or not all(map(can_be_saved, of.caches)):
             return
         folder, tag = self._folder.make(of.chat), self.tag
@@ -171,21 +171,21 @@ class PromptFiles:
         there = {prompt: links[0] for prompt, links in found.items() if prompt.tag == tag}
         self._folder.use(there.values(), of.chat)
         chain, files = list(there), list[NewFile]()
-        keys = self._keys(of.kind, of.tokens, (prompt.length for prompt in prompts))
-        for prompt in sorted(prompts, key=lambda prompt: prompt.length):
-            end, before = prompt.length, [saved for saved in chain if saved.end <= prompt.length]
+        keys = self._keys(of.kind, of.tokens, (state.length for state in states))
+        for state in sorted(states, key=lambda state: state.length):
+            end, before = state.length, [saved for saved in chain if saved.end <= state.length]
             if end - max((saved.end for saved in before), default=0) < LEAST_NEW:
                 continue
             start = max((saved.end for saved in before if saved.is_base), default=0)
-            rows, states = collect(of.caches, prompt, start)
-            if nbytes(rows) + nbytes(states) > self._most_bytes:
-                self._unwritten = _too_large(nbytes(rows) + nbytes(states))
+            rows, rest = collect(of.caches, state, start)
+            if nbytes(rows) + nbytes(rest) > self._most_bytes:
+                self._unwritten = _too_large(nbytes(rows) + nbytes(rest))
                 return
-            is_base = start == 0 or nbytes(states) <= WORTH_A_TOKEN * (end - start)
+            is_base = start == 0 or nbytes(rest) <= WORTH_A_TOKEN * (end - start)
             chain.append(SavedPrompt(end, start, keys[end], tag, is_base))
-            lengths = json.dumps([places.length for places in prompt.places])
+            lengths = json.dumps([places.length for places in state.places])
             told = {"computed": self._computed, "lengths": lengths}
-            files.append(NewFile(chain[-1], encoded(Contents(rows | states, told))))
+            files.append(NewFile(chain[-1], encoded(Contents(rows | rest, told))))
         if files:
             replaced = [folder / prompt.name for prompt in there if not prompt.is_base][:-1]
             yield partial(self._write, folder, files, list(there.values()), replaced)

@@ -37,9 +37,9 @@ _DTYPES = {
 Arrays = dict[str, mx.array]
 
 
-class Prompt(NamedTuple):
-    """The first `length` tokens of a conversation. places: what the trunk's caches and the
-    drafter's were then. newest: the hidden state [1, 1, H] that the drafter still needs.
+class CacheState(NamedTuple):
+    """State of a conversation after `length` tokens. places: of the trunk's caches and each of the
+    drafter's. newest: the hidden state [1, 1, H] that the drafter still needs.
     """
 
     length: int
@@ -86,18 +86,20 @@ def can_be_saved(caches: LayerCaches) -> bool:
     return all(type(layer) in _STORED for layer in caches.layers)
 
 
-def collect(all_caches: Sequence[LayerCaches], prompt: Prompt, start: int) -> tuple[Arrays, Arrays]:
-    """Rows from `start` on, and all else, of a prompt that the caches have read; lazy."""
+def collect(
+    all_caches: Sequence[LayerCaches], state: CacheState, start: int
+) -> tuple[Arrays, Arrays]:
+    """Rows from `start` on, and all else, of a state of the caches; lazy."""
     rows: Arrays = {}
-    states = {} if prompt.newest is None else {"newest": prompt.newest}
-    for number, (caches, places) in enumerate(zip(all_caches, prompt.places, strict=True)):
+    rest = {} if state.newest is None else {"newest": state.newest}
+    for number, (caches, places) in enumerate(zip(all_caches, state.places, strict=True)):
         for layer, (cache, place) in enumerate(zip(caches.layers, places.layers, strict=True)):
             grows = _grows(number, cache)
             begin = start if grows else 0
             parts = _stored(cache, place, begin) if place.length > begin else []
-            into = rows if grows else states
+            into = rows if grows else rest
             into |= {f"{number}.{layer}.{part}": array for part, array in enumerate(parts)}
-    return rows, states
+    return rows, rest
 
 
 def nbytes(arrays: Arrays) -> int:
@@ -136,8 +138,8 @@ def peek(path: Path) -> Contents:
     return Contents(*cast(tuple[Arrays, dict[str, str]], mx.load(str(path), return_metadata=True)))
 
 
-def fill(all_caches: Sequence[LayerCaches], files: Sequence[Contents]) -> Prompt:
-    """Have empty caches stand after the prompt of a chain of files. Raises UNFIT."""
+def fill(all_caches: Sequence[LayerCaches], files: Sequence[Contents]) -> CacheState:
+    """Fill empty caches from a chain of files; the state that they then have. Raises UNFIT."""
     arrays, told = files[-1]
     lengths: list[int] = json.loads(told["lengths"])
     for number, (caches, length) in enumerate(zip(all_caches, lengths, strict=True)):
@@ -153,7 +155,7 @@ def fill(all_caches: Sequence[LayerCaches], files: Sequence[Contents]) -> Prompt
                 )
         mx.eval(caches.arrays())
     places = tuple(caches.snapshot() for caches in all_caches)
-    return Prompt(lengths[0], places, arrays.get("newest"))
+    return CacheState(lengths[0], places, arrays.get("newest"))
 
 
 def _grows(number: int, cache: LayerCache) -> bool:

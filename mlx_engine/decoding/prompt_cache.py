@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from mlx_engine.cache.prompt_files import Conversation, PromptFiles
-from mlx_engine.cache.prompt_format import Prompt
+from mlx_engine.cache.prompt_format import CacheState
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.models.contract import Model
 from mlx_engine.values.options import AS_THEY_COME, CacheOptions
@@ -97,7 +97,7 @@ class PromptCache:
         tag, unsaved = self.files.tag, self._unsaved
         self._unsaved = {}
         self.files.save(
-            (_as_saved(sequence), _prompts(sequence, count))
+            (_as_saved(sequence), _states(sequence, count))
             for sequence, count in unsaved.items()
             if not sequence.is_busy and self._tags.get(sequence) == tag
         )
@@ -150,10 +150,10 @@ def _as_saved(sequence: TokenSequence) -> Conversation:
     return Conversation(kind, sequence.tokens, (sequence.caches, *source.held), sequence.chat)
 
 
-def _prompts(sequence: TokenSequence, count: int) -> list[Prompt]:
+def _states(sequence: TokenSequence, count: int) -> list[CacheState]:
     """The first checkpoint, and where a prompt that shares `count` tokens goes on."""
     return [
-        Prompt(place.length, (place.caches, *place.source.caches), place.source.newest)
+        CacheState(place.length, (place.caches, *place.source.caches), place.source.newest)
         for place in (*sequence.checkpoints[:1], sequence.place_for(count))
         if place.source is not None
     ]

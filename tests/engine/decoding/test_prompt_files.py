@@ -24,7 +24,7 @@ from mlx_engine.cache import prompt_files
 from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.prompt_files import LEAST_NEW
-from mlx_engine.cache.prompt_format import NewFile, Prompt
+from mlx_engine.cache.prompt_format import CacheState, NewFile
 from mlx_engine.decoding import prompt_cache
 from mlx_engine.values.errors import EngineMisuse
 from mlx_engine.values.options import CacheOptions, DraftOptions, LoadOptions, SamplingOptions
@@ -385,7 +385,7 @@ def saved_rows(folder, model, size, rows=64, most_bytes=10**9):
     caches.commit(rows)
     told = prompt_files.Conversation("kind", range(rows), (caches,), None)
     files = prompt_files.PromptFiles(folder, model, most_bytes)
-    files.save([(told, [Prompt(rows, (caches.snapshot(),), None)])])
+    files.save([(told, [CacheState(rows, (caches.snapshot(),), None)])])
     return files
 
 
@@ -454,7 +454,7 @@ import mlx.core as mx
 from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.prompt_files import Conversation, PromptFiles
-from mlx_engine.cache.prompt_format import Prompt
+from mlx_engine.cache.prompt_format import CacheState
 folder = Path(sys.argv[1])
 if sys.argv[2] == "hangs":
     os.fsync = lambda _: threading.Event().wait()
@@ -464,7 +464,7 @@ caches.layers[0].write(rows, rows)
 caches.commit(64)
 files = PromptFiles(folder, "model", 10**9)
 told = Conversation("kind", range(64), (caches,), None)
-files.save([(told, [Prompt(64, (caches.snapshot(),), None)])])
+files.save([(told, [CacheState(64, (caches.snapshot(),), None)])])
 while not list(folder.glob("*/*")):
     time.sleep(0.001)
 files.wait(0.05)
