@@ -7,7 +7,7 @@ from typing import NamedTuple
 import mlx.core as mx
 import numpy as np
 
-from metal_kernels.choice import Work
+from metal_kernels.choice import MOST_ROWS, Work
 from metal_kernels.gated_delta_block import Rows
 from metal_kernels.stock import Stock
 from mlx_engine.cache.contract import LayerCache
@@ -32,8 +32,8 @@ The delta rule S <- a S + (v - a S k) k^T then takes 2^-64 of what it reads away
 bit of S, and what it adds is v k^T: the recurrence of Mamba-2. So its kernels, and their replay of
 committed rows, serve both.
 """
-_FEW, _CHUNK = 16, 128
-"""Rows up to which a block goes step by step, as those of drafts must; rows of a chunk."""
+_CHUNK = 128
+"""Rows that are read at once where rows are many."""
 _LEAST_DECAY = 1e-37
 """What smaller factors of a state count as, which have no logarithm."""
 
@@ -53,7 +53,7 @@ class ScanInChunks:
         """Apply the replayed steps, then the rows of the block."""
         before = now = state if replay is None else replay.settled(state)
         steps, count = StockSteps(*rows[1:], self.stock), rows.keys.shape[1]
-        if count <= _FEW:
+        if count <= MOST_ROWS:  # those of a draft must not depend on how many they are
             outputs, now = self.stock.delta_rule(rows, before)
             return DeltaBlock(outputs, before, now, steps)
         made = []

@@ -23,6 +23,7 @@ from session_runs import PICKS, listen, session_of
 from tiny_published import VOCABULARY, publish
 
 import mlx_engine
+from metal_kernels.choice import MOST_ROWS
 from mlx_engine import UnsupportedModel
 from mlx_engine.cache.recurrent import RecurrentCache
 from mlx_engine.drafting.drafter import NoDraft
@@ -127,8 +128,6 @@ CASES |= {
 }
 CONVERTED = ("lfm2, biases", "lfm2_moe", "granite 4", "granite 4, no experts, clipped steps")
 DRAFTED = ("lfm2", "lfm2_moe", "granite 4", "falcon_h1")
-FEW = 16
-"""Rows up to which state spaces are read step by step on a CPU."""
 
 PROMPT = [5, 1, 30, 17, 2, 9, 9, 21, 4]
 WAYS = {
@@ -167,9 +166,9 @@ def test_logits_equal_transformers(made, name):
     tiny, engine = made(name)
     model, told = engine.parts.model, engine.description
     assert relative(engine.logits(tiny.tokens), tiny.logits) < 1e-5
-    found = engine.logits(tiny.tokens[:FEW])
-    assert relative(found, tiny.logits[:FEW]) < 1e-5
-    assert np.array_equal(row_by_row(model, tiny.tokens[:FEW]), found)
+    found = engine.logits(tiny.tokens[:MOST_ROWS])
+    assert relative(found, tiny.logits[:MOST_ROWS]) < 1e-5
+    assert np.array_equal(row_by_row(model, tiny.tokens[:MOST_ROWS]), found)
     layers = model.make_caches().layers
     assert told.state_bytes == sum(c.nbytes for c in layers if isinstance(c, RecurrentCache))
     assert told.cache_bytes_per_token > 0
