@@ -311,7 +311,7 @@ def test_factors_do_not_go_into_a_packing_of_powers_of_two(tmp_path):
         return arrays | {f"{name}.weight": codes, f"{name}.scales": scales}
 
     edit_tensors(tiny.folder, packed)
-    with pytest.raises(UnsupportedModel, match=r"layers.0.mamba.in_proj is packed in a form"):
+    with pytest.raises(UnsupportedModel, match=r"layers.0.mamba.in_proj is quantised in a form"):
         logits(tiny.folder, tiny.tokens)
 
 
