@@ -1,13 +1,32 @@
-"""The chat template, special tokens and end tokens that the files of a model's folder name."""
+"""What the files beside tokenizer.json say: chat template, special and added tokens, repairs."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
+
+from mlx_engine.text.pre_tokenizers import pre_tokenizer_named
+from mlx_engine.text.tokenizer_library import (
+    ADDED_CHARACTERS,
+    BYTE_LEVEL,
+    SPACE,
+    check_texts,
+    steps_of,
+)
 from mlx_engine.values.errors import BadChatTemplate, BadTokenizer
 from mlx_engine.values.untrusted import TEMPLATE_BYTES, TOKENIZER_BYTES, read_json, read_text
 
 CONFIG, SPECIAL_TOKENS_MAP = "tokenizer_config.json", "special_tokens_map.json"
+Json = Mapping[str, object]
+_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
+_NAMES = [f"{name}_token" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")]
+"""Names of special tokens, in the order in which transformers adds them."""
+_MOST_DIGITS = 20
+_COMMON_BYTES = [c for c, byte in BYTE_LEVEL.items() if 0x20 <= byte < 0x7F or byte >> 6 == 0b10]
+"""Byte-level characters of printable ASCII and of UTF-8's continuation bytes."""
+_MISTRALS = ("mistral", "mistral3", "voxtral", "ministral", "pixtral", None)
+_FIXED_IN_MAJOR, _LARGE_VOCABULARY = 5, 100_000
 
 
 class TemplateFile(NamedTuple):
@@ -119,3 +138,147 @@ def text_of(value: object) -> str:
     """The text of a token written as a string or an object with "content"; "" for others."""
     text = value.get("content") if isinstance(value, Mapping) else value
     return text if isinstance(text, str) else ""
+
+
+class TokenLists(NamedTuple):
+    """The JSON objects of a folder that list tokens, empty where there is no such file."""
+
+    config: Json
+    special_tokens_map: Json
+    added_tokens: Json
+
+
+def add_listed_tokens(core: Tokenizer, lists: TokenLists, origin: str) -> None:
+    """Add listed tokens that `core` lacks, and set the listed flags of those it has.
+
+    Ids in the lists are used for the order alone: tokenizer.json decides. Named tokens (bos, eos,
+    pad, ...) become special. Raises BadTokenizer naming `origin` for a malformed entry.
+    """
+    names, extra = _names(lists), _extra(lists)
+    named = [text for text in names.values() if text]
+    described = _listed(lists, {*named, *extra}, origin)
+    check_texts([*(token.content for token in described), *named, *extra], ADDED_CHARACTERS, origin)
+    for token in described:
+        token.special = token.special or token.content in named
+    known = {repr(token) for token in core.get_added_tokens_decoder().values()}
+    core.add_tokens([token for token in described if repr(token) not in known])
+    must_be_special = {names[name] for name in _NAMES}
+    added = core.get_added_tokens_decoder().values()
+    right = {t.content for t in added if t.special or t.content not in must_be_special}
+    missing = [text for text in dict.fromkeys([*named, *extra]) if text not in right]
+    core.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in missing])
+
+
+def described_tokens(config: Json, origin: str) -> dict[int, AddedToken]:
+    """Tokens of `added_tokens_decoder` by id. Raises BadTokenizer for a malformed entry."""
+    listed = config.get("added_tokens_decoder")
+    found: dict[int, AddedToken] = {}
+    for key, entry in listed.items() if isinstance(listed, Mapping) else ():
+        if not (key.isdecimal() and len(key) < _MOST_DIGITS and isinstance(entry, Mapping)):
+            raise _malformed(key, origin)
+        flags = {name: entry[name] for name in _FLAGS if entry.get(name) is not None}
+        text = text_of(entry)
+        if not text or not all(isinstance(flag, bool) for flag in flags.values()):
+            raise _malformed(key, origin)
+        found[int(key)] = AddedToken(text, **flags)
+    return found
+
+
+def _listed(lists: TokenLists, special: set[str], origin: str) -> list[AddedToken]:
+    """Listed tokens in the order of their ids; in old folders those of added_tokens.json."""
+    if "added_tokens_decoder" in lists.config:
+        found = described_tokens(lists.config, origin)
+        return [found[token] for token in sorted(found)]
+    ids = {text: token for text, token in lists.added_tokens.items() if isinstance(token, int)}
+    texts = [text for text in sorted(ids, key=ids.__getitem__) if text]
+    return [AddedToken(text, special=text in special, normalized=False) for text in texts]
+
+
+def _sources(lists: TokenLists) -> Iterator[Json]:
+    """Files that name special tokens; special_tokens_map.json in old folders alone."""
+    yield lists.config
+    if "added_tokens_decoder" not in lists.config:
+        yield lists.special_tokens_map
+
+
+def _names(lists: TokenLists) -> dict[str, str]:
+    """Name -> text of the named special tokens, "" for none."""
+    table: dict[str, str] = dict.fromkeys(_NAMES, "")
+    for source in _sources(lists):
+        table |= {name: text_of(source[name]) for name in source if name.endswith("_token")}
+        extra = source.get("extra_special_tokens")
+        if isinstance(extra, Mapping):
+            table |= {name: text_of(value) for name, value in extra.items()}
+    return table
+
+
+def _extra(lists: TokenLists) -> list[str]:
+    """Texts of the special tokens that have no name."""
+    keys = ("extra_special_tokens", "additional_special_tokens")
+    values = [source.get(key) for source in _sources(lists) for key in keys]
+    texts = [text_of(token) for value in values if isinstance(value, list) for token in value]
+    return [text for text in texts if text]
+
+
+def _malformed(key: str, origin: str) -> BadTokenizer:
+    return BadTokenizer(
+        "{config}: added token {key} is not described: correct it.",
+        config=origin,
+        key=ascii(key)[:60],
+    )
+
+
+def repair(core: Tokenizer, config: Json, model_config: Json, origin: str) -> None:
+    """Repair in place what a tool saved wrongly. BadTokenizer where that cannot be done."""
+    if config.get("fix_mistral_regex") is True and _is_old_mistral(core, model_config):
+        _split_as_tekken(core)
+    if _is_byte_level(core):
+        _repair_byte_level(core, origin)
+
+
+def _is_old_mistral(core: Tokenizer, config: Json) -> bool:
+    """Whether transformers honours fix_mistral_regex: Mistral, large vocabulary, before 5.0."""
+    major = str(config.get("transformers_version") or 0).partition(".")[0]
+    is_old = major.isdecimal() and int(major[:9]) < _FIXED_IN_MAJOR
+    is_mistral = config.get("model_type") in _MISTRALS
+    return is_old and is_mistral and core.get_vocab_size() > _LARGE_VOCABULARY
+
+
+def _split_as_tekken(core: Tokenizer) -> None:
+    """Replace the first step of the pre-tokenizer by Tekken's pattern."""
+    before = core.pre_tokenizer
+    if before is None:
+        return
+    (pattern,) = pre_tokenizer_named("tekken", "").patterns
+    split = pre_tokenizers.Split(Regex(pattern), "isolated")
+    if isinstance(before, pre_tokenizers.Sequence):
+        before[0] = split
+        return
+    is_metaspace = isinstance(before, pre_tokenizers.Metaspace)
+    rest = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    core.pre_tokenizer = pre_tokenizers.Sequence([split, rest if is_metaspace else before])
+
+
+def _is_byte_level(core: Tokenizer) -> bool:
+    def has(piece: str) -> bool:
+        return core.token_to_id(piece) is not None
+
+    is_merged = isinstance(core.model, models.BPE)
+    return is_merged and all(map(has, _COMMON_BYTES)) and not has(SPACE)
+
+
+def _repair_byte_level(core: Tokenizer, origin: str) -> None:
+    """Set the byte-level decoder where a converter set SentencePiece's."""
+    if not _has_bytes(core.normalizer) and not _has_bytes(core.pre_tokenizer):
+        raise BadTokenizer(
+            "{origin}: its vocabulary is of bytes, but its pre-tokenizer is of another kind and"
+            " would lose all spaces: a tool that does not know it saved it again. Get"
+            " tokenizer.json from where the model was first published.",
+            origin=origin,
+        )
+    if not _has_bytes(core.decoder):
+        core.decoder = decoders.ByteLevel()
+
+
+def _has_bytes(part: Any) -> bool:
+    return any(step["type"] == "ByteLevel" for step in steps_of(part))

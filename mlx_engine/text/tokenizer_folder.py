@@ -22,8 +22,12 @@ from mlx_engine.text.tokenizer_config import (
     SPECIAL_TOKENS_MAP,
     ConfiguredTokens,
     TemplateFile,
+    TokenLists,
+    add_listed_tokens,
+    described_tokens,
     named_special_tokens,
     read_object,
+    repair,
     text_of,
 )
 from mlx_engine.text.tokenizer_library import (
@@ -31,12 +35,6 @@ from mlx_engine.text.tokenizer_library import (
     PIECE_CHARACTERS,
     check_texts,
     library_errors,
-)
-from mlx_engine.text.tokenizer_repairs import (
-    TokenLists,
-    add_listed_tokens,
-    described_tokens,
-    repair,
 )
 from mlx_engine.values.errors import BadTokenizer, UnsupportedModel
 from mlx_engine.values.untrusted import TOKENIZER_BYTES, read_bytes, read_text

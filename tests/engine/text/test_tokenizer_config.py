@@ -44,7 +44,7 @@ LISTS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("are_words", [False, True])
 @pytest.mark.parametrize("name", LISTS)
-def test_tokenizer_repairs_are_those_of_transformers(
+def test_listed_tokens_are_those_of_transformers(
     tmp_path: Path, name: str, are_words: bool
 ) -> None:
     """are_words: tokenizer.json knows its added tokens as words of the vocabulary alone."""
