@@ -1,1 +1,1 @@
-"""Models of the hub: what a name means, which files are needed, and their download."""
+"""Models of the hub: links, plans of downloads, and downloads that can be resumed."""

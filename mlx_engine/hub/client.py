@@ -1,7 +1,7 @@
-"""Speaks to the hub through its own client: where it is, how it is asked, what its errors mean.
+"""Requests to the hub through huggingface_hub, with its errors in words.
 
-The client names its versions to the hub and asks it for `api/agent-harnesses` once a day, unless
-HF_HUB_DISABLE_TELEMETRY is set.
+huggingface_hub sends its version to the hub and asks it for `api/agent-harnesses` once a day,
+unless HF_HUB_DISABLE_TELEMETRY is set.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,10 +13,11 @@ from typing import NamedTuple, TypeVar
 from mlx_engine.hub.repository import HubFile, HubModel
 from mlx_engine.values.errors import DownloadFailed, EngineError
 from mlx_engine.values.untrusted import CONFIG_BYTES
+from mlx_engine.values.words import Words
 
 LONGEST_SILENCE_S = 15
 PARTIAL_CONTENT = 206
-"""What a server answers that sends the bytes it was asked for, and not all."""
+"""HTTP status of an answer with the requested range of bytes."""
 _NOT_SIGNED_IN, _NO_SUCH_BYTES = 401, 416
 
 T = TypeVar("T")
@@ -24,86 +25,87 @@ T = TypeVar("T")
 
 @contextmanager
 def in_words(hub_id: str, *, resumes: bool = False) -> Iterator[None]:
-    """Whatever the hub's client or the disk raises, as DownloadFailed. resumes: trying again goes
-    on with what there is.
-    """
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HfHubHTTPError,
-        HFValidationError,
-        OfflineModeIsEnabled,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-        SafetensorsParsingError,
-    )
+    """Raise errors of the hub's client and of the disk as DownloadFailed.
 
+    resumes: a later try continues an incomplete download.
+    """
     try:
         yield
     except EngineError:
         raise
-    except HFValidationError as error:
-        raise DownloadFailed(
-            "{hub_id}: no model can have this name. Check it.", hub_id=hub_id
-        ) from error
-    except GatedRepoError as error:
-        raise DownloadFailed(
-            "{hub_id}: its owners ask you to accept their terms first. Open its page on the "
-            "hub, accept them, sign in here with `hf auth login`, and try again.",
-            hub_id=hub_id,
-        ) from error
-    except RepositoryNotFoundError as error:
-        raise DownloadFailed(
-            "{hub_id}: there is no such model on the hub, or it is private. Check the name.",
-            hub_id=hub_id,
-        ) from error
-    except RevisionNotFoundError as error:
-        raise DownloadFailed(
-            "{hub_id}: it has no such branch, tag or commit.", hub_id=hub_id
-        ) from error
-    except HfHubHTTPError as error:
-        status = error.response.status_code
-        raise DownloadFailed(
-            "{hub_id}: the hub answered with error {status}. Try again in a while.",
-            hub_id=hub_id,
-            status=status,
-        ) from error
-    except OfflineModeIsEnabled as error:
-        raise DownloadFailed(
-            "{hub_id}: the hub is switched off here. Start again without HF_HUB_OFFLINE.",
-            hub_id=hub_id,
-        ) from error
-    except OSError as error:
-        raise DownloadFailed(
-            "{hub_id}: {strerror}.", hub_id=hub_id, strerror=error.strerror or str(error)
-        ) from error
-    except (ValueError, TypeError, KeyError, AttributeError, SafetensorsParsingError) as error:
-        raise DownloadFailed(
-            "{hub_id}: the hub's answer cannot be read ({kind}). Try again in a while; in a "
-            "hotel or an office, sign in to its network first.",
-            hub_id=hub_id,
-            kind=type(error).__name__,
-        ) from error
-    except Exception as error:  # the client's own errors of transport have no common name
-        if resumes:
-            raise DownloadFailed(
+    except Exception as error:
+        raise DownloadFailed(_words_of(error, hub_id, resumes=resumes)) from error
+
+
+def _words_of(error: Exception, hub_id: str, *, resumes: bool) -> Words:
+    from huggingface_hub import errors
+
+    kind = type(error).__name__
+    match error:
+        case errors.HFValidationError():
+            words = Words("{hub_id}: no model can have this name. Check it.", hub_id=hub_id)
+        case errors.GatedRepoError():
+            words = Words(
+                "{hub_id}: its owners ask you to accept their terms first. Open its page on the "
+                "hub, accept them, sign in here with `hf auth login`, and try again.",
+                hub_id=hub_id,
+            )
+        case errors.RepositoryNotFoundError():
+            words = Words(
+                "{hub_id}: there is no such model on the hub, or it is private. Check the name.",
+                hub_id=hub_id,
+            )
+        case errors.RevisionNotFoundError():
+            words = Words("{hub_id}: it has no such branch, tag or commit.", hub_id=hub_id)
+        case errors.HfHubHTTPError():
+            words = Words(
+                "{hub_id}: the hub answered with error {status}. Try again in a while.",
+                hub_id=hub_id,
+                status=error.response.status_code,
+            )
+        case errors.OfflineModeIsEnabled():
+            words = Words(
+                "{hub_id}: the hub is switched off here. Start again without HF_HUB_OFFLINE.",
+                hub_id=hub_id,
+            )
+        case OSError():
+            strerror = error.strerror or str(error)
+            words = Words("{hub_id}: {strerror}.", hub_id=hub_id, strerror=strerror)
+        case (
+            ValueError()
+            | TypeError()
+            | KeyError()
+            | AttributeError()
+            | errors.SafetensorsParsingError()
+        ):
+            words = Words(
+                "{hub_id}: the hub's answer cannot be read ({kind}). Try again in a while; in a "
+                "hotel or an office, sign in to its network first.",
+                hub_id=hub_id,
+                kind=kind,
+            )
+        case _ if resumes:  # what is left are errors of the connection, without a common class
+            words = Words(
                 "{hub_id}: no connection to the hub ({kind}). Check the network and try again: "
                 "a download goes on where it stopped.",
                 hub_id=hub_id,
-                kind=type(error).__name__,
-            ) from error
-        raise DownloadFailed(
-            "{hub_id}: no connection to the hub ({kind}). Check the network and try again.",
-            hub_id=hub_id,
-            kind=type(error).__name__,
-        ) from error
+                kind=kind,
+            )
+        case _:
+            words = Words(
+                "{hub_id}: no connection to the hub ({kind}). Check the network and try again.",
+                hub_id=hub_id,
+                kind=kind,
+            )
+    return words
 
 
 @dataclass(frozen=True, slots=True)
 class Hub:
-    """Where to ask and where files go.
+    """Address of a hub and the cache folder, which is shared with other programs.
 
-    cache: the hub's cache folder, shared with other programs. endpoint: None for the hub itself.
-    token: None for the one saved by `hf auth login`, False for none.
+    endpoint: None for huggingface.co. token: None for the one saved by `hf auth login`, False for
+    none.
     """
 
     cache: Path
@@ -116,15 +118,16 @@ class Hub:
 
     @classmethod
     def of_this_user(cls) -> "Hub":
-        """The cache and address that the hub's own client has for this user."""
+        """The cache and address that huggingface_hub uses for this user."""
         from huggingface_hub import constants
 
         return cls(Path(constants.HF_HUB_CACHE), constants.ENDPOINT)
 
 
 def ask(hub: Hub, question: Callable[[Hub], T]) -> T:
-    """The answer to a question; where the hub does not take the token of this user, perhaps because
-    it ran out, to the same without a token, for most models are public.
+    """Ask; when the hub refuses the user's token, perhaps an expired one, ask again without it.
+
+    Most models are public.
     """
     from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 
@@ -145,14 +148,14 @@ def ask(hub: Hub, question: Callable[[Hub], T]) -> T:
 
 
 class Listing(NamedTuple):
-    """The files of a repository at one commit."""
+    """All files of a repository at one commit."""
 
     commit: str
     files: tuple[HubFile, ...]
 
 
 def listing(hub: Hub, model: HubModel) -> Listing:
-    """Ask for all files of a model's revision and their sizes. Raises what `in_words` says."""
+    """List all files of a model's revision with sizes. Raises errors of huggingface_hub."""
     from huggingface_hub import HfApi
 
     info = ask(
@@ -174,21 +177,21 @@ def listing(hub: Hub, model: HubModel) -> Listing:
 
 
 def _size(told: object) -> int:
-    """Bytes of a file. Raises ValueError for what cannot be."""
+    """Check the size of a file in bytes; raises ValueError."""
     if not isinstance(told, int) or not 0 <= told < 2**53:
         raise ValueError(told)
     return told
 
 
 class Request(NamedTuple):
-    """What a file's bytes are asked for with."""
+    """URL and headers of a request for a file."""
 
     url: str
     headers: dict[str, str]
 
 
 def request_for(hub: Hub, hub_id: str, name: str, commit: str) -> Request:
-    """A file's bytes as they are stored."""
+    """Request a file without a content encoding."""
     from huggingface_hub import hf_hub_url
     from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
@@ -197,7 +200,7 @@ def request_for(hub: Hub, hub_id: str, name: str, commit: str) -> Request:
 
 
 def content(hub: Hub, hub_id: str, name: str, commit: str) -> bytes:
-    """A small file as a whole. Raises what `in_words` says, and DownloadFailed for a large one."""
+    """Fetch a small file. Raises errors of huggingface_hub, and DownloadFailed for a large file."""
     found = piece(hub, hub_id, name, commit, 0, CONFIG_BYTES + 1)
     if len(found) > CONFIG_BYTES:
         raise too_large(hub_id, name, CONFIG_BYTES)
@@ -205,7 +208,7 @@ def content(hub: Hub, hub_id: str, name: str, commit: str) -> bytes:
 
 
 def too_large(hub_id: str, name: str, most: int) -> DownloadFailed:
-    """The error for a file that holds more than any of its kind."""
+    """The error for a file larger than any of its kind."""
     return DownloadFailed(
         "{hub_id}: {name} has more than {most} bytes, more than such a file can need. Use "
         "another model.",
@@ -216,9 +219,7 @@ def too_large(hub_id: str, name: str, most: int) -> DownloadFailed:
 
 
 def piece(hub: Hub, hub_id: str, name: str, commit: str, start: int, end: int) -> bytes:
-    """Bytes [start, end) of a file, as far as it goes; no others are kept. Raises what `in_words`
-    says.
-    """
+    """Fetch bytes [start, end) of a file, fewer at its end. Raises errors of huggingface_hub."""
     from huggingface_hub import get_session, hf_raise_for_status
 
     def question(hub: Hub) -> bytes:
@@ -232,7 +233,9 @@ def piece(hub: Hub, hub_id: str, name: str, commit: str, start: int, end: int) -
             if answer.status_code == _NO_SUCH_BYTES:
                 return b""
             hf_raise_for_status(answer)
-            place = start if answer.status_code == PARTIAL_CONTENT else 0  # all of it is sent
+            place = (
+                start if answer.status_code == PARTIAL_CONTENT else 0
+            )  # ranges are not supported
             for part in answer.iter_bytes():
                 found += part[max(0, start - place) : max(0, end - place)]
                 place += len(part)

@@ -1,9 +1,9 @@
-"""Downloads a model from the hub into its cache: sizes first, resumed, checked.
+"""Downloads of models into the hub's cache: resumable, and with checksums compared.
 
-The own downloads of `huggingface_hub` (2.x) throw a part of a file away when they are stopped and
-write in pieces of 10 MB, so files are streamed through its session into
-`blobs/<checksum>.incomplete`, and go on from there. Files over 50 GB are handed out through Xet
-alone (hf_xet), which begins a file anew and can be stopped only with its process.
+Downloads of `huggingface_hub` 2.x delete an incomplete file when they are stopped, so files are
+streamed through its session into `blobs/<checksum>.incomplete`, and continued from there. Files
+over 50 GB are served by Xet alone (hf_xet), which starts a file over and can be stopped only with
+its process.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ from mlx_engine.values.untrusted import REFERENCE_BYTES, read_text
 LARGEST_BY_HTTP = 50_000_000_000
 PIECE = 2**16
 LOOK_S = 0.1
-"""How often a fetch is asked whether it is to be stopped while nothing comes."""
+"""Seconds between two looks at `stop` while nothing arrives."""
 
 
 def download(
@@ -48,22 +48,22 @@ def download(
     plan: DownloadPlan,
     on_progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Path:
-    """Fetch what is missing and return the folder, or the GGUF file, to load.
+    """Fetch missing files and return the folder, or the GGUF file, to load.
 
-    on_progress gets bytes here and in all. Every file's checksum is compared. The model appears in
-    the cache only when it is complete: what came before an error, or the end of the process, is
-    kept aside and used the next time. Raises DownloadFailed.
+    on_progress: gets bytes done and in all. Every file's checksum is compared. The model appears in
+    the cache only when it is complete; incomplete files are kept and continued by a later call.
+    Raises DownloadFailed.
     """
     if plan.no_room:
         raise DownloadFailed(plan.no_room)
     done = 0
 
-    def told(here: int) -> None:
-        on_progress(done + here, plan.total_bytes)
+    def report(nbytes: int) -> None:
+        on_progress(done + nbytes, plan.total_bytes)
 
     with in_words(plan.model.hub_id, resumes=True):
         for file in plan.files:
-            _have(hub, plan, file, told)
+            _ensure(hub, plan, file, report)
             done += file.nbytes
         return _publish(hub.repository(plan.model.hub_id), plan)
 
@@ -76,8 +76,9 @@ def fetch(
     *,
     heads: bool = False,
 ) -> Path:
-    """Plan and download, as the two above, by a thread of its own: once stop() is true LoadStopped
-    is raised at once, also while the server is silent. Then the thread writes no more.
+    """Plan and download on a thread of its own, so that `stop` works while the server is silent.
+
+    Raises LoadStopped once stop() is true; the thread writes nothing after that.
     """
     stopped = LoadStopped(
         "{hub_id}: the download was stopped; what was downloaded is kept.", hub_id=model.hub_id
@@ -93,7 +94,7 @@ def fetch(
     def work() -> None:
         try:
             path.set_result(download(hub, plan_download(hub, model, heads=heads), tell))
-        except BaseException as error:  # for who waits
+        except BaseException as error:  # raised again by the waiting thread
             path.set_exception(error)
         steps.put(None)
 
@@ -113,14 +114,14 @@ def fetch(
         is_given_up.set()
 
 
-def _have(hub: Hub, plan: DownloadPlan, file: HubFile, on_bytes: Callable[[int], None]) -> None:
-    """The whole file, checked; on_bytes gets how much of it is here."""
+def _ensure(hub: Hub, plan: DownloadPlan, file: HubFile, on_bytes: Callable[[int], None]) -> None:
+    """Download a file unless it is there; on_bytes: gets the bytes of it that are there."""
     blobs = hub.repository(plan.model.hub_id) / "blobs"
     if not _is_whole(blobs, file):
         blobs.mkdir(parents=True, exist_ok=True)
-        with _alone(hub, plan, file, lambda: on_bytes(partial_bytes(blobs, file))):
-            if not _is_whole(blobs, file):  # who had it before may have brought it
-                _bring(hub, plan, file, on_bytes)
+        with _locked(hub, plan, file, lambda: on_bytes(partial_bytes(blobs, file))):
+            if not _is_whole(blobs, file):  # another process may have downloaded it meanwhile
+                _complete(hub, plan, file, on_bytes)
     on_bytes(file.nbytes)
 
 
@@ -130,10 +131,10 @@ def _is_whole(blobs: Path, file: HubFile) -> bool:
 
 
 @contextmanager
-def _alone(hub: Hub, plan: DownloadPlan, file: HubFile, tell: Callable[[], None]) -> Iterator[None]:
-    """Under the lock that the hub's own client takes for this file, too. Whoever has it is waited
-    for, and `tell` called meanwhile, which may raise.
-    """
+def _locked(
+    hub: Hub, plan: DownloadPlan, file: HubFile, on_wait: Callable[[], None]
+) -> Iterator[None]:
+    """Hold huggingface_hub's lock of a file; on_wait: called while another process holds it."""
     from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]
 
     lock = hub.cache / ".locks" / hub.repository(plan.model.hub_id).name / f"{file.blob}.lock"
@@ -143,12 +144,12 @@ def _alone(hub: Hub, plan: DownloadPlan, file: HubFile, tell: Callable[[], None]
             with suppress(TimeoutError):
                 held.enter_context(WeakFileLock(lock, timeout=LOOK_S))
                 break
-            tell()
+            on_wait()
         yield
 
 
-def _bring(hub: Hub, plan: DownloadPlan, file: HubFile, on_bytes: Callable[[int], None]) -> None:
-    """What is missing of a file."""
+def _complete(hub: Hub, plan: DownloadPlan, file: HubFile, on_bytes: Callable[[int], None]) -> None:
+    """Download the missing part of a file, and compare the checksum."""
     blobs = hub.repository(plan.model.hub_id) / "blobs"
     partial = partial_path(blobs, file)
     if file.nbytes > LARGEST_BY_HTTP and partial_bytes(blobs, file) < file.nbytes:
@@ -168,7 +169,7 @@ def _bring(hub: Hub, plan: DownloadPlan, file: HubFile, on_bytes: Callable[[int]
 
 
 def _fetch_rest(hub: Hub, plan: DownloadPlan, file: HubFile, target: "_Target") -> None:
-    """Append what is missing; a server that cannot resume sends all of it."""
+    """Append the missing bytes; a server that ignores ranges sends the whole file."""
     from huggingface_hub import get_session, hf_raise_for_status
 
     if target.size == file.nbytes:
@@ -200,7 +201,7 @@ def _fetch_rest(hub: Hub, plan: DownloadPlan, file: HubFile, target: "_Target") 
 
 
 def _fetch_through_xet(hub: Hub, plan: DownloadPlan, file: HubFile, partial: Path) -> None:
-    """All of a file, in a cache of its own until it is whole."""
+    """Download a whole file with hf_xet, in a separate cache until it is complete."""
     from huggingface_hub import hf_hub_download
 
     place = partial.with_name("xet")
@@ -221,46 +222,46 @@ def _fetch_through_xet(hub: Hub, plan: DownloadPlan, file: HubFile, partial: Pat
 
 
 class _Target:
-    """The part of a file that is here: takes what comes behind it, and sums up all of it.
+    """An incomplete file that is appended to, and the checksum of all its bytes.
 
-    checksum: SHA-256 for large storage; git's own id, for small files, is SHA-1 over "blob <size>",
-    a zero and the data.
+    checksum: SHA-256 for large files; for small files git's object id, SHA-1 over "blob <size>", a
+    zero byte and the data.
     """
 
     def __init__(self, opened: BinaryIO, file: HubFile, on_bytes: Callable[[int], None]) -> None:
-        """Sums up what an earlier try left; too much of it is thrown away."""
+        """Hash the bytes of an earlier download; a file that is too long is emptied."""
         self._opened, self._file, self._on_bytes = opened, file, on_bytes
-        self.checksum = self._no_sum()
+        self.checksum = self._new_hash()
         if self.size > file.nbytes:
             self.begin()
         opened.seek(0)
         while piece := opened.read(PIECE):
             self.checksum.update(piece)
 
-    def _no_sum(self) -> "hashlib._Hash":
+    def _new_hash(self) -> "hashlib._Hash":
         if self._file.sha256 is not None:
             return hashlib.sha256()
         return hashlib.sha1(b"blob %d\0" % self._file.nbytes, usedforsecurity=False)
 
     @property
     def size(self) -> int:
-        """How many bytes are here."""
+        """Bytes in the file."""
         return self._opened.seek(0, SEEK_END)
 
     def begin(self) -> None:
-        """Throw away what there is."""
+        """Empty the file."""
         self._opened.truncate(0)
-        self.checksum = self._no_sum()
+        self.checksum = self._new_hash()
 
     def add(self, piece: bytes) -> None:
-        """The next bytes; told before they are written, for who is told may refuse them."""
+        """Append bytes; on_bytes is called first, as it may raise to stop the download."""
         self._on_bytes(min(self.size + len(piece), self._file.nbytes))
         self._opened.write(piece)
         self.checksum.update(piece)
 
 
 def _publish(repository: Path, plan: DownloadPlan) -> Path:
-    """Link the files into a snapshot, as the hub's own client lays them out."""
+    """Link the files into a snapshot, as huggingface_hub does."""
     snapshot = repository / "snapshots" / plan.commit
     for file in plan.files:
         link = snapshot / file.name
@@ -276,9 +277,10 @@ def _publish(repository: Path, plan: DownloadPlan) -> Path:
 
 
 def cached(hub: Hub, model: HubModel, *, heads: bool = False) -> Path | None:
-    """The folder or GGUF file in the cache, None when it is not there.
+    """Find the folder or GGUF file of a model in the cache, None when it is not there.
 
-    Whether a folder has all of its shards is not looked at. ChoiceNeededError as above.
+    Shards of a folder are not checked for completeness. Raises ChoiceNeededError where the cache
+    holds several models of the repository.
     """
     if not is_revision(model.revision):
         return None
@@ -289,10 +291,10 @@ def cached(hub: Hub, model: HubModel, *, heads: bool = False) -> Path | None:
     if not is_commit(commit):
         return None
     snapshot = repository / "snapshots" / commit
-    here = [path for path in snapshot.rglob("*") if path.is_file()]
     listed = [
         HubFile(path.relative_to(snapshot).as_posix(), path.stat().st_size, "", None)
-        for path in here
+        for path in snapshot.rglob("*")
+        if path.is_file()
     ]
     try:
         return _to_load(snapshot, needed_files(listed, model, heads=heads))
@@ -303,6 +305,6 @@ def cached(hub: Hub, model: HubModel, *, heads: bool = False) -> Path | None:
 
 
 def _to_load(snapshot: Path, files: tuple[HubFile, ...]) -> Path:
-    """The GGUF file that stands first, else the folder."""
+    """The first file where it is a GGUF, else the folder."""
     first = files[0].name
     return snapshot / first if first.lower().endswith(".gguf") else snapshot

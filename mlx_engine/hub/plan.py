@@ -1,17 +1,11 @@
-"""What a download from the hub will fetch: files, sizes, what is here already, room on the disk."""
+"""Plans of downloads from the hub: files, sizes, bytes already here, and free disk space."""
 
 import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlx_engine.hub.client import (
-    Hub,
-    Listing,
-    content,
-    in_words,
-    listing,
-)
+from mlx_engine.hub.client import Hub, Listing, content, in_words, listing
 from mlx_engine.hub.repository import HubFile, HubModel, is_revision, needed_files
 from mlx_engine.hub.weight_files import INDEX, SAFETENSORS, head_shards
 from mlx_engine.values.errors import DownloadFailed
@@ -22,12 +16,12 @@ _COMMIT = re.compile("[0-9a-f]{40}")
 _CHECKSUM = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 
 SPARE_BYTES = 1_000_000_000
-"""Left free on the disk, for a system without room stops working."""
+"""Bytes that are left free on the disk for the system."""
 
 
 @dataclass(frozen=True, slots=True)
 class DownloadPlan:
-    """What a download will fetch. have_bytes: of total_bytes, those here from an earlier try."""
+    """Files of a download; have_bytes: of total_bytes, those here from an earlier download."""
 
     model: HubModel
     commit: str
@@ -38,17 +32,17 @@ class DownloadPlan:
 
     @property
     def missing_bytes(self) -> int:
-        """Still to be fetched."""
+        """Bytes still to be downloaded."""
         return self.total_bytes - self.have_bytes
 
     @property
     def fits(self) -> bool:
-        """Whether the disk has room for it, and some to spare."""
+        """Whether the disk has room for the download and SPARE_BYTES."""
         return self.missing_bytes + SPARE_BYTES <= self.free_bytes
 
     @property
     def no_room(self) -> str:
-        """What to do when it does not fit on the disk, "" when it does."""
+        """Error message when the download does not fit on the disk, else ""."""
         if self.fits:
             return ""
         return Words(
@@ -73,17 +67,16 @@ class DownloadPlan:
 
 
 def plan_download(hub: Hub, model: HubModel, *, heads: bool = False) -> DownloadPlan:
-    """Ask the hub for the files and their sizes; heads and errors as in `plan_from`."""
+    """List a repository and plan the download; heads and errors as in `plan_from`."""
     with in_words(model.hub_id):
         return plan_from(hub, model, listing(hub, model), heads=heads)
 
 
 def plan_from(hub: Hub, model: HubModel, listed: Listing, *, heads: bool = False) -> DownloadPlan:
-    """What of the files of a repository is needed.
+    """Plan a download of the files of a listing that are needed.
 
-    heads: of its MTP heads alone, where they lie in files of their own, or an index of shards says
-    where they lie. Raises DownloadFailed, and ChoiceNeededError where one of several models must be
-    chosen.
+    heads: only files with MTP heads, where file names or an index of shards tell which have them.
+    Raises DownloadFailed, and ChoiceNeededError where one of several models must be chosen.
     """
     files = needed_files(listed.files, model, heads=heads)
     _check_names(model, listed.commit, files)
@@ -101,7 +94,7 @@ def plan_from(hub: Hub, model: HubModel, listed: Listing, *, heads: bool = False
 
 
 def partial_bytes(blobs: Path, file: HubFile) -> int:
-    """How much of a file is here, whole or in part."""
+    """Bytes of a file that are here, complete or not."""
     for path in (blobs / file.blob, partial_path(blobs, file)):
         if path.is_file():
             return min(path.stat().st_size, file.nbytes)
@@ -109,14 +102,14 @@ def partial_bytes(blobs: Path, file: HubFile) -> int:
 
 
 def partial_path(blobs: Path, file: HubFile) -> Path:
-    """Where what came of a file waits for the rest."""
+    """Path of the incomplete file."""
     return blobs / f"{file.blob}.incomplete"
 
 
 def _only_heads(
     hub: Hub, model: HubModel, commit: str, files: tuple[HubFile, ...]
 ) -> tuple[HubFile, ...]:
-    """Without shards that hold no heads by the repository's index; all where it tells of none."""
+    """Drop shards without heads by the repository's index; keep all where it names no heads."""
     index = next((file for file in files if file.name.endswith(INDEX)), None)
     if index is None:
         return files
@@ -127,7 +120,7 @@ def _only_heads(
 
 
 def _check_names(model: HubModel, commit: str, files: tuple[HubFile, ...]) -> None:
-    """What the hub says becomes part of paths here, so it must look as it should."""
+    """Check commit, checksums and revision, which become parts of paths; raises DownloadFailed."""
     sums = all(_CHECKSUM.fullmatch(file.blob) for file in files)
     if not sums or not _COMMIT.fullmatch(commit) or not is_revision(model.revision):
         raise DownloadFailed(
@@ -138,5 +131,5 @@ def _check_names(model: HubModel, commit: str, files: tuple[HubFile, ...]) -> No
 
 
 def _existing(folder: Path) -> Path:
-    """The folder, or the nearest one above it that is there."""
+    """The folder, or its nearest parent that exists."""
     return next(place for place in (folder, *folder.parents) if place.is_dir())

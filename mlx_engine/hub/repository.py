@@ -1,4 +1,4 @@
-"""Repositories of the hub: what a link means, and which of their files are needed."""
+"""Repositories of the hub: links to models, and the files that a model needs."""
 
 import re
 from collections import Counter
@@ -28,18 +28,19 @@ _QUANTISATION = re.compile(
 )
 _REVISION = re.compile(r"(?:[\w][\w.+@-]{0,99}/){0,9}[\w][\w.+@-]{0,99}", re.ASCII)
 _UNREAD_DRAFTS = re.compile("gemma-?4", re.IGNORECASE)
-"""Of models whose assistants are not read from GGUFs."""
+"""Models whose assistants (draft models) are not read from GGUFs."""
 _IN_WORDS = 12
-"""Choices that a message lists."""
+"""Choices that an error message lists."""
 
 _NO_MODELS = ("datasets", "spaces", "docs", "blog", "papers", "collections", "api", "models")
 
 
 @dataclass(frozen=True, slots=True)
 class HubModel:
-    """A model on the hub. revision: branch, tag or commit. file: one file of it, None for all.
+    """A model on the hub.
 
-    quantisation: which of several GGUF models is meant, as their names say it ("Q4_K_M").
+    revision: branch, tag or commit. file: one file of the repository, None for all. quantisation:
+    selects one of several GGUF models by its name ("Q4_K_M").
     """
 
     hub_id: str
@@ -49,7 +50,7 @@ class HubModel:
 
     @property
     def link(self) -> str:
-        """What `read_hub_link` takes for it: as short as it can be."""
+        """The shortest text that `read_hub_link` reads as this model."""
         chosen = self.file or self.quantisation
         short = f"{self.hub_id}:{chosen}" if chosen else self.hub_id
         if read_hub_link(short) == self:
@@ -60,10 +61,9 @@ class HubModel:
 
 
 def read_hub_link(text: str) -> HubModel | str | None:
-    """The model that `org/name`, `org/name:Q4_K_M` or a link names; a sentence when the link leads
-    to something else on the hub; None when the text is neither.
+    """Read `org/name`, `org/name:Q4_K_M`, `org/name:file.gguf` or a link to a model.
 
-    Behind the colon a file of the repository may stand as well.
+    Returns an error message for links to something else on the hub, None for other texts.
     """
     text = text.strip()
     if named := _ID.fullmatch(text):
@@ -79,7 +79,7 @@ def read_hub_link(text: str) -> HubModel | str | None:
 
 
 def _named(found: re.Match[str]) -> HubModel:
-    """The parts of `_ID`."""
+    """A model from a match of `_ID`."""
     hub_id, chosen = found[1], found[2]
     if chosen is not None and chosen.lower().endswith(GGUF):
         return HubModel(hub_id, file=chosen)
@@ -90,7 +90,7 @@ _NO_MODEL = Words("This link does not lead to a model: open the model's page and
 
 
 def is_revision(text: str) -> bool:
-    """Whether a branch, tag or commit may be called so, and no path out of a folder is."""
+    """Whether this is a name of a branch, tag or commit, safe as part of a path."""
     return _REVISION.fullmatch(text) is not None
 
 
@@ -114,8 +114,9 @@ _BESIDE_WEIGHTS = (".json", ".jinja", ".txt", ".model")
 
 @dataclass(frozen=True, slots=True)
 class HubFile:
-    """A file of a repository. sha256: of files in large storage, None for small ones, whose
-    git_id (SHA-1 with git's header) tells the same.
+    """A file of a repository.
+
+    sha256: of files in large storage, None for small files; git_id: git's object id (SHA-1).
     """
 
     name: str
@@ -125,15 +126,16 @@ class HubFile:
 
     @property
     def blob(self) -> str:
-        """Its name in the hub's cache, which is also its checksum."""
+        """Name in the hub's cache, which is the checksum."""
         return self.sha256 or self.git_id
 
 
 @dataclass(frozen=True, slots=True)
 class GgufChoice:
-    """One of several models in a repository. file: its first, or only, file; nbytes: of all.
+    """One of several GGUF models in a repository.
 
-    label: its quantisation, where no other choice has the same; else the file.
+    file: the first file; nbytes: of all files. label: the quantisation where it is unique among the
+    choices, else the file.
     """
 
     file: str
@@ -155,10 +157,10 @@ class ChoiceNeededError(DownloadFailed):
 def needed_files(
     files: Iterable[HubFile], model: HubModel, *, heads: bool = False
 ) -> tuple[HubFile, ...]:
-    """The weights and what belongs to them.
+    """Select the weights of a model, with config, tokenizer and the file of MTP heads.
 
-    heads: what is asked for are MTP heads: files that hold them by their name, else all weights.
-    Raises DownloadFailed, and ChoiceNeededError where several models are there.
+    heads: select MTP heads: files that are named so, else all weights. Raises DownloadFailed, and
+    ChoiceNeededError where there are several models.
     """
     everything = {file.name: file for file in files if _is_safe_name(file.name)}
     if model.file is not None and model.file.lower().endswith(GGUF):
@@ -198,7 +200,7 @@ def needed_files(
 def _choices(
     everything: dict[str, HubFile], models: Iterable[tuple[str, ...]]
 ) -> tuple[GgufChoice, ...]:
-    """Smallest first; parts as one."""
+    """Choices sorted by size, each with all its parts."""
     sizes = {names[0]: sum(everything[part].nbytes for part in names) for names in models}
     labels = {name: _quantisation(name) for name in sizes}
     times = Counter(labels.values())
@@ -209,14 +211,14 @@ def _choices(
 
 
 def _quantisation(name: str) -> str | None:
-    """As a file is named: "Q4_K_M" of `m-Q4_K_M-00001-of-00002.gguf`; None where it is not said."""
+    """Quantisation in a file name: "Q4_K_M" of `m-Q4_K_M-00001-of-00002.gguf`; None if absent."""
     shard, plain = shard_of(name), PurePosixPath(name)
     found = _QUANTISATION.findall(plain.name if shard is None else PurePosixPath(shard.stem).name)
     return str(found[-1]) if found else None
 
 
 def _chosen(choices: tuple[GgufChoice, ...], model: HubModel) -> tuple[GgufChoice, ...]:
-    """Those of a quantisation; DownloadFailed lists them all where there is none of it."""
+    """Choices of the model's quantisation; raises DownloadFailed, which lists all choices."""
     wanted = str(model.quantisation).lower()
     own = {choice: (_quantisation(choice.file) or choice.file).lower() for choice in choices}
     exact = tuple(choice for choice in choices if own[choice] == wanted)
@@ -232,13 +234,13 @@ def _chosen(choices: tuple[GgufChoice, ...], model: HubModel) -> tuple[GgufChoic
 
 
 def _choice_words(choices: tuple[GgufChoice, ...]) -> str:
-    told = [f"{choice.label} ({size_words(choice.nbytes)})" for choice in choices]
-    more = f" and {len(told) - _IN_WORDS} larger ones" if len(told) > _IN_WORDS else ""
-    return ", ".join(told[:_IN_WORDS]) + more
+    labels = [f"{choice.label} ({size_words(choice.nbytes)})" for choice in choices]
+    more = f" and {len(labels) - _IN_WORDS} larger ones" if len(labels) > _IN_WORDS else ""
+    return ", ".join(labels[:_IN_WORDS]) + more
 
 
 def _folder_files(everything: dict[str, HubFile], weights: list[str]) -> tuple[HubFile, ...]:
-    """Weights, and the small files at the top."""
+    """Weights, and the small files at the top of the repository."""
     wanted = set(weights)
     if any(name.startswith("model") for name in weights):  # other copies of the same tensors
         wanted -= {name for name in weights if name.startswith("consolidated")}
@@ -249,10 +251,7 @@ def _folder_files(everything: dict[str, HubFile], weights: list[str]) -> tuple[H
 def _gguf_files(
     everything: dict[str, HubFile], model: HubModel, name: str, *, with_heads: bool
 ) -> tuple[HubFile, ...]:
-    """All shards, and the file of MTP heads beside them: of the same quantisation, or the largest.
-
-    The model's first file stands first.
-    """
+    """All shards, then the file of MTP heads with the same quantisation, or the largest."""
     parts, missing = parts_there(name, everything.__contains__)
     names = list(parts)
     if missing is not None:
@@ -279,13 +278,13 @@ def _gguf_files(
 
 
 def _is_weight(name: str) -> bool:
-    """Safetensors at the top, and heads in mtp/."""
+    """Whether a file is a safetensors file at the top or in mtp/."""
     folder, _, file = name.rpartition("/")
     return file.endswith(SAFETENSORS) and folder in ("", "mtp")
 
 
 def _is_heads(name: str) -> bool:
-    """A file of MTP heads by its name, at the top, in mtp/ or beside a GGUF."""
+    """Whether a file holds MTP heads by its name or its folder mtp/."""
     folder, _, file = name.rpartition("/")
     ending = file.lower().endswith((GGUF, SAFETENSORS))
     return ending and (file.lower().startswith("mtp") or folder == "mtp")

@@ -1,4 +1,4 @@
-"""What files and folders are by name and first bytes: weights, shards, heads, damaged downloads."""
+"""Weight files by name and first bytes: shards, GGUF models, heads, damaged downloads."""
 
 import re
 import struct
@@ -34,7 +34,7 @@ FOREIGN = {
     ".nemo": "NeMo",
     ".ggml": "llama.cpp before GGUF",
 }
-"""Endings of weights that other programs read -> whose."""
+"""Suffixes of weights of other programs -> the program."""
 PARTIAL = (".incomplete", ".part", ".partial", ".download", ".crdownload", ".downloading")
 _SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})(\.gguf|\.safetensors)", re.IGNORECASE)
 _OF_HEADS = re.compile("(?<![a-z])(mtp|nextn)(?![a-z])", re.IGNORECASE)
@@ -45,19 +45,19 @@ _DRAFTS = re.compile(
 )
 """Paths of draft models beside the models that they were made for."""
 _BESIDE = re.compile(r".*mmproj.*|(.*\.)?imatrix[^.]*\.gguf", re.IGNORECASE)
-"""Names of eyes and of importance matrices, which lie beside models; a model made with one is
+"""Names of vision parts and importance matrices beside models; a model quantised with a matrix is
 called ...-imatrix, or the like."""
 _STORED = re.compile(
     r"(?<![a-z0-9])(mlx|gguf|hf|mtp|nextn|ud|i1|imatrix|dwq|awq|gptq|bnb|dynamic|mixed|moe|"
     r"\d+[-_]?bits?|i?q\d(_[a-z0-9]{1,3})*|(bf|f|fp|int|mxfp|nvfp)\d+|w\d+a\d+|gs?\d+|"
     r"\d{5}-of-\d{5})(?![a-z0-9])"
 )
-"""Words of a name that say how a model is stored, and nothing of which it is."""
+"""Words in names that say how a model is stored, not which model it is."""
 _LAYOUTS = frozenset(("hf", "mlx", "gguf", "safetensors", "model"))
-"""What folders of a model are called by the form it has in them."""
+"""Names of folders that say only the format of a model."""
 
 FOLDERS_OF_HEADS = ("mtp", "nextn")
-"""What folders of heads and draft models beside a model are called."""
+"""Names of folders of heads and draft models beside a model."""
 
 _COMMIT = re.compile(r"\w{1,64}", re.ASCII)
 _LARGEST_HEADER_OF_HEADS = 16_000_000
@@ -79,20 +79,20 @@ class Shard(NamedTuple):
 
 
 def shard_of(name: str) -> Shard | None:
-    """How a file name is numbered, None when it is not."""
+    """Parse a numbered file name; None for others."""
     found = _SHARD.fullmatch(name)
     return None if found is None else Shard(found[1], int(found[2]), int(found[3]), found[4])
 
 
 class Weights(NamedTuple):
-    """Files of one model by their names, sorted; missing: the first that their numbers promise."""
+    """Sorted file names of one model; missing: the first shard that is absent."""
 
     names: tuple[str, ...]
     missing: str | None = None
 
 
 def models_among(names: Iterable[str]) -> list[Weights]:
-    """Files that are numbered alike together, each other one by itself; in linear time."""
+    """Group numbered files into models, every other file by itself, in linear time."""
     sets: dict[Shard | str, list[str]] = {}
     for name in sorted(names):
         shard = shard_of(name)
@@ -109,10 +109,10 @@ def _lost(kind: Shard | str, files: Collection[str]) -> str | None:
 
 
 def weights_among(names: Iterable[str]) -> Weights:
-    """The safetensors of a folder that hold its model, those named model* where any is.
+    """Select the safetensors files of a folder's model, those named model* if there are any.
 
-    Numbered ones that are not all there are left over where the same model is there whole: as one
-    file, or by other numbers.
+    An incomplete set of shards is ignored where the same model is there completely: as one file,
+    or in other shards.
     """
     own = [name for name in names if name.endswith(SAFETENSORS) and not is_heads_name(name)]
     sets = models_among([name for name in own if name.startswith("model")] or own)
@@ -123,7 +123,7 @@ def weights_among(names: Iterable[str]) -> Weights:
 
 
 def parts_there(name: str, is_there: Callable[[str], object]) -> Weights:
-    """The file of this name, or all parts where it is one of several, up to one that is missing."""
+    """A file, or all shards of its model up to the first that is missing."""
     shard, there = shard_of(name), list[str]()
     for part in [name] if shard is None else map(shard.name, range(1, shard.total + 1)):
         if not is_there(part):
@@ -138,38 +138,38 @@ def _stem(name: str) -> str:
 
 
 def is_heads_name(name: str) -> bool:
-    """Whether a file by its name holds only MTP heads, as the engine looks for beside a model."""
+    """Whether a file holds only MTP heads by its name, mtp*.safetensors."""
     return name.startswith("mtp") and name.endswith(SAFETENSORS)
 
 
 def may_be_heads(name: str) -> bool:
-    """Whether a file that is none of a model's shards may by its name hold its MTP heads.
+    """Whether a file outside the index of shards may hold MTP heads by its name.
 
-    As tools call them that leave the index of shards as it was: model-mtp.safetensors and the like.
+    Tools that do not rewrite the index call it model-mtp.safetensors and the like.
     """
     return name.endswith(SAFETENSORS) and (is_heads_name(name) or tells_of_heads(name))
 
 
 def tells_of_heads(name: str) -> bool:
-    """Whether the name of a file or a folder has MTP or NextN in it as a word."""
+    """Whether a name of a file or folder has the word MTP or NextN in it."""
     return bool(_OF_HEADS.search(name))
 
 
 def is_gguf_head(name: str) -> bool:
-    """Whether a GGUF by its name holds only MTP heads."""
+    """Whether a GGUF holds only MTP heads by its name."""
     return name.lower().startswith("mtp") and name.lower().endswith(GGUF)
 
 
 def may_be_gguf_head(name: str) -> bool:
-    """Whether a GGUF beside a model may by its name hold MTP heads, alone or with a trunk."""
+    """Whether a GGUF beside a model may hold MTP heads by its name, with or without a trunk."""
     return name.lower().endswith(GGUF) and (is_gguf_head(name) or tells_of_heads(name))
 
 
 def gguf_models(paths: Iterable[str]) -> list[Weights]:
-    """Models in GGUF files among these, each with its parts, in linear time.
+    """Group GGUF files into models with all their parts, in linear time.
 
-    What is called like a draft model, or lies in a folder of such, is one only where nothing else
-    is: MTP/gemma-Q8_0-MTP.gguf, qwen-eagle3-F16.gguf.
+    Draft models by name or folder (MTP/gemma-Q8_0-MTP.gguf, qwen-eagle3-F16.gguf) are left out,
+    unless there are no other models.
     """
     ggufs = [path for path in paths if path.lower().endswith(GGUF)]
     sets = [
@@ -190,15 +190,16 @@ def _by_folder(paths: Iterable[str]) -> dict[str, list[str]]:
 
 
 def is_gguf_model(name: str) -> bool:
-    """Of a model in parts only the first is opened; heads, eyes and matrices are no models."""
+    """Whether a GGUF is a model, or its first part: no heads, vision part or importance matrix."""
     shard = shard_of(name)
     beside = is_gguf_head(name) or _BESIDE.fullmatch(name) is not None
     return name.lower().endswith(GGUF) and not beside and (shard is None or shard.number == 1)
 
 
 def folder_name(folder: Path) -> str:
-    """What the model in a folder is called: the hub id in the hub's cache; where the folder says
-    only what form the model has ("Qwen3.5-4B/mlx"), the folder around it.
+    """Name of the model in a folder: the hub id in the hub's cache, else the folder's name.
+
+    For a folder that is named after a format ("Qwen3.5-4B/mlx") it is the name of its parent.
     """
     folder = folder.absolute()
     around = folder.parent
@@ -208,22 +209,24 @@ def folder_name(folder: Path) -> str:
 
 
 def is_same_model(name: str, other: str) -> bool:
-    """Whether names of folders or files tell one model apart by how it is stored alone.
+    """Whether two names differ only in words that say how a model is stored.
 
-    "Qwen3.6-27B" and "Qwen3.6-27B-MLX-4bit" do; "Qwen3.6-27B-Instruct" is trained further.
+    "Qwen3.6-27B" and "Qwen3.6-27B-MLX-4bit" do; "Qwen3.6-27B-Instruct" is another model.
     """
-    told = (re.split(r"[-_. ]+", _STORED.sub("-", one.lower())) for one in (name, other))
-    own, its = (list(filter(None, words)) for words in told)
-    return own == its
+
+    def words(text: str) -> list[str]:
+        return [word for word in re.split(r"[-_. ]+", _STORED.sub("-", text.lower())) if word]
+
+    return words(name) == words(other)
 
 
 def is_commit(name: str) -> bool:
-    """Whether a folder of the hub's cache may be called so, and no path out of it is."""
+    """Whether this is a name of a snapshot folder, safe as part of a path."""
     return _COMMIT.fullmatch(name) is not None
 
 
 def hub_snapshot(repository: Path) -> Path | None:
-    """The folder of files of a repository in the hub's cache, None when there is none."""
+    """The snapshot of a repository in the hub's cache: of main, else the newest; None if absent."""
     snapshots = repository / "snapshots"
     try:
         main = read_text(repository / "refs" / "main", REFERENCE_BYTES).strip()
@@ -236,7 +239,7 @@ def hub_snapshot(repository: Path) -> Path | None:
 
 
 def damage(path: Path) -> str | None:
-    """What is plainly wrong with a weight file, None when it looks right. Raises OSError."""
+    """Error message for a damaged or foreign weight file, None if none is seen. Raises OSError."""
     with open_regular(path) as file:
         start = file.read(24)
     if not start:
@@ -253,8 +256,9 @@ def damage(path: Path) -> str | None:
 
 
 def tensor_names(path: Path) -> tuple[str, ...]:
-    """Names in a safetensors file that may be of heads; empty when its header cannot be read or is
-    longer than any of heads. Raises OSError.
+    """Tensor names of a safetensors file that may hold heads. Raises OSError.
+
+    Empty when the header cannot be read, or is longer than that of any heads.
     """
     with open_regular(path) as file:
         start = file.read(8)
@@ -279,23 +283,21 @@ def holds_only_heads(path: Path) -> bool:
 
 
 HEAD_PARTS = ("mtp", "mtp_layers", "eh_proj")
-"""Parts of tensor names that only MTP heads have."""
+"""Parts of tensor names that occur in MTP heads only."""
 
 
 def names_heads(names: Iterable[str]) -> bool:
-    """Whether one of these tensors is of MTP heads, by its name in any family."""
+    """Whether a tensor belongs to MTP heads of any family, by its name."""
     return any(part in HEAD_PARTS for name in names for part in name.split("."))
 
 
 def head_shards(index: bytes) -> set[str]:
-    """Files in which MTP heads lie by an index of shards, where their names say so (mtp.*); none
-    for what is no such index.
-    """
+    """Files with tensors named mtp.* by an index of shards; empty for other content."""
     return {str(file) for name, file in indexed(index).items() if "mtp" in name.split(".")}
 
 
 def indexed(index: bytes) -> Mapping[str, object]:
-    """Tensor name -> file of an index of shards; nothing for what is no such index."""
+    """Tensor name -> file of an index of shards; empty for other content."""
     try:
         told = parse_json(index)
     except BadJsonError:
