@@ -556,24 +556,37 @@ class FullFile(contextlib.nullcontext):
         return SimpleNamespace(write=self.enter_result)
 
 
-@pytest.mark.parametrize("call", ["open", "write", "fsync", "rename"])
-def test_wherever_the_disk_is_full_no_answer_ends_and_nothing_is_left_over(
-    opened, monkeypatch, call
-):
+def full(*given, **more):
+    raise OSError(ENOSPC, os.strerror(ENOSPC))
+
+
+CALLS = {
+    "open": (os, "open", full),
+    "write": (os, "fdopen", lambda *_: FullFile(full)),
+    "fsync": (os, "fsync", full),
+    "rename": (Path, "rename", full),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_wherever_the_disk_is_full_nothing_is_left_over(tmp_path, monkeypatch, call):
+    monkeypatch.setattr(*CALLS[call])
+    files = saved_rows(tmp_path, "model", 8)
+    files.wait()
+    assert files.trouble.code == "prompt-files-unwritten"
+    assert not list(tmp_path.glob("*/*"))
+    monkeypatch.undo()
+    files = saved_rows(tmp_path, "model", 8)
+    files.wait()
+    assert files.trouble is None
+    assert len(list(tmp_path.glob("*/*"))) == 1
+
+
+def test_where_the_disk_is_full_no_answer_ends(opened, monkeypatch):
     engine = opened()
     truth = read_once(engine)
     kept = opened.files()
-
-    def full(*given, **more):
-        raise OSError(ENOSPC, os.strerror(ENOSPC))
-
-    match call:
-        case "open" | "fsync":
-            monkeypatch.setattr(os, call, full)
-        case "write":
-            monkeypatch.setattr(os, "fdopen", lambda *_: FullFile(full))
-        case "rename":
-            monkeypatch.setattr(Path, call, full)
+    monkeypatch.setattr(*CALLS["fsync"])
     chat = session_of(engine, GREEDY)
     said = listen(chat, chat.send("Another " + LONG))
     assert opened.files() == kept
@@ -584,7 +597,7 @@ def test_wherever_the_disk_is_full_no_answer_ends_and_nothing_is_left_over(
     assert engine.prompt_files_trouble is None
     alone = session_of(opened(), GREEDY)
     assert listen(alone, alone.send("Another " + LONG)).tokens == said.tokens
-    again = read_once(engine := opened())
+    again = read_once(opened())
     assert again.tokens == truth.tokens
     assert again.finished.stats.reused_tokens > 60
 
