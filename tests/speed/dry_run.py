@@ -161,6 +161,13 @@ class _Model(NamedTuple):
     sequence: TokenSequence
 
 
+class _TracedPass(Pass):
+    """MLX refuses to compute anything while it traces a graph."""
+
+    def _begin(self, *arrays: mx.array) -> None:
+        pass
+
+
 class _DryRun:
     def __init__(
         self, spec: ModelSpec, form: Format, model_type: str, *, is_shifted_family: bool
@@ -267,7 +274,7 @@ class _DryRun:
         last = mx.zeros((1,), dtype=mx.int32)
         state = SequenceState(model.decoder, sequence.caches, sequence.source, sampler, last)
         round_ = Round(state, depth, None)
-        Pass([round_])
+        _TracedPass([round_])
         sequence.caches.commit(depth + 1)
         outputs = [round_.draft.tokens, round_.rows.picked, round_.rows.hidden]
         return [*outputs, *sequence.caches.arrays(), *sequence.source.arrays()]
