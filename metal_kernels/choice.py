@@ -141,7 +141,7 @@ class Kernels:
     try_now: Callable[[KernelName, Work], None] | None = None
 
     def served(self, name: KernelName, work: Work) -> "Served | None":
-        """The counts of rows as they are now and later; None where the kernel never does this."""
+        """Row counts served now and later; None where the kernel never does this work."""
         if self.launcher is None or self.why_none:
             return None
         self.asked.setdefault(name, set()).add(work)
@@ -164,7 +164,7 @@ class Kernels:
         return self.rows(name, work)
 
     def may_serve(self, name: KernelName, work: Work) -> bool:
-        """Whether the kernel does this work, now or once it was tried and timed."""
+        """Whether the kernel does this work, now or after its trial."""
         verdict = self.verdict(name, work)
         is_open = verdict is None or self.waits_for_clock(name, work)
         return self._can_run(name, work) and (is_open or bool(self.rows(name, work)))
@@ -186,7 +186,7 @@ class Kernels:
         return self.verdicts.get(trial_name(name, work), self.presumed)
 
     def learn(self, verdicts: Mapping[str, Verdict]) -> None:
-        """Go by these from the next pass on."""
+        """Use these verdicts from the next pass on."""
         self.verdicts.update(verdicts)
         self.changes += 1
 
@@ -196,7 +196,7 @@ class Kernels:
         self.changes += 1
 
     def want(self, *, exact: bool) -> None:
-        """From the next pass on rows are exact, or whatever is faster."""
+        """From the next pass on prefer exact rows, or the fastest way."""
         self.exact = exact
         self.changes += 1
 

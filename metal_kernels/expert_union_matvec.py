@@ -90,7 +90,7 @@ def _launch(
 def reference(
     x: mx.array, experts: mx.array, weights: tuple[mx.array, ...], form: WeightFormat
 ) -> mx.array:
-    """The same by plain ops, pair by pair."""
+    """Plain-ops reference, pair by pair."""
     chosen = experts.reshape(-1).tolist()
     assert isinstance(chosen, list)
     share = len(chosen) // x.shape[0]

@@ -1,4 +1,4 @@
-"""Attention of 1 to 16 newest positions over a long cache, each row's bits its own.
+"""Attention of 1 to 16 newest positions over a long cache, bit-equal for any number of rows.
 
     q [Hq, M, D], keys and values of Hkv heads, Hq = gqa * Hkv; row m stands at absolute position
     p = end - M + m and sees keys p - window + 1 .. p (window 0: all up to p)
@@ -255,7 +255,7 @@ class _Launches(NamedTuple):
 def _launches(
     form: KeyValueFormat, shape: tuple[int, ...], dtype: mx.Dtype, work: _Work
 ) -> _Launches:
-    """Both passes for q of this shape; not kept for ever, because chats grow block by block."""
+    """Launches of both passes for q of this shape; a bounded cache, since chats grow."""
     heads, rows, size = shape[-3:]
     key_heads, value_size, blocks, scale = work
     shares = form.shares(size, value_size)
@@ -312,7 +312,7 @@ def reference(
     sinks: mx.array | None = None,
     q_latent: mx.array | None = None,
 ) -> mx.array:
-    """The same by plain ops in float32, block by block in the kernel's order."""
+    """Plain-ops reference in float32; block by block in the kernel's order."""
     heads, rows, _ = q.shape
     half = len(form.buffers) // 2
     keys, values = (form.dequantise(side) for side in (cache[:half], cache[half:]))

@@ -1,4 +1,4 @@
-"""Weights times a few rows: y = x W^T for 1 to 8 rows x, each row's bits its own.
+"""y = x W^T for 1 to 8 rows x, bit-equal for any number of rows.
 
 Verifying a draft multiplies the same weights by a few rows. Memory is the bound, so every weight
 is read once for all rows; and a row's result must not depend on the rows beside it, so one
@@ -178,7 +178,7 @@ class Cut:
 
     @property
     def grid(self) -> tuple[int, int, int]:
-        """In threads; whole threadgroups."""
+        """Grid size in threads, whole threadgroups."""
         return (32 * -(-self.simds // GROUPS_TOGETHER) * GROUPS_TOGETHER, self.deep, 1)
 
 
@@ -196,7 +196,7 @@ def row_launch(
     cut: Cut,
     extra: tuple[Parameter, ...] = (),
 ) -> Launch:
-    """Of a kernel for activations of this type; outputs: the shape and type of each."""
+    """Launch of a kernel for activations of this type; outputs: their shapes and types."""
     parameters = (
         Parameter("T", dtype),
         Parameter("M", cut.count),
@@ -212,7 +212,7 @@ def row_launch(
 
 @cache
 def source_of(kernel: RowKernel, form: WeightFormat) -> Source:
-    """The kernel for matrices of this form."""
+    """Source of the kernel for matrices of this format."""
     return Source(
         name=f"{kernel.name}_{form.name}",
         inputs=(*kernel.before, *form.buffers, *kernel.after),
@@ -231,7 +231,7 @@ def product_launch(
     outputs: int,
     *extra: Parameter,
 ) -> Launch:
-    """Of a kernel that makes [..., outputs] of x [..., K] of this shape."""
+    """Launch of a kernel from x [..., K] of this shape to [..., outputs]."""
     *lead, _ = shape
     together = weight_rows(prod(lead))
     cut = Cut(prod(lead), together, -(-outputs // together))
@@ -290,7 +290,7 @@ def few_row_matvec_add(
 def add_reference(
     x: mx.array, weights: tuple[mx.array, ...], c: mx.array, form: WeightFormat
 ) -> mx.array:
-    """The same by plain ops."""
+    """Plain-ops reference of the kernel."""
     product = reference(x, weights, form).astype(mx.float32)
     return (product + c.astype(mx.float32)).astype(x.dtype)
 
@@ -314,7 +314,7 @@ def _gate_up_launch(
 
 
 def gate_up_reference(x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat) -> mx.array:
-    """The same by plain ops."""
+    """Plain-ops reference of the kernel."""
     both = reference(x, weights, form).astype(mx.float32)
     gate, up = mx.split(both, 2, axis=-1)
     return (gate / (1 + mx.exp(-gate)) * up).astype(x.dtype)

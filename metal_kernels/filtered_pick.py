@@ -256,11 +256,11 @@ class Filters(NamedTuple):
 
     @property
     def is_on(self) -> bool:
-        """Whether any takes tokens out."""
+        """Whether any filter removes tokens."""
         return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
 
     def settings(self, lowest: float = -inf) -> mx.array:
-        """As the kernel reads them, uint32 [5]; lowest: a logit below it is not sound."""
+        """Arguments for the kernel, uint32 [5]; lowest: logits below it count as not finite."""
         farthest = -log(self.min_p) if self.min_p > 0 else inf
         numbers = [_inverse(self.temperature), farthest, lowest]
         bits = np.array(numbers, dtype=np.float32).view(np.uint32)
@@ -285,7 +285,7 @@ def _launch(rows: int) -> Launch:
 
 
 def reference(logits: mx.array, keys: mx.array, filters: Filters) -> mx.array:
-    """The same by plain ops, for finite logits; the last bit of a sum may differ."""
+    """Plain-ops reference for finite logits; the last bit of a sum may differ."""
     kept = filter_tempered(temper(logits.astype(mx.float32), filters.temperature), filters)
     return mx.argmax(kept + noise_reference(keys, logits.shape[1]), axis=-1).astype(mx.int32)
 
@@ -322,7 +322,7 @@ def _inverse(temperature: float) -> float:
 
 
 def _share(top_p: float) -> int:
-    """In units of 2^-32."""
+    """A share as a whole number of 2^-32."""
     whole = 1 << _SHARE_BITS
     return min(max(round(top_p * whole), 1), whole - 1)
 
@@ -342,7 +342,7 @@ def _nucleus_size(tempered: mx.array, descending: mx.array, top_p: float) -> mx.
 
 
 def _mass(tempered: mx.array) -> mx.array:
-    """uint64: sums of it are exact in any order."""
+    """Probability mass as uint64, whose sums are exact in any order."""
     return (mx.exp(tempered) * _WHOLE).astype(mx.uint64)
 
 

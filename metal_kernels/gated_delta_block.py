@@ -103,7 +103,7 @@ SOURCE = Source(
 class Steps(NamedTuple):
     """What replaying a block needs: keys [T, Hk, Dk], delta [T, Hv, Dv], decay [T, Hv]; float32.
 
-    Here and below there may be axes of one before, which results then have too.
+    These and the arrays below may have leading axes of length one; results then have them too.
     """
 
     keys: mx.array
@@ -159,7 +159,7 @@ def _launch(state: tuple[int, ...], values: tuple[int, ...], key_heads: int) -> 
 
 
 def reference(state: mx.array, kept: int, last: Steps, rows: Rows) -> Result:
-    """The same by plain ops in float32, step by step; sums over Dk in MLX's own order."""
+    """Plain-ops reference in float32, step by step; sums over Dk in MLX's order."""
     group = state.shape[0] // rows.keys.shape[1]
     settled = state = replayed(state, kept, last)
     outputs, deltas = [], []

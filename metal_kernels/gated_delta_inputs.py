@@ -1,4 +1,4 @@
-"""What a gated delta layer does between its projections and the delta rule, in one pass.
+"""Inputs of the gated delta rule from a layer's projections, in one launch.
 
 For row t and channel c of the projected rows p, with K taps and r the rows before the block:
 
@@ -128,7 +128,7 @@ class Window(NamedTuple):
 
 
 class Fixed(NamedTuple):
-    """Of the layer: taps [C, K]; decay_bias and decay_rate float32 [Hv]; the heads' sizes."""
+    """Constants of the layer: taps [C, K]; decay_bias, decay_rate float32 [Hv]; head sizes."""
 
     taps: mx.array
     decay_bias: mx.array
@@ -193,12 +193,12 @@ def _launch(
 
 
 def unscaled_eps(eps: float, key_size: int) -> float:
-    """Of an RMS norm over outputs of queries that nobody has divided by sqrt(Dk)."""
+    """The eps of an RMS norm over outputs of queries not divided by sqrt(Dk)."""
     return eps * key_size
 
 
 def reference(projected: Projected, before: mx.array, kept: int, fixed: Fixed) -> Inputs:
-    """The same by plain ops."""
+    """Plain-ops reference of the kernel."""
     (channels, kernel), heads = fixed.taps.shape, fixed.decay_bias.size
     rows, count = projected.channels[:, :channels], len(projected.channels)
     a = projected.a[:, projected.a_at : projected.a_at + heads]

@@ -45,7 +45,7 @@ class Source:
 
     @property
     def preamble(self) -> str:
-        """All that stands in front of the function."""
+        """MSL in front of the kernel's body."""
         return UNROLL + self.header
 
 
@@ -57,7 +57,7 @@ class Parameter(NamedTuple):
 
     @property
     def declared(self) -> str:
-        """As MSL."""
+        """The parameter as an MSL declaration."""
         if isinstance(self.value, mx.Dtype):
             return f"using {self.name} = {_TYPES[self.value]};"
         if isinstance(self.value, bool):
@@ -86,7 +86,7 @@ class Pipeline:
 
 @cache
 def pipeline(source: Source, parameters: tuple[Parameter, ...] = ()) -> Pipeline:
-    """One and the same for the same."""
+    """A pipeline, cached by its arguments."""
     body = " ".join(one.declared for one in parameters) + source.body
     mark = crc32((source.preamble + body).encode())
     return Pipeline(source, parameters, f"{source.name}_{mark:08x}", body)
@@ -107,7 +107,7 @@ class Launch(NamedTuple):
 
 
 class Launcher(Protocol):
-    """Runs kernels: on the GPU, or in tests in the emulator."""
+    """Runs kernels: on the GPU, in tests in the emulator."""
 
     def run(self, launch: Launch, inputs: Sequence[mx.array]) -> Sequence[mx.array]:
         """The outputs; inputs in the source's order."""

@@ -46,7 +46,7 @@ class Place(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Blocks that a pass sees, and all that the kernel reads of where it stands."""
+    """The blocks that a pass sees, as arguments for the kernel."""
 
     blocks: int
     places: mx.array

@@ -139,13 +139,13 @@ class KeyValueFormat:
     dequantise: Callable[[tuple[mx.array, ...]], mx.array]
 
     def shares(self, size: int, value_size: int) -> "Shares | None":
-        """Of rows of so many elements; None where 32 lanes cannot share them."""
+        """Shares of a lane for rows of these sizes; None where 32 lanes cannot share them."""
         key, value = self._each(size), self._each(value_size)
         whole = key + value if self.is_joined else key
         return Shares(whole, value) if key and value and whole <= MOST_EACH else None
 
     def _each(self, size: int) -> int:
-        """The fewest elements a lane that share a row out evenly, 0 for none."""
+        """Fewest elements per lane that divide a row evenly, 0 for none."""
         counts = range(-(-size // 32), MOST_EACH + 1) if size % self.group == 0 else ()
         return next((n for n in counts if size % n == 0 and n % self.share == 0), 0)
 
@@ -232,7 +232,7 @@ def form_name(bits: int, *, of_latents: bool = False) -> str:
 
 
 def cache_form(name: str, size: int, value_size: int) -> KeyValueFormat:
-    """By its name; of packed rows as they lie for keys and values of these sizes."""
+    """The cache format of this name, for keys and values of these sizes."""
     if not name:
         return dense_cache()
     group = group_of(size, value_size)
@@ -242,5 +242,5 @@ def cache_form(name: str, size: int, value_size: int) -> KeyValueFormat:
 
 
 def group_of(size: int, value_size: int) -> int:
-    """Elements that share a scale: 64, or 32 where rows are no whole number of that."""
+    """Quantisation group size: 64, or 32 where rows are no multiple of 64."""
     return 64 if size % 64 == value_size % 64 == 0 else 32

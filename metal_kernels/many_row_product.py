@@ -173,7 +173,7 @@ def many_row_product(
 
 
 def reference(x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat) -> mx.array:
-    """The same by plain ops in float32."""
+    """Plain-ops reference in float32."""
     return (x.astype(mx.float32) @ form.dequantise(weights).T).astype(x.dtype)
 
 
@@ -194,7 +194,7 @@ def many_row_experts(
 def experts_reference(
     x: mx.array, experts: mx.array, weights: tuple[mx.array, ...], form: WeightFormat
 ) -> mx.array:
-    """The same by plain ops in float32."""
+    """Plain-ops reference in float32."""
     values = form.dequantise(weights).swapaxes(-1, -2)
     rows = x.astype(mx.float32)[:, None]
     made = mx.gather_mm(rows, values, rhs_indices=experts.astype(mx.uint32))

@@ -1,4 +1,4 @@
-"""What an MTP head begins with: two norms, the join and the projection.
+"""Input of an MTP head: two norms, concatenation, projection.
 
     u = W [rms(e) * a ; rms(h) * b],   rms(v) = v / sqrt(mean(v^2) + eps)
 
@@ -77,7 +77,7 @@ def _launch(shape: tuple[int, ...], dtype: mx.Dtype, eps: float) -> Launch:
 def reference(
     e: mx.array, h: mx.array, norms: Norms, weights: tuple[mx.array, ...], form: WeightFormat
 ) -> mx.array:
-    """The same by plain ops."""
+    """Plain-ops reference of the kernel."""
     parts = [
         wide_norm.reference(rows, weight, norms.eps)
         for rows, weight in ((e, norms.embedding), (h, norms.hidden))

@@ -48,7 +48,7 @@ def gumbel_noise(keys: mx.array, vocabulary: int, launcher: Launcher) -> mx.arra
 
 
 def reference(keys: mx.array, vocabulary: int) -> mx.array:
-    """The same by plain ops."""
+    """Plain-ops reference of the kernel."""
     return gumbel(token_bits(keys, vocabulary))
 
 

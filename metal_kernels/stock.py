@@ -44,7 +44,7 @@ class Turning(NamedTuple):
 
     @property
     def periods(self) -> list[float]:
-        """Tokens in which each pair turns by one radian."""
+        """Period of each pair of elements: tokens per radian."""
         factors = self.factors or (1.0,) * (self.width // 2)
         return [self.base ** (2 * i / self.width) * factor for i, factor in enumerate(factors)]
 
@@ -62,7 +62,7 @@ class Attending(NamedTuple):
 
 
 class Stock:
-    """As of mlx.core and mlx.core.fast; the same arguments mean the same."""
+    """Operations of mlx.core and mlx.core.fast, with their arguments."""
 
     def __init__(self) -> None:
         self._compiled: dict[Elementwise, Elementwise] = {}
@@ -153,7 +153,7 @@ class Stock:
     def _capped(
         self, queries: mx.array, keys: mx.array, values: mx.array, how: Attending
     ) -> mx.array:
-        """Written out, for no kernel of MLX caps scores (Gemma 2, arXiv 2408.00118)."""
+        """Attention with capped scores by single operations (Gemma 2, arXiv 2408.00118)."""
         _, heads, rows, size = queries.shape
         _, kept, length, _ = keys.shape
         shared = (queries * how.scale).reshape(1, kept, heads // kept, rows, size)
@@ -174,7 +174,7 @@ class Stock:
         return outputs, after
 
     def contiguous(self, x: mx.array) -> mx.array:
-        """A copy unless its rows lie one after the other."""
+        """A contiguous array: a copy unless it is one."""
         return mx.contiguous(x)
 
     def dequantise(
@@ -258,6 +258,6 @@ a time.
 
 
 def tiles(rows: int, bytes_a_row: int) -> list[slice]:
-    """Runs of rows, of 32 or more, whose scores stay within SCORES_BYTES where they can."""
+    """Slices of 32 or more rows whose scores fit in SCORES_BYTES, if possible."""
     count = max(32, SCORES_BYTES // bytes_a_row // 32 * 32)
     return [slice(start, min(start + count, rows)) for start in range(0, rows, count)]

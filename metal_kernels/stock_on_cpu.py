@@ -21,7 +21,7 @@ MOST_BEGUN = 32
 
 
 class StockOnCpu(Stock):
-    """The same values, but for their last bits."""
+    """CPU versions of Stock; results differ in the last bits only."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class StockOnCpu(Stock):
             mx.async_eval(x)  # type: ignore[no-untyped-call]
 
     def norm(self, weight: mx.array, eps: float, heads: int = 0) -> ByRows:
-        """The mean's division is in weight and eps."""
+        """RMS norm whose division by N is folded into weight and eps."""
         size, least = weight.shape[-1], eps * weight.shape[-1]
         gain = weight.astype(mx.float32) * sqrt(size)
         if not heads and weight.ndim == 1:
@@ -60,7 +60,7 @@ class StockOnCpu(Stock):
         return by_head
 
     def units(self, x: mx.array, heads: int, eps: float, times: int = 1) -> mx.array:
-        """Repeated by the product that scales them."""
+        """L2 norm of heads; repeats heads by the scaling product."""
         _, count, width = x.shape
         size, every = width // heads, count * heads
         rows = x.reshape(every, 1, size)
@@ -70,7 +70,7 @@ class StockOnCpu(Stock):
         return (scales @ rows).reshape(1, count, heads * times, size)
 
     def rotation(self, turning: Turning) -> Rotate:
-        """One for all layers, that they share the sines of a pass."""
+        """RoPE with one table of sines for all layers of a pass."""
         if turning not in self._rotations:
             by_table, by_device = _rotation_by_table(turning), super().rotation(turning)
             self._rotations[turning] = lambda x, position: (
@@ -79,11 +79,11 @@ class StockOnCpu(Stock):
         return self._rotations[turning]
 
     def highest(self, x: mx.array, count: int) -> mx.array:
-        """By a partition, which a CPU does in one walk."""
+        """The highest of each row, by a partition."""
         return mx.sort(mx.topk(x, count), axis=-1) if count < x.shape[-1] else mx.sort(x, axis=-1)
 
     def convolution(self, taps: mx.array) -> ByRows:
-        """A sum over windows."""
+        """Convolution as a sum over shifted rows."""
         count, channels = taps.shape[1], taps.shape[0]
         one = mx.contiguous(taps.T)[None]
         rows_of_taps = one[None]
@@ -148,7 +148,7 @@ def _inverse_lengths(x: mx.array, lead: tuple[int, ...], size: int, least: float
 
 @lru_cache(maxsize=256)  # prompts have rows in any number
 def constant(shape: tuple[int, ...], value: float) -> mx.array:
-    """Float32, made once for all that ask for it."""
+    """A float32 constant, made once."""
     return mx.array(np.full(shape, value, np.float32))
 
 

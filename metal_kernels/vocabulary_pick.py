@@ -200,7 +200,7 @@ def _launches(
 def reference(
     x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat, how: Choosing
 ) -> mx.array:
-    """The same by plain ops, for finite logits."""
+    """Plain-ops reference, for finite logits."""
     values = matvec_reference(x, weights, form).astype(mx.float32)
     if how.keys is not None:
         noise = noise_reference(how.keys, values.shape[1])

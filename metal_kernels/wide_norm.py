@@ -62,7 +62,7 @@ SHORT, SIMDS = 512, 8
 
 
 def simds_of(size: int) -> int:
-    """SIMD-groups for a row of so many."""
+    """Number of SIMD-groups for a row of `size` elements."""
     return 1 if size <= SHORT else SIMDS
 
 
@@ -86,7 +86,7 @@ def _launch(shape: tuple[int, ...], dtype: mx.Dtype, eps: float) -> Launch:
 
 
 def reference(x: mx.array, weight: mx.array, eps: float) -> mx.array:
-    """The same by plain ops."""
+    """Plain-ops reference of the kernel."""
     wide = x.astype(mx.float32)
     scale = mx.rsqrt((wide * wide).mean(axis=-1, keepdims=True) + eps)
     return (wide * scale * weight).astype(x.dtype)

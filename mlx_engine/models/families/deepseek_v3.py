@@ -36,7 +36,7 @@ class DeepseekV2(SpecFamily):
     renames: ClassVar = {"mlp.shared_experts": "mlp.shared_expert"}
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of Hugging Face's config."""
+        """Read the spec from a config with Hugging Face's keys."""
         method = fields.word("topk_method", "greedy")
         if method not in ("greedy", "group_limited_greedy"):
             raise UnsupportedModel(
@@ -56,7 +56,7 @@ class DeepseekV2(SpecFamily):
 
 
 def _by_softmax(experts: Experts) -> Experts:
-    """Scored without a correction, groups by their best expert."""
+    """A softmax router without score correction; a group scores as its best expert."""
     return replace(experts, score="softmax", choice_bias=False, normalise=False, best_of_group=1)
 
 
@@ -67,7 +67,7 @@ class DeepseekV3(SpecFamily):
     head_names = NEXTN_NAMES
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of Hugging Face's config."""
+        """Read the spec from a config with Hugging Face's keys."""
         return _with_head_behind(fields, _latent(fields), _routed_feeds(fields))
 
 
@@ -81,7 +81,7 @@ class Glm4Moe(SpecFamily):
     head_names = NEXTN_NAMES
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of Hugging Face's config."""
+        """Read the spec from a config with Hugging Face's keys."""
         is_dots = self.model_type in ("dots1", "hy_v3")
         bias = fields.flag("attention_bias", default=False)
         attention = replace(
@@ -118,7 +118,7 @@ class HyV3(Glm4Moe):
     head_names = FINAL_NORM_NAMES
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of Hugging Face's config."""
+        """Read the spec from a config with Hugging Face's keys."""
         return super().read(
             fields.with_defaults(
                 n_routed_experts=fields.count("num_experts", 192, most=2**16),
@@ -150,7 +150,7 @@ class BailingMoe(SpecFamily):
     head_names = FINAL_NORM_NAMES
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of the published config."""
+        """Read the spec from a config with the published keys."""
         if fields.flag("norm_head", default=False) or fields.flag("use_bias", default=False):
             raise UnsupportedModel(
                 "{origin}: the config asks for a normed output head or for biases (norm_head, "
@@ -183,7 +183,7 @@ class BailingMoe(SpecFamily):
         return _with_head_behind(fields, attention, feeds)
 
     def recipes(self, names: Iterable[str]) -> Recipes:
-        """Queries, keys and values are one matrix, experts a stack."""
+        """Recipes for a joined query/key/value matrix and for stacks of experts."""
         listed = list(names)
         return qkv_recipes(listed, self.spec.blocks[0]) | expert_recipes(listed)
 
@@ -191,7 +191,7 @@ class BailingMoe(SpecFamily):
 def _with_head_behind(
     fields: ConfigFields, mixer: Attention | Latent, feeds: Sequence[FeedForward | Experts]
 ) -> ModelSpec:
-    """The model of blocks with this mixer, the last of which is the head's."""
+    """A ModelSpec of blocks with this mixer; the last block is the MTP head's."""
     *blocks, head = (Block(mixer, feed) for feed in feeds)
     heads = Heads(
         blocks=(head,),
@@ -219,7 +219,7 @@ def _routed_feeds(fields: ConfigFields) -> tuple[FeedForward | Experts, ...]:
 
 
 def routed_experts(fields: ConfigFields) -> Experts:
-    """Scored by sigmoids; a correction and the best groups decide the choice (section 2.1.2)."""
+    """A sigmoid router; score correction and groups decide the selection (section 2.1.2)."""
     count = fields.count("n_routed_experts", most=2**16)
     inner = fields.count("moe_intermediate_size")
     shared = inner * fields.count("n_shared_experts", 0, least=0)

@@ -32,7 +32,7 @@ class Exaone4(SpecFamily):
     head_names = MTP_NAMES
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of Hugging Face's config."""
+        """Read the spec from a config with Hugging Face's keys."""
         feed = plain_feed(fields)
         *blocks, head = (Block(mixer, feed, norms="after") for mixer in _mixers(fields))
         return replace(plain_model(fields, blocks), heads=_heads(fields, head))
@@ -48,7 +48,7 @@ class ExaoneMoe(SpecFamily):
     head_names = MTP_NAMES
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of Hugging Face's config."""
+        """Read the spec from a config with Hugging Face's keys."""
         count = fields.count("num_experts", 64, most=2**16)
         fields = fields.with_defaults(
             n_routed_experts=count,
@@ -77,7 +77,7 @@ def _heads(fields: ConfigFields, head: Block) -> Heads:
 
 
 def _sparse(fields: ConfigFields) -> tuple[bool, ...]:
-    """For each layer whether it has experts, told in one of three ways."""
+    """For each layer whether it has experts, from one of three config keys."""
     layers = fields.layers()
     kinds, flags = fields.words("mlp_layer_types"), fields.flags("is_moe_layer")
     listed = tuple(kind == "sparse" for kind in kinds) or flags

@@ -45,7 +45,7 @@ class Factors:
 
     @staticmethod
     def read(fields: ConfigFields) -> Factors:
-        """By the names of Hugging Face's config; 1 where one is not told."""
+        """Read the spec from a config with Hugging Face's keys; 1 where one is not told."""
 
         def factor(name: str) -> float:
             return fields.number(f"{name}_multiplier", 1.0)
@@ -81,7 +81,7 @@ class FalconH1(SpecFamily):
     }
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of Hugging Face's config."""
+        """Read the spec from a config with Hugging Face's keys."""
         factors, bias = Factors.read(fields), fields.flag("attention_bias", default=False)
         attention = plain_attention(fields)
         attention = replace(
@@ -106,7 +106,7 @@ class FalconH1(SpecFamily):
         )
 
     def stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
-        """Factors in matrices and biases; UnsupportedModel for packings that take none."""
+        """Fold factors into matrices and biases; UnsupportedModel for packings without scales."""
         factors, made = Factors.read(ConfigFields(self.config, self.origin)), super().stored(raw)
         of_matrices, of_biases = self._of_matrices(factors), self._of_biases(factors)
         is_bare = not self._has_factors(raw, of_matrices)
@@ -150,7 +150,7 @@ class FalconH1(SpecFamily):
     def _scaled(
         self, name: str, array: mx.array, factor: Factor, raw: Mapping[str, mx.array]
     ) -> mx.array:
-        """A matrix times its factor; scales and biases of a packed one, whose codes stay."""
+        """Multiply a matrix by its factor; of a packed one its scales and biases."""
         import mlx.core as mx
 
         base, _, kind = name.rpartition(".")
@@ -166,7 +166,7 @@ class FalconH1(SpecFamily):
         return _times(array, factor)
 
     def _of_matrices(self, factors: Factors) -> dict[str, Factor]:
-        """By the ends of names."""
+        """Factors of matrices, by the ends of their names."""
         rows = self._of_rows(factors)
         return {
             "embed_tokens": factors.embedding,
@@ -181,7 +181,7 @@ class FalconH1(SpecFamily):
         }
 
     def _of_biases(self, factors: Factors) -> dict[str, Factor]:
-        """By the ends of names; values are multiplied once more in the layer."""
+        """Factors of biases, by the ends of their names; values are scaled again in the layer."""
         return {
             "self_attn.v_proj": 1 / factors.attention_in,
             "self_attn.o_proj": factors.attention_out,
@@ -192,7 +192,7 @@ class FalconH1(SpecFamily):
         }
 
     def _of_rows(self, factors: Factors) -> tuple[float, ...]:
-        """Of each row of in_proj."""
+        """Factors of the rows of in_proj."""
         spec = self.spec.blocks[0].beside
         assert isinstance(spec, Mamba2)
         shared = spec.groups * spec.state
@@ -207,7 +207,7 @@ _SCALED = ("weight", "scales", "biases")
 
 
 def _times(array: mx.array, factor: Factor) -> mx.array:
-    """An array [N, ...] times its factor, in its own type."""
+    """Multiply an array [N, ...] by its factor, in the array's type."""
     import mlx.core as mx
 
     if factor == 1.0:

@@ -54,7 +54,7 @@ class Gemma3(SpecFamily):
     }
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of Hugging Face's config."""
+        """Read the spec from a config with Hugging Face's keys."""
         cap = _cap(fields, "final_logit_softcapping", 0.0)
         fields = fields.with_defaults(**_LEFT_OUT)
         if fields.has("attn_logit_softcapping"):
@@ -73,7 +73,7 @@ class Gemma2(Gemma3):
     """`gemma2` (arXiv 2408.00118): scores and logits are capped, every other layer has a window."""
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of Hugging Face's config, where null caps are none."""
+        """Read the spec from a config with Hugging Face's keys, a null cap is none."""
         caps = (("attn_logit_softcapping", 50.0), ("final_logit_softcapping", 30.0))
         scores, logits = (_cap(fields, name, usual) for name, usual in caps)
         fields = fields.with_defaults(**_LEFT_OUT_OF_2)
@@ -82,7 +82,7 @@ class Gemma2(Gemma3):
 
 
 def _cap(fields: ConfigFields, name: str, usual: float) -> float:
-    """0 for none; usual: where the config does not have the key."""
+    """A soft cap, 0 for none; usual: the default of an absent key."""
     return fields.number_from_0(name) if name in fields else usual
 
 
@@ -117,7 +117,7 @@ class Gemma(SpecFamily):
     norms = "1+w"
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of Hugging Face's config."""
+        """Read the spec from a config with Hugging Face's keys."""
         fields = fields.with_defaults(
             head_dim=256, max_position_embeddings=8192, tie_word_embeddings=True
         )

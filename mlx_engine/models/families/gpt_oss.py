@@ -45,7 +45,7 @@ class GptOss(SpecFamily):
     renames: ClassVar = {"mlp.router": "mlp.gate", "mlp.experts": "mlp.switch_mlp"}
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of Hugging Face's config."""
+        """Read the spec from a config with Hugging Face's keys."""
         fields = fields.with_defaults(**_LEFT_OUT)
         if not fields.has("rope_parameters") and not fields.has("rope_scaling"):
             fields = fields.with_defaults(rope_scaling=_YARN)
@@ -66,7 +66,7 @@ class GptOss(SpecFamily):
         return plain_model(fields, blocks)
 
     def recipes(self, names: Iterable[str]) -> Recipes:
-        """Gates and ups in turns; dense matrices the other way round, blocks as words."""
+        """Recipes for interleaved gates and ups; dense ones are transposed, mxfp4 are words."""
         recipes: dict[str, Recipe] = {}
         for found in filter(None, map(_STORED.fullmatch, names)):
             name, ending = found[0], found[3]

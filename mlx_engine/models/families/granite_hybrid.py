@@ -36,7 +36,7 @@ class GraniteHybrid(SpecFamily):
     }
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of Granite's config."""
+        """Read the spec from a config with Granite's keys."""
         is_hybrid = "granitemoehybrid" in fields.model_types
         recurs = _recurs(fields) if is_hybrid else [False] * fields.layers()
         mamba = mamba_of(fields) if any(recurs) else None
@@ -54,7 +54,7 @@ class GraniteHybrid(SpecFamily):
         )
 
     def recipes(self, names: Iterable[str]) -> Recipes:
-        """Gates lie above ups in what is shared; that is the feed-forward where no experts are."""
+        """Recipes for the shared feed-forward, whose gate and up are one matrix."""
         listed, feed = list(names), self.spec.blocks[0].feed
         inside = "mlp.shared_expert"
         shared = feed.shared if isinstance(feed, Experts) else feed
@@ -98,7 +98,7 @@ def mamba_of(fields: ConfigFields) -> Mamba2:
 
 
 def _recurs(fields: ConfigFields) -> list[bool]:
-    """Whether a layer does, by `layer_types`; all where they are not told."""
+    """Whether a layer is recurrent, by `layer_types`; all layers where that is absent."""
     kinds = fields.words("layer_types") or fields.words("layers_block_type")
     layers = fields.layers()
     if not kinds:
@@ -109,7 +109,7 @@ def _recurs(fields: ConfigFields) -> list[bool]:
 
 
 def _attention(fields: ConfigFields, *, is_hybrid: bool) -> Attention:
-    """Hybrids rotate where the config asks for it alone."""
+    """The attention spec; hybrids use RoPE only where the config asks for it."""
     bias = fields.flag("attention_bias", default=False)
     attention = replace(
         plain_attention(fields),

@@ -32,7 +32,7 @@ class Cohere(SpecFamily):
     """
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of Hugging Face's config."""
+        """Read the spec from a config with Hugging Face's keys."""
         is_second = self.model_type.startswith("cohere2")
         bias = fields.flag("attention_bias", default=False)
         slides = replace(
@@ -56,7 +56,7 @@ class Starcoder2(SpecFamily):
     renames: ClassVar = {"mlp.c_fc": "mlp.up_proj", "mlp.c_proj": "mlp.down_proj"}
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of Hugging Face's config."""
+        """Read the spec from a config with Hugging Face's keys."""
         bias = fields.flag("use_bias", default=True)
         window = fields.window(None)
         attention = replace(plain_attention(fields), qkv_bias=bias, out_bias=bias, window=window)
@@ -71,7 +71,7 @@ class Nemotron(SpecFamily):
     norms = "1+w"
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of Hugging Face's config."""
+        """Read the spec from a config with Hugging Face's keys."""
         bias = fields.flag("attention_bias", default=False)
         attention = replace(plain_attention(fields, share=0.5), qkv_bias=bias, out_bias=bias)
         feed = _ungated(fields, "relu2", has_bias=fields.flag("mlp_bias", default=False))
@@ -84,7 +84,7 @@ class StableLm(SpecFamily):
     """
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of Hugging Face's config."""
+        """Read the spec from a config with Hugging Face's keys."""
         attention = replace(
             plain_attention(fields, share=0.25),
             qkv_bias=fields.flag("use_qkv_bias", default=False),
@@ -96,7 +96,7 @@ class StableLm(SpecFamily):
         return _layer_normed(fields, [block] * fields.layers(), "layer_norm_eps")
 
     def recipes(self, names: Iterable[str]) -> Recipes:
-        """Norms of heads are stored one by one."""
+        """Recipes for norms that are stored one per attention head."""
         stacks: dict[str, list[Piece]] = {}
         for found in filter(None, map(_HEAD_NORM.fullmatch, names)):
             stacks.setdefault(f"{found[1]}_norm.weight", []).append(Piece(found[0]))
@@ -117,7 +117,7 @@ class Phi(SpecFamily):
     }
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of Hugging Face's config."""
+        """Read the spec from a config with Hugging Face's keys."""
         if fields.flag("qk_layernorm", default=False):
             raise UnsupportedModel(
                 "{origin}: normalises queries and keys (qk_layernorm), which this version "
@@ -131,10 +131,10 @@ class Phi(SpecFamily):
 
 
 class _JoinedByHead(SpecFamily):
-    """Stores queries, keys and values in one matrix."""
+    """A family whose files join queries, keys and values in one matrix."""
 
     def recipes(self, names: Iterable[str]) -> Recipes:
-        """Rows of it."""
+        """Recipes for the rows of the joined matrix."""
         return qkv_recipes(names, self.spec.blocks[0])
 
 
@@ -152,7 +152,7 @@ class GptNeoX(_JoinedByHead):
     }
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of Hugging Face's config, of either version."""
+        """Read the spec from a config with Hugging Face's keys, of either version."""
         fields = fields.with_values(
             rope_theta=fields.number("rotary_emb_base", 10000.0),
             partial_rotary_factor=fields.number("rotary_pct", 0.25),
@@ -182,7 +182,7 @@ class GptBigCode(_JoinedByHead):
     }
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of Hugging Face's config."""
+        """Read the spec from a config with Hugging Face's keys."""
         width, longest = fields.count("n_embd"), fields.count("n_positions", 1024, least=8)
         is_gpt2 = self.model_type == "gpt2"
         has_one_key = not is_gpt2 and fields.flag("multi_query", default=True)
@@ -231,7 +231,7 @@ class Gpt2(GptBigCode):
         return replace(parts, trunk_recipes={name: _turned(name, recipe) for name, recipe in made})
 
     def recipes(self, names: Iterable[str]) -> Recipes:
-        """Of matrices that are not turned."""
+        """Recipes for matrices, transposed in published files only."""
         listed = list(names)
         made = dict(super().recipes(listed))
         for name in listed:
@@ -242,7 +242,7 @@ class Gpt2(GptBigCode):
 
 
 def _turned(name: str, recipe: Recipe) -> Recipe:
-    """The same for a stored matrix whose outputs lie along its last axis."""
+    """The recipe for a matrix that is stored transposed, [inputs, outputs]."""
     if not name.endswith(".weight"):
         return recipe
     pieces = tuple(piece._replace(axis=-1) for piece in recipe.pieces)
@@ -250,14 +250,14 @@ def _turned(name: str, recipe: Recipe) -> Recipe:
 
 
 def _number_of(piece: Piece) -> int:
-    """Of the head whose norm this is."""
+    """Number of the attention head of a norm, from its tensor name."""
     return int(piece.name.split(".")[-2])
 
 
 def _ungated(
     fields: ConfigFields, usual: str, *, has_bias: bool, key: str = "hidden_act"
 ) -> FeedForward:
-    """usual: the activation where the config's key does not say."""
+    """A feed-forward spec without gate; usual: the activation where the config has none."""
     act = activation_of(fields, usual, key)
     return FeedForward(fields.count("intermediate_size"), act, bias=has_bias, gated=False)
 
@@ -265,6 +265,6 @@ def _ungated(
 def _layer_normed(
     fields: ConfigFields, blocks: Iterable[Block], eps: str, *, has_bias: bool = True
 ) -> ModelSpec:
-    """eps: the key of it. has_bias: of the norms."""
+    """A ModelSpec with layer norms; eps: its config key; has_bias: of the norms."""
     model = plain_model(fields, blocks)
     return replace(model, eps=fields.number(eps, 1e-5), norm="layer", norm_bias=has_bias)

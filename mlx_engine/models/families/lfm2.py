@@ -30,7 +30,7 @@ class Lfm2(SpecFamily):
     }
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of Hugging Face's config."""
+        """Read the spec from a config with Hugging Face's keys."""
         attention = replace(plain_attention(fields), qk_norm="head")
         convolution = ShortConvolution(
             width=fields.count("hidden_size"),
@@ -56,7 +56,7 @@ class Lfm2(SpecFamily):
 
 
 def _attend(fields: ConfigFields) -> list[bool]:
-    """Whether a layer attends, by `layer_types`, or `full_attn_idxs` in older configs."""
+    """Whether a layer has attention, by `layer_types`, or `full_attn_idxs` in older configs."""
     kinds, layers = fields.words("layer_types"), fields.layers()
     if not kinds:
         listed = fields.counts("full_attn_idxs")
@@ -69,7 +69,7 @@ def _attend(fields: ConfigFields) -> list[bool]:
 
 
 def _inner(fields: ConfigFields, *, is_adjusted: bool) -> int:
-    """Width of dense feed-forwards, which configs of dense models tell before it is rounded."""
+    """Width of dense feed-forwards; configs of dense models have it unrounded."""
     named = "block_ff_dim" if fields.has("block_ff_dim") else "intermediate_size"
     inner = fields.count(named)
     if not is_adjusted or not fields.flag("block_auto_adjust_ff_dim", default=True):

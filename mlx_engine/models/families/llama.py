@@ -43,7 +43,7 @@ class Llama(SpecFamily):
     renames: ClassVar = {"block_sparse_moe": "mlp"}
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of Hugging Face's config."""
+        """Read the spec from a config with Hugging Face's keys."""
         if self.model_type == "ministral3" and not fields.has("rope_parameters"):
             fields = fields.with_defaults(rope_theta=1e6, rope_scaling=_YARN)
         bias = fields.flag("attention_bias", default=False)
@@ -59,7 +59,7 @@ class Llama(SpecFamily):
         return plain_model(fields, blocks)
 
     def _growth(self, fields: ConfigFields) -> QueryGrowth | None:
-        """Of queries, in Ministral 3."""
+        """QueryGrowth of Ministral 3, None for other models."""
         rope = fields.rope("full_attention")
         if self.model_type != "ministral3" or not rope.number_from_0("llama_4_scaling_beta"):
             return None
@@ -71,7 +71,7 @@ class Granite(Llama):
     """`granite`: Llama with factors of scores, embeddings, residuals and logits; `minicpm` too."""
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of Granite's config, or of MiniCPM's, which tells the factors otherwise."""
+        """Read the spec from a config with Granite's or MiniCPM's keys."""
         if self.model_type == "minicpm":
             fields = _as_granite(fields)
         model, factor = super().read(fields), partial(fields.number, default=1.0)
@@ -113,7 +113,7 @@ def _window(fields: ConfigFields) -> int | None:
 
 
 def _rotated(fields: ConfigFields) -> tuple[bool, ...]:
-    """Whether a layer rotates: SmolLM3 lists it, or leaves out every so manieth."""
+    """Whether a layer uses RoPE: SmolLM3 has a list, or leaves out every n-th layer."""
     layers = fields.layers()
     told = fields.counts("no_rope_layers")[:layers]
     if fields.has("no_rope_layers") and len(told) != layers:
@@ -145,7 +145,7 @@ class Olmo2(SpecFamily):
     }
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of Hugging Face's config."""
+        """Read the spec from a config with Hugging Face's keys."""
         is_olmo3 = self.model_type == "olmo3"
         bias = fields.flag("attention_bias", default=False)
         full = replace(plain_attention(fields), qkv_bias=bias, out_bias=bias, qk_norm="whole")
@@ -166,10 +166,10 @@ def most_windows(fields: ConfigFields) -> tuple[int | None, ...]:
 
 
 class _Joined(SpecFamily):
-    """Stores queries, keys and values one below the other, or gates above ups, or both."""
+    """A family whose files join queries, keys and values, or gate and up, in one matrix."""
 
     def recipes(self, names: Iterable[str]) -> Recipes:
-        """Rows of the joined matrices that are there."""
+        """Recipes for the rows of the joined matrices."""
         listed, first = list(names), self.spec.blocks[0]
         assert isinstance(first.feed, FeedForward)
         halves = [("mlp.gate_proj", first.feed.inner), ("mlp.up_proj", first.feed.inner)]
@@ -180,7 +180,7 @@ class Phi3(_Joined):
     """`phi3` (arXiv 2404.14219): part of a head rotated, LongRoPE, a window."""
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of Hugging Face's config; a `sliding_window` is for every layer."""
+        """Read the spec with Hugging Face's keys; `sliding_window` applies to every layer."""
         attention = replace(plain_attention(fields, share=1.0), window=fields.window(None))
         feed = plain_feed(fields)
         return plain_model(fields, [Block(attention, feed)] * fields.layers())
@@ -198,7 +198,7 @@ class Glm4(_Joined):
     }
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of Hugging Face's config."""
+        """Read the spec from a config with Hugging Face's keys."""
         attention = replace(
             plain_attention(fields, share=0.5, interleaved=True),
             qkv_bias=fields.flag("attention_bias", default=True),
@@ -226,7 +226,7 @@ _ACTIVATIONS: dict[str, Activation] = {
 
 
 def activation_of(fields: ConfigFields, usual: str = "silu", key: str = "hidden_act") -> Activation:
-    """Of feed-forwards; usual: where the config does not say. UnsupportedModel for another."""
+    """Activation of feed-forwards; usual: the default. UnsupportedModel for an unknown one."""
     name = fields.word(key, usual)
     if name not in _ACTIVATIONS:
         raise UnsupportedModel(
@@ -241,7 +241,7 @@ def activation_of(fields: ConfigFields, usual: str = "silu", key: str = "hidden_
 def plain_feed(
     fields: ConfigFields, inner: int | None = None, *, has_bias: bool = False
 ) -> FeedForward:
-    """Gated by the config's `hidden_act`; inner: its width, `intermediate_size` if not told."""
+    """A gated feed-forward spec; inner: its width, default `intermediate_size`."""
     width = fields.count("intermediate_size") if inner is None else inner
     return FeedForward(width, activation_of(fields), bias=has_bias)
 
@@ -261,7 +261,7 @@ def head_size(fields: ConfigFields) -> int:
 
 
 def turned_share(fields: ConfigFields) -> float:
-    """The part of a head that is rotated by `rotary_dim`, where no other is told."""
+    """Share of a head that is rotated, from `rotary_dim`, where no other key has it."""
     head = head_size(fields)
     return fields.count("rotary_dim", head) / head
 
@@ -283,7 +283,7 @@ def plain_attention(
 
 
 def plain_model(fields: ConfigFields, blocks: Iterable[Block]) -> ModelSpec:
-    """The model of these blocks."""
+    """A ModelSpec of these blocks."""
     return ModelSpec(
         hidden=fields.count("hidden_size"),
         vocabulary=fields.count("vocab_size"),

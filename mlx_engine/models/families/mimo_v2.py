@@ -40,7 +40,7 @@ class MimoV2(SpecFamily):
     )
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of the published config, or of transformers'."""
+        """Read the spec from a config with the published keys, or of transformers'."""
         fields = fields.with_defaults(rms_norm_eps=fields.number("layernorm_epsilon", 1e-5))
         full = _attention(fields)
         local = _windowed(fields, full)
@@ -75,7 +75,7 @@ class MimoV2(SpecFamily):
 
 
 def _attention(fields: ConfigFields) -> Attention:
-    """Of layers that see everything."""
+    """Attention spec of layers without a window."""
     heads = fields.count("num_attention_heads", most=_MOST_HEADS)
     head = fields.count("head_dim", 192, most=_MOST_WIDE)
     is_unscaled = "attention_value_scale" in fields and not fields.has("attention_value_scale")
@@ -95,7 +95,7 @@ def _attention(fields: ConfigFields) -> Attention:
 
 
 def _windowed(fields: ConfigFields, full: Attention) -> Attention:
-    """Of layers with a window: other sizes, twice the key heads where the config is silent."""
+    """Attention spec of windowed layers: own sizes; default: twice the key heads."""
     heads = fields.count("swa_num_attention_heads", full.heads, most=_MOST_HEADS)
     kept = fields.count("swa_num_key_value_heads", 2 * full.kv_heads)
     if heads % kept:
@@ -121,7 +121,7 @@ def _windowed(fields: ConfigFields, full: Attention) -> Attention:
 
 
 def _windows(fields: ConfigFields) -> tuple[bool, ...]:
-    """For each layer whether it has the window."""
+    """For each layer whether it has a window."""
     layers = fields.layers()
     if fields.words("layer_types"):
         return tuple(window is not None for window in fields.windows(1))
@@ -132,7 +132,7 @@ def _windows(fields: ConfigFields) -> tuple[bool, ...]:
 
 
 def _sparse(fields: ConfigFields) -> tuple[bool, ...]:
-    """For each layer whether it has experts; all but the first where the config is silent."""
+    """For each layer whether it has experts; default: all but the first."""
     layers = fields.layers()
     kinds, pattern = fields.words("mlp_layer_types"), fields.counts("moe_layer_freq")
     listed = [kind == "sparse" for kind in kinds] or [bool(flag) for flag in pattern]

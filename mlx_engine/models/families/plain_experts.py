@@ -41,7 +41,7 @@ class Ernie45Moe(SpecFamily):
     )
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of Hugging Face's config."""
+        """Read the spec from a config with Hugging Face's keys."""
         if self.model_type == "ernie4_5":
             fields = fields.with_defaults(moe_layer_start_index=fields.layers())
         has_bias = fields.flag("use_bias", default=False)
@@ -60,18 +60,18 @@ class Ernie45Moe(SpecFamily):
         return replace(model, logit_bias=has_bias and self.model_type != "ernie4_5")
 
     def trunk_shapes(self, present: Collection[str]) -> Mapping[str, Shape]:
-        """Without corrections where no layer has one, as mlx-lm leaves them out."""
+        """Unpacked shapes; without score corrections where mlx-lm left them out."""
         shapes = super().trunk_shapes(present)
         if any(name.endswith(_BIAS) for name in present):
             return shapes
         return {name: shape for name, shape in shapes.items() if not name.endswith(_BIAS)}
 
     def stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
-        """The correction without its axis of length one."""
+        """Drop the axis of length one of the score correction."""
         return {n: a.reshape(-1) if n.endswith(_BIAS) else a for n, a in raw.items()}
 
     def canonical_trunk(self, raw: Mapping[str, mx.array], origin: str) -> CanonicalPart:
-        """With corrections of zero where they were left out, and a reason."""
+        """Add score corrections of zero where files lack them, with a reason."""
         import mlx.core as mx
 
         part, shapes = super().canonical_trunk(raw, origin), super().trunk_shapes(raw.keys())
@@ -116,7 +116,7 @@ class MiniMaxM2(SpecFamily):
     }
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of Hugging Face's config; rotary_dim: rotated elements of a head."""
+        """Read the spec with Hugging Face's keys; rotary_dim: rotated elements of a head."""
         if "linear_attention" in fields.words("layer_types") or 0 in fields.counts(
             "attn_type_list"
         ):
@@ -144,7 +144,7 @@ class Olmoe(SpecFamily):
     """`olmoe` (arXiv 2409.02060): q/k norms over all heads, a softmax router."""
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of Hugging Face's config."""
+        """Read the spec from a config with Hugging Face's keys."""
         if fields.has("clip_qkv"):
             raise UnsupportedModel(
                 "{origin}: clips queries, keys and values (clip_qkv), which this version does"

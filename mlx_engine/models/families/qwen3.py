@@ -26,7 +26,7 @@ class Qwen2(SpecFamily):
     """`qwen2`."""
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of Hugging Face's config."""
+        """Read the spec from a config with Hugging Face's keys."""
         return _dense(fields, replace(plain_attention(fields), qkv_bias=True))
 
 
@@ -34,7 +34,7 @@ class Qwen2Moe(SpecFamily):
     """`qwen2_moe`: a shared expert, gated, beside those chosen."""
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of Hugging Face's config."""
+        """Read the spec from a config with Hugging Face's keys."""
         bias = fields.flag("qkv_bias", default=True)
         attention = replace(plain_attention(fields), qkv_bias=bias)
         shared = plain_feed(fields, fields.count("shared_expert_intermediate_size", 5632))
@@ -65,7 +65,7 @@ class Mimo(Qwen2):
     )
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """Qwen2's, and a head that sees everything."""
+        """Read the spec as Qwen2 does; the MTP head has no window."""
         model = super().read(fields)
         block = model.blocks[0]
         assert isinstance(block.mixer, Attention)
@@ -81,7 +81,7 @@ class Qwen3(SpecFamily):
     """`qwen3`."""
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of Hugging Face's config."""
+        """Read the spec from a config with Hugging Face's keys."""
         return _dense(fields, _normed(fields))
 
 
@@ -89,7 +89,7 @@ class Qwen3Moe(SpecFamily):
     """`qwen3_moe`."""
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of Hugging Face's config."""
+        """Read the spec from a config with Hugging Face's keys."""
         attention = _normed(fields)
         blocks = (
             Block(replace(attention, window=window), _feed(fields, layer))
@@ -107,7 +107,7 @@ class Mellum(SpecFamily):
     head_names = MTP_NAMES
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of Hugging Face's config."""
+        """Read the spec from a config with Hugging Face's keys."""
         promised = fields.count("num_nextn_predict_layers", 0, least=0)
         kinds = fields.words("mtp_layer_types") or ("sliding_attention",)
         head = fields.with_values(
@@ -123,7 +123,7 @@ class Qwen3VlMoe(Qwen3Moe):
     """`qwen3_vl_moe`: stacks of experts are published turned, [E, H, 2 D] and [E, D, H]."""
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """Scores always add up to one."""
+        """Read the spec from a config; expert weights are always normalised."""
         return super().read(fields.with_values(norm_topk_prob=True))
 
     def recipes(self, names: Iterable[str]) -> Recipes:
@@ -169,7 +169,7 @@ def _normed(fields: ConfigFields) -> Attention:
 
 
 def _of_kinds(fields: ConfigFields) -> Iterator[Block]:
-    """Of Mellum; where `layer_types` is silent, no layer has a window."""
+    """Kinds of Mellum's layers, by `layer_types`; default: none has a window."""
     full = _normed(fields)
     slides = replace(full, rope=local_rope(fields, full.key_dim, 10000.0))
     windows = fields.windows(fields.count("sliding_window", 1024), lambda _: False)

@@ -36,7 +36,7 @@ class Qwen35(SpecFamily):
     norms = "either"
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of Hugging Face's config."""
+        """Read the spec from a config with Hugging Face's keys."""
         layers = fields.layers()
         kinds = _kinds(fields, layers)
         attention, delta = _attention(fields), _delta(fields)
@@ -60,7 +60,7 @@ class Qwen35(SpecFamily):
         )
 
     def recipes(self, names: Iterable[str]) -> Recipes:
-        """Qwen3-Next joins projections by key head."""
+        """Recipes for Qwen3-Next's projections, joined by key head."""
         listed = list(names)
         mixers = (block.mixer for block in self.spec.blocks)
         delta = next((mixer for mixer in mixers if isinstance(mixer, Delta)), None)
@@ -76,7 +76,7 @@ class Qwen35(SpecFamily):
 
 
 def _kinds(fields: ConfigFields, layers: int) -> tuple[str, ...]:
-    """Of each layer; transformers 5 writes `layer_types` alone, MLX the interval alone."""
+    """Kind of each layer, from `layer_types` (transformers 5) or the interval (MLX)."""
     listed = fields.words("layer_types")
     if not listed:
         interval = fields.count("full_attention_interval", 4)
@@ -139,7 +139,7 @@ def _feed(fields: ConfigFields, layer: int) -> FeedForward | Experts:
 
 
 def _has_experts(fields: ConfigFields) -> bool:
-    """By the kind of model, or by a count of experts in an ordinary one."""
+    """Whether the model has experts: by its type, or by a number of experts."""
     named = any(kind in _WITH_EXPERTS for kind in fields.model_types)
     return named or (fields.has("num_experts") and fields.count("num_experts", least=0) > 0)
 

@@ -39,7 +39,7 @@ class Step3p5(SpecFamily):
     }
 
     def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of Hugging Face's config."""
+        """Read the spec from a config with Hugging Face's keys."""
         fields = fields.with_defaults(rms_norm_eps=1e-5, sliding_window=512)
         fields = fields.with_values(hidden_act="silu")  # whatever name a config has for it
         layers, sparse = fields.layers(), _sparse(fields)
@@ -62,7 +62,7 @@ class Step3p5(SpecFamily):
 
 
 def _kinds(fields: ConfigFields, count: int) -> list[str]:
-    """Of so many layers; where the config is silent, every other one slides."""
+    """Kind of each layer; default: every other one has a window."""
     listed = fields.words("layer_types")
     if not listed:
         return [_FULL if layer % 2 else _SLIDING for layer in range(count)]
@@ -74,7 +74,7 @@ def _kinds(fields: ConfigFields, count: int) -> list[str]:
 
 
 def _sparse(fields: ConfigFields) -> set[int]:
-    """Layers of the trunk with experts: all but the first where the config is silent."""
+    """Layers of the trunk with experts; default: all but the first."""
     listed = fields.word("moe_layers_enum", "")
     if not listed:
         return set(range(1, fields.layers()))
@@ -107,7 +107,7 @@ def _attention(fields: ConfigFields, layer: int, kinds: list[str]) -> Attention:
 
 
 def _rope(fields: ConfigFields, layer: int, kinds: list[str], head: int) -> Rope:
-    """Scaled in layers of the kinds that `yarn_only_types` names, or in all."""
+    """RoPE, scaled in layers of the kinds in `yarn_only_types`, or in all."""
     alike = kinds.index(_FULL) if _FULL in kinds else 0
     base = _at(fields.by_layer("rope_theta"), layer, alike, 10000.0)
     width = int(head * _at(fields.numbers("partial_rotary_factors"), layer, alike, 1.0))
@@ -119,7 +119,7 @@ def _rope(fields: ConfigFields, layer: int, kinds: list[str], head: int) -> Rope
 
 
 def _at(listed: tuple[float, ...], layer: int, alike: int, default: float) -> float:
-    """What a list says of a layer, or behind its end of a layer that is alike."""
+    """A list's value for a layer; after its end, for the MTP heads, that of an equal layer."""
     if len(listed) == 1:
         return listed[0]
     place = layer if layer < len(listed) else alike

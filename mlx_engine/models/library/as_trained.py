@@ -51,7 +51,7 @@ class _GroupedNorm(Module):
 
 
 def _with_grouped_norm(block: Module) -> None:
-    """The block stays; it alone knows how many groups there are."""
+    """Exchange the norm within a Mamba 2 block, which knows the number of groups."""
     block.norm = _GroupedNorm(block.norm.weight, block.norm.eps, block.n_groups)
 
 

@@ -98,7 +98,7 @@ class WholeBlockCache:
 
 
 def _copied(value: object) -> object:
-    """The same with array objects of its own: writing to one leaves the other as it is."""
+    """Copy a cache object with its arrays: writing to one leaves the other unchanged."""
     if isinstance(value, mx.array):
         return mx.array(value)
     if isinstance(value, list | tuple):
@@ -133,7 +133,7 @@ def kept_caches(model: Module, bits: CacheBits = 16) -> LayerCaches:
 
 
 def caches_by_length(model: Module, border: int, bits: CacheBits = 16) -> LayerCaches:
-    """The same for each side of the border between short texts and long ones."""
+    """Empty caches that switch tables at the border between short and long texts."""
     return LayerCaches([CacheByLength(lambda: kept_caches(model, bits), border)])
 
 
@@ -158,7 +158,7 @@ def handed_to_class(caches: LayerCaches, rows: int) -> Sequence[object]:
 
 
 def _ours(cache: object, bits: CacheBits, more: int) -> LayerCache:
-    """By exact type: what is derived from a kind may mean something else."""
+    """Our cache for a cache of mlx-lm, by exact type: a derived class may differ."""
     from mlx_lm.models.cache import KVCache, RotatingKVCache
 
     if type(cache) is KVCache:

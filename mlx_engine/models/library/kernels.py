@@ -43,7 +43,7 @@ class FewRowLinear(Linear):
         self._ours = ours
 
     def __call__(self, x: mx.array) -> mx.array:
-        """Multiply."""
+        """x [..., K] -> [..., N]."""
         return self._ours(x) if self._ours.is_for(x) else super().__call__(x)
 
 
@@ -57,7 +57,7 @@ class FewRowQuantizedLinear(QuantizedLinear):
         self._ours = ours
 
     def __call__(self, x: mx.array) -> mx.array:
-        """Multiply."""
+        """x [..., K] -> [..., N]."""
         if self._ours.is_for(x):
             return self._ours(x)
         y: mx.array = super().__call__(x)  # type: ignore[no-untyped-call]

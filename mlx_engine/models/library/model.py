@@ -139,7 +139,7 @@ class WholeModel(Headless):
         return logits
 
     def logits(self, hidden: mx.array) -> mx.array:
-        """The same in float32."""
+        """Logits in float32."""
         return hidden.astype(mx.float32)
 
 
@@ -334,7 +334,7 @@ def _not_taken(origin: str, told: str) -> BadModelFile:
 
 
 def _told(error: Exception) -> str:
-    """What another library says of its failure, short and on one line."""
+    """Another library's error message, shortened to one line."""
     return ascii(f"{type(error).__name__}: {error}")[1:-1][:160]
 
 
