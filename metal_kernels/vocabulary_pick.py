@@ -160,7 +160,8 @@ def vocabulary_pick(
     """x [M, K] -> tokens int32 [M]; -1 where a logit is not finite."""
     noisy = how.keys is not None
     first, second = _launches(form, x.shape[0], x.dtype, weights[0].shape[0], noisy)
-    keys = mx.zeros((1, 2), dtype=mx.uint32) if how.keys is None else how.keys
+    # a greedy pick reads no keys; data from the host are no launch, as zeros would be
+    keys = mx.array([[0, 0]], dtype=mx.uint32) if how.keys is None else how.keys
     inverse = mx.array(1 / how.temperature, dtype=mx.float32)
     found = launcher.run(first, (x, *weights, keys, inverse))
     return launcher.run(second, found)[0]
