@@ -1,4 +1,4 @@
-"""The tokens of one conversation, and everything on the device that follows them."""
+"""The tokens of one conversation, with the caches and the drafter that have read them."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,10 +18,10 @@ LEAST_APART = 512
 
 
 class Checkpoint(NamedTuple):
-    """A place to go back to: the trunk's caches and the draft source after `length` tokens.
+    """Snapshot of the trunk's caches and of the drafter after `length` tokens.
 
-    source: None where another source was there; the present one is then told the tokens anew.
-    is_on_the_way: made in the middle of a prompt, where nobody is sure to come back to.
+    source: None where another drafter was in use; the present one then reads the tokens again.
+    is_on_the_way: made in the middle of a prompt, where a return is less likely.
     """
 
     length: int
@@ -46,10 +46,10 @@ class SharedPrompts(Protocol):
 
 
 class TokenSequence:
-    """Tokens read by the model, in order; caches and draft source stand after exactly these.
+    """Tokens that the model has read, in order; caches and drafter have the same length.
 
-    The newest token of a conversation has been emitted but not read: it is the caller's. model:
-    the model as the source wants it run. cache: in how many bits keys and values are kept. shared:
+    The newest token of a conversation has been emitted but not read: the caller keeps it. model:
+    the model as the drafter wants it run. cache: in how many bits keys and values are kept. shared:
     what other conversations have read. chat: the id of its saved prompts, None outside chats.
     is_busy: an answer is running.
     """
@@ -78,17 +78,17 @@ class TokenSequence:
         self._start = self.here()
 
     def forget(self) -> None:
-        """Drop everything, as after an error."""
+        """Drop everything, drafter included, as after an error."""
         self._begin(NoDraft())
         mx.clear_cache()
 
     def shed(self) -> None:
-        """Drop what was read, to make room; it is read again when the conversation goes on."""
+        """Drop all tokens to free memory; they are read again when the conversation goes on."""
         self._go_to(self._start)
 
     @contextmanager
     def answering(self) -> Iterator[None]:
-        """Within, nobody else drops what was read; after an error it is of no use to anyone."""
+        """Context of a running answer: others do not drop the tokens; an error drops them."""
         self.is_busy = True
         try:
             yield
@@ -103,9 +103,9 @@ class TokenSequence:
                 self._shared.answer_ended(self)
 
     def use(self, source: Drafter) -> None:
-        """Another source, new, from here on; one that reads hidden states has to begin anew.
+        """Exchange the drafter for a new one; a drafter that reads hidden states begins at token 0.
 
-        One that runs a model over the tokens has to `catch_up` before it drafts.
+        A drafter that runs a model over the tokens has to `catch_up` before it drafts.
         """
         if source.reads_hidden:
             self._begin(source)
@@ -119,11 +119,11 @@ class TokenSequence:
 
     @property
     def followed(self) -> int:
-        """How many of the tokens the source knows: not all, while one that is new has to read."""
+        """Number of tokens that the drafter has read; fewer than all while a new one catches up."""
         return self.source.length
 
     def catch_up(self, most: int | None = None) -> None:
-        """Tell the source of tokens it has missed, at most so many."""
+        """Have the drafter read tokens that it has missed, at most `most`."""
         missed = self.tokens[self.followed :][:most]
         if missed:
             unused = mx.zeros((1, len(missed), 0))
@@ -132,8 +132,9 @@ class TokenSequence:
             mx.eval(self.source.arrays())
 
     def commit(self, tokens: Sequence[int], hidden: mx.array, *, is_far: bool = False) -> None:
-        """Keep the first len(tokens) rows of the last pass; hidden [1, rows or more, H]. is_far: no
-        answer is near behind them.
+        """Append the first len(tokens) rows of the last pass; hidden [1, rows or more, H].
+
+        is_far: no answer follows soon.
         """
         count = len(tokens)
         self.catch_up()
@@ -146,22 +147,22 @@ class TokenSequence:
         self.stand(tokens)
 
     def stand(self, tokens: Sequence[int]) -> None:
-        """These have been read too: caches and source stand after them."""
+        """Append token ids whose rows caches and drafter have committed already."""
         self.tokens.extend(tokens)
         self.source.append(tokens)
         clear_by_tokens(len(self.tokens) - len(tokens), len(self.tokens))
 
     def here(self) -> Checkpoint:
-        """Where it stands, lazy; not between a draft and its round."""
+        """Snapshot here, lazy, after the drafter has read what waits."""
         self.source.flush()
         return self._passing()
 
     def _passing(self) -> Checkpoint:
-        """The same, with what the source has not read."""
+        """Snapshot here, with the rows that wait for the drafter."""
         return Checkpoint(len(self.tokens), self.caches.snapshot(), self.source.snapshot())
 
     def mark(self) -> int:
-        """Make a checkpoint; not between a draft and its round. How many rows heads read for it."""
+        """Make a checkpoint; return the number of rows that heads read for it."""
         read = self.source.flush()
         self._mark(self._passing())
         return read
@@ -172,14 +173,14 @@ class TokenSequence:
         self.settle()
 
     def mark_if_far(self) -> None:
-        """Make one if the last is as far back as its bytes are worth."""
+        """Make a checkpoint if the last is as far back as its bytes are worth."""
         last = self.checkpoints[-1] if self.checkpoints else self._start
         apart = max(LEAST_APART, self.caches.snapshot().nbytes // WORTH_A_TOKEN)
         if len(self.tokens) - last.length >= apart:
             self._mark(self._passing()._replace(is_on_the_way=True))
 
     def settle(self) -> None:
-        """Compute what is still lazy, so that no graph outlives its round."""
+        """Evaluate caches and drafter, so that no lazy graph stays."""
         mx.eval(self.caches.arrays(), self.source.arrays())
 
     def reuse(self, prompt: Sequence[int]) -> int:
@@ -198,18 +199,18 @@ class TokenSequence:
         return len(self.tokens)
 
     def reach(self, wanted: Sequence[int]) -> int:
-        """How many of these tokens need not be read again, going on from here or a place before."""
+        """Number of these tokens that need no reading, from here or an earlier checkpoint."""
         common = shared_prefix(self.tokens, wanted)
         if common == len(self.tokens) and not self.is_busy:
             return common
         return self._place_within(common).length
 
     def place_for(self, count: int) -> Checkpoint:
-        """Where one goes on from that begins with so many of the tokens."""
+        """The snapshot from which a conversation with the first `count` tokens goes on."""
         return self.here() if count >= len(self.tokens) else self._place_within(count)
 
     def branch(self, other: "TokenSequence", wanted: Sequence[int]) -> None:
-        """Stand where another conversation has read the most of these tokens, and go on alone.
+        """Take over the longest prefix of these tokens that another conversation has read.
 
         Arrays are shared until either writes to them: then one copy is made of what is kept.
         """
@@ -228,7 +229,7 @@ class TokenSequence:
             self.checkpoints = [kept._replace(source=None) for kept in known]
 
     def begin_at(self, tokens: Sequence[int], newest: mx.array | None) -> None:
-        """Stand after these tokens, which caches and those of the source have been filled with."""
+        """Set the tokens that caches and the drafter's caches were filled with."""
         memories = tuple(caches.snapshot() for caches in self.source.held)
         snapshot = SourceSnapshot(len(tokens), memories, newest)
         self.tokens, self.checkpoints = list(tokens), []
@@ -237,7 +238,7 @@ class TokenSequence:
         self.mark()
 
     def can_branch(self, other: "TokenSequence") -> bool:
-        """Whether what the other has read is of use here."""
+        """Whether this conversation can take over what the other has read."""
         can_follow = not self.source.reads_hidden or self._drafts_like(other)
         return self.model is other.model and self.cache == other.cache and can_follow
 
@@ -246,7 +247,7 @@ class TokenSequence:
         return type(mine) is type(its) and mine.options.source == its.options.source
 
     def _place_within(self, common: int) -> Checkpoint:
-        """The longest place to go back to of at most so many tokens."""
+        """The longest snapshot of at most `common` tokens."""
         source = self.source.earlier(common) if self.caches.keeps_all_rows else None
         if source is not None:
             return Checkpoint(source.length, self.caches.at(source.length), source)
@@ -263,7 +264,7 @@ class TokenSequence:
         self.checkpoints = [kept for kept in self.checkpoints if kept.length <= place.length]
 
     def _tell_anew(self) -> None:
-        """Tell the source the conversation from its beginning, or leave that to `catch_up`."""
+        """Have the drafter read all tokens again, or leave that to `catch_up`."""
         if self._start.source is not None:
             self.source.restore(self._start.source)
         if not self.source.runs_a_model:
@@ -271,19 +272,18 @@ class TokenSequence:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of caches, draft source and checkpoints."""
+        """Bytes of caches, drafter and checkpoints."""
         return self.live_nbytes + sum(place.nbytes for place in self.checkpoints)
 
     @property
     def live_nbytes(self) -> int:
-        """Bytes of caches and draft source, without checkpoints, which others may share."""
+        """Bytes of caches and drafter, without checkpoints, which conversations may share."""
         return self.caches.nbytes + self.source.nbytes
 
 
 def thinned(places: Sequence[Checkpoint]) -> list[Checkpoint]:
-    """At most CHECKPOINTS of them, in order: the first, the newest, and between them those that
-    are missed most, near ones at small distances and far ones at large, and rather the ends of
-    turns than places on the way.
+    """Drop checkpoints down to CHECKPOINTS: the first and the newest stay, and between them those
+    with the largest gaps relative to their distance from the end; places on the way go first.
     """
     kept = list(places)
     end = kept[-1].length + 1
@@ -298,7 +298,7 @@ def thinned(places: Sequence[Checkpoint]) -> list[Checkpoint]:
 
 
 def shared_prefix(left: Sequence[int], right: Sequence[int]) -> int:
-    """How many tokens both begin with."""
+    """Length of the common prefix of two token lists."""
     count = 0
     for a, b in zip(left, right, strict=False):
         if a != b:

@@ -1,4 +1,4 @@
-"""Output heads that only drafts go through, cheaper to read than the model's own."""
+"""Cheaper output heads for drafts: quantised copies, or rows of frequent tokens only."""
 
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -38,9 +38,9 @@ _SOURCES = ("argparse", "ast", "statistics", "textwrap", "json.decoder", "http.c
 
 
 class OutputHead(ABC):
-    """From a head's states to logits over the whole vocabulary; in_effect: what kind it is.
+    """From an MTP head's states to logits over the whole vocabulary; in_effect: its kind.
 
-    reads_words: it learns from those of the conversation.
+    reads_words: it adapts to the tokens of the conversation.
     """
 
     in_effect: DraftOutput
@@ -54,17 +54,17 @@ class OutputHead(ABC):
         """
 
     def saw(self, tokens: Sequence[int]) -> None:
-        """Tokens of the conversation, for those that learn from them."""
+        """Take in tokens of the conversation."""
         del tokens
 
 
 class FullOutput(OutputHead):
-    """The model's own."""
+    """The model's own output head."""
 
     in_effect: DraftOutput = "full"
 
     def logits(self, head: MtpHead, states: mx.array) -> mx.array:
-        """As the family has it."""
+        """Logits by the model's own output head."""
         return head.mtp_logits(states)
 
 
@@ -77,7 +77,7 @@ class PackedOutput(OutputHead):
         self._packed: Linear | None = None
 
     def logits(self, head: MtpHead, states: mx.array) -> mx.array:
-        """Through the copy."""
+        """Logits by the quantised copy."""
         if self._packed is None:
             assert head.mtp_output is not None
             self._packed = _requantised(head.mtp_output.matrix, self._bits)
@@ -147,11 +147,11 @@ class FrequentOutput(OutputHead):
         return len(self._kept)
 
     def saw(self, tokens: Sequence[int]) -> None:
-        """Gather tokens whose rows are missing."""
+        """Note tokens whose rows are missing."""
         self._new.update(token for token in tokens if token not in self._kept)
 
     def logits(self, head: MtpHead, states: mx.array) -> mx.array:
-        """Through the rows there are."""
+        """Logits by the rows at hand; other tokens get -inf."""
         if self._rows is None or self._ids is None or len(self._new) >= NEW_TOKENS:
             self._gather(head)
         assert self._rows is not None
@@ -207,9 +207,8 @@ class OutputShelf:
         self._shared = WeakValueDictionary[tuple[DraftOutput, int], OutputHead]()
 
     def take(self, options: DraftOptions) -> tuple[OutputHead, ...]:
-        """Those the options ask for, one for each head; heads with one matrix have one.
-
-        Reduced ones belong to their conversation.
+        """Output heads that the options ask for, one for each MTP head; heads that share a matrix
+        share one. Reduced vocabularies belong to one conversation.
         """
         made: dict[int, OutputHead] = {}
         return tuple(self._take(options, head, made) for head in self._heads)
@@ -234,7 +233,7 @@ def _requantised(matrix: Matrix, bits: int) -> Linear:
 
 
 def _rows_of(matrix: Matrix, ids: mx.array) -> Linear:
-    """A copy of some rows, which stock MLX multiplies by: in 8 bits what it cannot read."""
+    """Copy some rows in a format that MLX multiplies by: 8 bits for GGUF blocks."""
     rows = rows_of(matrix, ids)
     if rows.mode in BLOCK_FORMS and rows.inputs % GROUP == 0:
         return _requantised(rows, 8)
