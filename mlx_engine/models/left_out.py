@@ -17,6 +17,10 @@ FIXED: dict[str, Fields] = {
     "smollm3": {"use_sliding_window": False},
     "gemma": {"use_bidirectional_attention": False},
     "hy_v3": {"mlp_bias": False},
+    "afmoe": {
+        **{"attention_bias": False, "score_func": "sigmoid", "route_norm": True},
+        **{"n_group": 1, "topk_group": 1},
+    },
     **{kind: {"hidden_act": "silu"} for kind in ("granitemoehybrid", "falcon_h1")},
     "deepseek_v2": {"mlp_bias": False},
     **{kind: {"add_cross_attention": False} for kind in ("gpt2", "gpt_bigcode")},
@@ -110,6 +114,12 @@ LEFT_OUT: dict[str, Fields] = {
     "minimax_m2": {"rope_theta": 5e6, "max_position_embeddings": 196608},
     "minimax": {"rope_theta": 5e6, "max_position_embeddings": 196608},
     "olmoe": {"rms_norm_eps": 1e-5},
+    "afmoe": {
+        "head_dim": 128,
+        "rms_norm_eps": 1e-5,
+        "sliding_window": 1024,
+        "max_position_embeddings": 16384,
+    },
     **dict.fromkeys(("lfm2", "lfm2_moe"), _LFM2),
     **dict.fromkeys(("granitemoe", "granitemoeshared"), _SHORT),
     "granitemoehybrid": _SHORT | {"shared_intermediate_size": 1024},

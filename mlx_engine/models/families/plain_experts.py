@@ -1,4 +1,4 @@
-"""ERNIE 4.5, MiniMax-M2 and OLMoE: the plain layer and experts.
+"""ERNIE 4.5, MiniMax-M2, OLMoE and AFMoE: the plain layer and experts.
 
 ERNIE's head is a dense layer whose states go through the norm that ends the trunk. So FastDeploy,
 of its makers, runs it; so drafts were accepted best in a trial of eight ways on published weights
@@ -7,16 +7,23 @@ of its makers, runs it; so drafts were accepted best in a trial of eight ways on
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.families.llama import plain_attention, plain_feed, plain_model, turned_share
+from mlx_engine.models.families.llama import (
+    most_windows,
+    plain_attention,
+    plain_feed,
+    plain_model,
+    turned_share,
+)
 from mlx_engine.models.family import CanonicalPart
-from mlx_engine.models.layer_specs import Experts, FeedForward, Shape
+from mlx_engine.models.layer_specs import Attention, Experts, FeedForward, Shape
 from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.models.specs import Block, Heads, ModelSpec
+from mlx_engine.models.stored_forms import Piece, Recipe, Recipes, Run, expert_recipes
 from mlx_engine.models.tensor_names import HeadNames
 from mlx_engine.values.errors import Reason, UnsupportedModel
 from mlx_engine.values.words import Words
@@ -162,3 +169,68 @@ class Olmoe(SpecFamily):
             normalise=fields.flag("norm_topk_prob", default=False),
         )
         return plain_model(fields, [Block(attention, experts)] * fields.layers())
+
+
+class Afmoe(SpecFamily):
+    """`afmoe` (Trinity): gated attention, norms before and after, a sigmoid router.
+
+    Layers with a window rotate, every fourth one sees all and does not. The gates of attention are
+    a matrix of their own, whose rows go between those of the queries here, head by head.
+    """
+
+    renames: ClassVar = {
+        "post_attention_layernorm": "mixer_out_norm",
+        "pre_mlp_layernorm": "post_attention_layernorm",
+        "post_mlp_layernorm": "feed_out_norm",
+        "self_attn.q_proj": "self_attn.query_proj",
+        "mlp.router.gate": "mlp.gate",
+        "mlp.expert_bias": _BIAS,
+        "mlp.shared_experts": "mlp.shared_expert",
+    }
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """By the names of Hugging Face's config."""
+        full = replace(plain_attention(fields), qk_norm="head", gate="element")
+        dense, sparse = plain_feed(fields), _afmoe_experts(fields)
+        first = fields.count("num_dense_layers", 1, least=0)
+        fields = fields.with_values(
+            sliding_window_pattern=fields.count("global_attn_every_n_layers", 4)
+        )
+        blocks = [
+            Block(
+                replace(full, window=window, rope=full.rope if window else None),
+                dense if layer < first else sparse,
+                norms="both",
+            )
+            for layer, window in enumerate(most_windows(fields))
+        ]
+        scale = fields.count("hidden_size") ** 0.5
+        is_scaled = fields.flag("mup_enabled", default=False)
+        return replace(plain_model(fields, blocks), embed_scale=scale if is_scaled else 1.0)
+
+    def recipes(self, names: Iterable[str]) -> Recipes:
+        """Queries and gates in one matrix, beside the stacks of experts."""
+        listed, mixer = list(names), self.spec.blocks[0].mixer
+        made = expert_recipes(listed)
+        assert isinstance(mixer, Attention)
+        for gate in (name for name in listed if ".self_attn.gate_proj." in name):
+            both = gate.replace(".gate_proj.", ".query_proj."), gate
+            heads = (Run(head, mixer.heads) for head in range(mixer.heads))
+            pieces = tuple(Piece(name, head) for head in heads for name in both)
+            made[gate.replace(".gate_proj.", ".q_proj.")] = Recipe(pieces, form="joined")
+        return made
+
+
+def _afmoe_experts(fields: ConfigFields) -> Experts:
+    count = fields.count("num_experts", 64, most=2**16)
+    inner = fields.count("moe_intermediate_size")
+    shared = fields.count("num_shared_experts", 2, least=0)
+    return Experts(
+        count=count,
+        per_token=fields.count("num_experts_per_tok", 6, most=count),
+        feed=plain_feed(fields, inner),
+        score="sigmoid",
+        choice_bias=True,
+        scale=fields.number("route_scale", 1.0),
+        shared=plain_feed(fields, shared * inner) if shared else None,
+    )

@@ -22,7 +22,6 @@ _MAMBA = {"hidden_act": "silu", "layer_norm_epsilon": 1e-5}
 _DSA = _SILU | _APART | {"mlp_bias": False}
 
 FIXED: dict[str, Fields] = {
-    "afmoe": _SILU | _NO_BIAS,
     "apertus": {"hidden_act": "xielu", "attention_bias": False},
     "bailing_hybrid": _SILU | _NO_BIAS,
     "bailing_moe_v3": _SILU
@@ -74,12 +73,6 @@ FIXED: dict[str, Fields] = {
 _GEMMA4: dict[str, object] = {"num_kv_shared_layers": 0, "use_double_wide_mlp": False}
 
 ABSENT: dict[str, Fields] = {
-    "afmoe": {
-        "num_experts_per_tok": 6,
-        "route_scale": 1.0,
-        "sliding_window": 1024,
-        "mup_enabled": False,
-    },
     "apertus": {
         "rope_theta": 12e6,
         "mlp_bias": False,
@@ -185,7 +178,6 @@ _NORM_ROTATED = ("llama4", "llama4_text")
 """Types that norm queries and keys once they are rotated, by which no magnitude is left."""
 
 _NORMS_SEVERAL = {
-    "afmoe": "route_norm",
     "deepseek_v32": "norm_topk_prob",
     "glm_moe_dsa": "norm_topk_prob",
     "kimi_linear": "moe_renormalize",

@@ -50,7 +50,6 @@ NO_EFFECT = set(_NAMES.split())
 """Fields that change no result where the tensors fit."""
 
 ELSEWHERE = {
-    "afmoe": {"global_attn_every_n_layers"},
     "deepseek_v32": {"mlp_layer_types"},
     "glm_moe_dsa": {"mlp_layer_types", "indexer_types"},
     "llama4": {"moe_layers", "no_rope_layers", "no_rope_layer_interval", "attn_temperature_tuning"},

@@ -476,6 +476,16 @@ CASES: dict[str, Case] = {
         {"tie_word_embeddings": False, "n_inner": 256, "activation_function": "gelu"},
         {"n_inner": 256},
     ),
+    "afmoe": Case("afmoe"),
+    "afmoe, scaled, two shared": Case(
+        "afmoe",
+        {
+            **{"mup_enabled": True, "num_shared_experts": 2, "num_dense_layers": 2},
+            **{"num_hidden_layers": 4, "layer_types": None, "rope_parameters": YARN},
+            **{"route_scale": 2.5, "hidden_act": "gelu"},
+        },
+        {"layer_types": None, "global_attn_every_n_layers": 4},
+    ),
     "mimo_v2": Case("mimo_v2_flash"),
     "mimo_v2 unscaled": Case("mimo_v2_flash", {"attention_value_scale": None}),
 }
@@ -547,6 +557,7 @@ CONVERTED = (
     "gpt_bigcode, not tied",
     "dots1",
     "ernie4_5_moe, one layer of experts",
+    "afmoe",
 )
 """Of which mlx-lm's own classes get the numbers right, the window aside."""
 DRAFTED = (
@@ -566,6 +577,7 @@ DRAFTED = (
     "starcoder2",
     "gpt_neox",
     "gpt_bigcode",
+    "afmoe",
 )
 PROMPT = [5, 1, 30, 17, 2, 9, 9, 21, 4]
 WAYS = {
