@@ -245,8 +245,7 @@ def _refuse_partial_or_foreign(place: Path) -> None:
     ending = place.suffix.lower()
     if ending in PARTIAL:
         raise BadModelFile(
-            "{place}: the download is not complete. Continue it, or start it again.",
-            place=place,
+            "{place}: the download is not complete. Continue it, or start it again.", place=place
         )
     if ending in FOREIGN:
         raise UnsupportedModel(

@@ -94,10 +94,7 @@ def _with_text_config(config: dict[str, object]) -> dict[str, object]:
 
 
 def _check_complete(
-    files: ModelFiles,
-    stored: Collection[str],
-    trunk: Collection[str],
-    wanted: Collection[str],
+    files: ModelFiles, stored: Collection[str], trunk: Collection[str], wanted: Collection[str]
 ) -> None:
     """Raise BadModelFile naming a missing file when a tensor of the trunk is missing.
 

@@ -15,11 +15,7 @@ from mlx_engine.hub.weight_files import (
     shard_of,
 )
 from mlx_engine.loading.assembled_tensors import assemble
-from mlx_engine.loading.find import (
-    ModelFiles,
-    safetensors_in,
-    unsafe_file,
-)
+from mlx_engine.loading.find import ModelFiles, safetensors_in, unsafe_file
 from mlx_engine.loading.fp8 import join_fp8
 from mlx_engine.loading.gguf.model import read_gguf_model
 from mlx_engine.loading.gguf.part import GgufPart
@@ -90,9 +86,7 @@ def find_heads(
 
 
 def without_repeats(
-    head: Mapping[str, TensorInfo],
-    trunk: Mapping[str, TensorInfo],
-    repeats: Mapping[str, str],
+    head: Mapping[str, TensorInfo], trunk: Mapping[str, TensorInfo], repeats: Mapping[str, str]
 ) -> dict[str, TensorInfo]:
     """Drop matrices of the head that equal the trunk's; repeats: head's name -> trunk's name.
 

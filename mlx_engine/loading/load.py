@@ -113,10 +113,7 @@ def load_model(
         declined += cache.reasons
     kept = cache.words if cache is not None else None
     described = replace(
-        description,
-        declined=declined,
-        repack_cache=kept,
-        packed_cache=built.model.packed_cache,
+        description, declined=declined, repack_cache=kept, packed_cache=built.model.packed_cache
     )
     origin = headers.heads.origin
     return LoadedModel(built.model, tokenizer, template, described, built.head, origin, kernels)

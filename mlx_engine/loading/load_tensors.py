@@ -49,10 +49,7 @@ def load_tensors(
 
 
 def load_for_later(
-    tensors: Mapping[str, TensorInfo],
-    *,
-    stop: Stop | None = None,
-    cache: RepackCache | None = None,
+    tensors: Mapping[str, TensorInfo], *, stop: Stop | None = None, cache: RepackCache | None = None
 ) -> dict[str, mx.array]:
     """Load tensors that may never be used, all lazily, so that they take no memory yet.
 

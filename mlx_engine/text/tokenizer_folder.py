@@ -109,8 +109,7 @@ def _read_core(folder: Path) -> _Core:
     if all((folder / name).exists() for name in (_VOCABULARY, _MERGES)):
         return _vocab_and_merges_core(folder)
     raise BadTokenizer(
-        "{path} is missing: get tokenizer.json from where the model came from.",
-        path=folder / _JSON,
+        "{path} is missing: get tokenizer.json from where the model came from.", path=folder / _JSON
     )
 
 

@@ -23,11 +23,7 @@ from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
 # Tensor names of GGUF -> of Hugging Face, without `.weight` or `.bias` unless written out; names of
 # blocks without their prefix. Stacks of experts have the names of MLX conversions (`switch_mlp`).
-OUTSIDE = {
-    "token_embd": "model.embed_tokens",
-    "output_norm": "model.norm",
-    "output": "lm_head",
-}
+OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 """Tensors outside the blocks."""
 
 ATTENTION = {

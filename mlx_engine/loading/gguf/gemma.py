@@ -38,10 +38,7 @@ class Gemma3Gguf(GemmaGguf):
     names = (
         ATTENTION
         | DENSE
-        | {
-            "ffn_norm": "pre_feedforward_layernorm",
-            "post_ffw_norm": "post_feedforward_layernorm",
-        }
+        | {"ffn_norm": "pre_feedforward_layernorm", "post_ffw_norm": "post_feedforward_layernorm"}
     )
 
     def _own_config(self) -> dict[str, object]:

@@ -6,15 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from mlx_engine.loading.gguf import (
-    gemma,
-    hybrid,
-    layer_normed,
-    llama,
-    nextn,
-    others,
-    qwen,
-)
+from mlx_engine.loading.gguf import gemma, hybrid, layer_normed, llama, nextn, others, qwen
 from mlx_engine.loading.gguf.architecture import Architecture
 from mlx_engine.loading.gguf.file import GgufFile, read_gguf
 from mlx_engine.loading.gguf.metadata import GgufMetadata

@@ -4,17 +4,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import ClassVar
 
-from mlx_engine.loading.gguf.architecture import (
-    ATTENTION,
-    DENSE,
-    EXPERTS,
-    SHARED,
-    Architecture,
-)
-from mlx_engine.loading.gguf.metadata import (
-    Kind,
-    layer_types,
-)
+from mlx_engine.loading.gguf.architecture import ATTENTION, DENSE, EXPERTS, SHARED, Architecture
+from mlx_engine.loading.gguf.metadata import Kind, layer_types
 from mlx_engine.loading.gguf.part import Placement
 
 
@@ -196,10 +187,7 @@ class HunyuanGguf(Architecture):
     names = (
         ATTENTION
         | DENSE
-        | {
-            "attn_q_norm": "self_attn.query_layernorm",
-            "attn_k_norm": "self_attn.key_layernorm",
-        }
+        | {"attn_q_norm": "self_attn.query_layernorm", "attn_k_norm": "self_attn.key_layernorm"}
     )
 
 

@@ -105,11 +105,7 @@ def _values(rows: Bytes, kind: BlockType) -> mx.array:
     plan = PLANS[kind.name]
     made = repack(rows, kind, plan)
     return mx.dequantize(
-        *made,
-        group_size=plan.group_size,
-        bits=plan.bits,
-        mode=plan.becomes,
-        dtype=mx.float32,
+        *made, group_size=plan.group_size, bits=plan.bits, mode=plan.becomes, dtype=mx.float32
     )
 
 
