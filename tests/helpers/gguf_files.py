@@ -123,7 +123,7 @@ SAMPLE = gguf_bytes(
 """With everything in it."""
 
 
-def can_retry(content: bytes) -> bool:
+def survives(content: bytes) -> bool:
     """Reads or refuses; True when it was read. All that is read lies inside the file."""
     path = Path("mutated.gguf")
     with mmap(-1, len(content)) as data:
