@@ -14,7 +14,7 @@ from mlx_engine.drafting.depth.costs import PassCosts
 from mlx_engine.drafting.drafter import DEEPEST
 from mlx_engine.loading.load import LoadedModel
 from mlx_engine.models.contract import Model
-from mlx_engine.self_check.cost_meter import CostMeter
+from mlx_engine.self_check.cost_meter import CostMeter, pass_timer
 from mlx_engine.self_check.kernel_record import KernelRecord, RowsFound
 from mlx_engine.self_check.kernel_states import kernel_states
 from mlx_engine.self_check.kernel_trials import ModelTrials
@@ -23,7 +23,6 @@ from mlx_engine.self_check.numerics import (
     compare_rows,
     costs_too_much,
     exact_cost,
-    pass_timer,
     rows_that_differ,
     rows_unknown,
     with_numerics,

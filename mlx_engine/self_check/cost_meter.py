@@ -1,4 +1,4 @@
-"""Passes timed on this machine, between answers: what they cost before any round was run."""
+"""What a pass of n rows costs on this machine, timed between answers before any round was run."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -20,27 +20,26 @@ CONTEXT = 32
 """Tokens read before measuring."""
 
 DEEP_ROWS = (12, DEEPEST + 1)
-"""Of passes behind those of MAX_DEPTH + 1 rows; between them is a line."""
+"""Rows of passes longer than MAX_DEPTH + 1; costs between them are interpolated."""
 
 REPEATS = 5
-"""Passes of each width, interleaved; the fastest counts, for noise only ever adds."""
+"""Passes of each row count, interleaved; the fastest counts, because noise only adds time."""
 
 QUEUED = 8
-"""Passes of one row that are timed behind each other."""
+"""Passes of one row that are timed one behind the other."""
 
 FEW_ROWS = range(1, MAX_DEPTH + 2)
 
 
 class CostMeter:
-    """Times target passes of 1 to MAX_DEPTH + 1 rows, one of two conversations, and head passes,
-    output head included.
+    """Times target passes of 1 to MAX_DEPTH + 1 rows, passes shared by two conversations, and
+    passes of each head with its output head.
 
-    It may be left between two passes and taken up again, and no answer waits for it. read_heads:
-    brings the heads into memory; before `use_heads` they are not touched, and their cost is
-    presumed. deepest: drafts at most; those behind MAX_DEPTH are measured from `go_deep` on, and
-    impossible before. on_host: the host's own processor computes: each plain round is queued before
-    the last one is waited for, those with drafts are not, and passes are timed so. is_wanted:
-    somebody has asked for costs.
+    Measuring can pause between any two passes; no answer waits for it. read_heads: brings the heads
+    into memory; before `use_heads` they are not read, and their cost is presumed. deepest: the
+    longest draft; passes of drafts longer than MAX_DEPTH are measured from `go_deep` on. on_host:
+    the CPU computes; plain rounds are queued one ahead there and drafted rounds are not, so passes
+    are timed that way. is_wanted: whether costs were asked for.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class CostMeter:
         self._costs: PassCosts | None = None
 
     def measure(self, stop: Callable[[], bool] = lambda: False) -> PassCosts | None:
-        """Go on measuring; None when stop(), asked before every pass, ended it too early."""
+        """Continue measuring; None when stop(), asked before every pass, ended it too early."""
         while not self._is_done:
             if stop():
                 return None
@@ -77,7 +76,7 @@ class CostMeter:
         return self._costs
 
     def use_heads(self) -> None:
-        """Read the heads into memory, once, and have them measured too. Raises EngineError."""
+        """Read the heads into memory, once, and measure them too. Raises EngineError."""
         if self._heads_are_read or not self._model.heads:
             return
         self._read_heads()
@@ -85,7 +84,7 @@ class CostMeter:
         self._go_on_with(self._timed_heads())
 
     def go_deep(self) -> None:
-        """Have passes of longer drafts measured too, where there may be any."""
+        """Measure passes of longer drafts too from now on, where they are possible."""
         if not self._is_deep and self._deepest() > MAX_DEPTH:
             self._is_deep = True
             self._go_on_with(self._timed_passes(DEEP_ROWS))
@@ -95,7 +94,7 @@ class CostMeter:
         self._is_done = False
 
     def costs_now(self) -> PassCosts:
-        """What was measured by now, presumed before that: no answer waits for a measurement."""
+        """The costs measured so far, presumed ones before that."""
         self.is_wanted = True
         return PRESUMED if self._costs is None else self._costs
 
@@ -108,8 +107,8 @@ class CostMeter:
             yield from self._timed_passes(DEEP_ROWS)
 
     def _take(self) -> None:
-        """Costs of what was timed by now. A pass of more rows cannot be faster than one of fewer,
-        so the latter was measured in a bad moment where it seems so.
+        """Update the costs. Where a pass of more rows seems faster than one of fewer, the latter
+        was disturbed and takes the former's time.
         """
         rows = sorted(self._fastest)
         backwards = accumulate((self._fastest[count] for count in reversed(rows)), min)
@@ -121,7 +120,7 @@ class CostMeter:
         self._costs = PassCosts(verify, heads[0], tuple(heads[1:]), self._beside)
 
     def _timed_passes(self, widths: Sequence[int]) -> Iterator[None]:
-        """Passes of the target of so many rows, again and again, in both directions by turns."""
+        """Time target passes of these row counts, in sweeps up and down in turn."""
         model = self._model
         tokens = mx.arange(CONTEXT)[None] % model.vocabulary
         caches = model.make_caches()
@@ -144,7 +143,7 @@ class CostMeter:
                 self._take()
 
     def _timed_beside(self) -> Iterator[None]:
-        """A pass of one row of each of two conversations, where there is such a thing."""
+        """Time a pass with one row of each of two conversations, if passes can be shared."""
         model, fastest = self._model, float("inf")
         if model.joint is None:
             return
@@ -167,9 +166,9 @@ class CostMeter:
         self._take()
 
     def _timed_heads(self) -> Iterator[None]:
-        """A pass of each head, over as many rows as its turn has at the least.
+        """Time a pass of each head over the fewest rows it is given in a round.
 
-        First come passes of all the rows that a round may leave to it: their kernels are compiled.
+        Passes of every row count that a round may give it come first, to compile their kernels.
         """
         token = mx.zeros((1, 1), dtype=mx.int32)
         state = self._model.forward(token, self._model.make_caches())
@@ -201,8 +200,8 @@ def _alone_ms(one_pass: Callable[[], mx.array]) -> float:
 
 
 def _behind_another_ms(one_pass: Callable[[], mx.array]) -> float:
-    """From the end of one pass to that of the next, which was queued before, as is one more: in
-    mean over some, since the fastest of single ones would be that after an end seen late.
+    """Mean time between the ends of passes of which one more is always queued: the fastest single
+    one would be the one after an end that was seen late.
     """
     queued, ended = [], []
     for _ in range(QUEUED):
@@ -215,8 +214,18 @@ def _behind_another_ms(one_pass: Callable[[], mx.array]) -> float:
     return 1000 * (ended[-1] - ended[0]) / (len(ended) - 1)
 
 
+def pass_timer(model: Model) -> Callable[[int], float]:
+    """Milliseconds of a pass of so many rows after a short text, output head included."""
+    tokens = mx.arange(CONTEXT)[None] % model.vocabulary
+    caches = model.make_caches()
+    mx.eval(model.forward(tokens, caches))
+    caches.commit(CONTEXT)
+    mx.eval(caches.arrays())
+    return lambda rows: _alone_ms(partial(_one_pass, model, tokens[:, :rows], caches))
+
+
 def _warm_choosing(model: Model, hidden: mx.array) -> None:
-    """Compile what chooses tokens of so many rows [1, R, H] without logits, with noise or not."""
+    """Compile the kernels that pick tokens of [1, R, H] without logits, with noise and without."""
     rows, states = model.output_rows, hidden[..., : model.hidden_size]
     if rows is not None and rows.takes(states):
         keys = mx.zeros((states.shape[1], 2), dtype=mx.uint32)

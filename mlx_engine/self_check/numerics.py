@@ -178,23 +178,6 @@ def exact_cost(kernels: Kernels, pass_ms: Callable[[int], float]) -> Generator[N
     return max(shares)
 
 
-def pass_timer(model: Model) -> Callable[[int], float]:
-    """Milliseconds of a pass of so many rows after a short text, all layers and logits."""
-    tokens = (mx.arange(32)[None] * 7 + 1) % model.vocabulary
-    caches = model.make_caches()
-    mx.eval(model.forward(tokens, caches))
-    caches.commit(tokens.shape[1])
-
-    def pass_ms(rows: int) -> float:
-        mx.eval(caches.arrays())
-        began = perf_counter()
-        mx.eval(model.logits(model.forward(tokens[:, :rows], caches)))
-        caches.commit(0)
-        return 1000 * (perf_counter() - began)
-
-    return pass_ms
-
-
 def rows_unknown(error: Exception) -> Reason:
     """Why it stays unknown whether rows are exact: `error` ended the comparison."""
     told = str(error) or type(error).__name__

@@ -255,32 +255,26 @@ def _filtered_pick(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -
     filters = filtering.Filters(0.6, top_k=20, top_p=0.95)
     settings = filters.settings()
 
-    def plain(x: mx.array) -> mx.array:
-        return filtering.reference(x, _noise_keys(x), filters)
-
-    return Case(
+    return _plain_case(
         lambda rows: normal((rows, work.outputs), seed, dtype),
         lambda x: filtering.filtered_pick(x, _noise_keys(x), settings, launcher),
-        plain,
-        plain,
-        is_exact=True,
+        lambda x: filtering.reference(x, _noise_keys(x), filters),
     )
 
 
 def _noise(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
     """x are the keys."""
     del dtype
-
-    def plain(x: mx.array) -> mx.array:
-        return noise.reference(x, work.outputs)
-
-    return Case(
+    return _plain_case(
         lambda rows: (mx.arange(2 * rows) * 991 + seed).astype(mx.uint32).reshape(rows, 2),
         lambda x: noise.gumbel_noise(x, work.outputs, launcher),
-        plain,
-        plain,
-        is_exact=True,
+        lambda x: noise.reference(x, work.outputs),
     )
+
+
+def _plain_case(x: Callable[[int], mx.array], ours: Run, plain: Run) -> Case:
+    """For a kernel whose reference gives its bits, and is what runs without it."""
+    return Case(x, ours, plain, plain, is_exact=True)
 
 
 def _norms(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
@@ -321,18 +315,9 @@ def _attention(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher, keys:
     def place(x: mx.array) -> Place:
         return Place(keys - 9 + len(x))
 
-    def ours(x: mx.array) -> mx.array:
+    def attended(run: Callable[..., mx.array], x: mx.array) -> mx.array:
         q, *latent = parts(x)
-        q_latent = latent[0] if latent else None
-        made = attention.few_query_attention(
-            q, cache, form, place(x), scale, launcher, q_latent=q_latent
-        )
-        return made.swapaxes(0, 1)
-
-    def reference(x: mx.array) -> mx.array:
-        q, *latent = parts(x)
-        q_latent = latent[0] if latent else None
-        made = attention.reference(q, cache, form, place(x), scale, q_latent=q_latent)
+        made = run(q, cache, form, place(x), scale, q_latent=latent[0] if latent else None)
         return made.swapaxes(0, 1)
 
     def stock(x: mx.array) -> mx.array:
@@ -342,8 +327,8 @@ def _attention(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher, keys:
 
     return Case(
         lambda rows: normal((rows, heads * work.shared, width), 5, dtype),
-        ours,
-        reference,
+        partial(attended, partial(attention.few_query_attention, launcher=launcher)),
+        partial(attended, attention.reference),
         stock,
         most=9,
     )
@@ -368,10 +353,8 @@ def _delta(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
     beta = mx.sigmoid(normal((9, heads), 17))
 
     def rows(x: mx.array) -> delta.Rows:
-        queries_of, keys_of, decay_of, beta_of = (
-            part[: len(x)] for part in (queries, keys, decay, beta)
-        )
-        return delta.Rows(queries_of, keys_of, x, decay_of, beta_of)
+        count = len(x)
+        return delta.Rows(queries[:count], keys[:count], x, decay[:count], beta[:count])
 
     def stock(x: mx.array) -> mx.array:
         batch = delta.Rows(*(part[None] for part in rows(x)))
@@ -418,13 +401,10 @@ def _delta_inputs(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) ->
         values = made[0, :, 2 * side :]
         return flat(delta.Rows(queries, keys, values, mx.exp(fixed.decay_rate * softplus), beta))
 
-    def ours(x: mx.array) -> mx.array:
-        window = delta_inputs.Window(before, kept)
-        return flat(delta_inputs.gated_delta_inputs(projected(x), window, fixed, launcher).rows)
-
+    window = delta_inputs.Window(before, kept)
     return Case(
         _rows(channels, dtype),
-        ours,
+        lambda x: flat(delta_inputs.gated_delta_inputs(projected(x), window, fixed, launcher).rows),
         lambda x: flat(delta_inputs.reference(projected(x), before, 2, fixed).rows),
         stock,
     )
