@@ -200,7 +200,10 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
 
 def _add_cache(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("keys and values (fewer bits take less memory)").add_argument
-    for name, owner in (("--cache-bits", "the model"), ("--head-cache-bits", "MTP heads")):
+    for name, owner in (
+        ("--cache-bits", "the model"),
+        ("--head-cache-bits", "heads and draft models"),
+    ):
         words = f"of {owner} (default: 16, as computed)"
         add(name, type=int, choices=get_args(CacheBits), metavar="16|8|4", help=words)
 
@@ -218,7 +221,8 @@ def _add_drafting(parser: argparse.ArgumentParser) -> None:
         "--draft-source",
         dest="source",
         choices=tuple(SOURCES),
-        help="who drafts (default: mtp; model where a draft model is given)",
+        metavar="SOURCE",
+        help=f"who drafts: {', '.join(SOURCES)} (default: mtp; model where there is a draft model)",
     )
     add(
         "--draft-output",

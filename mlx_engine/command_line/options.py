@@ -184,7 +184,7 @@ def cache_options(arguments: Namespace) -> CacheOptions:
 
 
 def change_cache(base: CacheOptions, words: Iterable[str]) -> CacheOptions:
-    """Apply bits of the model, then of MTP heads, or the first alone; raises BadOption."""
+    """Apply bits of the model, then of heads and draft models; raises BadOption."""
     given = list(words)
     if len(given) > 2 or not all(word.isdecimal() for word in given):
         raise BadOption(f"{' '.join(given)!r} is not possible: write /cache 8, or /cache 8 4.")

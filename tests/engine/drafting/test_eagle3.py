@@ -171,4 +171,4 @@ def test_residuals_of_our_own_layers(tmp_path):
     assert mx.array_equal(hidden, model._norm(last))
     assert mx.array_equal(embedded, model.embed(tokens))
     cache = model.make_caches().layers[0]
-    assert mx.array_equal(first, model._blocks[0](embedded, cache, Masks()))
+    assert mx.array_equal(first, model._blocks[0](embedded, iter([cache]), Masks()))
