@@ -3,7 +3,7 @@
     python tests/helpers/parity_sweep.py                            # all types of ours
     python tests/helpers/parity_sweep.py llama qwen3 --count 12     # some types
     python tests/helpers/parity_sweep.py --classes                  # all of mlx-lm's classes
-    python tests/helpers/parity_sweep.py --heads                    # types with a NextN head
+    python tests/helpers/parity_sweep.py --heads                    # types with MTP heads
     python tests/helpers/parity_sweep.py llama --seed 7 --count 1   # one model again
 
 Prints, for each type, how many models are equal, wrong, refused by us (with the reason), and not
@@ -34,8 +34,11 @@ import transformers as hf
 from compared import relative
 from model_edits import logits
 from numpy.typing import NDArray
+from qwen_reference import qwen_reference
 from tiny_hybrids import LATENT
 from tiny_published import ARCHITECTURES, VOCABULARY, WINDOW, draw, published_logits, sizes_of
+from tiny_qwen3_5 import write_tiny_qwen3_5
+from tiny_qwen_experts import write_tiny_experts
 from tiny_tokenizer import make_tiny_tokenizer
 
 import mlx_engine
@@ -428,7 +431,9 @@ def of_text(kind: str, moves: Moves, folder: Path, seed: int) -> Figures:
 
 
 def of_head(kind: str, moves: Moves, folder: Path, seed: int) -> Figures:
-    """Of the model, then of its NextN head, which transformers runs too."""
+    """Of the model, then of its head, which transformers runs too."""
+    if kind in QWEN:
+        return of_qwen_head(kind, moves, folder, seed)
     apart = ("rope", "style", "silent", "num_hidden_layers")
     given = {name: value for name, value in moves.items() if name not in apart}
     for name in ("layer_types", "mlp_layer_types"):
@@ -442,14 +447,46 @@ def of_head(kind: str, moves: Moves, folder: Path, seed: int) -> Figures:
     own = kind in tiny_nextn.TYPES and seed % 2 == 0
     tiny = tiny_nextn.publish(kind, folder, own=own, seed=seed, **given)
 
-    def found() -> NDArray[np.float32]:
-        with mlx_engine.load(folder) as engine:
-            if not engine.description.mtp_heads:
-                raise EngineError(str(engine.description.mtp))
-            both = engine.logits(tiny.tokens), engine.draft_logits(tiny.tokens)[0]
-        return np.concatenate(both)[:, :VOCABULARY]
+    wanted = np.concatenate([tiny.logits, tiny.draft_logits])
+    return Figures(wanted, lambda: with_head(folder, tiny.tokens))
 
-    return Figures(np.concatenate([tiny.logits, tiny.draft_logits]), found)
+
+QWEN = {
+    "qwen3_5_text": (hf.Qwen3_5TextConfig, hf.Qwen3_5ForCausalLM),
+    "qwen3_next": (hf.Qwen3NextConfig, hf.Qwen3NextForCausalLM),
+    "qwen3_5_moe_text": (hf.Qwen3_5MoeTextConfig, hf.Qwen3_5MoeForCausalLM),
+}
+IN_PLACE = ("hidden_act", "rms_norm_eps", "norm_topk_prob", "num_experts_per_tok", "rope")
+"""Options that need no other tensors."""
+
+
+def of_qwen_head(kind: str, moves: Moves, folder: Path, seed: int) -> Figures:
+    """Of a tiny Qwen, whose config is changed in place, then of its head."""
+    if kind == "qwen3_5_text":
+        write_tiny_qwen3_5(folder / "m", tied=False, seed=seed)
+    else:
+        write_tiny_experts(folder / "m", kind.removesuffix("_text"), seed=seed)
+    path = folder / "m" / "config.json"
+    config = json.loads(path.read_text())
+    text = config.get("text_config", config)
+    text |= {name: moves[name] for name in IN_PLACE if name in moves and name in text}
+    if "rope" in moves:
+        settings = QWEN[kind][0](**text)
+        text["rope_parameters"] = rope_told(moves["rope"], settings.rope_parameters, settings)
+    path.write_text(json.dumps(config))
+    tokens = [int(t) for t in np.random.default_rng(seed).integers(1, VOCABULARY, TOKENS)]
+    reference = qwen_reference(folder / "m", *QWEN[kind], tokens)
+    wanted = [reference.logits(), reference.draft_logits(reference.hidden())]
+    return Figures(np.concatenate(wanted), lambda: with_head(folder / "m", tokens))
+
+
+def with_head(folder: Path, tokens: list[int]) -> NDArray[np.float32]:
+    """Our logits, then those of the head."""
+    with mlx_engine.load(folder) as engine:
+        if not engine.description.mtp_heads:
+            raise EngineError(str(engine.description.mtp))
+        both = engine.logits(tokens), engine.draft_logits(tokens)[0]
+    return np.concatenate(both)[:, :VOCABULARY]
 
 
 def outcome(kind: str, moves: Moves, seed: int, figures: Part) -> Outcome:
@@ -564,7 +601,7 @@ def main() -> None:
     hf.logging.disable_progress_bar()
     torch.set_num_threads(1)
     seeds = range(asked.seed, asked.seed + asked.count)
-    with_heads = (*tiny_nextn.TYPES, *tiny_nextn.OTHERS)
+    with_heads = (*tiny_nextn.TYPES, *tiny_nextn.OTHERS, *QWEN)
     for kind in asked.types or (with_heads if asked.heads else types(classes=asked.classes)):
         sweep(kind, seeds, of_head if asked.heads else of_text, shrink=not asked.no_shrink)
 
