@@ -202,6 +202,7 @@ class App(QObject):
         self.library.close()
         self.files.close()
         self.listed.close()
+        self.widgets.transcript.reader.turns.stop()
         self.worker.shutdown(LEAVE_S)
         self.store.close()
         self._end_catching()

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import islice
 
 from PySide6.QtCore import QObject, Signal
 
@@ -28,8 +27,6 @@ ENDINGS = {
         "Memory is full. Close other programs or chats and continue, or start a new chat."
     ),
 }
-MOST_LOOKED_AT = 50
-"""Messages from the end that are searched for an answer with figures."""
 EDITED = Words("Edited.")
 INTERRUPTED = Words("Interrupted reply.")
 
@@ -156,8 +153,7 @@ class ChatController(QObject):
     @property
     def last_stats(self) -> GenerationStats | None:
         """Figures of the newest finished answer on show."""
-        newest = islice(reversed(self.chat.turns), MOST_LOOKED_AT)
-        found = (worth_telling(turn.message.stats) for turn in newest)
+        found = (worth_telling(message.stats) for message in self.chat.newest)
         return next(filter(None, found), None)
 
     # what the user does

@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 
 from app.store.session_store import SessionStore
 from app.values.attached_text import CHARACTERS_A_TOKEN
@@ -11,6 +12,9 @@ from app.values.chat_settings import ChatSettings
 from app.values.chats import NO_TURNS, StoredMessage, Turn
 from app.values.errors import StoreError
 from mlx_engine.values.conversation import Message
+
+LOOKED_AT = 100
+"""Messages from the end of a chat in which its last question and answer are looked for."""
 
 
 class OpenChat:
@@ -109,8 +113,8 @@ class OpenChat:
 
     def question_before(self, message_id: int) -> StoredMessage | None:
         """What a message answers, itself if it is a question."""
-        before = range(self.place(message_id), -1, -1)
-        messages = (self.turns[place].message for place in before)
+        before = reversed(self.turns[: self.place(message_id) + 1])
+        messages = (turn.message for turn in before)
         return next((message for message in messages if message.role == "user"), None)
 
     def past(self, message_id: int) -> tuple[Message, ...]:
@@ -132,8 +136,8 @@ class OpenChat:
     @property
     def can_drop(self) -> bool:
         """Whether a turn before the last is still read."""
-        later = range(len(self.turns) - 1, self.first_read, -1)
-        return any(self.turns[place].message.role == "user" for place in later)
+        later = islice(self.newest, max(0, len(self.turns) - 1 - self.first_read))
+        return any(message.role == "user" for message in later)
 
     def drop_oldest(self) -> None:
         """From now on the older half of the tokens that are read is not, one turn at least; the
@@ -165,13 +169,16 @@ class OpenChat:
         return [place for place in asked if place > first]
 
     @property
+    def newest(self) -> Iterator[StoredMessage]:
+        """The last messages on show, newest first; of a long chat not all, which takes long."""
+        return (turn.message for turn in islice(reversed(self.turns), LOOKED_AT))
+
+    @property
     def last_answer(self) -> StoredMessage | None:
         """The newest answer on show."""
-        answers = (t.message for t in reversed(self.turns) if t.message.role == "assistant")
-        return next(answers, None)
+        return next((message for message in self.newest if message.role == "assistant"), None)
 
     @property
     def last_question(self) -> StoredMessage | None:
         """The newest question on show."""
-        asked = (t.message for t in reversed(self.turns) if t.message.role == "user")
-        return next(asked, None)
+        return next((message for message in self.newest if message.role == "user"), None)

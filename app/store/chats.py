@@ -139,8 +139,9 @@ class Chats:
     def in_bin(self) -> tuple[ChatSummary, ...]:
         """Those thrown away, the last one first."""
         rows = self._database.rows(
-            f"""SELECT {SUMMARY_COLUMNS} FROM chat WHERE deleted_at IS NOT NULL
-                ORDER BY deleted_at DESC, id DESC"""
+            f"""SELECT {SUMMARY_COLUMNS} FROM chat WHERE deleted_at > ?
+                ORDER BY deleted_at DESC, id DESC""",
+            UNFINISHED,
         )
         return tuple(summary_from_row(row) for row in rows)
 

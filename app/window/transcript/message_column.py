@@ -271,14 +271,16 @@ class MessageColumn(PinnedScroll):
             self._add_above(AT_ONCE)
         else:
             self._add_below(AT_ONCE, len(self.messages))
-        if len(self._views) > MOST_PLACED:
-            self._reader.turns.do(self._trim_below if above else self._trim_above)
+        self._reader.turns.do(self._trim_below if above else self._trim_above)
 
     def _trim_below(self) -> None:
-        self._remember()
-        self._drop_from(len(self._views) - AT_ONCE)
+        if len(self._views) > MOST_PLACED:
+            self._remember()
+            self._drop_from(len(self._views) - AT_ONCE)
 
     def _trim_above(self) -> None:
+        if len(self._views) <= MOST_PLACED:
+            return
         self._remember()
         lower = self._views[AT_ONCE].y() - self._views[0].y()
         self._drop(self._views[:AT_ONCE], 0)

@@ -9,7 +9,7 @@ from app.store.session_store import SessionStore, open_store
 from app.store.transfer import NewChat, insert_chat
 from app.values.chat_settings import ChatSettings
 from app.values.chats import StoredMessage
-from mlx_engine.values.conversation import GenerationFinished, Message
+from mlx_engine.values.conversation import GenerationFinished, Message, Role
 from mlx_engine.values.stats import GenerationStats
 
 TURNS = ((3000, 100), (3300, 50), (3400, 60), (3500, 40))
@@ -39,10 +39,9 @@ def test_the_older_half_of_the_tokens_goes(tmp_path, has_figures, left):
 MANY = 20 * BLOCK
 
 
-def long_chat(store: SessionStore) -> int:
+def long_chat(store: SessionStore, roles: tuple[Role, Role] = ("user", "assistant")) -> int:
     messages = [
-        StoredMessage(n, 0, n - 1 if n else None, "assistant" if n % 2 else "user", f"text {n}")
-        for n in range(MANY)
+        StoredMessage(n, 0, n - 1 if n else None, roles[n % 2], f"text {n}") for n in range(MANY)
     ]
     return insert_chat(store, NewChat("Long", ChatSettings(), messages, MANY - 1))
 
@@ -69,6 +68,23 @@ def test_of_a_long_chat_only_the_blocks_that_are_looked_at_are_read(tmp_path, mo
     past = chat.past(middle)
     assert past[0] == Message("user", "text 0") and len(past) == MANY // 2 + 2
     assert len(read) == 1 + 3 * BLOCK
+    store.close()
+
+
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_a_long_chat_of_one_role_is_not_read_whole_for_the_other(tmp_path, monkeypatch, role):
+    store, read = open_store(tmp_path / "chats.sqlite"), []
+    monkeypatch.setattr(
+        "app.store.messages.message_from_row", lambda row: read.append(1) or message_from_row(row)
+    )
+    chat = OpenChat(store, ChatSettings())
+    chat.open(long_chat(store, (role, role)))
+    assert (chat.last_answer is None, chat.last_question is None) == (
+        role == "user",
+        role != "user",
+    )
+    assert chat.can_drop == (role == "user")
+    assert len(read) <= 1 + 2 * BLOCK
     store.close()
 
 

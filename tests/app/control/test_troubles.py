@@ -11,6 +11,9 @@ from scripted_engine import Answer
 from windows import running, scripted
 
 from app.store.schema import MIGRATIONS
+from app.store.transfer import NewChat, insert_chat
+from app.values.chat_settings import ChatSettings
+from app.values.chats import StoredMessage
 from app.values.errors import StoreFull
 from app.window.composer.message_box import MessageBox
 from app.window.controls.icons import IconButton, Sign
@@ -205,6 +208,21 @@ def test_an_export_ends_with_the_program_after_a_whole_file(qapp, qtbot, tmp_pat
         QApplication.processEvents()
         (made,) = tmp_path.glob("*.json")
         assert json.loads(made.read_text())
+
+
+def test_a_long_chat_that_is_copied_and_opened_ends_with_the_program(qapp, qtbot, tmp_path):
+    """What was copied so far goes with the next start."""
+    messages = [StoredMessage(n, 0, n - 1 if n else None, "user", f"{n}") for n in range(900)]
+    with running(qapp, qtbot, tmp_path, scripted()) as driven:
+        long = insert_chat(driven.app.store, NewChat("Long", ChatSettings(), messages, 899))
+        driven.app.chats.open(long)
+        driven.app.listed.duplicate(long)
+        driven.app.close()
+        for _ in range(20):
+            QApplication.processEvents()
+            qtbot.wait(2)
+    with running(qapp, qtbot, tmp_path, scripted()) as driven:
+        assert [chat.id for chat in driven.app.store.chats.listed()] == [long]
 
 
 ODD = ("\ud83d", "\ude00", "\0", "\ufffc", "\u2029")

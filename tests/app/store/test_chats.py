@@ -152,6 +152,7 @@ def test_a_long_chat_is_copied_in_steps_and_listed_when_it_is_whole(store):
     for _ in range(400 // AT_ONCE):
         next(steps)
         assert [listed.id for listed in store.chats.listed()] == [chat]
+        assert store.chats.in_bin() == ()
     copy = result_of(steps)
     assert texts(store, copy) == texts(store, chat)
     steps = store.chats.copy_in_steps(chat, "copy")

@@ -739,6 +739,22 @@ def test_of_very_many_messages_the_last_have_places_and_others_when_they_are_nea
     assert view.column.pinned
 
 
+@pytest.mark.parametrize("upwards", [True, False])
+def test_another_chat_that_is_shown_before_places_are_lost_keeps_its_own(view, section, upwards):
+    view.show_messages(many_messages(), None if upwards else 0)
+    until_filled(view)
+    column = view.column
+    while len(placed(view)) <= 240:
+        bar(view).setValue(0 if upwards else bar(view).maximum())
+        column._extend()
+        settle()
+    bar(view).setValue(0 if upwards else bar(view).maximum())
+    column._extend()
+    show(view, *many_messages(2))
+    at_rest(view)
+    assert placed(view) == [0, 1]
+
+
 @pytest.mark.parametrize("first", [0, 3, 200, 399])
 def test_very_many_messages_are_shown_from_one_of_them_and_from_the_end_again(view, section, first):
     view.show_messages(many_messages(), first)
