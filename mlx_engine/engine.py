@@ -26,9 +26,9 @@ from mlx_engine.decoding.raw_generation import (
     readable_tokens,
 )
 from mlx_engine.decoding.session import Session
-from mlx_engine.drafting.depth.choice import Known, Learned
-from mlx_engine.drafting.depth.costs import PassCosts
+from mlx_engine.drafting.depth import DepthPolicy, DraftRecords
 from mlx_engine.drafting.output_head import OutputShelf
+from mlx_engine.drafting.pass_costs import PassCosts
 from mlx_engine.drafting.sources import DraftKit
 from mlx_engine.loading.find import FromHub
 from mlx_engine.loading.load import LoadedModel, load_model
@@ -138,8 +138,8 @@ class Engine:
         )
         if options.heads is not None:
             self._self_check.use_heads()
-        self._known: Known = {}
-        self._generated = self.fresh_learned()
+        self._draft_records: DraftRecords = {}
+        self._generated = self.new_depth_policy()
 
     @property
     def description(self) -> ModelDescription:
@@ -223,7 +223,7 @@ class Engine:
             template_arguments=arguments,
             cache=cache,
         )
-        session = Session(self._parts, settings, self.fresh_learned(), self._check, name)
+        session = Session(self._parts, settings, self.new_depth_policy(), self._check, name)
         self._sessions.add(session)
         return session
 
@@ -269,7 +269,7 @@ class Engine:
         """
         self._check()
         settings = self._raw_settings(max_tokens, sampling, draft, stop, ignore_eos, cache)
-        found = raw_generations(self._parts, settings, prompts, self.fresh_learned, should_stop)
+        found = raw_generations(self._parts, settings, prompts, self.new_depth_policy, should_stop)
         self._after_answer()
         return found
 
@@ -395,10 +395,10 @@ class Engine:
         mx.synchronize()  # so that what the device still reads is freed, too
         mx.clear_cache()
 
-    def fresh_learned(self) -> Learned:
-        """Costs and acceptance, as earlier conversations found them, for a new one."""
+    def new_depth_policy(self) -> DepthPolicy:
+        """A depth policy for a new conversation, with what earlier conversations have found."""
         share = self._parts.drafting.small_share
-        return Learned(self._self_check.costs_now, share, self._known)
+        return DepthPolicy(self._self_check.costs_now, share, self._draft_records)
 
     def _check(self) -> None:
         if self._is_closed:

@@ -144,7 +144,7 @@ def play(engine: Engine, prompt: Sequence[int], settings: Settings) -> Run:
 def open_answer(engine: Engine, prompt: Sequence[int], settings: Settings) -> Answer:
     """Prepare an answer as `Engine.generate` does, with nothing of the prompt cached."""
     parts = replace(engine.parts, prompts=PromptCache(engine.parts.model, 0))
-    return raw_answer(parts, settings, prompt, engine.fresh_learned())
+    return raw_answer(parts, settings, prompt, engine.new_depth_policy())
 
 
 T = TypeVar("T")

@@ -176,10 +176,8 @@ class Answer:
             self._finish = kept.finish
         # what was asked for counts where a model worked for it: it may have ended its draft early
         tried = found.asked if found.draft_passes else found.drafted
-        if found.is_seam and not found.drafted and not found.others.rounds:
-            found.plan.learn_seam(stats.total_ms)
-        else:
-            found.plan.learn(tried, found.accepted, stats.total_ms, found.others)
+        drafting, took_ms = self._drafting, stats.total_ms
+        drafting.learn(found.choice, tried, found.accepted, took_ms, found.others)
 
     def _figures(self, found: Outcome, rows: int, began: float) -> RoundStats:
         """Of a round that has just ended."""

@@ -22,7 +22,7 @@ from weakref import ref
 import mlx.core as mx
 
 from mlx_engine.decoding.round import Pass, Round
-from mlx_engine.drafting.depth.choice import Room
+from mlx_engine.drafting.depth import Room
 from mlx_engine.drafting.drafter import DEEPEST
 
 

@@ -31,9 +31,8 @@ from mlx_engine.decoding.config import DecodeConfig, Settings
 from mlx_engine.decoding.round import Pass, Round, SequenceState
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.decoding.tally import Limits
-from mlx_engine.drafting.depth.adaptive import Choice
-from mlx_engine.drafting.depth.choice import ALONE, RoundPlan
-from mlx_engine.drafting.depth.costs import Others
+from mlx_engine.drafting.depth import ALONE, Choice
+from mlx_engine.drafting.pass_costs import Others
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import DraftOptions, SamplingOptions
@@ -45,7 +44,6 @@ ALREADY_DONE_S = 5e-5
 class _Plan(NamedTuple):
     """Who drafts, how deep, and the settings for which that holds."""
 
-    plan: RoundPlan
     choice: Choice
     sampling: SamplingOptions
     draft: DraftOptions
@@ -77,7 +75,6 @@ class Outcome(NamedTuple):
     asked: int
     drafted: int
     draft_passes: int
-    plan: RoundPlan
     choice: Choice
     queued_at: float
     read_at: float
@@ -93,11 +90,6 @@ class Outcome(NamedTuple):
     def accepted(self) -> int:
         """How many of the drafted tokens are the target's."""
         return len(self.tokens) - 1
-
-    @property
-    def is_seam(self) -> bool:
-        """Whether either it was queued ahead or what follows it was, not both."""
-        return self.was_ahead != self.is_followed
 
 
 class Lookahead:
@@ -176,7 +168,6 @@ class Lookahead:
             asked=min(round_.wanted.depth, useful),
             drafted=min(draft.depth, useful),
             draft_passes=draft.passes,
-            plan=begun.planned.plan,
             choice=choice,
             # another conversation may have waited for it before
             queued_at=max(pass_.read_at, asked_at) - pass_.took,
@@ -268,8 +259,7 @@ class Lookahead:
         settings = self._settings
         sampling, draft = settings.sampling, settings.draft
         self._share()
-        plan = self._drafting.plan(self._sequence, draft, self._last)
-        return _Plan(plan, plan.choice, sampling, draft)
+        return _Plan(self._drafting.plan(self._sequence, draft, self._last), sampling, draft)
 
     def _share(self) -> None:
         """Tell drafting what room there is for its drafts."""

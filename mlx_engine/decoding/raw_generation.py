@@ -10,7 +10,7 @@ from typing import NamedTuple
 from mlx_engine.decoding.answer import Answer, open_answer
 from mlx_engine.decoding.config import ModelParts, Settings
 from mlx_engine.decoding.prefill import Prompt
-from mlx_engine.drafting.depth.choice import Learned
+from mlx_engine.drafting.depth import DepthPolicy
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.text.streaming_text import StreamingText
 from mlx_engine.values.conversation import TURN_ENDS, Event, Generation
@@ -61,7 +61,7 @@ def raw_answer(
     parts: ModelParts,
     settings: Settings,
     prompt: Sequence[int],
-    learned: Learned,
+    depth_policy: DepthPolicy,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Answer:
     """Prepare an answer in a conversation of its own. Raises OutOfMemory."""
@@ -69,7 +69,7 @@ def raw_answer(
         parts,
         settings,
         parts.prompts.sequence(cache=settings.cache),
-        Drafting(parts.drafting, learned),
+        Drafting(parts.drafting, depth_policy),
         Prompt(tuple(prompt), len(prompt) - 1),
         StreamingText(parts.tokenizer, settings.generation.stop, split_thinking=False),
         stopped,
@@ -80,12 +80,12 @@ def raw_generation(
     parts: ModelParts,
     settings: Settings,
     prompt: Sequence[int],
-    learned: Learned,
+    depth_policy: DepthPolicy,
     stopped: Callable[[], bool],
 ) -> Generation:
     """Continue a prompt to the end. stopped: asked before every round. Raises BadOption."""
     require("should_stop", stopped, "a function", callable)
-    answer = raw_answer(parts, settings, prompt, learned, stopped)
+    answer = raw_answer(parts, settings, prompt, depth_policy, stopped)
     deque(answer.events(), maxlen=0)
     return _generation(answer)
 
@@ -102,11 +102,11 @@ def raw_generations(
     parts: ModelParts,
     settings: Settings,
     prompts: Sequence[str | Sequence[int]],
-    learned: Callable[[], Learned],
+    new_policy: Callable[[], DepthPolicy],
     stopped: Callable[[int], bool],
 ) -> list[Generation]:
     """Continue several prompts, as many at once as rows fit into a pass; the others follow as these
-    end. learned: called once per prompt. stopped: asked with the number of a prompt.
+    end. new_policy: called once per prompt. stopped: asked with the number of a prompt.
     Raises BadPrompt, BadOption, PromptTooLong.
     """
     require("should_stop", stopped, "a function", callable)
@@ -120,7 +120,7 @@ def raw_generations(
             while asked and len(running) < parts.batch.most_rows():
                 number, prompt = asked.popleft()
                 is_stopped = partial(stopped, number)
-                answer = raw_answer(parts, replace(settings), prompt, learned(), is_stopped)
+                answer = raw_answer(parts, replace(settings), prompt, new_policy(), is_stopped)
                 running.append(_Running(number, answer, answer.events()))
             current = running.popleft()
             if any(isinstance(event, TURN_ENDS) for event in current.events):

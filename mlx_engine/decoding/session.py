@@ -10,7 +10,7 @@ from mlx_engine.decoding.config import ModelParts, Settings
 from mlx_engine.decoding.prefill import NOTHING_SAID, Prompt, stable_length
 from mlx_engine.decoding.sequence import shared_prefix
 from mlx_engine.decoding.tally import Tally
-from mlx_engine.drafting.depth.choice import Learned
+from mlx_engine.drafting.depth import DepthPolicy
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.text.chat_template import ChatPrompt, tokenize_chat
 from mlx_engine.text.streaming_text import StreamingText
@@ -52,7 +52,7 @@ class Session:
         self,
         parts: ModelParts,
         settings: Settings,
-        learned: Learned,
+        depth_policy: DepthPolicy,
         check: Callable[[], None],
         name: str | None = None,
     ) -> None:
@@ -62,7 +62,7 @@ class Session:
         self._parts = parts
         self._name = name
         self._settings = settings
-        self._learned = learned
+        self._depth_policy = depth_policy
         self._begin_anew()
         self._check = check
         self._after_answer = parts.after_answer
@@ -78,7 +78,7 @@ class Session:
     def _begin_anew(self) -> None:
         """Drop all caches; new ones are of the formats that the settings ask for."""
         self._sequence = self._parts.prompts.sequence(self, self._settings.cache, self._name)
-        self._drafting = Drafting(self._parts.drafting, self._learned)
+        self._drafting = Drafting(self._parts.drafting, self._depth_policy)
 
     # settings
 
@@ -200,7 +200,7 @@ class Session:
         del self._parts
         del self._sequence
         del self._drafting
-        del self._learned
+        del self._depth_policy
         self._after_answer = lambda: None
 
     # answering

@@ -4,11 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from mlx_engine.drafting.depth.choice import Learned, Room, RoundPlan
+from mlx_engine.drafting.depth import Choice, DepthPolicy, Room
 from mlx_engine.drafting.drafter import Drafter, NoDraft
 from mlx_engine.drafting.lookup import CombinedDraft, PromptLookupDraft
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.drafting.output_head import OutputShelf
+from mlx_engine.drafting.pass_costs import Others
 from mlx_engine.models.contract import Model
 from mlx_engine.values.errors import EngineError, Reason
 from mlx_engine.values.options import (
@@ -127,18 +128,15 @@ class _Made(NamedTuple):
 
 
 class Drafting:
-    """Drafting of one conversation: its source, and who drafts how deep in the next round.
+    """Drafting of one conversation: its source, and who drafts how deep in the next round."""
 
-    learned: what is known of each source, of this conversation or of many like it.
-    """
-
-    def __init__(self, kit: DraftKit, learned: Learned) -> None:
+    def __init__(self, kit: DraftKit, policy: DepthPolicy) -> None:
         self._kit = kit
-        self._learned = learned
+        self._policy = policy
         self._made: _Made | None = None
         self._unreadable: dict[DraftedBy, Reason] = {}
         self._asked: DraftOptions | None = None
-        self._plan: RoundPlan | None = None
+        self._choice: Choice | None = None
 
     def why_not(self, options: DraftOptions) -> Reason | None:
         """Why these options cannot draft; None when they can."""
@@ -155,12 +153,12 @@ class Drafting:
         computed by the target; where none is expected to, by those made before, a head reads no
         prompt but its end.
         """
-        self._plan = None
+        self._choice = None
         if self._drafts(options):
             if options.source != "mtp":
                 self._kit.go_deep()
-            self._learned.follow(options)
-            self._learned.begin_text()
+            self._policy.follow(options)
+            self._policy.begin_text()
         if self._wants_another(sequence.source, options) or (
             self._drafts(options) and not self._is_ready(sequence.source, options)
         ):
@@ -181,7 +179,7 @@ class Drafting:
 
     def share(self, room: Room) -> None:
         """How many other conversations share the passes of the next rounds."""
-        self._learned.share(room)
+        self._policy.share(room)
 
     def _drafts(self, options: DraftOptions) -> bool:
         return options.depth != 0 and self.why_not(options) is None
@@ -194,26 +192,30 @@ class Drafting:
             return True
         if self._wants_what_reads_tokens(source, options):
             return False
-        return not RoundPlan(source.offers(newest), self._learned, options.depth, None).copies
+        return not self._policy.would_copy(source.offers(newest), options.depth)
 
-    def plan(self, sequence: Followed, options: DraftOptions, newest: int) -> RoundPlan:
+    def plan(self, sequence: Followed, options: DraftOptions, newest: int) -> Choice:
         """Who drafts, and how deep; before every round. newest: the last token that is known. Where
         it `knows_ahead` that may be the one before a token that is on its way; what became of
         a round is then learned one round late.
 
-        The last plan once more where nothing can have changed, so that a round without a draft
+        The last choice once more where nothing can have changed, so that a round without a draft
         costs next to nothing here.
         """
-        if self._plan is None or options is not self._asked or not self._plan.stays():
-            self._plan = self._new_plan(sequence, options, newest)
-            self._plan.next()
+        choice = self._choice
+        if choice is None or options is not self._asked or not self._policy.stays():
+            choice = self._choose(sequence, options, newest)
             self._asked = options
-        plan = self._plan
-        if sequence.source.reads_words:
-            self._plan = None
-        return plan
+        self._choice = None if sequence.source.reads_words else choice
+        return choice
 
-    def _new_plan(self, sequence: Followed, options: DraftOptions, newest: int) -> RoundPlan:
+    def learn(
+        self, choice: Choice, drafted: int, accepted: int, milliseconds: float, others: Others
+    ) -> None:
+        """Tell the depth policy how a round that was planned so has ended."""
+        self._policy.learn(choice, drafted, accepted, milliseconds, others)
+
+    def _choose(self, sequence: Followed, options: DraftOptions, newest: int) -> Choice:
         source = sequence.source
         why = self.why_not(options)
         if why is not None or options.depth == 0:
@@ -221,7 +223,7 @@ class Drafting:
         offers = source.offers(newest)
         if self._wants_what_reads_tokens(source, options):
             self._use(sequence, options)
-            return RoundPlan((), self._learned, options.depth, NEXT_ROUND)
+            return self._policy.plan((), options.depth, NEXT_ROUND)
         never = self._why_never(options)
         if self._made is None or self._made.name != options.source:
             return self._no_draft(UNREAD)
@@ -230,27 +232,27 @@ class Drafting:
         if not self._is_ready(source, options):
             return self._no_draft(self._why_no_model(options))
         if options is not self._asked:
-            self._learned.follow(options)
+            self._policy.follow(options)
             source.follow(options)
         nothing = never or self._why_no_model(options) or NO_MATCH
-        return RoundPlan(offers, self._learned, options.depth, nothing)
+        return self._policy.plan(offers, options.depth, nothing)
 
     def _why_never(self, options: DraftOptions) -> Reason | None:
         """Why no draft of the model that the options name can pay, as far as it is known now."""
         model = model_of(options)
         if options.depth != "auto" or model is None or self._why_no_model(options) is not None:
             return None
-        return self._learned.of(model).why_never()
+        return self._policy.source(model).why_never()
 
     def _leaves_prompt(self, options: DraftOptions) -> bool:
         """Whether the model that the options name need not read the prompt."""
         model = model_of(options)
         if options.depth != "auto" or model is None:
             return False
-        return self._learned.of(model).leaves_prompt
+        return self._policy.source(model).skips_prompt
 
-    def _no_draft(self, why: Reason | None) -> RoundPlan:
-        return RoundPlan((), self._learned, 0, why)
+    def _no_draft(self, why: Reason | None) -> Choice:
+        return self._policy.plan((), 0, why)
 
     def _wanted(self, options: DraftOptions) -> _Made:
         has_model = model_of(options) is not None and self._why_no_model(options) is None

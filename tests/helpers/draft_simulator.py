@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlx_engine.drafting.depth.choice import Known, Learned, Room, RoundPlan
-from mlx_engine.drafting.depth.costs import Others, PassCosts
+from mlx_engine.drafting.depth import Choice, DepthPolicy, DraftRecords, Room
 from mlx_engine.drafting.drafter import ROWS_OF_A_REST, Offer
+from mlx_engine.drafting.pass_costs import Others, PassCosts
 from mlx_engine.values.options import MAX_DEPTH
 
 TRACES = Path(__file__).with_name("acceptance_traces.json")
@@ -31,6 +31,11 @@ DRIFT = 0.3
 
 DRIFT_ROUNDS = 300
 """Rounds after which little is left of what it was."""
+
+MIXED = (0.125, 0.5, 0.875)
+"""Shares of a round's time that are told as that of the round before it: on a GPU queueing a round
+can block until most of it has run.
+"""
 
 UNSEEN = 0.9
 """What a pass timed alone takes of the same pass in a round, where text and sampling run too."""
@@ -191,11 +196,18 @@ def oracle(machine: Machine, text: Text) -> Played:
 
 
 class Outcome(NamedTuple):
-    """What a round tells the plan: drafted, accepted, milliseconds."""
+    """What the policy learns from a round: its choice, tokens accepted, milliseconds."""
 
-    drafted: int
+    choice: Choice
     accepted: int
     ms: float
+
+
+def planned(policy: DepthPolicy, before: Choice | None) -> Choice:
+    """The policy's next choice, as a chat with MTP heads asks for it."""
+    if before is not None and policy.stays():
+        return before
+    return policy.plan((Offer("mtp"),), "auto", None)
 
 
 def auto(
@@ -203,33 +215,39 @@ def auto(
     text: Text,
     seed: int = 0,
     ahead: int = 0,
-    known: Known | None = None,
+    known: DraftRecords | None = None,
     drift: float = 0.0,
     costs: PassCosts | None = None,
+    mixed: float = 0.0,
 ) -> Played:
     """As the engine chooses: costs measured at load, noisily and alone, then its own rounds.
 
     ahead: rounds that are chosen before it is known what became of a round. known: what texts
     before this one have found. drift: of the machine's speed while it answers. costs: in place of
-    those measured.
+    those measured. mixed: the share of a round's time that is told as that of the round before it,
+    as where queueing a round blocks until most of it has run; with a round planned ahead.
     """
     draw = np.random.default_rng(seed)
-    learned = Learned(lambda: costs or measured(machine, draw), known=known)
-    learned.begin_text()
-    plan = RoundPlan((Offer("mtp"),), learned, "auto", None)
-    clock = noise(draw, drift)
+    passes = costs or measured(machine, draw)
+    policy = DepthPolicy(lambda: passes, records=known)
+    policy.begin_text()
+    clock, choice = noise(draw, drift), None
 
     unknown = list[Outcome]()
     place, waiting, spent, depths = 0, 0, 0.0, list[int]()
     while place < len(text.runs):
-        depth = plan.next().depth
+        choice = planned(policy, choice)
+        depth = choice.depth
         accepted = min(depth, text.runs[place])
         ms = machine.rounds.round_ms(depth) + (reading_ms(machine, waiting) if depth else 0.0)
         waiting = 0 if depth else waiting + 1
         spent += ms
-        unknown.append(Outcome(depth, accepted, ms * next(clock)))
+        unknown.append(Outcome(choice, accepted, ms * next(clock)))
         if len(unknown) > ahead:
-            plan.learn(*unknown.pop(0))
+            known_now = unknown.pop(0)
+            following_ms = unknown[0].ms if unknown else known_now.ms
+            told_ms = (1 - mixed) * known_now.ms + mixed * following_ms
+            policy.learn(known_now.choice, known_now.choice.depth, known_now.accepted, told_ms)
         place += accepted + 1
         depths.append(depth)
     return Played(spent * len(text.runs) / place, depths)
@@ -272,15 +290,17 @@ MOST_ROWS = 16
 class _Chat:
     """One of several that are answered at once."""
 
-    def __init__(self, text: Text, learned: Learned) -> None:
-        learned.begin_text()
-        self.plan = RoundPlan((Offer("mtp"),), learned, "auto", None)
-        self.learned, self.runs = learned, text.runs
+    def __init__(self, text: Text, policy: DepthPolicy) -> None:
+        policy.begin_text()
+        self.policy, self.runs = policy, text.runs
+        self.choice: Choice | None = None
         self.place = self.waiting = self.depth = 0
 
-    def choose(self, room: Room) -> None:
-        self.learned.share(room)
-        self.depth = self.plan.next().depth
+    def choose(self, room: Room) -> Choice:
+        self.policy.share(room)
+        self.choice = planned(self.policy, self.choice)
+        self.depth = self.choice.depth
+        return self.choice
 
     def go_on(self) -> int:
         """Past what was accepted of its draft: how many tokens that was."""
@@ -298,14 +318,15 @@ def at_once(
     """
     beside_ms = BESIDE * machine.rounds.verify_ms[0]
     machine = machine._replace(rounds=machine.rounds._replace(beside_ms=beside_ms))
-    draw, known = np.random.default_rng(seed), Known()
-    chats = [_Chat(text, Learned(lambda: measured(machine, draw), known=known)) for text in texts]
+    draw, known = np.random.default_rng(seed), DraftRecords()
+    passes = measured(machine, draw)
+    chats = [_Chat(text, DepthPolicy(lambda: passes, records=known)) for text in texts]
     clock, spent = noise(draw), 0.0
     many = len(chats)
     room = Room(many - 1, MOST_ROWS // many - 1)
     while all(chat.place < len(chat.runs) for chat in chats):
+        choices = [chat.choose(room) for chat in chats]
         for chat in chats:
-            chat.choose(room)
             chat.depth = chat.depth if depth is None else min(depth, room.deepest)
         rows = sum(chat.depth + 1 for chat in chats)
         ms = machine.rounds.pass_ms(rows, many)
@@ -315,8 +336,8 @@ def at_once(
             ms += machine.rounds.draft_ms * (1 + further)
         ms += sum(reading_ms(machine, chat.waiting) for chat in chats if chat.depth)
         spent += ms
-        for chat in chats:
+        for chat, choice in zip(chats, choices, strict=True):
             others = Others(many - 1, rows - chat.depth - 1)
             drafted, accepted = chat.depth, chat.go_on()
-            chat.plan.learn(drafted, accepted, ms * next(clock), others)
+            chat.policy.learn(choice, drafted, accepted, ms * next(clock), others)
     return spent / sum(chat.place for chat in chats)

@@ -12,10 +12,9 @@ from mlx_engine.decoding.config import DecodeConfig, Settings
 from mlx_engine.decoding.prefill import Prompt
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.decoding.tally import Limits
-from mlx_engine.drafting.depth.adaptive import Choice
-from mlx_engine.drafting.depth.choice import Room
-from mlx_engine.drafting.depth.costs import Others
+from mlx_engine.drafting.depth import Choice, Room
 from mlx_engine.drafting.drafter import Drafter
+from mlx_engine.drafting.pass_costs import Others
 from mlx_engine.models.contract import Model
 from mlx_engine.values.conversation import TextPiece
 from mlx_engine.values.options import AS_THEY_COME, CacheOptions, DraftOptions, SamplingOptions
@@ -54,10 +53,15 @@ class Fixed:
     def share(self, room: Room) -> None:
         del room
 
-    def plan(self, sequence: TokenSequence, options: DraftOptions, newest: int) -> "CyclingDepth":
+    def plan(self, sequence: TokenSequence, options: DraftOptions, newest: int) -> Choice:
         del options
         sequence.source.offers(newest)
-        return self.depths
+        return self.depths.next()
+
+    def learn(
+        self, choice: Choice, drafted: int, accepted: int, milliseconds: float, others: Others
+    ) -> None:
+        pass
 
 
 class CyclingDepth:
@@ -66,15 +70,8 @@ class CyclingDepth:
     def __init__(self, depths: Sequence[int]) -> None:
         self._depths = itertools.cycle(depths)
 
-    @property
-    def choice(self) -> Choice:
+    def next(self) -> Choice:
         return Choice(next(self._depths), None)
-
-    def learn(self, drafted: int, accepted: int, milliseconds: float, others: Others) -> None:
-        pass
-
-    def learn_seam(self, lost_ms: float) -> None:
-        pass
 
 
 @dataclass(frozen=True)

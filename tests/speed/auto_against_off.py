@@ -32,8 +32,8 @@ from mlx_engine.built_in_model import built_in_model
 from mlx_engine.decoding.batch import BatchScheduler
 from mlx_engine.decoding.config import ModelParts, Settings, outcome_reader
 from mlx_engine.decoding.raw_generation import raw_answer, raw_prompt
-from mlx_engine.drafting.depth.choice import Known, Learned
-from mlx_engine.drafting.depth.costs import PassCosts
+from mlx_engine.drafting.depth import DepthPolicy, DraftRecords
+from mlx_engine.drafting.pass_costs import PassCosts
 from mlx_engine.engine import Engine
 from mlx_engine.values.conversation import PromptProgress, RoundFinished
 from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
@@ -99,10 +99,10 @@ class Run:
     """An answer that grows a slice at a time, its prompt already read."""
 
     def __init__(
-        self, parts: ModelParts, prompt: str, settings: Settings, learned: Learned
+        self, parts: ModelParts, prompt: str, settings: Settings, policy: DepthPolicy
     ) -> None:
         started = perf_counter()
-        self._answer = raw_answer(parts, settings, raw_prompt(parts, prompt), learned)
+        self._answer = raw_answer(parts, settings, raw_prompt(parts, prompt), policy)
         self._events = self._answer.events()
         self._tokens, self._most = 0, settings.generation.max_tokens
         for event in self._events:
@@ -139,7 +139,7 @@ class Arm:
     def __init__(self, engine: Engine, costs: PassCosts, draft: DraftOptions) -> None:
         self._parts = replace(engine.parts, batch=BatchScheduler(reader=outcome_reader()))
         self._costs, self._draft = costs, draft
-        self._known: Known = {}
+        self._records: DraftRecords = {}
         self.runs: list[Run] = []
         self.slices: list[Slice] = []
 
@@ -147,8 +147,8 @@ class Arm:
         """Another answer."""
         settings = Settings(sampling=sampling, draft=self._draft, generation=generation)
         share = self._parts.drafting.small_share
-        learned = Learned(lambda: self._costs, share, self._known)
-        self.runs.append(Run(self._parts, prompt, settings, learned))
+        policy = DepthPolicy(lambda: self._costs, share, self._records)
+        self.runs.append(Run(self._parts, prompt, settings, policy))
 
     def go_on(self, to: int) -> None:
         """The latest answer, until it has so many tokens."""

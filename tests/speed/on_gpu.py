@@ -53,11 +53,11 @@ from mlx_engine.decoding.config import ModelParts, Settings, outcome_reader
 from mlx_engine.decoding.prefill import Prompt
 from mlx_engine.decoding.round import Pass, Round, SequenceState
 from mlx_engine.decoding.sequence import TokenSequence
-from mlx_engine.drafting.depth.choice import Learned
-from mlx_engine.drafting.depth.costs import PassCosts
+from mlx_engine.drafting.depth import DepthPolicy
 from mlx_engine.drafting.drafter import Draft, NoDraft, Proposal, Steps
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.drafting.output_head import OutputShelf
+from mlx_engine.drafting.pass_costs import PassCosts
 from mlx_engine.drafting.sources import Drafting, DraftKit
 from mlx_engine.models.decoder import Decoder, build_decoder
 from mlx_engine.models.families.qwen3_5 import Qwen35
@@ -227,12 +227,12 @@ class Bench:
             accepted, batch or BatchScheduler(reader=outcome_reader()), looks_ahead=looks_ahead
         )
         settings = Settings(NOISE, draft, GenerationOptions(tokens, ignore_eos=True))
-        learned = Learned(lambda: self.costs, 0.0, {})
+        policy = DepthPolicy(lambda: self.costs)
         return open_answer(
             parts,
             settings,
             TokenSequence(self.model, NoDraft()),
-            Drafting(parts.drafting, learned),
+            Drafting(parts.drafting, policy),
             Prompt(tuple(PROMPT), len(PROMPT) - 1),
             TokenText(),  # type: ignore[arg-type]
         )

@@ -43,8 +43,9 @@ from app.window.models.model_facts import storage_table
 from app.window.session_panel.abilities import ModelAbilities, SourceAbility, in_effect
 from metal_kernels.choice import NO_KERNELS, Kernels, Work
 from metal_kernels.kernel import Launch
-from mlx_engine.drafting.depth.adaptive import AdaptiveDepth
-from mlx_engine.drafting.depth.costs import PassCosts
+from mlx_engine.drafting.depth import Choice, DepthPolicy
+from mlx_engine.drafting.drafter import Offer
+from mlx_engine.drafting.pass_costs import PassCosts
 from mlx_engine.loading.gguf.header import read_gguf_header
 from mlx_engine.self_check.kernel_record import Circumstances, KernelRecord
 from mlx_engine.self_check.kernel_states import kernel_states
@@ -287,16 +288,16 @@ def test_why_the_last_answer_was_not_drafted_is_read_whole(speaking, qtbot, wear
     """In the width that the session panel leaves it."""
     speaking(language)
     never, falls = (PassCosts(tuple([1.0] + [1 + gain] * 8), 0.1) for gain in (11.2, 0.15))
-    unlucky = AdaptiveDepth(falls, 8)
-    for _ in range(200):
-        unlucky.learn(min(unlucky.next().depth, 1), 0, 1.2)
+    policies = [DepthPolicy(lambda costs=costs: costs) for costs in (never, falls)]
+    for _ in range(40):
+        policies[1].learn(Choice(1, None, by="mtp"), 1, 0, 1.2)
     words = SteadyWords("In effect")
     qtbot.addWidget(words)
     words.resize(249, 100)
     words.show()
     wear("light", 1.0)
     able = ModelAbilities((SourceAbility("mtp", 8),))
-    for why in (AdaptiveDepth(never, 8).next().why, unlucky.next().why):
+    for why in (policy.plan((Offer("mtp"),), "auto", None).why for policy in policies):
         assert why is not None and why.code.startswith("parked")
         words.show_words(in_effect(DraftOptions(), able, LastAnswer(0, 0, 0, why)))
         assert words.toolTip() == "" and words.text()

@@ -4,9 +4,9 @@ import pytest
 from session_runs import tiny_folder
 
 import mlx_engine
-from mlx_engine.drafting.depth.adaptive import AdaptiveDepth
-from mlx_engine.drafting.depth.costs import PassCosts
+from mlx_engine.drafting.depth import DepthPolicy
 from mlx_engine.drafting.drafter import DEEPEST
+from mlx_engine.drafting.pass_costs import PassCosts
 from mlx_engine.values.options import MAX_DEPTH, DraftOptions, LoadOptions, SamplingOptions
 
 FLAT = PassCosts((10.0,) * (DEEPEST + 1), 0.0)
@@ -25,7 +25,7 @@ def engine(tmp_path_factory):
 @pytest.fixture
 def steady(monkeypatch):
     """Rounds cost what was measured, whatever this machine does beside them."""
-    monkeypatch.setattr(AdaptiveDepth, "learn", lambda *of: None)
+    monkeypatch.setattr(DepthPolicy, "learn", lambda *of: None)
 
 
 def generated(engine, source, costs):

@@ -16,10 +16,10 @@ from mlx_engine.decoding.config import Settings
 from mlx_engine.decoding.raw_generation import raw_answer
 from mlx_engine.decoding.round import Pass
 from mlx_engine.decoding.sequence import TokenSequence
-from mlx_engine.drafting.depth.choice import Learned
-from mlx_engine.drafting.depth.costs import PRESUMED
+from mlx_engine.drafting.depth import DepthPolicy
 from mlx_engine.drafting.drafter import NoDraft
 from mlx_engine.drafting.mtp import MtpDraft
+from mlx_engine.drafting.pass_costs import PRESUMED
 from mlx_engine.drafting.small_model import SmallModelDraft
 from mlx_engine.values.conversation import RoundFinished
 from mlx_engine.values.options import DraftOptions, SamplingOptions
@@ -292,8 +292,8 @@ def test_settings_that_change_take_effect_at_the_next_round(engine):
     found = []
     for looks_ahead in (False, True):
         settings = Settings(PICKS, DraftOptions(depth=3))
-        prompt, learned = engine.tokenize("The quick brown fox"), Learned(lambda: PRESUMED)
-        answer = raw_answer(replace(parts, looks_ahead=looks_ahead), settings, prompt, learned)
+        prompt, policy = engine.tokenize("The quick brown fox"), DepthPolicy(lambda: PRESUMED)
+        answer = raw_answer(replace(parts, looks_ahead=looks_ahead), settings, prompt, policy)
         depths = []
         for event in answer.events():
             if isinstance(event, RoundFinished):

@@ -10,7 +10,8 @@ import mlx_engine
 from mlx_engine.decoding.answer import Answer
 from mlx_engine.decoding.round import Pass
 from mlx_engine.drafting import mtp
-from mlx_engine.drafting.depth.costs import PassCosts
+from mlx_engine.drafting.depth import Choice
+from mlx_engine.drafting.pass_costs import PassCosts
 from mlx_engine.values.conversation import RoundFinished
 from mlx_engine.values.options import DraftOptions
 
@@ -133,10 +134,10 @@ def test_a_head_reads_no_prompt_where_drafts_were_seen_not_to_pay(engine, monkey
     doubtful = PassCosts(tuple(1000.0 + 930 * row for row in range(9)), 0.0)
     ((first, rows),) = answers(engine, monkeypatch, [doubtful])
     assert sum(rows) >= first.progress[-1].total - 2 > 10, "the newest may wait"
-    learned = engine.fresh_learned()
-    learned.follow(DraftOptions())
+    policy = engine.new_depth_policy()
+    policy.follow(DraftOptions())
     for _ in range(60):
-        learned.of("mtp").learn(1, 0, 1.0)
+        policy.learn(Choice(1, None, by="mtp"), 1, 0, 1.0)
     ((second, rows),) = answers(engine, monkeypatch, [doubtful])
     assert second.progress[-1].total > 10 > 2 * 4 >= max(rows, default=0)
 

@@ -14,9 +14,9 @@ from tiny_published import publish
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
 import mlx_engine
-from mlx_engine.drafting.depth.adaptive import AdaptiveDepth
-from mlx_engine.drafting.depth.costs import PassCosts
+from mlx_engine.drafting.depth import DepthPolicy
 from mlx_engine.drafting.drafter import Drafter, NoDraft
+from mlx_engine.drafting.pass_costs import PassCosts
 from mlx_engine.models.drafters.dflash import DFlash
 from mlx_engine.models.drafters.target import FeatureModel
 from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
@@ -91,8 +91,8 @@ def test_a_parked_target_computes_nothing_for_drafts(engine, monkeypatch, source
         return forward(*of, **begin)
 
     monkeypatch.setattr(FeatureModel, "forward", noted)
-    monkeypatch.setattr(AdaptiveDepth, "learn", lambda *of: None)  # whatever this machine does
-    engine._known.clear()
+    monkeypatch.setattr(DepthPolicy, "learn", lambda *of: None)  # whatever this machine does
+    engine._draft_records.clear()
     session, plain = (session_of(engine, GREEDY, depth=0, max_tokens=LENGTH) for _ in range(2))
     session.draft = DraftOptions(source=source)
     for costs, drafts in ((HOPELESS, False), (HOPELESS, False), (CHEAP, True)):

@@ -7,8 +7,7 @@ from drafts_again import draft_alone
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlx_engine.drafting.depth.choice import Learned, RoundPlan
-from mlx_engine.drafting.depth.costs import PassCosts
+from mlx_engine.drafting.depth import DepthPolicy
 from mlx_engine.drafting.drafter import Proposal, ReadRows
 from mlx_engine.drafting.lookup import (
     LEAST_CHANCE,
@@ -18,6 +17,7 @@ from mlx_engine.drafting.lookup import (
     Probation,
     PromptLookupDraft,
 )
+from mlx_engine.drafting.pass_costs import PassCosts
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import DraftOptions, SamplingOptions
@@ -119,38 +119,28 @@ def test_a_length_that_fails_is_paused_until_it_comes_true():
     assert probation.chance(LONG) < LEAST_CHANCE <= probation.chance(SHORT)
 
 
-def play(text, start, plan):
-    """Rows checked, and passes, for text[start:]; plan(offers) tells who drafts, and how deep."""
+def play(text, start, depth):
+    """Rows checked, and passes, for text[start:], at a pinned depth or "auto"."""
+    policy, nothing = DepthPolicy(lambda: COSTS), Reason("no-match", "Nothing.")
     source, at, rows, passes = told(text[: start - 1]), start - 1, 0, 0
     while at < len(text) - 1:
-        length = plan(source.offers(text[at]))
-        choice = length.next()
+        choice = policy.plan(source.offers(text[at]), depth, nothing)
         drafted = proposed(source, text[at], choice.depth)
         stood = 0
         while stood < len(drafted) and text[at + 1 : at + 2 + stood] == drafted[: stood + 1]:
             stood += 1
         tell(source, text[at : at + stood + 1])
-        length.learn(len(drafted), stood, COSTS.verify_ms[len(drafted)])
+        policy.learn(choice, len(drafted), stood, COSTS.verify_ms[len(drafted)])
         at += stood + 1
         rows, passes = rows + 1 + len(drafted), passes + 1
     return rows, passes
 
 
-def pinned(depth):
-    learned = Learned(lambda: COSTS)
-    return lambda offers: RoundPlan(offers, learned, depth, None)
-
-
-def automatic():
-    learned = Learned(lambda: COSTS)
-    return lambda offers: RoundPlan(offers, learned, "auto", Reason("no-match", "Nothing."))
-
-
 @pytest.mark.parametrize("vocabulary", [5, 8, 40])
 def test_random_text_costs_hardly_any_rows(vocabulary):
     text = [int(t) for t in np.random.default_rng(vocabulary).integers(0, vocabulary, 1500)]
-    for plan in (pinned(1), automatic()):
-        rows, passes = play(text, 200, plan)
+    for depth in (1, "auto"):
+        rows, passes = play(text, 200, depth)
         assert rows <= 1.05 * passes
 
 
@@ -158,6 +148,6 @@ def test_copied_text_with_edits_takes_few_passes():
     draw = np.random.default_rng(3)
     first = [int(t) for t in draw.integers(0, 500, 400)]
     again = [t if draw.random() > 0.04 else int(draw.integers(0, 500)) for t in first]
-    for plan in (pinned(8), automatic()):
-        _, passes = play([*first, *again], len(first), plan)
+    for depth in (8, "auto"):
+        _, passes = play([*first, *again], len(first), depth)
         assert len(again) / passes > 2.2
