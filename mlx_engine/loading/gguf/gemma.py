@@ -23,7 +23,7 @@ class GemmaGguf(Architecture):
     """Gemma 1, whose norms are stored as used (1 + w)."""
 
     model_type = "gemma"
-    changes: ClassVar[Mapping[str, Change]] = {"norm.weight": "less one"}
+    changes: ClassVar[Mapping[str, Change]] = {"norm.weight": "subtract one"}
 
 
 class Gemma3Gguf(GemmaGguf):

@@ -12,7 +12,7 @@ class Lfm2Gguf(Architecture):
     """LFM2: most layers are short convolutions, which have no key heads."""
 
     model_type = "lfm2"
-    changes: ClassVar[Mapping[str, Change]] = {"shortconv.conv.weight": "a last axis"}
+    changes: ClassVar[Mapping[str, Change]] = {"shortconv.conv.weight": "add last axis"}
     names = (
         ATTENTION
         | DENSE
@@ -85,10 +85,10 @@ MAMBA2 = {
     "ssm_out": "out_proj",
 }
 MAMBA2_CHANGES: dict[str, Change] = {
-    "ssm_conv1d.weight": "a last axis",
-    "ssm_a": "log of minus",
-    "ssm_d": "one axis",
-    "ssm_norm.weight": "one axis",
+    "ssm_conv1d.weight": "add last axis",
+    "ssm_a": "log of negated",
+    "ssm_d": "flatten",
+    "ssm_norm.weight": "flatten",
 }
 
 

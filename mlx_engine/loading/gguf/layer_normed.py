@@ -87,7 +87,7 @@ class NemotronGguf(_LayerNormed):
     """Nemotron 3 and 4, Minitron: norms as used (1 + w), feed-forward without gates."""
 
     model_type = "nemotron"
-    changes: ClassVar[Mapping[str, Change]] = {"norm.weight": "less one"}
+    changes: ClassVar[Mapping[str, Change]] = {"norm.weight": "subtract one"}
     eps_key = "norm_eps"
 
     def _own_config(self) -> dict[str, object]:

@@ -15,11 +15,11 @@ from mlx_engine.values.words import Words
 _MOST = 2**31 - 1
 _LONGEST_NAME = 60
 FACTORS = "rope_freqs.weight"
-_MAGNITUDE = "rope.scaling.yarn_attn_factor"
-_FACTOR = "rope.scaling.attn_factor"
+_YARN_ATTENTION_FACTOR = "rope.scaling.yarn_attn_factor"
+_LONGROPE_ATTENTION_FACTOR = "rope.scaling.attn_factor"
 TWO_LISTS = ("rope_factors_long.weight", "rope_factors_short.weight")
-Kind = Literal["linear", "yarn", "yarn of a magnitude", "listed", "longrope"]
-KINDS: tuple[Kind, ...] = ("linear", "yarn", "yarn of a magnitude", "listed")
+Kind = Literal["linear", "yarn", "yarn with attention factor", "listed", "longrope"]
+KINDS: tuple[Kind, ...] = ("linear", "yarn", "yarn with attention factor", "listed")
 
 
 class GgufMetadata:
@@ -171,8 +171,8 @@ def rope_scaling(
     if kind == "longrope":
         late, early = (rope_factors(file, name, rotated // 2) for name in TWO_LISTS)
         listed: dict[str, object] = {"rope_type": kind, "short_factor": early, "long_factor": late}
-        if metadata.has(_FACTOR):
-            listed["attention_factor"] = _positive(metadata, _FACTOR, 1.0)
+        if metadata.has(_LONGROPE_ATTENTION_FACTOR):
+            listed["attention_factor"] = _positive(metadata, _LONGROPE_ATTENTION_FACTOR, 1.0)
         return listed
     trained = "rope.scaling.original_context_length"
     found: dict[str, object] = {
@@ -184,8 +184,8 @@ def rope_scaling(
         "beta_fast": _positive(metadata, "rope.scaling.yarn_beta_fast", 32.0),
         "beta_slow": _positive(metadata, "rope.scaling.yarn_beta_slow", 1.0),
     }
-    if metadata.has(_MAGNITUDE):
-        found["attention_factor"] = _positive(metadata, _MAGNITUDE, 1.0)
+    if metadata.has(_YARN_ATTENTION_FACTOR):
+        found["attention_factor"] = _positive(metadata, _YARN_ATTENTION_FACTOR, 1.0)
     return found
 
 
@@ -197,9 +197,9 @@ def _kind(file: GgufFile, metadata: GgufMetadata) -> str:
     if kind in ("", "linear"):
         kind = "none" if _linear_factor(metadata) == 1 else "linear"
     if kind == "yarn" and metadata.number("rope.scaling.yarn_ext_factor", 1.0) != 1.0:
-        return "yarn of a share"
-    if kind == "yarn" and metadata.has(_MAGNITUDE):
-        kind = "yarn of a magnitude"
+        return "yarn with ext_factor"
+    if kind == "yarn" and metadata.has(_YARN_ATTENTION_FACTOR):
+        kind = "yarn with attention factor"
     if FACTORS not in file.tensors or kind not in ("none", *KINDS):
         return kind
     return "listed" if kind == "none" else f"{kind} with a list of factors"

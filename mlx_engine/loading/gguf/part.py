@@ -84,7 +84,9 @@ def plan_of(kind: BlockType, tensor: str, file: Path) -> BlockPlan:
     return plan
 
 
-Change = Literal["none", "log of minus", "less one", "a last axis", "a first axis", "one axis"]
+Change = Literal[
+    "none", "log of negated", "subtract one", "add last axis", "add first axis", "flatten"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +129,11 @@ class GgufPart(TensorInfo):
             shape = (len(place.rows), *shape[1:])
         if place.run is not None:
             shape = (*shape[:-2], shape[-2] // place.run.of, shape[-1])
-        if place.change == "a last axis":
+        if place.change == "add last axis":
             return (*shape, 1)
-        if place.change in ("one axis", "log of minus"):
+        if place.change in ("flatten", "log of negated"):
             return (prod(shape),)
-        return (1, *shape) if place.change == "a first axis" else shape
+        return (1, *shape) if place.change == "add first axis" else shape
 
     @property
     def file_nbytes(self) -> int:

@@ -35,9 +35,9 @@ _HEAD = {
 
 
 _CHANGES: dict[str, Change] = {
-    "ssm_conv1d.weight": "a last axis",
-    "ssm_a": "log of minus",
-    "ffn_gate_inp_shexp.weight": "a first axis",  # a matrix of one row
+    "ssm_conv1d.weight": "add last axis",
+    "ssm_a": "log of negated",
+    "ffn_gate_inp_shexp.weight": "add first axis",  # a matrix of one row
 }
 
 
@@ -185,7 +185,7 @@ class Qwen2MoeGguf(Architecture):
     """Qwen1.5 and Qwen2 with experts and a gated shared expert."""
 
     model_type = "qwen2_moe"
-    changes: ClassVar[Mapping[str, Change]] = {"ffn_gate_inp_shexp.weight": "a first axis"}
+    changes: ClassVar[Mapping[str, Change]] = {"ffn_gate_inp_shexp.weight": "add first axis"}
     names = ATTENTION | DENSE | EXPERTS | ONE_SHARED
 
     def _own_config(self) -> dict[str, object]:

@@ -141,17 +141,17 @@ def _dense(part: GgufPart, data: mmap) -> mx.array:
     raw = np.frombuffer(data, np.uint8, stored.nbytes, stored.offset).view(_FORMS[kind])
     inputs = stored.shape[-1] if len(stored.shape) > 1 else 1
     values = _rows_of(raw.reshape(-1, inputs), part)
-    if kind == "F64" and place.change != "log of minus":
+    if kind == "F64" and place.change != "log of negated":
         with np.errstate(over="ignore"):  # infinities are refused below
             values = values.astype(np.float32)
     if kind != "BF16" and not np.isfinite(values).all():
         raise NotNumbersError
-    if place.change == "log of minus":
-        values = _log_of_minus(values)
+    if place.change == "log of negated":
+        values = _log_of_negated(values)
     array = mx.array(np.ascontiguousarray(values).reshape(part.unpacked_shape))
     if kind == "BF16":
         array = array.view(mx.bfloat16)
-    if place.change == "less one":
+    if place.change == "subtract one":
         array = array.astype(mx.float32) - 1
     factor = _factor(part)
     if factor is not None:
@@ -173,7 +173,7 @@ def _factor(part: GgufPart) -> mx.array | None:
     return mx.array(values.reshape(-1, 1, 1) if each else values)
 
 
-def _log_of_minus(values: NDArray[np.generic]) -> NDArray[np.generic]:
+def _log_of_negated(values: NDArray[np.generic]) -> NDArray[np.generic]:
     wide = values.astype(np.float64)
     if not (wide < 0).all():
         raise NotNumbersError

@@ -234,7 +234,7 @@ def test_what_is_changed_and_heads_of_latents_do_not_stay(file: Path) -> None:
     headers, name = read_headers(locate_model(file, file)), "layers.0.mlp.down_proj.weight"
     part = headers.parts.trunk[name]
     assert isinstance(part, GgufPart)
-    changed = replace(part.place, change="less one")
+    changed = replace(part.place, change="subtract one")
     latent = "layers.0.self_attn.kv_b_proj.weight"
     for other in (part, replace(part, place=changed), replace(part, name=latent)):
         headers.parts.trunk[name] = other
