@@ -19,7 +19,7 @@ import mlx.core as mx
 
 from metal_kernels.stock import computes_on_gpu
 from mlx_engine.bench.report import LLAMA, MLX_LM, OFF, PEERS, Plan, arm_words, draft_of
-from mlx_engine.bench.runs import Clock, Run, play, settings_of
+from mlx_engine.bench.runs import Clock, Run, settings_of, timed_answer
 from mlx_engine.engine import Engine
 from mlx_engine.self_check.doctor import this_machine
 from mlx_engine.values.errors import Reason
@@ -70,7 +70,7 @@ class MlxLm:
         )
         self.name = f"mlx-lm {version('mlx-lm')}{', float32' if as_float32 else ''}"
 
-    def play(self, prompt: Sequence[int], tokens: int) -> Run:
+    def answer(self, prompt: Sequence[int], tokens: int) -> Run:
         """Generate exactly `tokens` tokens, ignoring end-of-text tokens."""
         import mlx_lm
 
@@ -112,7 +112,7 @@ class LlamaServer:
         build = _ask(f"{self._at}/props").get("build_info", "")
         self.name = " ".join(filter(None, ("llama.cpp", str(build).partition("-")[0], words)))
 
-    def play(self, prompt: Sequence[int], tokens: int) -> Run:
+    def answer(self, prompt: Sequence[int], tokens: int) -> Run:
         """Generate exactly `tokens` tokens, ignoring end-of-text tokens, without cached prompts.
 
         The server's clock starts after the first token. A pass yields one token and the accepted
@@ -220,10 +220,10 @@ MEMORY_SHARE = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """play: answers a prompt with at most so many tokens (a peer: with exactly so many)."""
+    """answer: answers a prompt with at most so many tokens (a peer: with exactly so many)."""
 
     name: str
-    play: Callable[[Sequence[int], int], Run]
+    answer: Callable[[Sequence[int], int], Run]
     is_peer: bool = False
 
 
@@ -249,7 +249,7 @@ def own_arm(engine: Engine, plan: Plan, own: OwnDraft) -> Arm:
 
     def answer(prompt: Sequence[int], tokens: int) -> Run:
         settings = settings_of(plan.sampling, own.draft, tokens, ignore_eos=plan.ignore_eos)
-        return play(engine, prompt, settings)
+        return timed_answer(engine, prompt, settings)
 
     return Arm(own.name, answer)
 
@@ -290,7 +290,7 @@ def peer_arms(
         except PEER_ERRORS as error:
             yield cannot(name, error)
         else:
-            yield Arm(peer.name, peer.play, is_peer=True)
+            yield Arm(peer.name, peer.answer, is_peer=True)
 
 
 def cannot(name: str, error: Exception) -> Reason:

@@ -230,7 +230,7 @@ class _Bench:
                 self._warm_up(arms, prompts[0].tokens, WARM_UP)
             for number, (kind, prompt) in enumerate(prompts, 1):
                 self._say(f"{kind}, reference")
-                reference = arms[0].play(prompt, plan.tokens).tokens
+                reference = arms[0].answer(prompt, plan.tokens).tokens
                 self._progress.advance(self._task)
                 done.append(_answers(kind, prompt, reference, arms))
                 in_order = in_turn(arms, plan.repeats, is_backwards=number % 2 == 0)
@@ -278,7 +278,7 @@ class _Bench:
         for arm in in_order:
             self._say(f"{answers.kind}, {arm.name}")
             try:
-                run = arm.play(prompt, exactly if arm.is_peer else tokens)
+                run = arm.answer(prompt, exactly if arm.is_peer else tokens)
                 answers.runs[arm.name].append(run)
             except PEER_ERRORS as error:
                 if not arm.is_peer:

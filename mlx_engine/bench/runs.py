@@ -128,7 +128,7 @@ def settings_of(
     return Settings(sampling, draft, GenerationOptions(tokens, ignore_eos=ignore_eos))
 
 
-def play(engine: Engine, prompt: Sequence[int], settings: Settings) -> Run:
+def timed_answer(engine: Engine, prompt: Sequence[int], settings: Settings) -> Run:
     """Generate one answer and time it."""
     clock = Clock()
     answer = open_answer(engine, prompt, settings)

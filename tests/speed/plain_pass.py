@@ -30,8 +30,8 @@ from mlx_engine.bench.runs import (
     chat_prompt,
     in_turn,
     nine_kinds,
-    play,
     settings_of,
+    timed_answer,
 )
 from mlx_engine.decoding.sequence import shared_prefix
 from mlx_engine.engine import Engine
@@ -90,10 +90,10 @@ def compare(folder: str | None, tokens: int, repeats: int) -> None:
     prompt = chat_prompt(engine, nine_kinds()[0].question)
 
     def ours() -> Run:
-        return play(engine, prompt, settings_of(GREEDY, PLAIN, tokens))
+        return timed_answer(engine, prompt, settings_of(GREEDY, PLAIN, tokens))
 
     def its() -> Run:
-        return theirs.play(prompt, tokens)
+        return theirs.answer(prompt, tokens)
 
     sides = [ours, its]
     runs: dict[Callable[[], Run], list[Run]] = {ours: [], its: []}

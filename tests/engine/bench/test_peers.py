@@ -64,9 +64,9 @@ def test_a_server_is_started_asked_and_ended(tmp_path: Path) -> None:
     program = script(tmp_path / "server", SERVER.format(python=sys.executable, told=str(told)))
     model, heads = tmp_path / "model.gguf", tmp_path / "heads.gguf"
     with llama_server(program, model, 512, SAMPLING, drafts=True, heads=heads) as server:
-        run = server.play([1, 2, 3], 5)
+        run = server.answer([1, 2, 3], 5)
         with pytest.raises(OSError, match=r"400.*prompt refused"):
-            server.play([0], 5)
+            server.answer([0], 5)
     asked = json.loads(told.read_text())
     assert server.name == "llama.cpp b9999 draft-mtp 3"
     assert asked["options"] == {

@@ -13,7 +13,7 @@ PARKED = Reason("parked-cost", "Too dear here.")
 TEXT = (7, 8, 9)
 
 
-def played(drafted: int, accepted: int, why: Reason | None = None) -> RoundStats:
+def round_of(drafted: int, accepted: int, why: Reason | None = None) -> RoundStats:
     """2 ms a draft, 5 ms a pass, 1 ms of the host."""
     return RoundStats(0, drafted, drafted, accepted, accepted + 1, 2.0 * drafted, 5.0, 1.0, why=why)
 
@@ -28,7 +28,7 @@ def row_of(arm: str, answers: Answers) -> Row:
 
 
 def test_a_row_sums_its_rounds() -> None:
-    rounds = (played(2, 2), played(2, 0), played(0, 0, PARKED), played(2, 1))
+    rounds = (round_of(2, 2), round_of(2, 0), round_of(0, 0, PARKED), round_of(2, 1))
     answer = Run(TEXT, 7, 6, 3, 4, 0.5, 1.5, 4, 0.1, cpu_s=0.02, rounds=rounds)
     row = row_of("auto", Answers("kind", 5, TEXT, frozenset(), {"auto": [answer]}))
     assert (row.tokens, row.passes, row.tokens_per_pass, row.rate) == (7, 4, 1.75, 0.5)

@@ -56,7 +56,7 @@ class Script:
     seen: list[tuple[str, int]] = field(default_factory=list)
 
     def arm(self, name: str) -> Arm:
-        def play(prompt: Sequence[int], tokens: int) -> Run:
+        def answer(prompt: Sequence[int], tokens: int) -> Run:
             self.seen.append((name, tokens))
             if len(self.seen) > self.interrupt_at:
                 raise KeyboardInterrupt
@@ -65,7 +65,7 @@ class Script:
             text = self.texts[name]
             return Run(text, len(text), 0, 0, len(text), 0.5, 1.5, len(text) - 1, 1.0)
 
-        return Arm(name, play, is_peer=name.startswith("peer"))
+        return Arm(name, answer, is_peer=name.startswith("peer"))
 
     def bench(self, engine: Engine, monkeypatch: pytest.MonkeyPatch, plan: Plan) -> BenchReport:
         arms = [self.arm(name) for name in self.texts]
