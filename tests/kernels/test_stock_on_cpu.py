@@ -7,7 +7,7 @@ from compared import wide
 
 from metal_kernels.gated_delta_block import Rows
 from metal_kernels.stock import Attending, Stock, Turning
-from metal_kernels.stock_on_cpu import StockOnCpu
+from metal_kernels.stock_on_cpu import MOST_BEGUN, StockOnCpu
 
 Array = np.ndarray
 
@@ -127,3 +127,12 @@ def test_delta_steps(shared: int, heads: int) -> None:
         one, state = stock.delta_rule(Rows(*(part[:, t : t + 1] for part in rows)), state)
         assert mx.array_equal(one, made[:, t : t + 1]).item()
     assert mx.array_equal(state, after).item()
+
+
+def test_a_cpu_begins_with_a_few_rows_and_with_no_prompt(monkeypatch):
+    begun = []
+    monkeypatch.setattr(mx, "async_eval", begun.append)
+    for stock in (StockOnCpu(), Stock()):
+        for rows in (1, MOST_BEGUN, MOST_BEGUN + 1):
+            stock.begin(mx.zeros((1, rows, 4)))
+    assert [x.shape[1] for x in begun] == [1, MOST_BEGUN]
