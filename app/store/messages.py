@@ -126,14 +126,13 @@ class Messages:
         """What the engine reads of the messages with these ascending ids."""
         sql = """SELECT id, role, text, thinking FROM message
             WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id"""
-        read = list[Message]()
-        for row in self._database.rows(sql, json.dumps(ids)):
-            ended = self.unwritten.get(row["id"])
-            said = (row["text"], row["thinking"])
-            if ended is not None:
-                said = (ended.so_far.text, ended.so_far.thinking)
-            read.append(Message(role_of(row["role"]), *map(text_of, said)))
-        return tuple(read)
+        ended = {message_id: answer.so_far for message_id, answer in self.unwritten.items()}
+        return tuple(
+            Message(role_of(role), ended[each].text, ended[each].thinking)
+            if each in ended
+            else Message(role_of(role), text_of(text), text_of(thinking))
+            for each, role, text, thinking in self._database.rows(sql, json.dumps(ids))
+        )
 
     def all_of(self, chat_id: int) -> tuple[StoredMessage, ...]:
         """Every message of every branch, oldest first."""

@@ -45,7 +45,7 @@ SOURCES: tuple[DraftedBy, ...] = get_args(DraftedBy)
 
 def role_of(value: object) -> Role:
     """The user for anything but a role."""
-    return next((role for role in ROLES if role == value), "user")
+    return value if value in ROLES else "user"
 
 
 def message_from_row(row: sqlite3.Row) -> StoredMessage:
