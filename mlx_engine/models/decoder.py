@@ -122,6 +122,8 @@ class Decoder:
     ) -> mx.array:
         x, masks = self._embedding(tokens), Masks(is_long=is_long)
         layers: Sequence[LayerCache | JointCache] = caches.layers
+        if self._spec.embed_norm:
+            x = self._norm(x)
         if self._positions is not None:
             x = each(layers[0], self._placed, x)
         heard = {-1: x} if after else {}

@@ -17,6 +17,7 @@ FIXED: dict[str, Fields] = {
     "smollm3": {"use_sliding_window": False},
     "gemma": {"use_bidirectional_attention": False},
     "hy_v3": {"mlp_bias": False},
+    "nanochat": {"tie_word_embeddings": False},
     "afmoe": {
         **{"attention_bias": False, "score_func": "sigmoid", "route_norm": True},
         **{"n_group": 1, "topk_group": 1},
@@ -114,6 +115,7 @@ LEFT_OUT: dict[str, Fields] = {
     "minimax_m2": {"rope_theta": 5e6, "max_position_embeddings": 196608},
     "minimax": {"rope_theta": 5e6, "max_position_embeddings": 196608},
     "olmoe": {"rms_norm_eps": 1e-5},
+    "nanochat": _SHORT,
     "afmoe": {
         "head_dim": 128,
         "rms_norm_eps": 1e-5,

@@ -21,6 +21,7 @@ from mlx_engine.models.families.layer_normed import (
 from mlx_engine.models.families.lfm2 import Lfm2
 from mlx_engine.models.families.llama import Glm4, Granite, Llama, Olmo2, Phi3
 from mlx_engine.models.families.mimo_v2 import MimoV2
+from mlx_engine.models.families.nanochat import NanoChat
 from mlx_engine.models.families.plain_experts import Afmoe, Ernie45Moe, MiniMaxM2, Olmoe
 from mlx_engine.models.families.qwen3 import (
     Mellum,
@@ -77,6 +78,7 @@ _TYPES: dict[type[SpecFamily], str] = {
     MiniMaxM2: "minimax_m2 minimax",
     Olmoe: "olmoe",
     Afmoe: "afmoe",
+    NanoChat: "nanochat",
     Lfm2: "lfm2 lfm2_moe",
     FalconH1: "falcon_h1",
     GraniteHybrid: "granitemoe granitemoeshared granitemoehybrid",

@@ -100,7 +100,8 @@ class ModelSpec:
     then it is where the files have no other. embed_scale: what embeddings are multiplied by;
     logit_scale: what logits are; logit_cap: logits l become cap * tanh(l / cap), 0 for none;
     logit_bias: whether the output head has a bias. positions: a learned vector for each of so many
-    positions is added to the embedding; 0 for none.
+    positions is added to the embedding; 0 for none. embed_norm: whether embeddings go through the
+    norm that ends the trunk, too.
     """
 
     hidden: int
@@ -116,6 +117,7 @@ class ModelSpec:
     logit_cap: float = 0.0
     logit_bias: bool = False
     positions: int = 0
+    embed_norm: bool = False
     heads: Heads | None = None
 
     def tensors(self, present: Collection[str] = ()) -> Shapes:

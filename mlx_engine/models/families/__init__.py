@@ -25,7 +25,7 @@ variant of a config, in the table of tests/engine/models/test_plain_families.py.
 | Qwen2, Qwen3, Qwen3 MoE, Qwen3-VL | their names | none | transformers |
 | Gemma 1 to 3, gpt-oss, Phi-3, GLM-4 (`glm`, `glm4`), OLMo 2 | their names | none | transformers |
 | Command R, R7B, A, OLMoE, Solar Open | cohere, cohere2, olmoe, solar_open | none | transformers |
-| Trinity | afmoe | none | transformers, mlx-lm |
+| Trinity, nanochat | afmoe, nanochat | none | transformers, mlx-lm |
 | StarCoder 1, 2, Pythia, Phi-2 | gpt_bigcode, starcoder2, gpt_neox, phi | none | transformers |
 | GPT-2 | gpt2 | none | transformers |
 | Nemotron 3, 4, Minitron, StableLM | nemotron, stablelm | none | transformers |

@@ -56,9 +56,6 @@ FIXED: dict[str, Fields] = {
     "mistral4": _SILU,
     "muse_glimmer": {"hidden_activation": "silu", "attention_bias": False},
     "muse_spark": _SILU | _APART | {"attention_bias": False, "residual_gate_temperature": 0.3},
-    "nanochat": _APART
-    | {"hidden_act": "relu2", "final_logit_softcapping": 15.0, "attention_bias": False}
-    | {"rope_scaling": None},
     "nemotron_h": _APART
     | {"mlp_hidden_act": "relu2", "mamba_hidden_act": "silu", "use_bias": False}
     | {"sliding_window": None},

@@ -99,14 +99,6 @@ _RENAMED = {
     "nemotron_h": {"model.": "backbone."},
     "phimoe": {".mlp.router.": ".block_sparse_moe.gate.", ".mlp.": ".block_sparse_moe."},
     "llama4_text": {"lm_head.": "output."},
-    "nanochat": {
-        "model.embed_tokens.": "transformer.wte.",
-        "model.layers.": "transformer.h.",
-        ".self_attn.o_proj.": ".attn.c_proj.",
-        **{f".self_attn.{one}_proj.": f".attn.c_{one}." for one in "qkv"},
-        ".mlp.fc1.": ".mlp.c_fc.",
-        ".mlp.fc2.": ".mlp.c_proj.",
-    },
     "olmo_hybrid": {
         ".attention_layer_norm.": ".input_layernorm.",
         ".feedforward_layer_norm.": ".post_attention_layernorm.",

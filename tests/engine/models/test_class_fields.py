@@ -58,7 +58,6 @@ ELSEWHERE = {
         *("attention_chunk_size", "attn_temperature_tuning", "floor_scale", "attn_scale"),
     },
     "minimax_m3_vl": {"index_n_heads", "index_head_dim", "index_block_size", "index_topk_blocks"},
-    "nanochat": {"rms_norm_eps"},  # the class has 1e-5 throughout, transformers 1e-6
     "phimoe": {"sliding_window"},
     "recurrent_gemma": {"sliding_window"},
 }

@@ -48,7 +48,6 @@ CASES = {
     "jamba": ("jamba", {}),
     "glm_moe_dsa": ("glm_moe_dsa", {}),
     "llama4 without experts": ("llama4_text", {}),
-    "nanochat": ("nanochat", {}),
     "nemotron_h": ("nemotron_h", {}),
     "olmo hybrid": ("olmo_hybrid", {}),
     "mamba 2 of two groups": ("mamba2", {}),

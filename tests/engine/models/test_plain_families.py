@@ -5,6 +5,7 @@ import json
 import shutil
 from collections.abc import Mapping
 from functools import cache
+from importlib import import_module
 from typing import NamedTuple
 
 import mlx.core as mx
@@ -486,6 +487,15 @@ CASES: dict[str, Case] = {
         },
         {"layer_types": None, "global_attn_every_n_layers": 4},
     ),
+    "nanochat": Case("nanochat"),
+    "nanochat, not capped, biases": Case(
+        "nanochat",
+        {
+            **{"rms_norm_eps": 0.1, "num_key_value_heads": 1, "final_logit_softcapping": None},
+            **{"attention_bias": True, "hidden_act": "gelu"},
+        },
+    ),
+    "nanochat, yarn": Case("nanochat", {"rope_parameters": YARN}),
     "mimo_v2": Case("mimo_v2_flash"),
     "mimo_v2 unscaled": Case("mimo_v2_flash", {"attention_value_scale": None}),
 }
@@ -578,6 +588,7 @@ DRAFTED = (
     "gpt_neox",
     "gpt_bigcode",
     "afmoe",
+    "nanochat",
 )
 PROMPT = [5, 1, 30, 17, 2, 9, 9, 21, 4]
 WAYS = {
@@ -849,3 +860,30 @@ def test_masks_stored_as_tensors_are_left_out(made, tmp_path):
     masks = {f"{within}.bias": mx.ones((1, 1, 8, 8)), f"{within}.masked_bias": mx.array(-1e9)}
     edit_tensors(folder, lambda arrays: arrays | masks)
     assert np.array_equal(logits(folder, tiny.tokens), made("gpt_neox")[1].logits(tiny.tokens))
+
+
+def test_nanochat_as_mlx_has_it(made, tmp_path):
+    tiny = made("nanochat")[0]
+    folder = shutil.copytree(tiny.folder, tmp_path / "m")
+    names = {
+        "model.embed_tokens.": "transformer.wte.",
+        "model.layers.": "transformer.h.",
+        ".self_attn.o_proj.": ".attn.c_proj.",
+        **{f".self_attn.{part}_proj.": f".attn.c_{part}." for part in "qkv"},
+        ".mlp.fc1.": ".mlp.c_fc.",
+        ".mlp.fc2.": ".mlp.c_proj.",
+    }
+
+    def renamed(name):
+        for old, new in names.items():
+            name = name.replace(old, new)
+        return name
+
+    edit_tensors(folder, lambda arrays: {renamed(name): a for name, a in arrays.items()})
+    assert np.array_equal(logits(folder, tiny.tokens), made("nanochat")[1].logits(tiny.tokens))
+    module = import_module("mlx_lm.models.nanochat")
+    stock = module.Model(
+        module.ModelArgs.from_dict(json.loads((folder / "config.json").read_text()))
+    )
+    stock.load_weights(str(folder / "model.safetensors"))
+    assert relative(np.array(stock(mx.array([tiny.tokens]))[0]), tiny.logits) < 1e-5

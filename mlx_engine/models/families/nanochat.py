@@ -1,0 +1,95 @@
+"""nanochat: norms without weights, also of embeddings, and a rotation that goes backwards."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.families.llama import activation_of, plain_attention, plain_model
+from mlx_engine.models.layer_specs import Attention, FeedForward, Shape
+from mlx_engine.models.spec_family import SpecFamily
+from mlx_engine.models.specs import Block, ModelSpec
+from mlx_engine.models.stored_forms import Piece, Recipe, Recipes
+
+if TYPE_CHECKING:
+    import mlx.core as mx
+
+_CAP = "final_logit_softcapping"
+_WEIGHTS = "norm.weight"
+
+
+class NanoChat(SpecFamily):
+    """`nanochat`.
+
+    Queries and keys are normed after their rotation, which is the same as before it: a rotation
+    keeps lengths, but for a magnitude that these norms undo, and they have no weights.
+    """
+
+    renames: ClassVar = {
+        "wte": "embed_tokens",
+        "attn": "self_attn",
+        "attn.c_q": "self_attn.query_proj",
+        "attn.c_k": "self_attn.key_proj",
+        "attn.c_v": "self_attn.v_proj",
+        "attn.c_proj": "self_attn.o_proj",
+        "self_attn.q_proj": "self_attn.query_proj",
+        "self_attn.k_proj": "self_attn.key_proj",
+        **dict.fromkeys(("mlp.fc1", "mlp.c_fc"), "mlp.up_proj"),
+        **dict.fromkeys(("mlp.fc2", "mlp.c_proj"), "mlp.down_proj"),
+    }
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """By the names of Hugging Face's config."""
+        bias = fields.flag("attention_bias", default=False)
+        attention = plain_attention(fields)
+        assert attention.rope is not None
+        attention = replace(
+            attention,
+            qkv_bias=bias,
+            out_bias=bias,
+            qk_norm="head",
+            rope=replace(attention.rope, magnitude=1.0),
+        )
+        inner = fields.count("intermediate_size")
+        feed = FeedForward(inner, activation_of(fields, "relu2"), gated=False)
+        is_capped = fields.has(_CAP) or _CAP not in fields
+        return replace(
+            plain_model(fields, [Block(attention, feed)] * fields.layers()),
+            embed_norm=True,
+            tied=False,
+            logit_cap=fields.number(_CAP, 15.0) if is_capped else 0.0,
+        )
+
+    def recipes(self, names: Iterable[str]) -> Recipes:
+        """Halves of heads change places, by which a rotation goes the other way."""
+        listed, mixer = list(names), self.spec.blocks[0].mixer
+        assert isinstance(mixer, Attention)
+        size, made = mixer.key_dim // 2, dict[str, Recipe]()
+        for stored, ours in (("query_proj", "q_proj"), ("key_proj", "k_proj")):
+            heads = mixer.heads if ours == "q_proj" else mixer.kv_heads
+            rows = [
+                row
+                for head in range(heads)
+                for half in (2 * head + 1, 2 * head)
+                for row in range(half * size, (half + 1) * size)
+            ]
+            for name in listed:
+                if f".self_attn.{stored}." in name:
+                    piece = Piece(name, rows, -1 if name.endswith(".bias") else -2)
+                    made[name.replace(stored, ours)] = Recipe((piece,))
+        return made
+
+    def trunk_shapes(self, present: Collection[str]) -> Mapping[str, Shape]:
+        """Without the norms' weights, which no file has."""
+        shapes = super().trunk_shapes(present).items()
+        return {name: shape for name, shape in shapes if not name.endswith(_WEIGHTS)}
+
+    def stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
+        """Ones for the norms' weights."""
+        import mlx.core as mx
+
+        shapes = self.spec.tensors().items()
+        norms = {name: mx.ones(shape) for name, shape in shapes if name.endswith(_WEIGHTS)}
+        return super().stored(raw) | norms
