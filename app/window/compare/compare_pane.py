@@ -10,7 +10,7 @@ from app.window.controls.labels import paragraph, tabular
 from app.window.controls.layouts import STRETCH, Wide, column
 from app.window.language import percent, tr
 from app.window.look import look
-from app.window.transcript.message_column import PinnedScroll
+from app.window.transcript.pinned_scroll import PinnedScroll
 from app.window.transcript.reader import Reader
 from app.window.transcript.segment_column import SegmentColumn, TextWidget
 from mlx_engine.values.stats import GenerationStats

@@ -2,134 +2,15 @@
 
 from collections.abc import Iterable, Sequence
 
-from PySide6.QtCore import QEvent, QPoint, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QTimer
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
-from shiboken6 import isValid
 
 from app.window.controls.layouts import STRETCH, column
 from app.window.look import look
 from app.window.transcript.message_view import MessageView
+from app.window.transcript.pinned_scroll import PinnedScroll
 from app.window.transcript.reader import GAP, MARGIN, Reader
 from app.window.transcript.shown_message import ShownMessage, ShownMessages
-
-SLACK = 4
-"""Pixels from the end that still count as being there, on the way down."""
-
-
-class Content(QWidget):
-    """What is scrolled. Signal `resized`: its children have their new places."""
-
-    resized = Signal()
-
-    # Qt
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        """Say so."""
-        super().resizeEvent(event)
-        self.resized.emit()
-
-
-class PinnedScroll(QScrollArea):
-    """At the end it stays at the end; anywhere else what the reader looks at keeps its place.
-
-    Any move up lets go, be it a pixel; coming down to the end takes hold again. Signals
-    `pinned_changed`(bool), and `scrolled`: other parts are in view.
-    """
-
-    pinned_changed = Signal(bool)
-    scrolled = Signal()
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.pinned = True
-        self._anchor: QWidget | None = None
-        self._anchor_y = 0
-        self._last = 0
-        self._moving = False
-        self.content = Content()
-        self.content.resized.connect(self._keep_place)
-        self.setWidget(self.content)
-        self.setWidgetResizable(True)
-        self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.verticalScrollBar().valueChanged.connect(self._moved)
-        self.verticalScrollBar().rangeChanged.connect(self._grew)
-
-    def follow(self) -> None:
-        """Go to the end and stay there."""
-        self._set_pinned(True)
-        self._grew()
-
-    def go_to(self, widget: QWidget, place: QPoint, room: int) -> None:
-        """Scroll to a place in a widget, with so many pixels above and below it; that widget is
-        what must not move while others around it get their widgets.
-        """
-        inside = widget.mapTo(self.content, place)
-        self.ensureVisible(inside.x(), inside.y(), 0, room)
-        self._hold(widget)
-
-    def stay(self) -> None:
-        """Let what is in view keep its place, though it be the end."""
-        self._remember()
-        self._set_pinned(False)
-
-    def go_to_top(self, widget: QWidget) -> None:
-        """Scroll to where a widget begins, now or once it has its place."""
-        self._set_pinned(False)
-        self._anchor, self._anchor_y = widget, MARGIN
-        self._keep_place()
-
-    def _moved(self, value: int) -> None:
-        bar = self.verticalScrollBar()
-        down = value >= self._last
-        self._last = value
-        self.scrolled.emit()
-        if self._moving:
-            return
-        at_end = value >= bar.maximum() - (SLACK if down else 0)
-        self._set_pinned(at_end and self._is_whole_below())
-        self._remember()
-
-    def _is_whole_below(self) -> bool:
-        """Whether the end of the content is the end of all there is."""
-        return True
-
-    def _grew(self) -> None:
-        if self.pinned:
-            self._move(self.verticalScrollBar().maximum())
-
-    def _move(self, value: int) -> None:
-        self._moving = True
-        self.verticalScrollBar().setValue(value)
-        self._moving = False
-
-    def _set_pinned(self, pinned: bool) -> None:
-        if pinned != self.pinned:
-            self.pinned = pinned
-            self.pinned_changed.emit(pinned)
-
-    def _remember(self) -> None:
-        """What stands at the top of the view is what must not move."""
-        top = QPoint(self.content.width() // 2, self.verticalScrollBar().value())
-        self._hold(self.content.childAt(top) or self.content.childAt(top + QPoint(0, 24)))
-
-    def _hold(self, widget: QWidget | None) -> None:
-        self._anchor = widget
-        if widget is not None:
-            self._anchor_y = self._top_of(widget) - self.verticalScrollBar().value()
-
-    def _top_of(self, widget: QWidget) -> int:
-        return widget.mapTo(self.content, QPoint(0, 0)).y()
-
-    def _keep_place(self) -> None:
-        if self.pinned or self._anchor is None:
-            return
-        if isValid(self._anchor) and self.content.isAncestorOf(self._anchor):
-            self._move(self._top_of(self._anchor) - self._anchor_y)
-        else:
-            self._remember()
-
 
 NEARBY_MS = 50
 """After so long without scrolling the messages next to those in view are made."""

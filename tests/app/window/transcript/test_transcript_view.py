@@ -28,8 +28,8 @@ from app.window.controls.layouts import column
 from app.window.look import look
 from app.window.style_sheet import dress
 from app.window.transcript import segment_column
-from app.window.transcript.message_column import PinnedScroll
 from app.window.transcript.message_view import MessageView
+from app.window.transcript.pinned_scroll import PinnedScroll
 from app.window.transcript.prose_segment import ProseSegment
 from app.window.transcript.shown_message import ShownMessage
 from app.window.transcript.transcript_view import TranscriptView
