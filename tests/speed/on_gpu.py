@@ -17,12 +17,17 @@ lookahead), `chats` (three at once against one after the other). A section that 
 one that would begin behind --seconds is left out.
 
 Measured on an NVIDIA H200 (MLX 0.32.4, 4B, 150 tokens), before outcomes had a reader of their own:
-rounds of depth 0 and 4 in turn took 16.8 and 27.5 ms and were told as 22.4 and 22.0; so `auto`, at
-acceptance 0, 0.5, 0.8 and 0.95, ran at 0.98, 0.84, 0.65 and 0.83 of off, and the best fixed depth
-at 0.48, 0.67, 0.81 and 1.05. A pass of 2, 4 and 8 rows costs 1.45, 2.13 and 2.69 plain ones; the
-device idles 13 % of a plain and 43 % of a drafted loop; plain decoding is at 0.81 of mlx-lm (0.9B:
-0.91), three chats at 0.90 of one, and lookahead adds 55 MB to a peak of 400. The same section
-`times` on two x86 cores with the reader: told 5.88 and 24.8 ms, true 5.92 and 24.7.
+rounds of depth 0 and 4 in turn took 16.8 and 27.5 ms and were told as 22.4 and 22.0. A pass of 2, 4
+and 8 rows costs 1.45, 2.13 and 2.69 plain ones; the device idles 13 % of a plain and 43 % of a
+drafted loop; plain decoding is at 0.81 of mlx-lm (0.9B: 0.91), three chats at 0.90 of one, and
+lookahead adds 55 MB to a peak of 400. On an H100 with the reader (4B, 120 tokens): told 17.9 and
+27.6, true 17.5 and 27.7 ms.
+
+`depths` ran in slices of a tenth then, 12 to 15 tokens, at the end of which every arm waits for the
+round it has begun ahead; that costs drafts most. So seen `auto`, at acceptance 0, 0.5, 0.8 and
+0.95, ran at 0.98, 0.84, 0.65 and 0.83 of off (H200, told wrong times) and at 0.83, 0.85, 0.60 and
+0.74 (H100, told right ones), the best fixed depth at 0.48 to 1.05 and 0.50 to 1.16, and off at 0.84
+to 1.14 of itself. In slices of a third, as now, it was not run on a GPU yet.
 """
 
 import argparse
@@ -268,9 +273,9 @@ class Run:
 
 
 def rates(bench: Bench, arms: Mapping[str, DraftOptions], accepted: float) -> dict[str, Run]:
-    """Every arm, slices of a tenth in turn."""
+    """Every arm, thirds in turn: at the end of each a round that was begun ahead is waited for."""
     runs = {name: Run(bench.answer(arm, accepted, bench.tokens)) for name, arm in arms.items()}
-    for end in range(bench.tokens // 10, bench.tokens + 1, bench.tokens // 10):
+    for end in range(bench.tokens // 3, bench.tokens + 1, bench.tokens // 3):
         for run in runs.values():
             run.go_on(end)
     return runs
