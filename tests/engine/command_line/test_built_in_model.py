@@ -2,11 +2,13 @@
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 
 import mlx_engine
 from mlx_engine.values.options import DraftOptions
@@ -74,3 +76,42 @@ def test_control_c_stops_the_answer_and_keeps_the_chat() -> None:
     assert chat.returncode == 0
     assert "Stopped; /continue goes on." in notes
     assert "  2 assistant" in notes
+
+
+def read_until(terminal: int, words: str) -> str:
+    """What a terminal shows until it has shown these words."""
+    shown, end = b"", monotonic() + 30
+    while words.encode() not in shown:
+        assert select.select([terminal], [], [], max(0, end - monotonic()))[0], shown
+        shown += os.read(terminal, 4096)
+    return shown.decode(errors="replace")
+
+
+def test_a_terminal_takes_what_is_typed_while_it_loads_and_pastes_of_several_lines() -> None:
+    ours, theirs = os.openpty()
+    os.write(ours, b"Who are you?\n")
+    chat = subprocess.Popen(
+        [*HEADSTART, "chat", "--seed", "1", "--max-tokens", "4"],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        cwd=ROOT,
+        env=os.environ | {"TERM": "xterm-256color", "PROMPT_TOOLKIT_NO_CPR": "1"},
+        start_new_session=True,
+    )
+    os.close(theirs)
+    try:
+        read_until(ours, "tok/pass")
+        os.write(ours, b"\x1b[200~one\ntwo\x1b[201~\r")
+        read_until(ours, "tok/pass")
+        os.write(ours, b"/messages\r")
+        listed = read_until(ours, "3 user      one \N{HORIZONTAL ELLIPSIS}")
+        assert "1 user      Who are you?" in listed
+        os.write(ours, b"\x04")
+        read_until(ours, "Save this chat?")
+        os.write(ours, b"n\r")
+        assert chat.wait(timeout=60) == 0
+    finally:
+        chat.kill()
+        chat.wait()
+        os.close(ours)
