@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _CONVOLUTION = "mamba.conv1d.weight"
 _ROWS_LOOKED_AT, _LEAST = 256, 1e-30
+_LEAST_SLOPE = 0.3
+"""Of sizes of matrices over factors, where those are in; nearly all such files are mlx-lm's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +122,11 @@ class FalconH1(SpecFamily):
         return made
 
     def _has_factors(self, raw: Mapping[str, mx.array], factors: Mapping[str, Factor]) -> bool:
-        """Whether matrices were multiplied by their factors, as where convolutions are turned.
+        """Whether matrices are multiplied by their factors already, as mlx-lm's converter does.
 
-        Other converters turn those alone. Matrices of a model are of one size but for these
-        factors, from 0.01 to 6: either sizes go up with them (slope 1) or do not (0).
+        It turns the convolutions, too; other converters turn the convolutions alone. Weights of one
+        model are of about one size before, and factors range from 0.01 to 6: over the factors, in
+        logarithms, sizes then have a slope of 1, else of 0.
         """
         import mlx.core as mx
 
@@ -131,21 +134,25 @@ class FalconH1(SpecFamily):
         from mlx_engine.models.weights import WeightTable
 
         convolutions = [array for name, array in raw.items() if name.endswith(_CONVOLUTION)]
-        if any(array.ndim == 3 and array.shape[1] == 1 for array in convolutions):
+        if any(array.ndim == 3 and 1 == array.shape[1] < array.shape[2] for array in convolutions):
             return False
-        table, shapes = WeightTable(raw, self.origin), self.spec.tensors(raw)
-        told, found = [], []
-        for part, factor in factors.items():
-            name = f"layers.0.{part}" if "." in part else part
-            if f"{name}.weight" in shapes:
-                outputs, inputs = shapes[f"{name}.weight"]
-                matrix = table.take_matrix(name, outputs, inputs)
-                rows = mx.arange(0, matrix.outputs, max(1, matrix.outputs // _ROWS_LOOKED_AT))
-                mean = float(mx.square(Embedding(matrix, mx.float32)(rows)).mean())
-                found.append(math.log(max(mean, _LEAST)) / 2)
-                parts = factor if isinstance(factor, tuple) else (factor,)
-                told.append(math.log(sum(parts) / len(parts)))
-        return len({*told}) == 1 or linear_regression(told, found).slope > 0.5
+        shapes, table = self.spec.tensors(raw), WeightTable(raw, self.origin)
+        named = {f"layers.0.{part}" if "." in part else part: f for part, f in factors.items()}
+        means = {
+            name: sum(factor) / len(factor) if isinstance(factor, tuple) else factor
+            for name, factor in named.items()
+            if f"{name}.weight" in shapes
+        }
+        if len({*means.values()}) == 1:
+            return True
+        sizes = []
+        for name in means:
+            outputs, inputs = shapes[f"{name}.weight"]
+            matrix = table.take_matrix(name, outputs, inputs)
+            rows = mx.arange(0, outputs, max(1, outputs // _ROWS_LOOKED_AT))
+            square = float(mx.square(Embedding(matrix, mx.float32)(rows)).mean())
+            sizes.append(math.log(max(square, _LEAST)) / 2)
+        return linear_regression(list(map(math.log, means.values())), sizes).slope > _LEAST_SLOPE
 
     def _scaled(
         self, name: str, array: mx.array, factor: Factor, raw: Mapping[str, mx.array]

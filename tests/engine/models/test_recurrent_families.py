@@ -116,6 +116,7 @@ BIASED = dict.fromkeys(
 CASES |= {
     "falcon_h1": Case("falcon_h1"),
     "falcon_h1, all factors 1": Case("falcon_h1", {}, FACTORLESS),
+    "falcon_h1, one tap": Case("falcon_h1", {"mamba_d_conv": 1}),
     "falcon_h1, two groups, biases": Case("falcon_h1", BIASED | {"mamba_n_groups": 2}),
     "falcon_h1, norm behind the gate, clipped steps": Case(
         "falcon_h1",
