@@ -192,9 +192,10 @@ class TokenBytes:
         if text is None:
             return b""
         if self.byte_level:
-            if all(character in BYTE_LEVEL for character in text):
-                return bytes(BYTE_LEVEL[character] for character in text)
-            return text.encode()
+            try:
+                return bytes(map(BYTE_LEVEL.__getitem__, text))
+            except KeyError:  # an added token, as it is written
+                return text.encode()
         if self.pieces:
             return self._of_piece(text, first=before is None)
         with library_errors(self.origin):
