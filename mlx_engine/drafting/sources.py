@@ -136,6 +136,7 @@ class Drafting:
         self._made: _Made | None = None
         self._unreadable: dict[DraftedBy, Reason] = {}
         self._asked: DraftOptions | None = None
+        self._ready: Drafter | None = None  # the source that drafts by these options
         self._choice: Choice | None = None
 
     def why_not(self, options: DraftOptions) -> Reason | None:
@@ -153,7 +154,7 @@ class Drafting:
         computed by the target; where none is expected to, by those made before, a head reads no
         prompt but its end.
         """
-        self._choice = None
+        self._choice = self._ready = None
         if self._drafts(options):
             if options.source != "mtp":
                 self._kit.go_deep()
@@ -203,8 +204,12 @@ class Drafting:
         costs next to nothing here.
         """
         choice = self._choice
-        if choice is None or options is not self._asked or not self._policy.stays():
-            choice = self._choose(sequence, options, newest)
+        source, is_as_before = sequence.source, options is self._asked
+        if choice is None or not is_as_before or not self._policy.stays():
+            if is_as_before and source is self._ready and not source.is_lost:
+                choice = self._plan(source, options, newest)
+            else:
+                choice = self._choose(sequence, options, newest)
             self._asked = options
         self._choice = None if sequence.source.reads_words else choice
         return choice
@@ -216,11 +221,10 @@ class Drafting:
         self._policy.learn(choice, drafted, accepted, milliseconds, others)
 
     def _choose(self, sequence: Followed, options: DraftOptions, newest: int) -> Choice:
-        source = sequence.source
+        source, self._ready = sequence.source, None
         why = self.why_not(options)
         if why is not None or options.depth == 0:
             return self._no_draft(why)
-        offers = source.offers(newest)
         if self._wants_what_reads_tokens(source, options):
             self._use(sequence, options)
             return self._policy.plan((), options.depth, NEXT_ROUND)
@@ -234,7 +238,13 @@ class Drafting:
         if options is not self._asked:
             self._policy.follow(options)
             source.follow(options)
-        nothing = never or self._why_no_model(options) or NO_MATCH
+        self._ready = source
+        return self._plan(source, options, newest)
+
+    def _plan(self, source: Drafter, options: DraftOptions, newest: int) -> Choice:
+        offers, nothing = source.offers(newest), None
+        if not offers:
+            nothing = self._why_never(options) or self._why_no_model(options) or NO_MATCH
         return self._policy.plan(offers, options.depth, nothing)
 
     def _why_never(self, options: DraftOptions) -> Reason | None:
