@@ -4276,16 +4276,16 @@
         <translation>{origin}: {centroids} Schwerpunkte, von denen {chosen} durchsucht werden, passen nicht zu einem Vokabular von {vocabulary}. Die Config noch einmal holen.</translation>
     </message>
     <message>
+        <source>a number that leaves a layer of each kind its own keys</source>
+        <translation>eine Zahl, die einer Schicht jeder Art eigene Keys lässt</translation>
+    </message>
+    <message>
         <source>an object for each kind of layer</source>
         <translation>ein Objekt für jede Art von Schicht</translation>
     </message>
     <message>
         <source>{origin}: token_ordering does not name every token once. The file is damaged or for another model: get it again.</source>
         <translation>{origin}: token_ordering nennt nicht jedes Token einmal. Die Datei ist beschädigt oder für ein anderes Modell: noch einmal holen.</translation>
-    </message>
-    <message>
-        <source>{origin}: reads a full and a sliding layer of its target, which has one kind only.</source>
-        <translation>{origin}: liest eine volle und eine gleitende Schicht des Zielmodells; dieses hat nur eine Art.</translation>
     </message>
     <message>
         <source>{origin}: its {heads} heads cannot share the target&apos;s keys.</source>
@@ -4374,6 +4374,14 @@
     <message>
         <source>a copy of the embedding</source>
         <translation>eine Kopie des Embeddings</translation>
+    </message>
+    <message>
+        <source>keys of layers that read those of earlier ones</source>
+        <translation>Keys von Schichten, die die Keys früherer Schichten lesen</translation>
+    </message>
+    <message>
+        <source>limits of rounding that is not done</source>
+        <translation>Grenzen einer Rundung, die hier nicht stattfindet</translation>
     </message>
     <message>
         <source>more MTP heads than are run</source>

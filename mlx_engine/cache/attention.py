@@ -86,6 +86,11 @@ class RowsCache(ABC):
         return self.length + self._block
 
     @property
+    def buffers(self) -> Buffers:
+        """The buffers whole, as `append` gives them."""
+        return self._buffers
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the buffers."""
         return sum(buffer.nbytes for buffer in self._buffers)
@@ -102,6 +107,15 @@ class RowsCache(ABC):
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> KeysValues:
         """`write` under mlx-lm's name."""
         return self.write(keys, values)
+
+    def block(self) -> KeysValues:
+        """Rows of the block just written, behind which no count is pending."""
+        assert self.pending is None
+        return self._unpacked(self._at(self.length, self.offset))
+
+    def _at(self, begin: int, end: int) -> slice:
+        """Where rows of these positions lie in the buffers."""
+        return slice(begin, end)
 
     @abstractmethod
     def shown(self) -> KeysValues:

@@ -31,8 +31,12 @@ from mlx_engine.models.contract import Model
 from mlx_engine.models.drafters import Drafter as DraftModel
 from mlx_engine.models.drafters.dflash import DFlash
 from mlx_engine.models.drafters.eagle3 import Eagle3
-from mlx_engine.models.drafters.gemma4_assistant import Gemma4Assistant, SeenRows, TargetRows
-from mlx_engine.models.library.gemma4 import SharedLayer
+from mlx_engine.models.drafters.gemma4_assistant import (
+    Gemma4Assistant,
+    SeenRows,
+    SharedLayer,
+    TargetRows,
+)
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.errors import UnsupportedModel
 from mlx_engine.values.options import CacheBits, DraftOptions
@@ -158,7 +162,6 @@ class SharedCacheDraft(FeatureDraft):
         self, assistant: Gemma4Assistant, options: DraftOptions, bits: CacheBits = 16
     ) -> None:
         window = assistant.sliding.window
-        assert window is not None
         self._full, self._sliding = AttentionCache(bits), WindowCache(window, bits=bits)
         super().__init__(options, LayerCaches([self._full, self._sliding]))
         self.target = assistant.target

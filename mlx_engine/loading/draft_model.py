@@ -17,12 +17,12 @@ from mlx_engine.loading.no_model import DrafterKind, drafter_kind
 from mlx_engine.loading.safetensors import TensorInfo, merge_headers
 from mlx_engine.loading.text_parts import read_text_parts
 from mlx_engine.models.contract import Model
+from mlx_engine.models.decoder import Decoder
 from mlx_engine.models.drafters import Drafter, SmallModel
 from mlx_engine.models.drafters.dflash import DFlash, DFlashConfig
 from mlx_engine.models.drafters.eagle3 import Eagle3, Eagle3Config, plain_name
 from mlx_engine.models.drafters.gemma4_assistant import AssistantConfig, Gemma4Assistant
 from mlx_engine.models.drafters.target import draft_target
-from mlx_engine.models.library.gemma4 import Gemma4Model
 from mlx_engine.models.matrix import as_stored, by_columns
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.text.tokenizer import Tokenizer
@@ -87,14 +87,15 @@ def _eagle3(files: DrafterFiles, table: WeightTable, numbers: Numbers, target: M
 
 
 def _assistant(files: DrafterFiles, table: WeightTable, numbers: Numbers, target: Model) -> Drafter:
-    if not isinstance(target, Gemma4Model):
+    layers = target.spec.assistant_layers if isinstance(target, Decoder) else None
+    if not isinstance(target, Decoder) or layers is None:
         raise BadModelFile(
             "{origin}: this is the assistant of a Gemma 4 model, and the model here is another. "
             "Use a draft model made for this one.",
             origin=files.origin,
         )
     sizes = AssistantConfig.read(files.config, files.origin)
-    return Gemma4Assistant(sizes, table, numbers.get(_ORDERING), target)
+    return Gemma4Assistant(sizes, table, numbers.get(_ORDERING), target, layers)
 
 
 def _dflash(files: DrafterFiles, table: WeightTable, numbers: Numbers, target: Model) -> Drafter:

@@ -63,9 +63,12 @@ class Attend(Protocol):
     """Append a block to a cache and attend to everything in it."""
 
     def __call__(
-        self, queries: mx.array, new: KeysValues, cache: KeyValueCache, masks: Masks
+        self, queries: mx.array, new: KeysValues | None, cache: KeyValueCache, masks: Masks
     ) -> mx.array:
-        """Rotated queries [1, heads, T, size] -> outputs; heads a multiple of the keys'."""
+        """Rotated queries [1, heads, T, size] -> outputs; heads a multiple of the keys'.
+
+        new: None where an earlier layer has written the block.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +83,11 @@ class StockAttention:
     cap: float = 0.0
 
     def __call__(
-        self, queries: mx.array, new: KeysValues, cache: KeyValueCache, masks: Masks
+        self, queries: mx.array, new: KeysValues | None, cache: KeyValueCache, masks: Masks
     ) -> mx.array:
         """Attend causally within the cache's window; in slices where scores would be large."""
         mask = masks.of(cache, queries.shape[2])
-        seen = cache.write(*new)
+        seen = cache.keys_and_values() if new is None else cache.write(*new)
         _, heads, rows, _ = queries.shape
         sizes = queries.shape, seen.keys.shape, seen.values.shape[-1]
         if not self.cap and attends_in_one_launch(*sizes):
@@ -138,7 +141,7 @@ class FewQueryAttention:
         self.served = ServedCaches(kernels, work)
 
     def __call__(
-        self, queries: mx.array, new: KeysValues, cache: KeyValueCache, masks: Masks
+        self, queries: mx.array, new: KeysValues | None, cache: KeyValueCache, masks: Masks
     ) -> mx.array:
         """Attend causally within the cache's window."""
         rows, served = queries.shape[2], self.served.of(cache.row_bits)
@@ -146,7 +149,7 @@ class FewQueryAttention:
             return self._stock(queries, new, cache, masks)
         return few_query_attention(
             self._stock.stock.contiguous(queries),
-            cache.append(*new),
+            cache.buffers if new is None else cache.append(*new),
             cache_form(form_name(cache.row_bits), self._spec.key_dim, self._spec.value_dim),
             masks.span(cache, rows, self._spec.heads // self._spec.kv_heads),
             self._stock.scale,
@@ -178,7 +181,9 @@ class Attention:
         self._spec = spec
         queries, keys = spec.heads * spec.key_dim, spec.kv_heads * spec.key_dim
         values, is_whole = spec.kv_heads * spec.value_dim, spec.qk_norm == "whole"
-        names, sizes = ["q_proj", "k_proj", "v_proj"], [queries + keys, values]
+        names = [n for n in ("q_proj", "k_proj", "v_proj") if f"{n}.weight" in part]
+        turned = queries + (keys if "k_proj" in names else 0)
+        sizes = [turned, values] if "v_proj" in names else [turned]
         order: dict[str, Sequence[int]] = {}
         if is_whole:
             sizes = [queries, keys, values]
@@ -194,12 +199,16 @@ class Attention:
         self._norm = self._query_norm = self._key_norm = None
         if spec.qk_norm == "head":
             turns = {"q_norm": spec.heads, "k_norm": spec.kv_heads}
-            self._norm = Norm.read_rows(part, turns, eps)
+            present = {name: count for name, count in turns.items() if f"{name}.weight" in part}
+            self._norm = Norm.read_rows(part, present, eps)
         if spec.qk_norm == "heads":
             self._norm = Norm.read_heads(part, ("q_norm", "k_norm"), eps)
         if is_whole:
             self._query_norm = Norm.read(part, "q_norm", eps)
             self._key_norm = Norm.read(part, "k_norm", eps)
+        self._value_norm = None
+        if spec.value_norm and spec.kv_layer is None:
+            self._value_norm = Norm.of(mx.ones(spec.value_dim, dtype=self.dtype), part, eps)
         self._rotate = Rotation(spec.rope, part.kernels.stock) if spec.rope is not None else None
         sinks = part.vector("sinks", mx.float32) if spec.sinks else None
         self._attend = attend_of(part.kernels, spec, sinks, self.dtype)
@@ -221,14 +230,14 @@ class Attention:
         if self._query_norm is not None and self._key_norm is not None:
             queries, keys, values = parts
             parts = [mx.concatenate([self._query_norm(queries), self._key_norm(keys)], -1), values]
-        turned, values = parts
+        turned, *projected = parts
+        if spec.values == "keys" and spec.kv_layer is None:
+            projected = [turned[..., spec.heads * spec.key_dim :]]
         if self._norm is not None:
             turned = self._norm(turned)
-        turned = turned.reshape(1, rows, spec.heads + spec.kv_heads, spec.key_dim)
-        values = values.reshape(1, rows, spec.kv_heads, spec.value_dim)
-        if spec.value_scale != 1.0:
-            values = values * spec.value_scale
-        attended = each(cache, partial(self._of_conversation, masks), turned, values)
+        turned = turned.reshape(1, rows, -1, spec.key_dim)
+        stored = map(self._as_stored, projected)
+        attended = each(cache, partial(self._of_conversation, masks), turned, *stored)
         width = spec.heads * spec.value_dim
         if gate is None:
             return attended.reshape(1, rows, width)
@@ -238,18 +247,31 @@ class Attention:
             gate = gate[..., None]
         return self._stock.elementwise(_gated)(attended, gate).reshape(1, rows, width)
 
+    def _as_stored(self, values: mx.array) -> mx.array:
+        """Projected values [1, T, N] -> as the cache has them, [1, T, heads, size]."""
+        spec = self._spec
+        values = values.reshape(1, -1, spec.kv_heads, spec.value_dim)
+        if self._value_norm is not None:
+            values = self._value_norm(values)
+        return values if spec.value_scale == 1.0 else values * spec.value_scale
+
     def _of_conversation(
-        self, masks: Masks, cache: LayerCache, turned: mx.array, values: mx.array
+        self, masks: Masks, cache: LayerCache, turned: mx.array, values: mx.array | None = None
     ) -> mx.array:
-        """One conversation: queries and keys [1, T, heads, size], values -> outputs likewise."""
+        """One conversation: queries and keys [1, T, heads, size], values -> outputs likewise.
+
+        values None: queries alone, for keys and values that an earlier layer has written.
+        """
         assert isinstance(cache, AttentionCache | WindowCache)
-        turned, values = turned.transpose(0, 2, 1, 3), values.transpose(0, 2, 1, 3)
+        queries = turned.transpose(0, 2, 1, 3)
         if self._rotate is not None:
-            turned = self._rotate(turned, cache.start(), is_long=masks.is_long)
-        queries, keys = mx.split(turned, [self._spec.heads], axis=1)
+            queries = self._rotate(queries, cache.start(), is_long=masks.is_long)
+        new = None
+        if values is not None:
+            queries, keys = mx.split(queries, [self._spec.heads], axis=1)
+            new = KeysValues(keys, values.transpose(0, 2, 1, 3))
         if self._spec.growth is not None:
             queries = _grown(queries, cache.start(), self._spec.growth)
-        new = KeysValues(keys, values)
         return self._attend(queries, new, cache, masks).transpose(0, 2, 1, 3)
 
 

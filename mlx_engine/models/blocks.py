@@ -1,7 +1,7 @@
 """One block of a decoder: a mixer of positions and a feed-forward around the residual."""
 
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 import mlx.core as mx
 
@@ -14,6 +14,7 @@ from mlx_engine.models.experts import ExpertFeedForward
 from mlx_engine.models.latent_attention import LatentAttention
 from mlx_engine.models.layers import GatedFeedForward, Norm, ResidualLinear
 from mlx_engine.models.mamba import StateSpace
+from mlx_engine.models.per_layer_inputs import PerLayerInput
 from mlx_engine.models.recurrent_specs import Mamba2, Recurrent, ShortConvolution
 from mlx_engine.models.short_convolution import GatedConvolution
 from mlx_engine.models.weights import Part
@@ -53,6 +54,20 @@ def mixer_of(spec: MixerSpec, part: Part, eps: float) -> Mixer:
     return StateSpace(spec, inner, eps) if isinstance(spec, Mamba2) else DeltaNet(spec, inner, eps)
 
 
+class ExpertsBesideDense(NamedTuple):
+    """Experts beside a dense feed-forward, each with a norm behind it (Gemma 4)."""
+
+    experts: ExpertFeedForward
+    dense_out_norm: Norm
+    norm: Norm
+    out_norm: Norm
+
+    def __call__(self, dense: mx.array, x: mx.array) -> mx.array:
+        """What the dense one made and the residual it was made of, [1, T, H] each -> both added."""
+        made = self.experts(self.norm(x), routed_by=x)
+        return self.dense_out_norm(dense) + self.out_norm(made)
+
+
 class DecoderBlock:
     """A Block (specs.py) with its tensors."""
 
@@ -69,23 +84,39 @@ class DecoderBlock:
         self._mixers = [mixer_of(spec, part, model.eps) for spec in block.mixers]
         self.dtype = self._mixers[0].dtype
         self._feed = (
-            ExpertFeedForward.read(feed, block.feed)
+            ExpertFeedForward.read(feed, block.feed, model.eps)
             if isinstance(block.feed, layer_specs.Experts)
             else GatedFeedForward.read(feed, block.feed)
         )
+        self._experts = None
+        if block.experts is not None:
+            outer = [norms[name] for name in ("dense_out_norm", "experts_norm", "experts_out_norm")]
+            experts = ExpertFeedForward.read(feed, block.experts, model.eps)
+            self._experts = ExpertsBesideDense(experts, *outer)
+        self._per_layer = None
+        if block.per_layer_width:
+            self._per_layer = PerLayerInput(block, part, norms["post_per_layer_input_norm"])
+        self._scalar = part.vector("layer_scalar") if block.scaled else None
 
     def make_caches(self, bits: CacheBits = 16) -> list[LayerCache]:
         """An empty cache for each mixer."""
         return [mixer.make_cache(bits) for mixer in self._mixers]
 
     def __call__(
-        self, x: mx.array, caches: Iterator[LayerCache | JointCache], masks: Masks
+        self,
+        x: mx.array,
+        caches: Sequence[LayerCache | JointCache],
+        masks: Masks,
+        per_layer: mx.array | None = None,
     ) -> mx.array:
-        """Hidden states [1, T, H] -> [1, T, H]; each mixer takes the next of the caches."""
+        """Hidden states [1, T, H] -> [1, T, H].
+
+        caches: one for each mixer. per_layer: this layer's vectors of the tokens [1, T, width].
+        """
         entered = x
         read = x if self._norm is None else self._norm(x)
-        for mixer in self._mixers:
-            mixed = mixer.mixed(read, next(caches), masks)
+        for mixer, cache in zip(self._mixers, caches, strict=True):
+            mixed = mixer.mixed(read, cache, masks)
             if self._out_norm is None and self._scale == 1.0:
                 x = mixer.out(x, mixed)
             else:
@@ -96,7 +127,13 @@ class DecoderBlock:
             read = self._second_norm(entered)
         if self._second_out_norm is None and self._scale == 1.0:
             return self._feed.onto(x, read)
-        return self._joined(x, self._feed(read), self._second_out_norm)
+        made = self._feed(read)
+        if self._experts is not None:
+            made = self._experts(made, entered)
+        x = self._joined(x, made, self._second_out_norm)
+        if self._per_layer is not None and per_layer is not None:
+            x = x + self._per_layer(x, per_layer)
+        return x if self._scalar is None else x * self._scalar.astype(x.dtype)
 
     def _joined(self, residual: mx.array, made: mx.array, norm: Norm | None) -> mx.array:
         normed = made if norm is None else norm(made)

@@ -18,6 +18,7 @@ from mlx_engine.models.contract import JointForward
 from mlx_engine.models.few_rows import FewRows
 from mlx_engine.models.layers import Embedding, Linear, Norm
 from mlx_engine.models.mtp_head import DecoderHead
+from mlx_engine.models.per_layer_inputs import PerLayerEmbedding
 from mlx_engine.models.weights import Part, WeightTable
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import CacheBits
@@ -44,17 +45,20 @@ class Decoder:
     ) -> None:
         part = Part(trunk, "", spec.tensors(trunk.names))
         matrix = part.matrix("embed_tokens")
-        self._spec, self.packed_cache = spec, spec.packed_cache
+        self.spec, self.packed_cache = spec, spec.packed_cache
         self.vocabulary, self.hidden_size = spec.vocabulary, spec.hidden
         self._norm = Norm.read(part, "norm", spec.eps, centred=spec.norm == "layer")
-        self._blocks, self._kinds = _read_blocks(spec, part)
-        dtype = min((block.dtype for block in self._blocks), key=lambda one: one.size)
+        self._layers, self._kinds = _read_layers(spec, part)
+        dtype = min((layer.block.dtype for layer in self._layers), key=lambda dtype: dtype.size)
         stock = self._stock = trunk.kernels.stock
         self._rows = Embedding(matrix, dtype, stock=stock)
         self._embedding = Embedding(matrix, dtype, spec.embed_scale, stock)
         self._positions = None
         if spec.positions:
             self._positions = Embedding(part.matrix("embed_positions"), dtype, stock=stock)
+        self._per_layer = None
+        if spec.per_layer is not None:
+            self._per_layer = PerLayerEmbedding(spec, spec.per_layer, part, dtype)
         output = part.matrix("lm_head") if "lm_head.weight" in part else matrix
         bias = part.vector("lm_head.bias", output.dtype) if spec.logit_bias else None
         self._output = Linear.of(output, trunk.kernels, bias)
@@ -71,25 +75,30 @@ class Decoder:
     @property
     def layers(self) -> int:
         """How many blocks the trunk has."""
-        return len(self._blocks)
+        return len(self._layers)
 
     def one_of_each_kind(self) -> "Decoder":
         """A copy with one block of every kind and stored form, for quick comparisons of rows."""
         few = copy(self)
-        few._blocks = self._kinds
+        few._layers = self._kinds
         return few
 
     def make_caches(self, bits: CacheBits = 16) -> LayerCaches:
         """Empty caches for the trunk."""
-        border, make = self._spec.long_beyond, partial(self._caches_of_blocks, bits)
+        border, make = self.spec.long_beyond, partial(self._caches_of_blocks, bits)
         return make() if border is None else LayerCaches([CacheByLength(make, border)])
 
     def _caches_of_blocks(self, bits: CacheBits) -> LayerCaches:
-        return LayerCaches([cache for block in self._blocks for cache in block.make_caches(bits)])
+        own = (layer.block for layer in self._layers if layer.has_caches)
+        return LayerCaches([cache for block in own for cache in block.make_caches(bits)])
 
     def embed(self, tokens: mx.array) -> mx.array:
         """Int tokens [..., T] -> [..., T, H], unscaled."""
         return self._rows(tokens)
+
+    def scaled_embed(self, tokens: mx.array) -> mx.array:
+        """Int tokens [..., T] -> [..., T, H] as the first layer reads them."""
+        return self._embedding(tokens)
 
     def forward(self, tokens: mx.array, caches: LayerCaches | JointCaches) -> mx.array:
         """Int tokens [1, T] -> the hidden states [1, T, H] that output head and heads read."""
@@ -98,7 +107,7 @@ class Decoder:
     @property
     def joint(self) -> JointForward | None:
         """One pass over several conversations; None for models with a second RoPE table."""
-        return self.forward if self._spec.long_beyond is None else None
+        return self.forward if self.spec.long_beyond is None else None
 
     def forward_with(
         self,
@@ -122,21 +131,38 @@ class Decoder:
     ) -> mx.array:
         x, masks = self._embedding(tokens), Masks(is_long=is_long)
         layers: Sequence[LayerCache | JointCache] = caches.layers
-        if self._spec.embed_norm:
+        if self.spec.embed_norm:
             x = self._norm(x)
         if self._positions is not None:
             x = each(layers[0], self._placed, x)
-        heard = {-1: x} if after else {}
-        left = iter(layers)
-        for number, block in enumerate(self._blocks):
-            x = block(x, left, masks)
+        vectors = None if self._per_layer is None else self._per_layer(tokens, x)
+        residuals = {-1: x} if after else {}
+        for number, block, places, _ in self._layers:
+            own = None if vectors is None else vectors[:, :, number]
+            x = block(x, layers[places], masks, own)
             self._stock.begin(x)
             if number in after:
-                heard[number] = x
+                residuals[number] = x
         hidden = x if self._residual_out else self._norm(x)
         if not after:
             return hidden
-        return mx.concatenate([hidden, *(heard[number] for number in after)], axis=-1)
+        return mx.concatenate([hidden, *(residuals[number] for number in after)], axis=-1)
+
+    def forward_with_keys(
+        self,
+        tokens: mx.array,
+        caches: LayerCaches | JointCaches,
+        numbers: Sequence[int],
+    ) -> mx.array:
+        """Hidden states and, behind them, the keys and values these layers wrote in the pass.
+
+        numbers: of layers with keys and values of their own. [1, T, H + widths], where a layer's
+        width is that of its keys, head after head, and of its values.
+        """
+        hidden = self.forward(tokens, caches)
+        first = {layer.number: layer.caches.start for layer in self._layers}
+        written = (each(caches.layers[first[n]], _block_rows, hidden) for n in numbers)
+        return mx.concatenate([hidden, *written], axis=-1)
 
     def _placed(self, cache: LayerCache, x: mx.array) -> mx.array:
         """Add position embeddings to the embeddings [1, T, H] of one conversation."""
@@ -148,31 +174,64 @@ class Decoder:
         """Hidden [1, T, H] -> float32 logits [1, T, V]."""
         normed = self._norm(hidden) if self._residual_out else hidden
         logits = self._output(normed).astype(mx.float32)
-        scale, cap = self._spec.logit_scale, self._spec.logit_cap
+        scale, cap = self.spec.logit_scale, self.spec.logit_cap
         scaled = logits if scale == 1.0 else logits * scale
         return cap * mx.tanh(scaled / cap) if cap else scaled
 
 
-class _Blocks(NamedTuple):
-    """All blocks, and the first block of every kind."""
+def _block_rows(cache: LayerCache, hidden: mx.array) -> mx.array:
+    """Keys and values of the block [1, T, H] just read, [1, T, width]."""
+    assert isinstance(cache, RowsCache)
+    rows = (side.transpose(0, 2, 1, 3) for side in cache.block())
+    return mx.concatenate([side.reshape(1, hidden.shape[1], -1) for side in rows], axis=-1)
 
-    every: list[DecoderBlock]
-    kinds: list[DecoderBlock]
+
+class _Layer(NamedTuple):
+    """A block and where its caches lie among those of all; has_caches: or an earlier layer's."""
+
+    number: int
+    block: DecoderBlock
+    caches: slice
+    has_caches: bool
 
 
-def _read_blocks(spec: specs.ModelSpec, part: Part) -> _Blocks:
+class _Layers(NamedTuple):
+    """All, and the first of every kind with those whose keys and values they read."""
+
+    every: list[_Layer]
+    kinds: list[_Layer]
+
+
+def _read_layers(spec: specs.ModelSpec, part: Part) -> _Layers:
     blocks: list[DecoderBlock] = []
-    kinds: list[DecoderBlock] = []
+    kinds: set[int] = set()
     seen: list[tuple[specs.Block, list[tuple[mx.Dtype, tuple[int, ...]]]]] = []
     for number, block in enumerate(spec.blocks):
         before = len(part.table.handed_out)
-        made = DecoderBlock(block, part.below(f"layers.{number}"), spec)
+        blocks.append(DecoderBlock(block, part.below(f"layers.{number}"), spec))
         forms = [(array.dtype, array.shape) for array in part.table.handed_out[before:]]
-        blocks.append(made)
         if (block, forms) not in seen:
             seen.append((block, forms))
-            kinds.append(made)
-    return _Blocks(blocks, kinds)
+            kinds |= {number} if block.kv_layer is None else {number, block.kv_layer}
+    every = range(len(blocks))
+    return _Layers(_with_caches(spec, blocks, every), _with_caches(spec, blocks, sorted(kinds)))
+
+
+def _with_caches(
+    spec: specs.ModelSpec, blocks: Sequence[DecoderBlock], numbers: Sequence[int]
+) -> list[_Layer]:
+    """The layers of these numbers, as a model of no others."""
+    layers: list[_Layer] = []
+    places: dict[int, slice] = {}
+    count = 0
+    for number in numbers:
+        block = spec.blocks[number]
+        if block.kv_layer is None:
+            places[number] = slice(count, count + len(block.mixers))
+            count += len(block.mixers)
+        source = number if block.kv_layer is None else block.kv_layer
+        layers.append(_Layer(number, blocks[number], places[source], source == number))
+    return layers
 
 
 def _head_parts(every: Part) -> list[Part]:

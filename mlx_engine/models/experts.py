@@ -10,7 +10,7 @@ from metal_kernels.stock import Stock
 from metal_kernels.stock_on_cpu import MLX
 from mlx_engine.models import layer_specs
 from mlx_engine.models.few_rows import FewRows
-from mlx_engine.models.layers import Gate, GatedFeedForward, Linear, gate_of
+from mlx_engine.models.layers import Gate, GatedFeedForward, Linear, Norm, gate_of
 from mlx_engine.models.many_rows import ManyRows
 from mlx_engine.models.matrix import Matrix, tiles_of
 from mlx_engine.models.weights import Part
@@ -96,8 +96,13 @@ class Choice(NamedTuple):
 class Router:
     """Which experts each row goes through, and how much each of them counts."""
 
-    def __init__(self, spec: layer_specs.Experts, part: Part) -> None:
+    def __init__(self, spec: layer_specs.Experts, part: Part, eps: float) -> None:
         self._spec = spec
+        self._norm = self._expert_scale = None
+        if spec.router_norm:
+            weight = part.vector("router_norm.weight")
+            self._norm = Norm.of(weight * weight.size**-0.5, part, eps)
+            self._expert_scale = part.vector("expert_scale", mx.float32)
         self._scores = Linear.read(part, "gate", mx.float32 if spec.float32_router else None)
         bias = "gate.e_score_correction_bias"
         self._choice_bias = part.vector(bias, mx.float32) if spec.choice_bias else None
@@ -106,6 +111,8 @@ class Router:
     def __call__(self, rows: mx.array) -> Choice:
         """Hidden states [R, H] -> chosen experts and weights."""
         spec = self._spec
+        if self._norm is not None:
+            rows = self._norm(rows[None])[0]
         product = self._scores(rows.astype(mx.float32) if spec.float32_router else rows)
         if spec.is_softmax_of_chosen:
             chosen = self._best(product)
@@ -123,6 +130,8 @@ class Router:
             if spec.normalise:
                 total = weights.sum(axis=-1, keepdims=True)
                 weights = weights / (mx.maximum(total, spec.least_sum) if spec.least_sum else total)
+        if self._expert_scale is not None:
+            weights = weights * self._expert_scale[chosen]
         return Choice(chosen, weights if spec.scale == 1.0 else weights * spec.scale)
 
     def _best(self, liked: mx.array) -> mx.array:
@@ -160,10 +169,10 @@ class ExpertFeedForward:
     stock: Stock
 
     @staticmethod
-    def read(part: Part, spec: layer_specs.Experts) -> "ExpertFeedForward":
-        """{gate,switch_mlp,shared_expert,shared_expert_gate} of a part."""
+    def read(part: Part, spec: layer_specs.Experts, eps: float = 1e-6) -> "ExpertFeedForward":
+        """{gate,switch_mlp,shared_expert,shared_expert_gate} of a part; eps: of a router's norm."""
         stacks, shared = part.below("switch_mlp"), part.below("shared_expert")
-        router = Router(spec, part)
+        router = Router(spec, part, eps)
         gate_up = ExpertLinear.read(stacks, "gate_proj", "up_proj")
         (down,) = ExpertLinear.read(stacks, "down_proj")
         dtype = down.matrices.dtype  # GGUF files have the shared expert's gate in float32
@@ -179,10 +188,10 @@ class ExpertFeedForward:
             else None,
         )
 
-    def __call__(self, x: mx.array) -> mx.array:
-        """Hidden states [1, T, H] -> [1, T, H]."""
+    def __call__(self, x: mx.array, routed_by: mx.array | None = None) -> mx.array:
+        """Hidden states [1, T, H] -> [1, T, H]; routed_by: read by the router instead of x."""
         rows = x.reshape(-1, x.shape[-1])
-        choice = self.router(rows)
+        choice = self.router(rows if routed_by is None else routed_by.reshape(rows.shape))
         asked = self._ask_sorted if len(rows) >= SORTED_FROM_ROWS else self._ask
         answers = asked(rows, choice.experts)
         made = self.stock.elementwise(_weighted)(answers, choice.weights).sum(axis=-2)

@@ -55,7 +55,9 @@ class Attention:
     is multiplied by: for each element (rows of q_proj, behind each head's query) or for each head
     (g_proj). sinks: a logit for each head that takes a share of the softmax and gives nothing
     (arXiv 2309.17453). qkv_blocks: where files join the projections of all three, in how many
-    blocks, each with a share of the heads.
+    blocks, each with a share of the heads. values: projected, or the projected keys before their
+    norm. value_norm: an RMS norm of each head's values, without weights. kv_layer: the number of
+    the earlier layer whose keys and values it attends to; None where it has its own.
     """
 
     heads: int
@@ -74,6 +76,9 @@ class Attention:
     growth: QueryGrowth | None = None
     value_scale: float = 1.0
     qkv_blocks: int = 1
+    values: Literal["projected", "keys"] = "projected"
+    value_norm: bool = False
+    kv_layer: int | None = None
 
     prefix = "self_attn"
 
@@ -81,11 +86,11 @@ class Attention:
         """Tensor names and shapes."""
         del in_halves
         queries = self.heads * self.key_dim
-        rows = {
-            "q": queries * (2 if self.gate == "element" else 1),
-            "k": self.kv_heads * self.key_dim,
-            "v": self.kv_heads * self.value_dim,
-        }
+        rows = {"q": queries * (2 if self.gate == "element" else 1)}
+        if self.kv_layer is None:
+            rows["k"] = self.kv_heads * self.key_dim
+        if self.kv_layer is None and self.values == "projected":
+            rows["v"] = self.kv_heads * self.value_dim
         made: Shapes = {f"{part}_proj.weight": (count, hidden) for part, count in rows.items()}
         made["o_proj.weight"] = (hidden, self.heads * self.value_dim)
         if self.qkv_bias:
@@ -93,7 +98,8 @@ class Attention:
         if self.out_bias:
             made["o_proj.bias"] = (hidden,)
         if self.qk_norm == "head":
-            made |= {"q_norm.weight": (self.key_dim,), "k_norm.weight": (self.key_dim,)}
+            normed = ("q",) if self.kv_layer is not None else ("q", "k")
+            made |= {f"{part}_norm.weight": (self.key_dim,) for part in normed}
         if self.qk_norm == "heads":
             counts = {"q": self.heads, "k": self.kv_heads}
             made |= {f"{part}_norm.weight": (n, self.key_dim) for part, n in counts.items()}
@@ -107,7 +113,9 @@ class Attention:
 
     @property
     def cache(self) -> CacheSize:
-        """Cache size of keys and values."""
+        """Cache size of keys and values; nothing for those of an earlier layer."""
+        if self.kv_layer is not None:
+            return CacheSize()
         return key_value_size(self.kv_heads, self.key_dim, self.value_dim, self.window)
 
     @property
@@ -217,7 +225,9 @@ class Experts:
     size whose `best_of_group` best add up to most. Weights are the scores of those chosen: where
     `normalise`, divided by their sum (or by least_sum, if that is more); times `scale`.
     router_bias: of the product itself. float32_router: whether that product is one of float32.
-    shared: None for none; shared_gate: whether it is multiplied by a sigmoid of its own.
+    router_norm: the router reads rows that are RMS normed with weights over sqrt(hidden), and the
+    weights of those chosen are multiplied by a number of each expert (Gemma 4). shared: None for
+    none; shared_gate: whether it is multiplied by a sigmoid of its own.
     """
 
     count: int
@@ -227,6 +237,7 @@ class Experts:
     choice_bias: bool = False
     router_bias: bool = False
     float32_router: bool = False
+    router_norm: bool = False
     groups: int = 1
     kept_groups: int = 1
     best_of_group: int = 2
@@ -254,6 +265,8 @@ class Experts:
             made["gate.bias"] = (self.count,)
         if self.choice_bias:
             made["gate.e_score_correction_bias"] = (self.count,)
+        if self.router_norm:
+            made |= {"router_norm.weight": (hidden,), "expert_scale": (self.count,)}
         stacks = self.feed.tensors(hidden)
         made |= {f"switch_mlp.{name}": (self.count, *shape) for name, shape in stacks.items()}
         if self.shared is not None:

@@ -16,6 +16,7 @@ FIXED: dict[str, Fields] = {
     **{kind: {"hidden_act": "silu"} for kind in ("qwen3_5", "qwen3_5_moe", "qwen3_next")},
     "smollm3": {"use_sliding_window": False},
     "gemma": {"use_bidirectional_attention": False},
+    **{kind: {"use_bidirectional_attention": "vision"} for kind in ("gemma4", "gemma4_unified")},
     "hy_v3": {"mlp_bias": False},
     "nanochat": {"tie_word_embeddings": False},
     "afmoe": {
@@ -128,6 +129,8 @@ LEFT_OUT: dict[str, Fields] = {
     "falcon_h1": {"rms_norm_eps": 1e-5, "max_position_embeddings": 8192},
     "cohere": _COHERE | {"rope_theta": 5e5},
     "cohere2": _COHERE | {"sliding_window": 4096},
+    "gemma4": _LONG | {"hidden_size_per_layer_input": 256},
+    "gemma4_unified": {"max_position_embeddings": 262144, "sliding_window": 1024},
     "starcoder2": {"tie_word_embeddings": True},
     "phi": _SHORT,
     "gpt_neox": _SHORT,

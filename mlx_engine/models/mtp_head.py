@@ -62,8 +62,7 @@ class DecoderHead:
         self, tokens: mx.array, hidden: mx.array, caches: LayerCaches | JointCaches
     ) -> mx.array:
         """Tokens [1, T] and the hidden states before them [1, T, H] -> the head's states."""
-        (cache,) = caches.layers
-        state = self._block(self._joined(self._embed(tokens), hidden), iter((cache,)), Masks())
+        state = self._block(self._joined(self._embed(tokens), hidden), caches.layers, Masks())
         made = self._norm(state) if self._heads.chain_state == "normed" else state
         self._stock.begin(made)
         return made

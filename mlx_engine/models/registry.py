@@ -6,6 +6,7 @@ from mlx_engine.models.families.deepseek_v3 import BailingMoe, DeepseekV2, Deeps
 from mlx_engine.models.families.exaone import Exaone4, ExaoneMoe
 from mlx_engine.models.families.falcon_h1 import FalconH1
 from mlx_engine.models.families.gemma3 import Gemma, Gemma2, Gemma3
+from mlx_engine.models.families.gemma4 import Gemma4
 from mlx_engine.models.families.gpt_oss import GptOss
 from mlx_engine.models.families.granite_hybrid import GraniteHybrid
 from mlx_engine.models.families.layer_normed import (
@@ -52,6 +53,7 @@ _TYPES: dict[type[SpecFamily], str] = {
     Gemma: "gemma",
     Gemma2: "gemma2",
     Gemma3: "gemma3",
+    Gemma4: "gemma4 gemma4_unified",
     Cohere: "cohere cohere2",
     Starcoder2: "starcoder2",
     Nemotron: "nemotron",

@@ -7,7 +7,7 @@ without it.
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from mlx_engine.models.cache_sizes import CacheSize, sum_of_sizes
 from mlx_engine.models.layer_specs import Attention, Experts, FeedForward, Latent, Shapes
@@ -26,7 +26,10 @@ class Block:
     beside: a second mixer that reads the same and is added, too.
     norms: before each, after each (before it joins the residual), or both; "parallel": before each,
     and both read the block's input; "shared": so too, by one norm for both. residual_scale: what
-    each is multiplied by before it joins.
+    each is multiplied by before it joins. experts: beside a dense feed-forward, with norms of their
+    own; they read the residual, and both are added. per_layer_width: of the vector that this layer
+    has for each token (PerLayerInputs), 0 for none. scaled: whether the result is multiplied by a
+    number of the file.
     """
 
     mixer: Attention | Latent | Recurrent
@@ -34,6 +37,14 @@ class Block:
     norms: Literal["before", "after", "both", "parallel", "shared"] = "before"
     residual_scale: float = 1.0
     beside: Recurrent | None = None
+    experts: Experts | None = None
+    per_layer_width: int = 0
+    scaled: bool = False
+
+    @property
+    def kv_layer(self) -> int | None:
+        """The layer whose keys and values this one reads; None where it has its own."""
+        return self.mixer.kv_layer if isinstance(self.mixer, Attention) else None
 
     @property
     def mixers(self) -> tuple[Attention | Latent | Recurrent, ...]:
@@ -50,21 +61,31 @@ class Block:
             made |= {f"{mixer.prefix}.{name}": shape for name, shape in shapes.items()}
         parts = _norm_parts(has_bias=has_norm_bias)
         made |= {f"{norm}.{part}": (hidden,) for norm in self.norm_names for part in parts}
-        feed = self.feed.tensors(hidden)
-        return made | {f"{self.feed.prefix}.{name}": shape for name, shape in feed.items()}
+        for feed in (self.feed, self.experts):
+            shapes = {} if feed is None else feed.tensors(hidden)
+            made |= {f"{self.feed.prefix}.{name}": shape for name, shape in shapes.items()}
+        if self.per_layer_width:
+            made["per_layer_input_gate.weight"] = (self.per_layer_width, hidden)
+            made["per_layer_projection.weight"] = (hidden, self.per_layer_width)
+        if self.scaled:
+            made["layer_scalar"] = (1,)
+        return made
 
     @property
     def norm_names(self) -> tuple[str, ...]:
-        """Before the mixer, before the feed-forward; after the mixer, after the feed-forward."""
+        """Before mixer and feed-forward, after them, and of the parts beside these."""
         before = ("input_layernorm", "post_attention_layernorm")
         after = ("mixer_out_norm", "feed_out_norm")
-        return {
+        norms: tuple[str, ...] = {
             "before": before,
             "parallel": before,
             "shared": before[:1],
             "after": after,
             "both": before + after,
         }[self.norms]
+        if self.experts is not None:
+            norms += ("dense_out_norm", "experts_norm", "experts_out_norm")
+        return (*norms, "post_per_layer_input_norm") if self.per_layer_width else norms
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +113,33 @@ class Heads:
 
 
 @dataclass(frozen=True, slots=True)
+class PerLayerInputs:
+    """A vector [width] for each token and layer: a row of a second embedding, of `vocabulary` rows,
+    and a normed projection of the first (Gemma 3n, Gemma 4).
+    """
+
+    vocabulary: int
+    width: int
+
+    def tensors(self, hidden: int, layers: int) -> Shapes:
+        """Names and shapes; those of all layers lie side by side."""
+        return {
+            "embed_tokens_per_layer.weight": (self.vocabulary, layers * self.width),
+            "per_layer_model_projection.weight": (layers * self.width, hidden),
+            "per_layer_projection_norm.weight": (self.width,),
+        }
+
+
+class AssistantLayers(NamedTuple):
+    """Numbers of the layers whose keys and values an assistant reads, one without a window and one
+    with it.
+    """
+
+    full: int
+    sliding: int
+
+
+@dataclass(frozen=True, slots=True)
 class ModelSpec:
     """A whole model: an embedding, blocks, a norm and an output head, and perhaps MTP heads.
 
@@ -101,7 +149,7 @@ class ModelSpec:
     logit_scale: what logits are; logit_cap: logits l become cap * tanh(l / cap), 0 for none;
     logit_bias: whether the output head has a bias. positions: a learned vector for each of so many
     positions is added to the embedding; 0 for none. embed_norm: whether embeddings go through the
-    norm that ends the trunk, too.
+    norm that ends the trunk, too. assistant_layers: None where the family has no assistants.
     """
 
     hidden: int
@@ -119,6 +167,8 @@ class ModelSpec:
     positions: int = 0
     embed_norm: bool = False
     heads: Heads | None = None
+    per_layer: PerLayerInputs | None = None
+    assistant_layers: AssistantLayers | None = None
 
     def tensors(self, present: Collection[str] = ()) -> Shapes:
         """The trunk's by canonical name; present: the names there are, for what has two forms."""
@@ -131,6 +181,8 @@ class ModelSpec:
             made["lm_head.weight"] = (vocabulary, hidden)
         if self.logit_bias:
             made["lm_head.bias"] = (vocabulary,)
+        if self.per_layer is not None:
+            made |= self.per_layer.tensors(hidden, len(self.blocks))
         for number, block in enumerate(self.blocks):
             made |= self._within(f"layers.{number}.", block, present)
         return made
@@ -205,7 +257,8 @@ class ModelSpec:
     @property
     def asked_experts(self) -> float:
         """Share of a layer's experts that one token uses; 1 without experts."""
-        feeds = (block.feed for block in self.blocks if isinstance(block.feed, Experts))
+        every = (feed for block in self.blocks for feed in (block.feed, block.experts))
+        feeds = (feed for feed in every if isinstance(feed, Experts))
         experts = next(feeds, None)
         return 1.0 if experts is None else experts.per_token / experts.count
 

@@ -54,6 +54,8 @@ _HEAD = re.compile(
 _SIGN = re.compile(r"layers\.(\d{1,6})\.(?:eh_proj|enorm|hnorm)\..+")
 """Of a layer that is a head: what joins its inputs."""
 
+_OF_KEYS = re.compile(r"\.self_attn\.[kv]_(proj|norm)\.")
+_LIMITS = ("input_max", "input_min", "output_max", "output_min")
 _HEAD_PREFIXES = ("mtp.", "mtp_", "nextn.")
 _JOIN = "join.weight"
 _GROUPS = (
@@ -132,7 +134,7 @@ class TensorNames:
                 parts.skipped[name] = tensor
             elif self._is_head(bare, layers, joined):
                 self._put_head(parts, name, tensor, origin)
-            elif _layer_of(bare) >= layers:
+            elif layer_of(bare) >= layers:
                 raise BadModelFile(
                     "{origin}: no place for {name}, the config asks for {layers} layers. The "
                     "config does not belong to these weights.",
@@ -186,7 +188,7 @@ class TensorNames:
 
     def _is_head(self, bare: str, layers: int, joined: Container[int]) -> bool:
         """By prefix, or as a joined layer behind the last one where heads of this family lie."""
-        layer = _layer_of(bare)
+        layer = layer_of(bare)
         may_be = self.heads is None or self.heads.behind_trunk
         is_behind = may_be and layer >= layers and layer in joined
         return is_behind or bare.startswith(_HEAD_PREFIXES)
@@ -248,7 +250,21 @@ def why_skipped(name: str) -> str:
         return why
     if bare_name(name).startswith("lm_head."):
         return Words("a copy of the embedding")
+    if is_of_keys(name):
+        return Words("keys of layers that read those of earlier ones")
+    if is_limit(name):
+        return Words("limits of rounding that is not done")
     return Words("more MTP heads than are run")
+
+
+def is_of_keys(name: str) -> bool:
+    """Whether a tensor makes keys or values."""
+    return _OF_KEYS.search(name) is not None
+
+
+def is_limit(name: str) -> bool:
+    """Whether a tensor is a limit of activations that were rounded in training."""
+    return name.endswith(_LIMITS)
 
 
 def renamed(name: str, renames: Renames) -> str:
@@ -264,7 +280,7 @@ def renamed(name: str, renames: Renames) -> str:
     return name
 
 
-def _layer_of(bare: str) -> int:
+def layer_of(bare: str) -> int:
     """The layer a tensor lies in, -1 for none."""
     found = _LAYER.fullmatch(bare)
     return -1 if found is None else int(found[1])

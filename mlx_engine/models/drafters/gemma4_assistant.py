@@ -10,6 +10,7 @@ the clusters of tokens whose centroids fit best.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import mlx.core as mx
@@ -17,26 +18,34 @@ import numpy as np
 
 from mlx_engine.models.cache_sizes import why_not_packed
 from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.decoder import Decoder
 from mlx_engine.models.drafters.target import FeatureModel, check_widths
-from mlx_engine.models.layer_specs import Rope, Shapes
+from mlx_engine.models.families.gemma4 import FULL, SLIDING, fields_of_layer, rope_of_kind
+from mlx_engine.models.layer_specs import Attention, Rope, Shapes
 from mlx_engine.models.layers import Embedding, Linear, Norm, Rotation, gelu_tanh
-from mlx_engine.models.library.gemma4 import Gemma4Model, SharedLayer, with_head_sizes
-from mlx_engine.models.rope import rope_of
+from mlx_engine.models.specs import AssistantLayers, ModelSpec
 from mlx_engine.models.weights import Part, WeightTable
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 from mlx_engine.values.words import Words
 
-_FULL, _SLIDING = "full_attention", "sliding_attention"
 _NORMS = ("input", "post_attention", "pre_feedforward", "post_feedforward")
-_ROTATIONS: dict[str, dict[str, object]] = {
-    _FULL: {
-        "rope_type": "proportional",
-        "partial_rotary_factor": 0.25,
-        "rope_theta": 1e6,
-    },
-    _SLIDING: {"rope_type": "default", "rope_theta": 1e4},
-}
-"""What is left out of a config where it is the default."""
+
+
+class SharedLayer(NamedTuple):
+    """A layer of the target whose keys and values are read: [1, heads, T, size] each.
+
+    window: tokens a row sees; those of the longest text where it sees all.
+    """
+
+    number: int
+    heads: int
+    size: int
+    window: int
+
+    @property
+    def width(self) -> int:
+        """Keys and values of one token."""
+        return 2 * self.heads * self.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +72,7 @@ class AssistantConfig:
     @staticmethod
     def read(config: Mapping[str, object], origin: str) -> "AssistantConfig":
         """BadModelFile for a wrong key, UnsupportedModel for variants that are not run."""
-        flat = with_head_sizes(config)
-        fields = ConfigFields(flat, origin)
+        fields = ConfigFields(config, origin)
         if fields.count("hidden_size_per_layer_input", 0, least=0) or fields.flag(
             "enable_moe_block", default=False
         ):
@@ -73,11 +81,12 @@ class AssistantConfig:
                 origin=origin,
             )
         types = fields.words("layer_types")
-        unknown = [kind for kind in types if kind not in _ROTATIONS]
-        if unknown or len(types) != fields.layers():
+        if not {*types} <= {FULL, SLIDING} or len(types) != fields.layers():
             raise fields.wrong("layer_types", list(types), Words("the kind of every layer"))
-        size = fields.count("head_dim")
-        full_size = fields.count("global_head_dim", size)
+        sizes = {}
+        for kind in (FULL, SLIDING):
+            number = types.index(kind) if kind in types else -1
+            sizes[kind] = fields_of_layer(fields, number, kind).count("head_dim")
         vocabulary = fields.count("vocab_size")
         ordered = fields.flag("use_ordered_embeddings", default=False)
         centroids = fields.count("num_centroids", 2048) if ordered else 0
@@ -96,19 +105,19 @@ class AssistantConfig:
             hidden=fields.count("hidden_size"),
             inner=fields.count("intermediate_size"),
             heads=fields.count("num_attention_heads"),
-            sliding_size=size,
-            full_size=full_size,
+            sliding_size=sizes[SLIDING],
+            full_size=sizes[FULL],
             eps=fields.number("rms_norm_eps", 1e-6),
             vocabulary=vocabulary,
             layer_types=types,
-            ropes=_ropes(flat, {_FULL: full_size, _SLIDING: size}, origin),
+            ropes={kind: rope_of_kind(fields, size, kind) for kind, size in sizes.items()},
             centroids=centroids,
             chosen=chosen,
         )
 
     def size_of(self, kind: str) -> int:
         """Elements of a head in layers of this kind."""
-        return self.full_size if kind == _FULL else self.sliding_size
+        return self.full_size if kind == FULL else self.sliding_size
 
     def tensors(self) -> Shapes:
         """Names and shapes."""
@@ -136,21 +145,6 @@ class AssistantConfig:
         return made
 
 
-def _ropes(config: Mapping[str, object], sizes: Mapping[str, int], origin: str) -> dict[str, Rope]:
-    """Of each kind of layer; what a config leaves out is the default."""
-    text = config.get("text_config")
-    inner = dict(text) if isinstance(text, Mapping) else dict(config)
-    if inner.get("rope_parameters") is None:
-        inner["rope_parameters"] = _ROTATIONS
-    fields = ConfigFields(inner, origin)
-    given = inner["rope_parameters"]
-    if not isinstance(given, Mapping) or not all(
-        isinstance(given.get(kind), Mapping) for kind in _ROTATIONS
-    ):
-        raise fields.wrong("rope_parameters", given, Words("an object for each kind of layer"))
-    return {kind: rope_of(fields, sizes[kind], kind=kind) for kind in _ROTATIONS}
-
-
 class SeenRows(NamedTuple):
     """What the target has computed of the tokens before the newest, for one kind of layer.
 
@@ -171,7 +165,7 @@ class TargetRows(NamedTuple):
 
     def of(self, kind: str) -> SeenRows:
         """By the config's name of the kind."""
-        return self.full if kind == _FULL else self.sliding
+        return self.full if kind == FULL else self.sliding
 
 
 class _Layer:
@@ -214,15 +208,19 @@ class Gemma4Assistant:
         sizes: AssistantConfig,
         table: WeightTable,
         token_ordering: mx.array | None,
-        target: Gemma4Model,
+        target: Decoder,
+        layers: AssistantLayers,
     ) -> None:
+        """layers: of the target, whose keys and values are read."""
         origin = table.origin
-        self.full, self.sliding = _checked_layers(sizes, token_ordering, target, origin)
+        self.full, self.sliding = (_shared_layer(target.spec, number) for number in layers)
+        self._check_target(sizes, token_ordering, target, origin)
         self.packed_cache = why_not_packed(self.full.size, self.sliding.size)
         self._sizes, self._origin = sizes, origin
         self._embed = target.scaled_embed
         self._token_ordering = token_ordering
-        self.target = FeatureModel(target, target.forward_with_keys)
+        forward = partial(target.forward_with_keys, numbers=layers)
+        self.target = FeatureModel(target, forward, forward)
         part = Part(table, "", sizes.tensors())
         self._join = Linear.read(part, "pre_projection")
         self._project = Linear.read(part, "post_projection")
@@ -238,6 +236,30 @@ class Gemma4Assistant:
         table.check_all_used()
         ordering = () if token_ordering is None else (token_ordering,)
         self.arrays = (*table.handed_out, *ordering)
+
+    def _check_target(
+        self, sizes: AssistantConfig, ordering: mx.array | None, target: Decoder, origin: str
+    ) -> None:
+        """BadModelFile where config, clusters and target do not go together."""
+        full, sliding = self.full, self.sliding
+        keys = {
+            "keys of full layers are": (sizes.full_size, full.size),
+            "keys of sliding layers are": (sizes.sliding_size, sliding.size),
+        }
+        check_widths(sizes.target_hidden, sizes.vocabulary, target, origin, **keys)
+        if sizes.heads % full.heads or sizes.heads % sliding.heads:
+            raise BadModelFile(
+                "{origin}: its {heads} heads cannot share the target's keys.",
+                origin=origin,
+                heads=sizes.heads,
+            )
+        if sizes.centroids and (ordering is None or ordering.shape != (sizes.vocabulary,)):
+            raise BadModelFile(
+                "{origin}: the tensor masked_embedding.token_ordering [{vocabulary}] is missing "
+                "or of another shape. Get the file again.",
+                origin=origin,
+                vocabulary=sizes.vocabulary,
+            )
 
     def check_values(self) -> None:
         """BadModelFile when the clusters do not share out the vocabulary; reads token_ordering."""
@@ -274,36 +296,7 @@ class Gemma4Assistant:
         return logits[None]
 
 
-class _Shared(NamedTuple):
-    full: SharedLayer
-    sliding: SharedLayer
-
-
-def _checked_layers(
-    sizes: AssistantConfig, ordering: mx.array | None, target: Gemma4Model, origin: str
-) -> _Shared:
-    full, sliding = target.full, target.sliding
-    if full is None or sliding is None:
-        raise BadModelFile(
-            "{origin}: reads a full and a sliding layer of its target, which has one kind only.",
-            origin=origin,
-        )
-    keys = {
-        "keys of full layers are": (sizes.full_size, full.size),
-        "keys of sliding layers are": (sizes.sliding_size, sliding.size),
-    }
-    check_widths(sizes.target_hidden, sizes.vocabulary, target, origin, **keys)
-    if sizes.heads % full.heads or sizes.heads % sliding.heads:
-        raise BadModelFile(
-            "{origin}: its {heads} heads cannot share the target's keys.",
-            origin=origin,
-            heads=sizes.heads,
-        )
-    if sizes.centroids and (ordering is None or ordering.shape != (sizes.vocabulary,)):
-        raise BadModelFile(
-            "{origin}: the tensor masked_embedding.token_ordering [{vocabulary}] is missing "
-            "or of another shape. Get the file again.",
-            origin=origin,
-            vocabulary=sizes.vocabulary,
-        )
-    return _Shared(full, sliding)
+def _shared_layer(target: ModelSpec, number: int) -> SharedLayer:
+    mixer = target.blocks[number].mixer
+    assert isinstance(mixer, Attention)
+    return SharedLayer(number, mixer.kv_heads, mixer.key_dim, mixer.window or target.context)

@@ -9,7 +9,6 @@ import mlx.core as mx
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.models.contract import Headless, JointForward, Model
 from mlx_engine.models.decoder import Decoder
-from mlx_engine.models.library.gemma4 import Gemma4Model
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 from mlx_engine.values.options import CacheBits
 
@@ -82,13 +81,11 @@ class DraftTarget:
 
 def draft_target(model: Model, origin: str) -> DraftTarget:
     """UnsupportedModel for families whose layers cannot be looked into yet."""
-    if isinstance(model, Decoder | Gemma4Model):
+    if isinstance(model, Decoder):
 
         def with_features(after: Sequence[int]) -> FeatureModel:
-            joint = None
-            if isinstance(model, Decoder) and model.joint is not None:
-                joint = partial(model.forward_with, after=after)
-            return FeatureModel(model, partial(model.forward_with, after=after), joint)
+            forward = partial(model.forward_with, after=after)
+            return FeatureModel(model, forward, None if model.joint is None else forward)
 
         return DraftTarget(model, model.layers, model.embed, with_features)
     raise UnsupportedModel(

@@ -55,7 +55,7 @@ class Gemma3(SpecFamily):
 
     def read(self, fields: ConfigFields) -> ModelSpec:
         """Read the spec from a config with Hugging Face's keys."""
-        cap = _cap(fields, "final_logit_softcapping", 0.0)
+        cap = logit_cap(fields)
         fields = fields.with_defaults(**_LEFT_OUT)
         if fields.has("attn_logit_softcapping"):
             raise UnsupportedModel(
@@ -79,6 +79,11 @@ class Gemma2(Gemma3):
         fields = fields.with_defaults(**_LEFT_OUT_OF_2)
         mixer = replace(_attention(fields), cap=scores)
         return _model(fields, mixer, mixer, logits)
+
+
+def logit_cap(fields: ConfigFields) -> float:
+    """Of Gemma 3 and 4: 0 for none, which it is where the config does not say."""
+    return _cap(fields, "final_logit_softcapping", 0.0)
 
 
 def _cap(fields: ConfigFields, name: str, usual: float) -> float:

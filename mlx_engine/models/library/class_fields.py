@@ -34,9 +34,6 @@ FIXED: dict[str, Fields] = {
     "deepseek_v32": _DSA,
     "falcon_mamba": _MAMBA,
     "gemma3n": _GELU | _TIED,
-    "gemma4": _GELU,
-    "gemma4_text": _GELU,
-    "gemma4_unified": _GELU,
     "glm_moe_dsa": _DSA | {"indexer_types": "full", "index_topk_freq": 1},
     "gptj": _APART | {"activation_function": "gelu_pytorch_tanh"},
     "helium": _SILU,
@@ -66,8 +63,6 @@ FIXED: dict[str, Fields] = {
     | {"partial_rotary_factor": 0.5, "num_key_value_heads": 1, "conv1d_width": 4},
 }
 """What classes do whatever the config says; a dot leads into an object."""
-
-_GEMMA4: dict[str, object] = {"num_kv_shared_layers": 0, "use_double_wide_mlp": False}
 
 ABSENT: dict[str, Fields] = {
     "apertus": {
@@ -99,9 +94,6 @@ ABSENT: dict[str, Fields] = {
         "first_k_dense_replace": 3,
     },
     "gemma3n": {"rope_theta": 1e6, "rope_local_base_freq": 1e4},
-    "gemma4": _GEMMA4,
-    "gemma4_text": _GEMMA4,
-    "gemma4_unified": _GEMMA4 | {"sliding_window": 1024, "hidden_size_per_layer_input": 0},
     "glm_moe_dsa": {"topk_method": "noaux_tc", "scoring_func": "sigmoid", "moe_layer_freq": 1},
     "helium": {"rope_theta": 100000.0},
     "hunyuan_v1_moe": {
@@ -207,8 +199,6 @@ def class_fields(config: Fields, kind: str, origin: str) -> dict[str, object]:
     told = _filled(config, kind, fields)
     if isinstance(text, Mapping):
         told["text_config"] = _filled(text, kind, fields)
-        if "vocab_size" in text:  # Gemma 4's class looks beside the text part
-            told.setdefault("vocab_size", text["vocab_size"])
         _refuse_lost({**told, **_filled(text, kind, fields)}, kind, origin)
         return told
     if fields.has("num_attention_heads"):

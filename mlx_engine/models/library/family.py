@@ -29,16 +29,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-GEMMA4 = ("gemma4_text", "gemma4", "gemma4_unified")
-"""Types of which more is known than that there is a class (gemma4.py)."""
-
 _ANOTHER_NAME = {
     "llava": "mistral3",
     "phi-msft": "phixtral",
     "falcon_mamba": "mamba",
     "minimax_m2": "minimax",
     "hunyuan_v1_moe": "hunyuan",
-    "gemma4_unified": "gemma4",
     "deepseek_v41_text": "deepseek_v41",
     "gemma3n_text": "gemma3n",
 }
@@ -221,8 +217,7 @@ class LibraryFamily(Family):
 
     def build(self, trunk: WeightTable, head: WeightTable | None) -> Model:
         """The model; UnsupportedModel where the library has no class for it."""
-        from mlx_engine.models.library.gemma4 import gemma4_model, with_head_sizes
-        from mlx_engine.models.library.model import open_class, tried, whole_model
+        from mlx_engine.models.library.model import open_class, whole_model
         from mlx_engine.models.library.rotation import use_own_rotations
 
         assert head is None
@@ -234,11 +229,8 @@ class LibraryFamily(Family):
                 model_type=repr(self.model_type),
             )
         told = class_fields(_tied_by(trunk.names, self.config), self._kind(), self.origin)
-        if self.model_type not in GEMMA4:
-            model = open_class(module, told, trunk)
-            return whole_model(model, origin, use_own_rotations(model, told, self.origin))
-        model = open_class(module, with_head_sizes(told), trunk)
-        return tried(lambda: gemma4_model(model), origin)
+        model = open_class(module, told, trunk)
+        return whole_model(model, origin, use_own_rotations(model, told, self.origin))
 
     def _kind(self) -> str:
         """The type whose class reads the fields: of a whole around another's text, that one's."""

@@ -14,8 +14,9 @@ from tiny_published import publish
 
 import mlx_engine
 from mlx_engine.drafting.drafters import SharedCacheDraft
+from mlx_engine.models.decoder import Decoder
 from mlx_engine.values.errors import BadModelFile
-from mlx_engine.values.options import DraftOptions
+from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
 
 pytestmark = pytest.mark.usefixtures("rows_compared")
 
@@ -95,6 +96,31 @@ def test_nothing_is_copied_while_it_rests(pairs):
     assert (source.length, source._full.length) == (9, 0)
     source.snapshot()
     assert source._full.length == 9
+
+
+def test_chats_at_once_share_the_targets_passes(pairs, monkeypatch):
+    """And say what each says alone, with the same drafts."""
+    pair, _ = pairs("plain output")
+    engine = mlx_engine.load(pair.target, options=LoadOptions(draft_model=pair.assistant))
+    biased = SamplingOptions(temperature=1.0, seed=3, logit_bias={78: 6.0, 110: 6.0})
+    given = {"sampling": biased, "draft": DraftOptions(source="model", depth=3)}
+    prompts = ["The fox", "A dog", "Once upon a time"]
+    alone = [engine.generate(text, max_tokens=20, ignore_eos=True, **given) for text in prompts]
+    chats, forward = [], Decoder.forward
+
+    def noted(self, tokens, caches, **more):
+        first = caches.layers[0]
+        chats.append(len(first) if isinstance(first, tuple) else 1)
+        return forward(self, tokens, caches, **more)
+
+    monkeypatch.setattr(Decoder, "forward", noted)
+    many = engine.generate_many(prompts, max_tokens=20, ignore_eos=True, **given)
+    for one, other in zip(alone, many, strict=True):
+        assert one.tokens == other.tokens
+        assert one.stats.accepted_by_depth == other.stats.accepted_by_depth
+    assert sum(one.stats.accepted for one in many) > 0
+    assert max(chats) == 3
+    engine.close()
 
 
 def test_the_comparison_sees_what_is_wrong(pairs, tmp_path):

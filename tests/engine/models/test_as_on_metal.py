@@ -114,6 +114,21 @@ CONFIGS = {
         "layernorm_epsilon": 1e-5,
         **_EXPERTS,
     },
+    "shared keys": {
+        "model_type": "gemma4_text",
+        "num_hidden_layers": 4,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+        "num_kv_shared_layers": 2,
+        "sliding_window": 8,
+        "global_head_dim": 64,
+        "attention_k_eq_v": True,
+        "hidden_size_per_layer_input": 32,
+        "vocab_size_per_layer_input": VOCABULARY,
+        "enable_moe_block": True,
+        "num_experts": 4,
+        "top_k_experts": 2,
+        "moe_intermediate_size": 64,
+    },
     "delta net": {"model_type": "qwen3_5", **_DELTA},
     "experts": {
         "model_type": "qwen3_5_moe",
@@ -330,7 +345,9 @@ def test_exact_rows_are_multiplied_by_a_heads_matrix_one_by_one(
 
 
 @pytest.mark.usefixtures("products_in_float32")
-@pytest.mark.parametrize("name", ["window and sinks", "latent attention", "delta net"])
+@pytest.mark.parametrize(
+    "name", ["window and sinks", "latent attention", "shared keys", "delta net"]
+)
 def test_rows_of_several_conversations_in_one_pass_are_those_of_each_alone(name: str) -> None:
     """Hidden states, and what caches hold behind them, whatever each keeps of its rows."""
     model = model_of(name, "folder").model

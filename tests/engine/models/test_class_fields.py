@@ -86,8 +86,7 @@ def known(kind: str) -> dict[str, object]:
 
 def read(kind: str) -> dict[str, object]:
     """Fields that the class looks at -> their defaults."""
-    text = {"gemma4": "gemma4_text", "gemma4_unified": "gemma4_text"}.get(kind)
-    module = import_module(f"mlx_lm.models.{text or family.module_of(kind)}")
+    module = import_module(f"mlx_lm.models.{family.module_of(kind)}")
     found = {}
     sources = {inspect.getsource(inspect.getmodule(one)) for one in module.Model.__mro__[:-2]}
     for name in ("ModelArgs", "TextArgs", "TextConfig"):

@@ -86,6 +86,12 @@ CONTEXTS: tuple[dict[str, object], ...] = (
     {"topk_method": "group_limited_greedy", "n_group": 2, "topk_group": 2},
     {"mlp_only_layers": [0]},
     {"mamba_rms_norm": True},
+    {
+        "num_hidden_layers": 3,
+        "num_kv_shared_layers": 1,
+        "layer_types": ["sliding_attention", "full_attention", "full_attention"],
+    },
+    {"enable_moe_block": True, "num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 8},
     {"block_auto_adjust_ff_dim": True, "intermediate_size": 9999, "block_multiple_of": 8},
     {"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "rope_theta": 10000.0}},
 )

@@ -1,0 +1,223 @@
+"""Gemma 4: layers with a window and layers without have head sizes and rotations of their own.
+
+The last layers may attend to the keys and values of the last earlier one of their kind. Small
+models have per-layer inputs, one has experts beside its dense feed-forward; layers without a window
+may take the projected keys as values. Norm weights are used as stored.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar, TypeVar
+
+from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.families.gemma3 import logit_cap
+from mlx_engine.models.families.llama import activation_of, head_size, plain_model
+from mlx_engine.models.family import Parts
+from mlx_engine.models.layer_specs import Activation, Attention, Experts, FeedForward, Rope
+from mlx_engine.models.rope import rope_of
+from mlx_engine.models.spec_family import SpecFamily
+from mlx_engine.models.specs import AssistantLayers, Block, ModelSpec, PerLayerInputs
+from mlx_engine.models.tensor_names import bare_name, is_limit, is_of_keys, layer_of
+from mlx_engine.values.words import Words
+
+T = TypeVar("T")
+
+FULL, SLIDING = "full_attention", "sliding_attention"
+"""Kinds of layers."""
+
+_ROTATIONS: dict[str, dict[str, object]] = {
+    FULL: {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6},
+    SLIDING: {"rope_type": "default", "rope_theta": 1e4},
+}
+"""Of a config without rope_parameters."""
+
+_LEFT_OUT = {
+    "vocab_size": 262144,
+    "vocab_size_per_layer_input": 262144,
+    "hidden_size": 2304,
+    "intermediate_size": 9216,
+    "num_hidden_layers": 30,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 256,
+}
+"""What a config does not say where it is so."""
+
+
+class Gemma4(SpecFamily):
+    """`gemma4_text`, and `gemma4` and `gemma4_unified` with it as text_config."""
+
+    renames: ClassVar = {
+        "post_attention_layernorm": "mixer_out_norm",
+        "pre_feedforward_layernorm": "post_attention_layernorm",
+        "post_feedforward_layernorm": "feed_out_norm",
+        "post_feedforward_layernorm_1": "dense_out_norm",
+        "pre_feedforward_layernorm_2": "experts_norm",
+        "post_feedforward_layernorm_2": "experts_out_norm",
+        "router.proj": "mlp.gate",
+        "router.scale": "mlp.router_norm.weight",
+        "router.per_expert_scale": "mlp.expert_scale",
+        "experts": "mlp.experts",
+        "experts.switch_glu": "mlp.switch_mlp",
+    }
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """Read the spec from a config with Hugging Face's keys."""
+        fields = fields.with_defaults(**_LEFT_OUT)
+        windows = _windows(fields)
+        sources = _sources(fields, windows)
+        width = fields.count("hidden_size_per_layer_input", 0, least=0)
+        blocks = [
+            Block(
+                _attention(fields, number, window, sources[number]),
+                _feed(fields, is_shared=sources[number] is not None),
+                norms="both",
+                experts=_experts(fields),
+                per_layer_width=width,
+                scaled=True,
+            )
+            for number, window in enumerate(windows)
+        ]
+        return replace(
+            plain_model(fields, blocks),
+            embed_scale=math.sqrt(fields.count("hidden_size")),
+            logit_cap=logit_cap(fields),
+            per_layer=_per_layer(fields, width),
+            assistant_layers=_assistant_layers(windows, sources),
+        )
+
+    def split(self, raw: Mapping[str, T], origin: str) -> Parts[T]:
+        """Tensors by part; published files have keys of layers that read those of others."""
+        unread = {name for name in raw if self._is_unread(name)}
+        parts = super().split({n: raw[n] for n in raw if n not in unread}, origin)
+        return replace(parts, skipped=parts.skipped | {name: raw[name] for name in unread})
+
+    def _is_unread(self, name: str) -> bool:
+        bare, blocks = bare_name(name), self.spec.blocks
+        number = layer_of(bare)
+        reads_others = 0 <= number < len(blocks) and blocks[number].kv_layer is not None
+        return (reads_others and is_of_keys(bare)) or is_limit(bare)
+
+
+def _windows(fields: ConfigFields) -> list[int | None]:
+    """The window of each layer; the last one never has any, as transformers takes it."""
+    window = fields.count("sliding_window", 512)
+    windows = fields.windows(window, lambda layer: (layer + 1) % 6 != 0)
+    return [*windows[:-1], None]
+
+
+def _sources(fields: ConfigFields, windows: Sequence[int | None]) -> list[int | None]:
+    """For each layer the one whose keys and values it reads; None for its own."""
+    key, layers = "num_kv_shared_layers", len(windows)
+    shared = fields.count(key, 0, least=0, most=layers - 1)
+    last = {window: number for number, window in enumerate(windows[: layers - shared])}
+    if shared and not last.keys() >= {*windows}:
+        wanted = Words("a number that leaves a layer of each kind its own keys")
+        raise fields.wrong(key, shared, wanted)
+    return [None] * (layers - shared) + [last[window] for window in windows[layers - shared :]]
+
+
+def _attention(
+    fields: ConfigFields, number: int, window: int | None, source: int | None
+) -> Attention:
+    kind = FULL if window is None else SLIDING
+    layer = fields_of_layer(fields, number, kind)
+    heads, head = layer.count("num_attention_heads"), head_size(layer)
+    bias = layer.flag("attention_bias", default=False)
+    shares = layer.flag("attention_k_eq_v", default=False) and kind == FULL
+    return Attention(
+        heads=heads,
+        kv_heads=layer.kv_heads(heads),
+        key_dim=head,
+        value_dim=head,
+        rope=rope_of_kind(layer, head, kind),
+        qkv_bias=bias,
+        out_bias=bias,
+        qk_norm="head",
+        window=window,
+        scale=1.0,
+        values="keys" if shares else "projected",
+        value_norm=True,
+        kv_layer=source,
+    )
+
+
+def fields_of_layer(fields: ConfigFields, number: int, kind: str) -> ConfigFields:
+    """The config with the head size and key heads of one layer.
+
+    transformers 5.23 writes them layer by layer; configs before tell those of all full layers.
+    """
+    sizes = ("head_dim", "num_key_value_heads")
+    told = fields.section("per_layer_config")
+    if told is not None:
+        layer = told.section(str(number))
+        own = {n: layer.count(n) for n in sizes if layer is not None and layer.has(n)}
+        return fields.with_values(**own)
+    if kind != FULL:
+        return fields
+    own = {"head_dim": fields.count("global_head_dim", _global_head(fields))}
+    if fields.flag("attention_k_eq_v", default=False) and fields.has("num_global_key_value_heads"):
+        own["num_key_value_heads"] = fields.count("num_global_key_value_heads")
+    return fields.with_values(**own)
+
+
+def _global_head(fields: ConfigFields) -> int:
+    """Elements of a head in full layers; a key that is null means that of all."""
+    return fields.count("head_dim") if "global_head_dim" in fields else 512
+
+
+def rope_of_kind(fields: ConfigFields, head: int, kind: str) -> Rope:
+    """Of layers of this kind, whose heads have `head` elements."""
+    key = "rope_parameters"
+    if not fields.has(key):
+        fields = fields.with_values(**{key: _ROTATIONS})
+    given = fields.section(key)
+    if given is None or given.section(kind) is None:
+        wanted = Words("an object for each kind of layer")
+        raise fields.wrong(key, f"{kind}: null", wanted)
+    beside = ("rope_theta", "rope_scaling", "partial_rotary_factor")
+    return rope_of(fields.with_values(**dict.fromkeys(beside)), head, kind=kind)
+
+
+def _feed(fields: ConfigFields, *, is_shared: bool) -> FeedForward:
+    """Twice as wide in layers that read others' keys, where the config asks for it."""
+    is_wide = is_shared and fields.flag("use_double_wide_mlp", default=False)
+    inner = fields.count("intermediate_size") * (2 if is_wide else 1)
+    return FeedForward(inner, _activation(fields))
+
+
+def _activation(fields: ConfigFields) -> Activation:
+    return activation_of(fields, "gelu_pytorch_tanh", "hidden_activation")
+
+
+def _experts(fields: ConfigFields) -> Experts | None:
+    if not fields.flag("enable_moe_block", default=False):
+        return None
+    count = fields.count("num_experts", most=2**16)
+    return Experts(
+        count=count,
+        per_token=fields.count("top_k_experts", most=count),
+        feed=FeedForward(fields.count("moe_intermediate_size"), _activation(fields)),
+        router_norm=True,
+    )
+
+
+def _per_layer(fields: ConfigFields, width: int) -> PerLayerInputs | None:
+    if not width:
+        return None
+    key, vocabulary = "vocab_size_per_layer_input", fields.count("vocab_size")
+    rows = fields.count(key)
+    if rows < vocabulary:
+        raise fields.wrong(key, rows, f"at least vocab_size={vocabulary}")
+    return PerLayerInputs(rows, width)
+
+
+def _assistant_layers(
+    windows: Sequence[int | None], sources: Sequence[int | None]
+) -> AssistantLayers | None:
+    """The last layer of each kind with keys of its own; None where there is one kind only."""
+    own = [n for n, source in enumerate(sources) if source is None]
+    full = [n for n in own if windows[n] is None]
+    sliding = [n for n in own if windows[n] is not None]
+    return AssistantLayers(full[-1], sliding[-1]) if full and sliding else None
