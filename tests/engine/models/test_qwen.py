@@ -38,8 +38,8 @@ CLASSES = {
     "qwen3_5_moe": (Qwen3_5MoeTextConfig, Qwen3_5MoeForCausalLM),
 }
 needs_toy = pytest.mark.skipif(not TOY.is_dir(), reason=f"{TOY.name} reference data not beside")
-only_experts = pytest.mark.parametrize("kind", KINDS, scope="module")
-only_plain = pytest.mark.parametrize("kind", ["qwen3_5"], scope="module")
+only_experts = pytest.mark.parametrize("kind", KINDS, indirect=True, scope="module")
+only_plain = pytest.mark.parametrize("kind", ["qwen3_5"], indirect=True, scope="module")
 ROUNDING = 5e-5
 """Between two sums of float32 in other orders: either is 0.6e-5 to 6e-5 from float64 (six seeds),
 and the last bits of the C library's `log1p`, of which decays are made, move them by 0.3e-5. One
