@@ -32,7 +32,7 @@ from mlx_engine.decoding.round import Pass, Round, SequenceState
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.decoding.tally import Limits
 from mlx_engine.drafting.depth import ALONE, Choice
-from mlx_engine.drafting.pass_costs import Others
+from mlx_engine.drafting.round_costs import Others
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import DraftOptions, SamplingOptions

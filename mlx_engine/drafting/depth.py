@@ -19,7 +19,7 @@ from operator import mul
 from typing import Literal, NamedTuple
 
 from mlx_engine.drafting.drafter import DEEPEST, Offer
-from mlx_engine.drafting.pass_costs import NOBODY, Others, PassCosts
+from mlx_engine.drafting.round_costs import NOBODY, Others, PassCosts, RoundCosts
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import MAX_DEPTH, DraftedBy, DraftOptions
 from mlx_engine.values.words import Words
@@ -37,20 +37,6 @@ DEEPER_GUESS = 0.7
 REACHED, UNREACHED = 0.95, 0.99
 """Share of the past that a round leaves in the acceptance of depths it reached, and of others."""
 
-RECENT, KNOWN = 20.0, 3.0
-"""Rounds in the running mean of a depth's cost at most, and from which on it is well known."""
-
-SPIKE, SPIKE_KNOWN = 1.5, 1.2
-"""Times the expected cost that one round counts for at most, and the same at a well-known depth:
-another program's time is no cost of drafting."""
-
-PACE = 0.07
-"""Share of the difference between a round and its expectation that all depths take over."""
-
-STALE, FORGOTTEN = 0.97, 100
-"""Weight that a round leaves to the measured costs of other depths, since the machine may have
-changed; rounds after which a depth that was not run counts as never run."""
-
 LOSS, FIRST_LOSS, MOST_SAVED, MOST_OWED = 0.008, 2.5, 16.0, 3.0
 """The loss budget: share of all time that drafts may lose; then in plain rounds the loss allowed at
 first, the most that is saved up and the most that is remembered as owed."""
@@ -60,12 +46,6 @@ DOUBT = 0.05
 
 COOLDOWN, HOPELESS_COOLDOWN = 16, 512
 """Plain rounds between two tries of a parked chat at least; where not even full acceptance pays."""
-
-PLAIN_EVERY, FIRST_PLAIN_EVERY = 48, 6
-"""Drafted rounds, at least, before plain ones are measured again; before there were enough."""
-
-PLAIN_LOSS, PLAIN_ROUNDS = 0.005, 3
-"""Share of the time that measuring plain rounds may lose, and how many it takes in a row."""
 
 LOOKED_AT, LOOK_EVERY = 8, 2
 """Plain rounds in a row that are learned from one by one; of later ones each second counts for
@@ -141,113 +121,6 @@ class Acceptance:
         if self._tokens is None:
             self._tokens = list(accumulate(accumulate(self.by_depth(), mul), initial=1.0))
         return self._tokens
-
-
-class RoundCosts:
-    """Milliseconds of a round by depth: the table of passes, corrected by rounds that were run.
-
-    others: chats beside this one in a pass, taken to draft as deep.
-    """
-
-    def __init__(self, passes: PassCosts, others: int = 0) -> None:
-        self._passes = passes
-        self._others = others
-        self._factor = [1.0] * (DEEPEST + 1)  # of rounds that were run over the table
-        self._rounds = [0.0] * (DEEPEST + 1)
-        self._latest = [0.0] * (DEEPEST + 1)
-        self._expected: list[float] | None = None
-        self._is_new_text = False
-        self._plain_run = self._since_plain = 0
-        self._round, self._last_run = 0, [-FORGOTTEN] * (DEEPEST + 1)
-
-    def remeasured(self, passes: PassCosts) -> None:
-        """Take over a new table; rounds that were run keep their milliseconds."""
-        known = range(min(len(self._passes.verify_ms), len(passes.verify_ms)))
-        before = [self._table_ms(depth) for depth in known]
-        self._passes, self._expected = passes, None
-        for depth in known:
-            self._factor[depth] *= before[depth] / self._table_ms(depth)
-
-    def begin_text(self) -> None:
-        """Let the next round set the speed of all depths: the context may be of another length."""
-        self._is_new_text = True
-
-    @property
-    def deepest(self) -> int:
-        """The deepest draft whose pass is in the table."""
-        return len(self._passes.verify_ms) - 1
-
-    @property
-    def deepest_run(self) -> int:
-        """The deepest draft of the last FORGOTTEN rounds."""
-        return max(
-            (d for d, run in enumerate(self._last_run) if self._round - run < FORGOTTEN), default=0
-        )
-
-    def note_draft(self, depth: int) -> None:
-        """Take drafts of this depth for known, whether or not their times tell anything."""
-        self._last_run[depth] = self._round
-
-    def without_spike(self, depth: int, milliseconds: float) -> float:
-        """The time of a round as far as it is not another program's."""
-        return min(milliseconds, SPIKE * max(self.ms()[depth], self._latest[depth]))
-
-    def _table_ms(self, depth: int) -> float:
-        return self._passes.round_ms(depth, Others(self._others, self._others * (depth + 1)))
-
-    def if_alike(self, depth: int, milliseconds: float, others: Others) -> float:
-        """What a round would have taken, had all chats in its pass drafted as deep."""
-        alike = Others(self._others, self._others * (depth + 1))
-        if others == alike:
-            return milliseconds
-        return milliseconds * self._table_ms(depth) / self._passes.round_ms(depth, others)
-
-    def beside(self, others: Others) -> list[float]:
-        """[depth] -> expected milliseconds in a pass with these rows of others."""
-        return [ms / self.if_alike(depth, 1.0, others) for depth, ms in enumerate(self.ms())]
-
-    def ms(self) -> list[float]:
-        """[depth] -> expected milliseconds.
-
-        A depth that was not run costs as much more than the one before it as the table says; none
-        costs less.
-        """
-        if self._expected is None:
-            table = [self._table_ms(depth) for depth in range(self.deepest + 1)]
-            found = [self._factor[0] * table[0]]
-            slope = min(1.0, self._factor[0])  # a longer plain round may be the host's time
-            for depth in range(1, len(table)):
-                guess = found[-1] + slope * max(0.0, table[depth] - table[depth - 1])
-                run, known = self._rounds[depth], self._factor[depth] * table[depth]
-                found.append(max(found[-1], (guess + run * known) / (1 + run)))
-            self._expected = found
-        return self._expected
-
-    def add(self, depth: int, milliseconds: float) -> None:
-        """Count the time of a round of this depth."""
-        run = min(self._rounds[depth], RECENT - 1)
-        counted = self.without_spike(depth, milliseconds)
-        if run >= KNOWN:
-            counted = min(counted, SPIKE_KNOWN * self.ms()[depth])
-        found = counted / self._table_ms(depth)
-        if run:
-            pace = 1.0 if self._is_new_text else PACE * run / RECENT
-            change = 1 + pace * (max(found / self._factor[depth], 1 / SPIKE) - 1)
-            self._factor = [change * factor for factor in self._factor]
-        self._is_new_text = False
-        self._factor[depth] = (run * self._factor[depth] + found) / (run + 1)
-        self._rounds = [STALE * other for other in self._rounds]
-        self._rounds[depth], self._latest[depth] = run + 1, milliseconds
-        self._since_plain = self._since_plain + 1 if depth else 0
-        self._plain_run += depth == 0
-        self._round += 1
-        self._expected = None
-
-    def wants_plain(self, gain: float) -> bool:
-        """Whether plain rounds are due, of which each loses `gain` - 1."""
-        if self._plain_run < KNOWN:
-            return self._since_plain >= FIRST_PLAIN_EVERY
-        return self._since_plain >= max(PLAIN_EVERY, PLAIN_ROUNDS * (gain - 1) / PLAIN_LOSS)
 
 
 class LossBudget:
@@ -328,6 +201,7 @@ class SourceDepth:
         if self._others not in self._record.costs:
             self._record.costs[self._others] = RoundCosts(self._passes, self._others)
         self.costs = self._record.costs[self._others]
+        self.costs.remeasured(self._passes)
         self._retry()
 
     def _retry(self) -> None:
@@ -453,10 +327,10 @@ class SourceDepth:
     def learn(self, drafted: int, accepted: int, milliseconds: float, own_ms: float | None) -> None:
         """Count a draft. own_ms: what such a round takes, where its time tells."""
         depth = min(drafted, self.costs.deepest)
-        self._book(milliseconds, accepted + 1, depth)
         self.costs.note_draft(depth)
         if own_ms is not None:
             self.costs.add(depth, own_ms)
+        self._book(milliseconds, accepted + 1, depth)
         self.acceptance.add(drafted, accepted)
         self._plain_rounds, self._parked, self._record.has_drafts = 0, None, True
         if accepted:

@@ -14,7 +14,7 @@ from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.decoding.tally import Limits
 from mlx_engine.drafting.depth import Choice, Room
 from mlx_engine.drafting.drafter import Drafter
-from mlx_engine.drafting.pass_costs import Others
+from mlx_engine.drafting.round_costs import Others
 from mlx_engine.models.contract import Model
 from mlx_engine.values.conversation import TextPiece
 from mlx_engine.values.options import AS_THEY_COME, CacheOptions, DraftOptions, SamplingOptions

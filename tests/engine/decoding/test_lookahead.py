@@ -19,7 +19,7 @@ from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.drafting.depth import DepthPolicy
 from mlx_engine.drafting.drafter import NoDraft
 from mlx_engine.drafting.mtp import MtpDraft
-from mlx_engine.drafting.pass_costs import PRESUMED
+from mlx_engine.drafting.round_costs import PRESUMED
 from mlx_engine.drafting.small_model import SmallModelDraft
 from mlx_engine.values.conversation import RoundFinished
 from mlx_engine.values.options import DraftOptions, SamplingOptions

@@ -16,7 +16,7 @@ from tiny_qwen3_5 import write_tiny_qwen3_5
 import mlx_engine
 from mlx_engine.drafting.depth import DepthPolicy
 from mlx_engine.drafting.drafter import Drafter, NoDraft
-from mlx_engine.drafting.pass_costs import PassCosts
+from mlx_engine.drafting.round_costs import PassCosts
 from mlx_engine.models.drafters.dflash import DFlash
 from mlx_engine.models.drafters.target import FeatureModel
 from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions

@@ -17,7 +17,7 @@ from mlx_engine.drafting.depth import (
     Room,
 )
 from mlx_engine.drafting.drafter import DEEPEST, Offer
-from mlx_engine.drafting.pass_costs import NOBODY, Others, PassCosts
+from mlx_engine.drafting.round_costs import NOBODY, Others, PassCosts
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import DraftOptions
 
@@ -363,6 +363,7 @@ def test_a_machine_that_becomes_slower_or_faster_does_so_for_all_depths(now):
 def test_a_depth_run_while_the_machine_was_slow_is_not_dear_for_ever():
     """Nobody would run it again to find out, since others seem better."""
     chat, usual = Chat(MILD), MILD.round_ms(8)
+    chat.ran(0, 0, MILD.round_ms(0), times=5)
     chat.ran(8, 8, 1.4 * usual, times=30)
     for turn in range(150):
         depth = 4 if turn % 30 else 0
