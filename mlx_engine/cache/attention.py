@@ -190,7 +190,10 @@ class AttentionCache(RowsCache):
         return tuple(buffer[:, :, start:end] for buffer in self._buffers)
 
     def fill(self, rows: Sequence[mx.array]) -> None:
-        """Replace the contents by rows that `rows` returned."""
+        """Replace the contents by rows that `rows` returned; ValueError for any others."""
+        sides = 2 if self.row_bits == 16 else 6
+        if len(rows) != sides or len({side.shape[:3] for side in rows}) != 1:
+            raise ValueError("keys and values of other numbers of rows, or not both")
         self._buffers = tuple(rows)
         self._length, self._block, self._pending = self._buffers[0].shape[2], 0, None
 

@@ -64,3 +64,16 @@ def test_bytes(bits: CacheBits, share: float) -> None:
     assert packed.nbytes == sum(array.nbytes for array in packed.arrays())
     apart = mx.abs(packed.shown().keys - plain.shown().keys).max().item()
     assert 0 < apart < 8 / 2**bits
+
+
+@pytest.mark.parametrize("bits", [16, 8])
+def test_a_cache_takes_rows_of_keys_and_values_alike_only(bits):
+    written, restored = AttentionCache(bits), AttentionCache(bits)
+    written.write(TEXT[0][:, :, :5], TEXT[1][:, :, :5])
+    written.commit(5)
+    rows = written.rows(0, 5)
+    restored.fill(rows)
+    assert restored.length == 5
+    for others in ((), rows[:1], (*rows, rows[0]), (*rows[:-1], rows[-1][:, :, :4])):
+        with pytest.raises(ValueError, match="keys and values"):
+            AttentionCache(bits).fill(others)
