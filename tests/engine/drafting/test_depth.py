@@ -17,7 +17,7 @@ from mlx_engine.drafting.depth import (
     Room,
 )
 from mlx_engine.drafting.drafter import DEEPEST, Offer
-from mlx_engine.drafting.round_costs import NOBODY, Others, PassCosts
+from mlx_engine.drafting.round_costs import NOBODY, PRESUMED, Others, PassCosts
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import DraftOptions
 
@@ -517,6 +517,23 @@ def test_costs_measured_later_replace_presumed_ones():
     assert chat.mtp.best() > 0
     chat.policy.begin_text()
     assert chat.mtp.best() == 0
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_presumed_costs_are_proportions_of_the_first_round(first):
+    """Whether it has a draft or not; milliseconds are not known before."""
+    chat = Chat(PRESUMED)
+    chat.ran(first, first, 40.0 * PRESUMED.round_ms(first))
+    for depth in (0, 1, 8):
+        expected = 40.0 * PRESUMED.round_ms(depth)
+        assert chat.mtp.costs.ms()[depth] == pytest.approx(expected, rel=0.01)
+
+
+def test_a_new_chat_goes_by_the_costs_of_now():
+    """Though the chat before it began with presumed ones."""
+    records = {}
+    assert Chat(PRESUMED, records=records).mtp.best() > 0
+    assert Chat(HOPELESS, records=records).mtp.best() == 0
 
 
 def test_passes_measured_later_allow_longer_drafts():
