@@ -93,6 +93,7 @@ SIZES: dict[str, dict[str, object]] = {
     "mamba": _MAMBA,
     "falcon_mamba": _MAMBA,
     "gptj": {"n_embd": 64, "n_layer": 3, "n_head": 4, "n_positions": 512, "rotary_dim": 8},
+    "gemma4_text": {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 32},
     "internlm3": {"head_dim": 16},
     "longcat_flash": {
         **LATENT,
@@ -154,6 +155,8 @@ OPTIONS: dict[str, tuple[object, ...]] = {
             "mup_enabled",
             "use_expert_bias",
             "linear_allow_neg_eigval",
+            "attention_k_eq_v",
+            "use_double_wide_mlp",
         ),
         (True, False),
     ),
@@ -215,6 +218,10 @@ OPTIONS: dict[str, tuple[object, ...]] = {
     "position_embedding_type": (None, "rope"),
     "gating": (True, "per-head", "per-element"),
     "index_topk": (512, 24),
+    "num_kv_shared_layers": (0, 1, 2, 3),
+    "hidden_size_per_layer_input": (0, 16, 24),
+    "enable_moe_block": (True, False),
+    "top_k_experts": (1, 2, 3),
     "conv_L_cache": (1, 2, 3, 4),
     "num_dense_layers": (0, 1, 2),
     "block_auto_adjust_ff_dim": (True, False),
@@ -311,6 +318,9 @@ def moves_of(kind: str, seed: int) -> Moves:
         moves["style"] = rng.choice(STYLES)
     if moves.get("topk_group", 1) > moves.get("n_group", 1):
         moves["topk_group"] = 1
+    if kind.startswith("gemma4"):  # where transformers takes no flag, and no null window
+        moves.pop("use_bidirectional_attention", None)
+        moves["sliding_window"] = moves.get("sliding_window") or WINDOW
     silent = [key for key in KEYS_LEFT_OUT if key in known and rng.random() < 0.1]
     return moves | ({"silent": silent} if silent else {})
 
@@ -363,7 +373,7 @@ def made(kind: str, moves: Moves, folder: Path, seed: int) -> None:
     model = hf.AutoModelForCausalLM.from_config(config).eval().float()
     with torch.no_grad():
         for part, value in [*model.named_parameters(), *model.named_buffers()]:
-            draw(part, value, 2.0)
+            draw(part, value, 2.0, is_unscaled=kind.startswith("gemma4"))
     model.save_pretrained(folder)
     path = folder / "config.json"
     written = json.loads(path.read_text())

@@ -340,7 +340,7 @@ def publish(
     model = hf.AutoModelForCausalLM.from_config(config).eval().float()
     with torch.no_grad():
         for part, value in [*model.named_parameters(), *model.named_buffers()]:
-            draw(part, value, sharpness)
+            draw(part, value, sharpness, is_unscaled=name == "Gemma4")
     model.to(getattr(torch, dtype)).save_pretrained(folder)
     edit_config(folder, **(edits or {}))
     make_tiny_tokenizer(folder, VOCABULARY)
@@ -368,13 +368,18 @@ def sizes_of(model_type: str) -> dict[str, object]:
     return {**_SIZES, **ARCHITECTURES[model_type][1]}
 
 
-def draw(part: str, value: torch.Tensor, sharpness: float) -> None:
-    """Matrices keep the size of what goes through them; norms and biases are moved visibly."""
+def draw(part: str, value: torch.Tensor, sharpness: float, *, is_unscaled: bool = False) -> None:
+    """Matrices keep the size of what goes through them; norms and biases are moved visibly.
+
+    is_unscaled: the model does not scale scores down, so that norms of queries have to.
+    """
     is_number = value.ndim and value.is_floating_point()
     if not is_number or any(name in part for name in ("inv_freq", "embed_scale", "mup_vector")):
         return
     if value.ndim == 1:
         value.add_(0.2 * torch.randn_like(value))
+        if "q_norm" in part and is_unscaled:
+            value.mul_(value.shape[-1] ** -0.5)
     else:
         scale = sharpness if part.startswith("lm_head") else 1.0
         value.copy_(scale * torch.randn_like(value) * value.shape[-1] ** -0.5)
