@@ -151,7 +151,8 @@ def fields_of_layer(fields: ConfigFields, number: int, kind: str) -> ConfigField
     sizes = ("head_dim", "num_key_value_heads")
     told = fields.section("per_layer_config")
     if told is not None:
-        layer = told.section(str(number))
+        keys = (f"{number:0{digits}}" for digits in (1, 2, 3))  # all of one length in a config
+        layer = next(filter(None, map(told.section, keys)), None)
         own = {n: layer.count(n) for n in sizes if layer is not None and layer.has(n)}
         return fields.with_values(**own)
     if kind != FULL:

@@ -49,23 +49,19 @@ CASES = {
         "rms_norm_eps": 0.1,
         "num_key_value_heads": 1,
         "rope_parameters": {FULL: YARN, SLIDING: LINEAR},
-        "layer_types": [
-            FULL,
-            SLIDING,
-            FULL,
-            SLIDING,
-            FULL,
-            SLIDING,
-        ],  # the last is full all the same
+        "layer_types": [FULL, SLIDING] * 3,
     },
     "of few words": {
         "layer_types": None,
-        "num_hidden_layers": 7,
+        "num_hidden_layers": 11,  # so that keys of per_layer_config have two digits
         "num_kv_shared_layers": 0,
         "final_logit_softcapping": None,
         "rope_parameters": None,
     },
 }
+EDITS = {"with odd options": {"layer_types": [FULL, SLIDING] * 3}}
+"""Of config.json: transformers has made the last layer a full one, and does so again."""
+
 CONVERTED = ("small", "large", "with experts")
 
 
@@ -76,7 +72,7 @@ def made(tmp_path_factory):
     @cache
     def get(name):
         folder = tmp_path_factory.mktemp("tiny") / "m"
-        tiny = publish("gemma4_text", folder, changes=CASES[name])
+        tiny = publish("gemma4_text", folder, changes=CASES[name], edits=EDITS.get(name))
         return tiny, mlx_engine.load(tiny.folder)
 
     return get
