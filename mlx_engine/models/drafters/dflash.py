@@ -143,7 +143,7 @@ class _Layer:
         cache.update_and_fetch(*self._keys_values(context, cache.length))
 
     def __call__(self, x: mx.array, cache: ContextCache) -> mx.array:
-        """A block [1, B, H] behind what the cache holds -> [1, B, H]; nothing is remembered."""
+        """A block [1, B, H] after the cached rows -> [1, B, H]; written to it, uncommitted."""
         x = x + self._attend(self._norm(x), cache)
         return self._feed_forward.onto(x, self._second_norm(x))
 
@@ -151,13 +151,12 @@ class _Layer:
         rows, start = x.shape[1], cache.length
         queries = self._query_norm(self._by_head(self._queries(x), self._sizes.heads))
         queries = self._rotate(queries.transpose(0, 2, 1, 3), start)
-        own, seen = self._keys_values(x, start), cache.shown()
+        seen = cache.write(*self._keys_values(x, start))
         attended = mx.fast.scaled_dot_product_attention(
             queries,
-            mx.concatenate([seen.keys, own.keys], axis=2),
-            mx.concatenate([seen.values, own.values], axis=2),
+            *seen,
             scale=self._sizes.key_dim**-0.5,
-            mask=self._mask(rows, start, seen.keys.shape[2]),
+            mask=self._mask(rows, start, seen.keys.shape[2] - rows),
         )
         return self._out(attended.transpose(0, 2, 1, 3).reshape(1, rows, -1))
 
@@ -233,6 +232,7 @@ class DFlash:
         for layer, cache in zip(self._layers, caches.layers, strict=True):
             assert isinstance(cache, AttentionCache | WindowCache)
             x = layer(x, cache)
+        caches.commit(0)
         return self._norm(x)[:, 1:]
 
     def logits(self, states: mx.array) -> mx.array:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from compared import relative
 from drafts_again import draft_alone, propose_again, tell
+from lazy_graph import primitives
 from looked_into import Target, hidden_of, opened
 from model_edits import edit_config
 from tiny_dflash import BLOCK, TinyDFlash, reference, tensors_of, write_tiny_dflash
@@ -77,6 +78,19 @@ def test_the_comparison_sees_what_is_wrong(target, tmp_path):
     spoilt = {"hidden_norm.weight": tensors_of(TINY)["hidden_norm.weight"].flip(0)}
     folder = write_tiny_dflash(tmp_path / "norm", FORMS["a window"], **spoilt)
     assert relative(found(opened(folder, target.model), target), right) > 0.001
+
+
+def test_a_draft_copies_nothing_of_its_context(target, tmp_path):
+    """Its rows are written behind the context; MLX's own rotation joins halves on a CPU."""
+    drafter = opened(write_tiny_dflash(tmp_path / "d", TINY), target.model)
+    source = observed(drafter, target.tokens[:-1], ())
+    source.snapshot()
+    mx.eval(source.arrays())
+    rows = mx.zeros((1, 1, BLOCK, 32))
+    turned = mx.fast.rope(rows, 32, traditional=False, base=1e4, scale=1.0, offset=3)
+    rotations = 2 * len(drafter._layers) * primitives(turned)["Concatenate"]
+    states = drafter.block(mx.array(target.tokens[-1:]), source._remembered)
+    assert primitives(states)["Concatenate"] == rotations + 1  # of the newest token and the masks
 
 
 def test_a_draft_is_one_pass(target, tmp_path):
