@@ -54,10 +54,11 @@ def describe(
     """
     files, figures = headers.files, headers.family.figures()
     weights = weights_by_group(headers, wide=not metal)
-    is_unpacked = False
+    work, is_unpacked = figures.work, False
     if not packed and figures.unpacks:
         packed_weights, weights = weights, unpacked_if_small(weights)
-        is_unpacked = weights != packed_weights
+        if weights != packed_weights:
+            work, is_unpacked = replace(work, group_sums=_group_sums(weights)), True
     element = element_bytes(headers.family.config, metal=metal)
     used = [
         weight
@@ -93,7 +94,7 @@ def describe(
         numerics="fast" if options.numerics == "fast" else "exact",
         active_parameters=_active(weights, figures),
         packed_cache=figures.packed_cache,
-        work=figures.work,
+        work=work,
         declined=headers.rounded
         + headers.heads.remarks
         + (() if recommended.ignored is None else (recommended.ignored,))
@@ -111,6 +112,12 @@ def _unpacked(nbytes: int, groups: Iterable[TensorGroup]) -> tuple[Reason, ...]:
         megabytes=nbytes / 1e6,
     )
     return (Reason("unpacked-for-cpu", words),)
+
+
+def _group_sums(weights: Mapping[str, list[Weight]]) -> int:
+    """Group sums of a layer's largest product; two matrices of one input may be joined."""
+    layers = (group for name, group in weights.items() if name not in ("embedding", "output head"))
+    return 2 * max((weight.group_sums for group in layers for weight in group), default=0)
 
 
 def _active(weights: Mapping[str, list[Weight]], figures: Figures) -> int | None:

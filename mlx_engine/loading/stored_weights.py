@@ -37,6 +37,8 @@ class Weight(NamedTuple):
     nbytes: int
     is_matrix: bool
     file_nbytes: int | None = None
+    by_columns: int | None = None
+    group_sums: int = 0
 
     @property
     def in_file(self) -> int:
@@ -75,8 +77,14 @@ def unpacked_if_small(weights: Mapping[str, list[Weight]]) -> dict[str, list[Wei
     return {name: [_unpacked(weight) for weight in members] for name, members in weights.items()}
 
 
+def _columns_nbytes(shape: Shape, scales: int) -> int:
+    """Bytes of an affine matrix [N, K] laid out by columns (models/matrix.py)."""
+    outputs, inputs = shape
+    return -(-outputs // 32) * 32 * inputs + 8 * scales
+
+
 def _unpacked(weight: Weight) -> Weight:
-    nbytes, stored = 4 * weight.parameters, weight.in_file
+    nbytes, stored = weight.by_columns or 4 * weight.parameters, weight.in_file
     return weight._replace(nbytes=nbytes, file_nbytes=None if stored == nbytes else stored)
 
 
@@ -204,7 +212,11 @@ def _loaded(
     if shape is None or not (_is_matrix(tensor) and len(scales.shape) == len(shape)):
         return Weight("packed", prod(tensor.shape), nbytes, True, in_file)
     words = _packed_words(tensor, scales, shape[-1], affine=biases is not None)
-    return Weight(words, prod(shape), nbytes, True, in_file)
+    is_affine = biases is not None and len(shape) == 2
+    if not is_affine:
+        return Weight(words, prod(shape), nbytes, True, in_file)
+    sums = prod(scales.shape)
+    return Weight(words, prod(shape), nbytes, True, in_file, _columns_nbytes(shape, sums), sums)
 
 
 def _is_matrix(tensor: TensorInfo) -> bool:

@@ -16,7 +16,7 @@ from metal_kernels.wide_norm import wide_norm
 from mlx_engine.models.few_rows import FewRows
 from mlx_engine.models.layer_specs import Activation, FeedForward, Rope
 from mlx_engine.models.many_rows import ManyRows
-from mlx_engine.models.matrix import Matrix, rows_of, tiles_of, values_of
+from mlx_engine.models.matrix import ColumnProduct, Matrix, rows_of, tiles_of, values_of
 from mlx_engine.models.weights import Part
 
 
@@ -28,7 +28,7 @@ class Linear:
     routers and gates so) does not make all that follows float32.
     few_rows: the kernel for passes of few rows, None for none. adding: the one for product and bias
     together. many_rows: the one for all other passes. Stock MLX does what none of them does.
-    columns: [1, K, N] of a dense matrix, a view that is made once.
+    columns: [1, K, N] of a dense matrix, a view that is made once. by_columns: of one in that mode.
     """
 
     matrix: Matrix
@@ -38,10 +38,13 @@ class Linear:
     many_rows: ManyRows | None = None
     stock: Stock = MLX
     columns: mx.array | None = field(init=False, default=None)
+    by_columns: ColumnProduct | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         if self.matrix.mode == "dense":
             self.columns = self.matrix.weight.T[None]
+        if self.matrix.mode == "columns":
+            self.by_columns = ColumnProduct(self.matrix)
 
     @staticmethod
     def of(matrix: Matrix, kernels: Kernels, bias: mx.array | None = None) -> "Linear":
@@ -59,6 +62,15 @@ class Linear:
         bias = f"{name}.bias"
         its = part.vector(bias, matrix.dtype) if bias in part else None
         return Linear.of(matrix, part.kernels, its)
+
+    @property
+    def padding(self) -> int:
+        """Columns that are left behind those of a padded product."""
+        return self.matrix.padding if self.bias is None else 0
+
+    def padded(self, x: mx.array) -> mx.array:
+        """The product for those who cut it anyway."""
+        return self.by_columns(x) if self.by_columns and self.padding else self(x)
 
     def __call__(self, x: mx.array) -> mx.array:
         """Multiply."""
@@ -88,6 +100,9 @@ class Linear:
 
     def _stock_product(self, x: mx.array) -> mx.array:
         matrix = self.matrix
+        if self.by_columns is not None:
+            made = self.by_columns(x)
+            return made[..., : matrix.outputs] if matrix.padding else made
         if self.columns is not None:
             # MLX flattens rows [1, T, K] beside a matrix, but not beside a batch of one
             return x @ (self.columns if x.ndim == 3 else matrix.weight.T)
@@ -144,14 +159,17 @@ class Projections:
         return self.parts(self.products(x))
 
     def products(self, x: mx.array) -> list[mx.array]:
-        """Products of x [..., K] with the stacked matrices."""
-        return [linear(x) for linear in self.linears]
+        """Products of x [..., K] with the stacked matrices, padding included."""
+        return [linear.padded(x) for linear in self.linears]
 
     def parts(self, made: Sequence[mx.array]) -> list[mx.array]:
         """Split the products into one array for each matrix."""
         pieces: list[mx.array] = []
-        for product, cuts in zip(made, self.cuts, strict=True):
-            pieces += mx.split(product, cuts, axis=-1) if cuts else [product]
+        for linear, one, cuts in zip(self.linears, made, self.cuts, strict=True):
+            if linear.padding:
+                pieces += mx.split(one, (*cuts, linear.matrix.outputs), axis=-1)[:-1]
+            else:
+                pieces += mx.split(one, cuts, axis=-1) if cuts else [one]
         left = iter(pieces)
         return [
             next(left) if count == 1 else mx.concatenate(list(islice(left, count)), axis=-1)

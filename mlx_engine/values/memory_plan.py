@@ -37,9 +37,12 @@ CHUNK_BYTES = 3e6
 MOST_SCORES = 256 * 2**20
 """Of attention's scores that are made at once (metal_kernels/stock.py)."""
 
-WIDE_ARRAYS, SCORE_ARRAYS, LOGIT_ARRAYS = 8, 3, 4
-"""Arrays as wide as a layer's widest, as attention's scores and as logits that live at a time:
-measured on a CPU (tests/speed/memory_against_plan.py).
+MOST_SUMS = 2**22
+"""Sums over groups that a product holds at once (mlx_engine/models/layers.py)."""
+
+WIDE_ARRAYS, SCORE_ARRAYS, LOGIT_ARRAYS, SUM_ARRAYS = 8, 3, 4, 3
+"""Arrays as wide as a layer's widest, as attention's scores, as logits and as sums over groups that
+live at a time: measured on a CPU (tests/speed/memory_against_plan.py).
 """
 
 
@@ -102,13 +105,15 @@ class CacheBytes:
 class WorkSize:
     """What a pass takes for itself. widest: elements of the widest row that a layer makes.
     score_heads: heads of queries of the layer with most. layer_values: elements of a token's keys
-    and values in the layer with most. vocabulary: logits of a row.
+    and values in the layer with most. vocabulary: logits of a row. group_sums: what a processor
+    sums a row's largest product up from, where it reads weights as codes.
     """
 
     widest: int = 0
     score_heads: int = 0
     layer_values: int = 0
     vocabulary: int = 0
+    group_sums: int = 0
 
     def nbytes(self, rows: int, context: int, element: int, *, is_packed: bool) -> int:
         """Of chunks of so many rows, or of a verify pass, whichever takes more.
@@ -116,8 +121,9 @@ class WorkSize:
         is_packed: a prompt attends to keys and values that are unpacked layer by layer.
         """
         scores = min(rows * self.score_heads * context * element, MOST_SCORES)
+        sums = min(rows * self.group_sums, MOST_SUMS) * 4
         wide = rows * self.widest * element
-        reading = wide * WIDE_ARRAYS + scores * SCORE_ARRAYS
+        reading = wide * WIDE_ARRAYS + scores * SCORE_ARRAYS + sums * SUM_ARRAYS
         unpacked = context * self.layer_values * element if is_packed else 0
         return max(reading, MOST_PICKED * self.vocabulary * 4 * LOGIT_ARRAYS) + unpacked
 

@@ -25,5 +25,5 @@ def test_a_pass_has_few_nodes_and_a_row_adds_only_its_recurrent_steps() -> None:
         counts.append(primitives(mx.argmax(logits, axis=-1), *caches.arrays()).total())
     if mx.default_device() == mx.cpu:
         # of 8 layers; MLX's own operations make 1,196
-        assert counts[0] <= 520
+        assert counts[0] <= 700
         assert counts[3] - counts[2] == counts[2] - counts[1] == 6 * 5  # layers that recur

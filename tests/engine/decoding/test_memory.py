@@ -52,11 +52,10 @@ class Weighed(CyclingDepth):
         self.sequence = sequence
         self.held, self.beyond = [], []
 
-    @property
-    def choice(self):
+    def next(self):
         self.held.append(mx.get_active_memory())
         self.beyond.append(self.held[-1] - self.sequence.nbytes)
-        return super().choice
+        return super().next()
 
 
 @pytest.mark.parametrize(("kind", "with_penalties"), [("head", True), ("dialled", False)])

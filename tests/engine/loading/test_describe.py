@@ -14,7 +14,7 @@ from mlx_engine.loading.describe import describe, inspect_model
 from mlx_engine.loading.find import locate_model
 from mlx_engine.loading.headers import read_headers
 from mlx_engine.values.errors import BadModelFile, BadTokenizer
-from mlx_engine.values.memory_plan import GROWTH
+from mlx_engine.values.memory_plan import GROWTH, SUM_ARRAYS
 from mlx_engine.values.model_description import CHECKPOINTS
 from mlx_engine.values.options import LoadOptions, SamplingOptions
 
@@ -245,3 +245,16 @@ def test_a_tokenizer_that_does_not_load(tmp_path, spoil, says):
     for attempt in (lambda: mlx_engine.inspect(folder, text=True), lambda: mlx_engine.load(folder)):
         with pytest.raises(BadTokenizer, match=says):
             attempt()
+
+
+def test_a_processor_takes_room_for_sums_over_groups(tmp_path: Path) -> None:
+    """Of the largest product of a layer: two joined matrices of 64 inputs in groups of 32."""
+    packed = inspect_model(write_tiny_qwen3_5(tmp_path / "packed", bits=4), tmp_path)
+    plain = inspect_model(write_tiny_qwen3_5(tmp_path / "plain"), tmp_path)
+    there = packed.on(metal=False).work
+    assert packed.work.group_sums == plain.on(metal=False).work.group_sums == 0
+    assert there.group_sums == 2 * 2 * there.widest
+    more = there.nbytes(64, 100, 4, is_packed=False) - packed.work.nbytes(
+        64, 100, 4, is_packed=False
+    )
+    assert more == 64 * there.group_sums * 4 * SUM_ARRAYS

@@ -31,7 +31,10 @@ def test_sizes_are_those_of_the_arrays(
     held = sum(array.nbytes for array in arrays.values())
     assert describe(headers, LoadOptions(), metal=True).nbytes == held
     unpacked = describe(headers, LoadOptions(), metal=False, packed=False)
-    assert unpacked.nbytes == 4 * unpacked.parameters
+    in_floats = 4 * unpacked.parameters
+    assert (
+        unpacked.nbytes == in_floats if form == "dense" else 0.3 < unpacked.nbytes / in_floats < 0.4
+    )
     assert sum(group.nbytes for group in unpacked.groups) == unpacked.nbytes
     assert held < 2 * unpacked.nbytes
 
