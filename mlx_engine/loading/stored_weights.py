@@ -64,7 +64,7 @@ def skipped_groups(skipped: Mapping[str, TensorInfo]) -> Iterator[TensorGroup]:
     """Yield tensors that are not loaded, a group for each reason."""
     reasons: dict[str, dict[str, TensorInfo]] = {}
     for name, tensor in skipped.items():
-        reasons.setdefault(why_skipped(name), {})[name] = tensor
+        reasons.setdefault(why_skipped(name, skipped), {})[name] = tensor
     for why_not, tensors in sorted(reasons.items()):
         yield replace(group_of(Words("skipped"), _weights(tensors, {})), why_not=why_not)
 

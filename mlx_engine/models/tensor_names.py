@@ -7,7 +7,7 @@ behind the last one of the trunk.
 """
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
@@ -244,13 +244,17 @@ def group_of(name: str) -> str:
     return next((words for part, words in _GROUPS if f".{part}." in name), "other")
 
 
-def why_skipped(name: str) -> str:
-    """Why `split` left out a tensor of this name of a file, in words for the user."""
+def why_skipped(name: str, skipped: Iterable[str] = ()) -> str:
+    """Why `split` left out a tensor of this name of a file, in words for the user; skipped: names
+    of all tensors that it left out.
+    """
     if (why := why_unneeded(name)) is not None:
         return why
     if bare_name(name).startswith("lm_head."):
         return Words("a copy of the embedding")
-    if is_of_keys(name):
+    layer = name.partition("self_attn.")[0]
+    is_whole = any(other.startswith(layer) and not is_of_keys(other) for other in skipped)
+    if is_of_keys(name) and not is_whole:
         return Words("keys of layers that read those of earlier ones")
     if is_limit(name):
         return Words("limits of rounding that is not done")

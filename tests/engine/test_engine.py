@@ -112,7 +112,7 @@ def test_nothing_to_read_is_refused(engine, headless):
                 call([])
         with pytest.raises(BadPrompt, match="empty"):
             one.generate("")
-        with pytest.raises(BadPrompt, match="decode them"):
+        with pytest.raises(BadPrompt, match="decode the bytes"):
             one.generate(b"text")
     assert engine.detokenize([]) == ""
     assert engine.tokenize("") == []

@@ -30,7 +30,7 @@ def test_a_draft_model_that_cannot_take_back(tmp_path):
     why = session.why_not_drafting
     assert why is not None
     assert why.code == "draft-unreadable"
-    assert "Give another draft model" in why.words
+    assert "Use another draft model" in why.words
     session.draft = DraftOptions(source="prompt-lookup+model", depth=2)
     said = listen(session, session.regenerate())
     assert said.tokens == plain.tokens

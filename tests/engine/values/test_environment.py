@@ -2,6 +2,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from shutil import which
 
 import mlx.core as mx
 import pytest
@@ -44,5 +45,6 @@ def test_what_mlx_compiles_lies_where_no_other_user_can_write(
     assert (folder == place) == (planted == "nothing")
     if planted == "nothing" and mx.default_device() == mx.Device(mx.cpu):
         mx.eval(mx.compile(lambda x: mx.sin(x) * 0.123 + x)(mx.ones(2)))
-        assert list(folder.rglob("*.so"))
+        # MLX compiles nothing where the machine has no C++ compiler
+        assert list(folder.rglob("*.so")) or which("g++") is None
     use_private_temporary_folder.cache_clear()
