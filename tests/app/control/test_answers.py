@@ -252,6 +252,7 @@ def test_an_answer_that_ends_while_nothing_can_be_written_is_saved_later(
         monkeypatch.setattr(all_answers, "PATIENCE_S", 0.0)
         assert answers.keep_all() == {answer.message_id: LONG}
         assert len(ended) == 1
+        let_go()
     else:
         qtbot.waitUntil(lambda: bool(ended))
         qtbot.wait(200)
