@@ -60,7 +60,7 @@ class Answer:
         tokens, seed = prompt.tokens, settings.sampling.seed
         self.tokens = list(prompt.answered)
         self.tally = Tally(fresh_seed() if seed is None else seed, len(tokens))
-        self._conduct = config
+        self._config = config
         self.sequence = sequence
         self._drafting = drafting
         self._prompt = prompt
@@ -79,7 +79,7 @@ class Answer:
 
     def events(self) -> Generator[Event, None, None]:
         """Progress, text and rounds. Raises NumericsError, OutOfMemory."""
-        config = self._conduct
+        config = self._config
         with (
             translate_oom(),
             config.limits.generating(),
@@ -92,7 +92,7 @@ class Answer:
                     yield from self._read_and_answer()
                     is_settled = True
                 except Exception as error:
-                    if not self._conduct.can_retry(error):
+                    if not self._config.can_retry(error):
                         raise
                     self._start_over()
                 yield from self._said()
@@ -116,7 +116,7 @@ class Answer:
                     yield from self._said()
                 elif self._must_stop():
                     self._finish = "stopped"
-                elif not self._conduct.has_room():
+                elif not self._config.has_room():
                     self._finish = "memory-full"
                 else:
                     self._round()
@@ -139,7 +139,7 @@ class Answer:
         yield from said
 
     def _read_prompt(self) -> Iterator[PromptProgress]:
-        steps = prefill(self.sequence, self._prompt, self._conduct.chunk, self._must_end)
+        steps = prefill(self.sequence, self._prompt, self._config.chunk, self._must_end)
         while True:
             started = perf_counter()
             progress = next(steps, None)
@@ -152,7 +152,7 @@ class Answer:
 
     def _must_end(self) -> bool:
         """Whether it was stopped, or cannot go on."""
-        return self._must_stop() or not self._conduct.has_room()
+        return self._must_stop() or not self._config.has_room()
 
     def _must_stop(self) -> bool:
         """Whether it was stopped, once and for all."""
@@ -229,7 +229,7 @@ class Answer:
     def _new_rounds(self) -> Lookahead:
         """From where the answer stands."""
         return Lookahead(
-            self._conduct,
+            self._config,
             self.sequence,
             self._drafting,
             self._settings,
@@ -245,9 +245,9 @@ class Answer:
             self._settings.sampling,
             self.sequence.model.vocabulary,
             self.tally.seed,
-            self._conduct.sampling,
-            self._conduct.suppressed,
-            self._conduct.first_suppressed if self._prompt.said is NOTHING_SAID else (),
+            self._config.sampling,
+            self._config.suppressed,
+            self._config.first_suppressed if self._prompt.said is NOTHING_SAID else (),
         )
         sampler.begin(self._prompt.ids)
         sampler.commit(mx.array(self.tokens, dtype=mx.int32), len(self.tokens))

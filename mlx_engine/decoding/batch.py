@@ -37,7 +37,7 @@ class Ahead(Protocol):
         """Whether what follows the present round can be begun before its outcome is known."""
 
     def begin_next(self) -> Round:
-        """Begin it then."""
+        """Begin what follows the present round."""
 
     def fail(self, error: Exception) -> None:
         """Raise this in the place of the next round."""
@@ -48,11 +48,11 @@ class Answering(Protocol):
 
     @property
     def rounds(self) -> Ahead:
-        """Its present ones."""
+        """The rounds of the answer."""
 
 
 class BatchScheduler:
-    """Rounds that wait for a pass.
+    """Shares passes of the target among the answers of an engine.
 
     most_rows: of a pass of several conversations. reader: waits for outcomes (round.py), None where
     the host's own processor computes. shared: rounds so far that went into the pass of another.
@@ -78,13 +78,13 @@ class BatchScheduler:
 
     @property
     def room(self) -> Room:
-        """Of one of them, where all go into one pass."""
+        """Room of one answer in a pass that all answers share."""
         each = self.most_rows() // max(1, self.answering)
         return Room(self.answering - 1, max(0, each - 1))
 
     @contextmanager
     def answer(self, its: Answering) -> Iterator[None]:
-        """Within, it is read. The first of several looks for a new peak of memory."""
+        """Context of an answer that is read; the first of several resets the peak of memory."""
         if not self._answers:
             mx.reset_peak_memory()
         self._answers.append(its)
@@ -99,14 +99,14 @@ class BatchScheduler:
         return latest is not None and latest is not who
 
     def wait(self, one: Round) -> None:
-        """For the next pass."""
+        """Have a round wait for the next pass."""
         self._waiting.append(one)
 
     def leave(self, one: Round) -> None:
-        """Not to be run any more."""
+        """Withdraw a round that waits."""
         self._waiting = [other for other in self._waiting if other is not one]
 
-    def begin(self, first: Round, *, eager: bool = False) -> Pass:
+    def begin(self, first: Round) -> Pass:
         """A pass of a round, and of those that wait, are of the same model and fit."""
         self.leave(first)
         model, rounds, rows = first.state.model, [first], first.most_rows
@@ -117,7 +117,7 @@ class BatchScheduler:
         for other in rounds:
             self.leave(other)
         self.shared += len(rounds) - 1
-        return Pass(rounds, self._reader, eager=eager)
+        return Pass(rounds, self._reader)
 
     def read(self, pass_: Pass) -> None:
         """Wait for an outcome; the device was free for it when it had the one before."""
@@ -133,7 +133,7 @@ class BatchScheduler:
             pass_.idle = max(0.0, pass_.began_at - since)
         self._read = pass_
 
-    def look_ahead(self, pass_: Pass, *, eager: bool = False) -> None:
+    def look_ahead(self, pass_: Pass) -> None:
         """Begin what follows a pass that nobody has read yet, where all its answers can."""
         every = [answer.rounds for answer in self._answers]
         elsewhere = [other for rounds in every for other in rounds.passes if other is not pass_]
@@ -146,7 +146,7 @@ class BatchScheduler:
                 self._waiting = [*begun, *self._waiting]
                 for round_ in begun:
                     if round_.verified_by is None:
-                        self.begin(round_, eager=eager).queue()
+                        self.begin(round_).queue()
         except Exception as error:
             for rounds in inside:
                 rounds.fail(error)

@@ -122,7 +122,6 @@ class Lookahead:
         self._is_shared = False
         self._looks_ahead = config.looks_ahead
         self._follows_drafts = config.looks_ahead and config.follows_drafts
-        self._eager = not config.follows_drafts
         self._sampling = settings.sampling
         self._sampler = new_sampler()
         self._begun: _Begun | None = None
@@ -152,11 +151,11 @@ class Lookahead:
         pass_ = round_.verified_by
         was_ahead = pass_ is not None and pass_.queued_at > 0
         if pass_ is None:
-            pass_ = self._batch.begin(round_, eager=self._eager)
+            pass_ = self._batch.begin(round_)
         if self._looks_ahead:
             pass_.queue()
             if not pass_.read_at:
-                self._batch.look_ahead(pass_, eager=self._eager)
+                self._batch.look_ahead(pass_)
         asked_at = perf_counter()
         self._batch.read(pass_)
         useful = self._limits.deepest(self._generated, round_.position - 1)

@@ -174,14 +174,12 @@ class Pass:
     waited for the host. draft_ms: what drafts took, where that is told apart.
     """
 
-    def __init__(
-        self, rounds: Sequence[Round], reader: Executor | None = None, *, eager: bool = False
-    ) -> None:
+    def __init__(self, rounds: Sequence[Round], reader: Executor | None = None) -> None:
         """Writes it down, drafts first, of all in the same passes of what drafts.
 
         reader: a thread that waits for outcomes and nothing else, so that `read_at` is when an
-        outcome was there even where `queue` of the next pass blocks; None where this thread waits.
-        eager: a CPU computes, which begins layer by layer while the rest is written down.
+        outcome was there even where `queue` of the next pass blocks; None on a CPU, which begins
+        layer by layer while the rest is written down, and whose outcomes this thread waits for.
 
         It does not hold the rounds, which hold it: what is dropped has to be gone at once, for keys
         and values to be written in place.
@@ -198,16 +196,18 @@ class Pass:
         for round_ in rounds:
             round_.verified_by = self
         with self._failing_all():
-            self._write_down(rounds, eager=eager)
+            self._write_down(rounds)
 
-    def _write_down(self, rounds: Sequence[Round], *, eager: bool) -> None:
+    def _write_down(self, rounds: Sequence[Round]) -> None:
         steps = [r.state.drafter.draft(r.wanted, r.state.sampler) for r in rounds]
-        if eager:
+        if self.reader is None:
             self.began_at = self.written_at
         drafts = run_steps(steps)
         drafted = [draft.tokens for draft in drafts if draft.depth]
         self._begin(*drafted)
-        if eager and drafted:  # MLX returns when the CPU has begun with most of what it was given
+        if (
+            self.reader is None and drafted
+        ):  # MLX returns when the CPU has begun with most of what it was given
             self.draft_ms = 1000 * (perf_counter() - self.began_at)
         parts = [_Part(r.state, draft.tokens) for r, draft in zip(rounds, drafts, strict=True)]
         self.rows = sum(part.rows for part in parts)

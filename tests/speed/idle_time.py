@@ -80,8 +80,8 @@ def idle(
         clock.begun = thread_time()
         begin(its, *given)  # type: ignore[arg-type]
 
-    def written(its: Pass, rounds: list[Round], reader: object, *, eager: bool) -> None:
-        del reader, eager
+    def written(its: Pass, rounds: list[Round], reader: object) -> None:
+        del reader
         write(its, rounds)  # nothing is asked of the CPU at once
         clock.built.append(1000 * (thread_time() - clock.begun))
 
