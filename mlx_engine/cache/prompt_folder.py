@@ -84,7 +84,7 @@ class PromptFolder:
     @property
     def nbytes(self) -> int:
         """Size of all files; links count once."""
-        return sum(size for _, _, size, _ in self._by_use())
+        return sum(file.nbytes for file in self._by_use())
 
     def keep_within(self, most_bytes: int) -> None:
         """Remove the least recently used files until the rest fits; of a chain the last first. With
@@ -92,13 +92,13 @@ class PromptFolder:
         """
         if not most_bytes:
             self.forget_all()
-        by_use = self._by_use()
-        total = sum(size for _, _, size, _ in by_use)
-        for _, _, size, links in by_use:
+        files = self._by_use()
+        total = sum(file.nbytes for file in files)
+        for file in files:
             if total <= most_bytes:
                 return
-            remove(links)
-            total -= size
+            remove(file.links)
+            total -= file.nbytes
 
     def chat_folder(self, chat: str | None) -> Path:
         """Where files of this chat lie; None stands for all prompts outside of a chat."""
@@ -130,14 +130,28 @@ class PromptFolder:
         for folder in self.path.glob(_CHAT):
             _remove_folder(folder)
 
-    def _by_use(self) -> list[tuple[int, int, int, list[Path]]]:
-        """Last use in ns, -end, size and links of all files, the least recently used first."""
-        found = []
-        for prompt, links in self.saved().items():
+    def _by_use(self) -> list["_StoredFile"]:
+        """All files of chats, those with names of other formats included, least recently used
+        first; of files used at the same time the longest prompt first.
+        """
+        by_inode: dict[int, _StoredFile] = {}
+        for path in self.path.glob(f"{_CHAT}/*.safetensors"):
             with suppress(OSError):
-                stat = links[0].stat()
-                found.append((stat.st_mtime_ns, -prompt.end, stat.st_size, links))
-        return sorted(found)
+                stat = path.stat()
+                end = path.name.partition("-")[0]
+                tokens = int(end) if end.isdecimal() else 0
+                new = _StoredFile(stat.st_mtime_ns, tokens, stat.st_size, [])
+                by_inode.setdefault(stat.st_ino, new).links.append(path)
+        return sorted(by_inode.values(), key=lambda file: (file.used_ns, -file.tokens))
+
+
+class _StoredFile(NamedTuple):
+    """A file in the folder: last use, tokens by its name, size, and all of its hard links."""
+
+    used_ns: int
+    tokens: int
+    nbytes: int
+    links: list[Path]
 
 
 def remove(files: Iterable[Path]) -> None:

@@ -21,6 +21,25 @@ def _english_system():
         yield
 
 
+PATIENCE_MS = 60_000
+"""Longest wait of `waitUntil` and `waitSignal`: a busy machine needs more than pytest-qt's 5 s."""
+
+
+@pytest.fixture
+def qtbot(qapp, request):
+    """pytest-qt's, with waits that end late where nothing else is said."""
+    from pytestqt.qtbot import QtBot
+
+    class PatientBot(QtBot):
+        def waitUntil(self, callback, *, timeout=PATIENCE_MS):  # noqa: N802
+            super().waitUntil(callback, timeout=timeout)
+
+        def waitSignal(self, signal, *, timeout=PATIENCE_MS, **more):  # noqa: N802
+            return super().waitSignal(signal, timeout=timeout, **more)
+
+    return PatientBot(request)
+
+
 @pytest.fixture
 def speaking(qapp):
     """Has what is made from now on in a language, for this test."""

@@ -164,7 +164,7 @@ def test_a_stop_does_not_wait_for_a_silent_server(hub: FromHub, fake: FakeHub) -
 
     with pytest.raises(LoadStopped, match="org/large: the download was stopped"):
         replace(hub, on_progress=lambda done, _: told.append(done), stop=stop).model("org/large")
-    assert time.monotonic() < began + 5, "the server is waited for 15 s"
+    assert time.monotonic() < began + 12, "the server is waited for 15 s"
     assert hub.model("org/large").shards[0].read_bytes() == weights, "what came is gone on from"
 
 
@@ -291,7 +291,7 @@ def test_in_the_terminal(tmp_path: Path, fake: FakeHub) -> None:
             assert first.poll() is None
             time.sleep(0.02)
         first.send_signal(signal.SIGINT)
-        assert first.wait(10) == 130
+        assert first.wait(60) == 130
     fake.slow.clear()
     with asked() as second:
         told, _ = second.communicate(timeout=60)

@@ -103,11 +103,11 @@ def open_files() -> int:
 
 
 def await_open_files(expected: int) -> int:
-    """Files open now, after at most ten seconds of waiting for the `expected` number.
+    """Files open now, after at most a minute of waiting for the `expected` number.
 
     MLX lets go of a file in the thread that read it, a moment after `eval` has returned.
     """
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while open_files() != expected and time.monotonic() < deadline:
         time.sleep(0.01)
     return open_files()

@@ -299,7 +299,7 @@ def test_what_needs_no_answer_goes_by_itself(qtbot, monkeypatch):
     notice.say("The disk is full.", is_problem=True, stays=True)
     notice.mention("The chat was written.")
     assert notice.words() == "The disk is full.\nThe chat was written."
-    qtbot.waitUntil(lambda: notice.words() == "The disk is full.", timeout=2000)
+    qtbot.waitUntil(lambda: notice.words() == "The disk is full.")
     notice.mention("The chat was written.")
     notice.say("The model was let go.")
     qtbot.wait(20)

@@ -268,7 +268,7 @@ def test_a_long_chat_is_made_where_it_is_looked_at(view, qtbot):
         show(view, *messages)
         qtbot.wait(80)
         assert sum(of(view, n).is_built for n in range(100)) < 12
-    assert of(view, 99).is_built and bar(view).value() == bar(view).maximum()
+    qtbot.waitUntil(lambda: of(view, 99).is_built and bar(view).value() == bar(view).maximum())
     bar(view).setValue(0)
     qtbot.waitUntil(lambda: of(view, 0).is_built and of(view, 1).is_built, timeout=20_000)
     assert sum(of(view, n).is_built for n in range(100)) < 25
@@ -403,8 +403,7 @@ def test_marked_text_may_go_while_it_is_sought(view, qtbot):
     show(view, ShownMessage(2, "assistant", "no such word"))
     qtbot.wait(20)
     view.open_find()
-    qtbot.wait(20)
-    assert view.find_bar.count.text() == "no match"
+    qtbot.waitUntil(lambda: view.find_bar.count.text() == "no match")
     view.close_find()
 
 
