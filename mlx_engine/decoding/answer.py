@@ -1,7 +1,6 @@
 """One answer: reads the prompt, runs rounds until something ends it, and reports."""
 
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import replace
 from time import perf_counter
 from typing import NamedTuple
 
@@ -74,8 +73,7 @@ class Answer:
         self._finish: FinishReason | None = None
         self._ended = 0.0
         self.rounds = self._new_rounds()
-        for token in prompt.answered:
-            text.add(token)
+        text.add(prompt.answered)
 
     def events(self) -> Generator[Event, None, None]:
         """Progress, text and rounds. Raises NumericsError, OutOfMemory."""
@@ -208,23 +206,19 @@ class Answer:
 
     def _keep(self, found: Outcome) -> _Kept:
         """Read the round's tokens as text until one ends the answer."""
+        rows, finish = 0, None
+        while finish is None and rows < len(found.tokens):
+            token, position = found.tokens[rows], found.position + rows
+            rows += 1
+            finish = self._limits.finish(token, self._generated + rows, position)
+        tokens = found.tokens[: rows - (finish == "end")]
         source = found.choice.by if found.drafted else None
-        pieces: list[TextPiece] = []
-        finish: FinishReason | None = None
-        count = 0
-        for token in found.tokens:
-            self._generated += 1
-            finish = self._limits.finish(token, self._generated, found.position + count)
-            count += 1
-            if finish != "end":
-                self.tokens.append(token)
-                depth = count if count <= found.accepted else 0
-                fresh = self._text.add(token, depth)
-                pieces.extend(replace(piece, source=source) if depth else piece for piece in fresh)
-                finish = "stop-string" if self._text.hit_stop else finish
-            if finish is not None:
-                break
-        return _Kept(count, pieces, finish)
+        added = self._text.add(tokens, found.accepted, source)
+        if tokens and self._text.hit_stop:
+            rows, finish = added.taken, "stop-string"
+        self._generated += rows
+        self.tokens += tokens[: added.taken]
+        return _Kept(rows, added.pieces, finish)
 
     def _new_rounds(self) -> Lookahead:
         """From where the answer stands."""

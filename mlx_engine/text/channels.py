@@ -122,7 +122,8 @@ class Header(NamedTuple):
 class Matcher:
     """Find texts in a stream, at a constant cost a character (Aho and Corasick, 1975).
 
-    States are whole numbers; 0 is the initial state.
+    States are whole numbers; 0 is the initial state. starts: first characters of the texts; any
+    other character leaves the initial state as it is.
     """
 
     def __init__(self, texts: tuple[str, ...]) -> None:
@@ -140,6 +141,7 @@ class Matcher:
                 state = self._next[state][character]
             self._found[state] = (text,)
         self._fall_back = [0] * len(self._next)
+        self.starts = frozenset(self._next[0])
         queue = deque(self._next[0].values())
         while queue:
             state = queue.popleft()

@@ -1,7 +1,8 @@
 """Stream token ids as text: whole characters, channels split, stop strings never shown."""
 
 import codecs
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from mlx_engine.text.channels import (
@@ -14,6 +15,7 @@ from mlx_engine.text.channels import (
 )
 from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.conversation import Channel, TextPiece
+from mlx_engine.values.options import DraftedBy
 
 BETWEEN = "\n\n"
 """Separates the blocks of one channel."""
@@ -60,6 +62,17 @@ class _MarkdownState(NamedTuple):
         if self.is_in_code or self.before in _QUOTING:
             return not self.before and not self.in_fence
         return self.last == self.before or self.before in _SENTENCE_ENDS
+
+
+class AddedText(NamedTuple):
+    """Result of `StreamingText.add`.
+
+    pieces: text that became certain, in order. taken: tokens that were read; fewer than were given
+    where one of them completes a stop string.
+    """
+
+    pieces: list[TextPiece]
+    taken: int
 
 
 class StreamingText:
@@ -116,9 +129,11 @@ class StreamingText:
         self._after_marker = self._channel == "thinking" and continued_from is None
         self._is_blank = continued_from is None
         self._shown: dict[Channel, list[str]] = {"answer": [], "thinking": []}
-        self._place = _MarkdownState()
+        self._markdown = _MarkdownState()
+        self._not_in_markdown: list[str] = []
         self._may_be_thought = thinking_open is None and continued_from is None
         self._is_answer_marked = False
+        self._source: DraftedBy | None = None
         self.hit_stop = False
 
     @property
@@ -131,27 +146,50 @@ class StreamingText:
         """Text of the thinking so far."""
         return "".join(self._shown["thinking"])
 
-    def add(self, token: int, depth: int = 0) -> list[TextPiece]:
-        """Add a token; return the text that is now certain, labelled with its draft depth."""
-        if self.hit_stop:
-            return []
-        if token in self._tokenizer.special_ids:
-            text = self._tokenizer.token_text(token)
-            if self._has_headers and (text in HEADER_TOKENS or self._header is not None):
-                if text not in self._stop:
-                    return _joined(self._go_through_header(text))
-                pieces, self.hit_stop = self._end_message(), True
-                return _joined(pieces)
-            return _joined(self._read(text, depth, is_token=True) if self._may_match(text) else [])
-        data = self._tokenizer.token_bytes.of_token(token, self._before)
-        self._before = token
-        return _joined(self._read_characters(self._utf8.decode(data), depth))
+    def add(
+        self, tokens: Sequence[int], accepted: int = 0, source: DraftedBy | None = None
+    ) -> AddedText:
+        """Add tokens up to the one that completes a stop string.
+
+        The first `accepted` tokens were drafted by `source`: the text that becomes certain with the
+        n-th of them has depth n and that source, all other text has depth 0.
+        """
+        self._source = source
+        pieces: list[TextPiece] = []
+        count = 0
+        for count, token in enumerate(tokens, 1):
+            pieces += self._add_token(token, count if count <= accepted else 0)
+            if self.hit_stop:
+                break
+        return AddedText(pieces, count)
 
     def finish(self) -> list[TextPiece]:
         """Return the text held back; an incomplete character becomes U+FFFD."""
         if self.hit_stop:
             return []
         return _joined([*self._end_message(), *self._end_header(), *self._release(0, 0)])
+
+    def _add_token(self, token: int, depth: int) -> list[TextPiece]:
+        if self.hit_stop:
+            return []
+        if token in self._tokenizer.special_ids:
+            return _joined(self._read_special(self._tokenizer.token_text(token), depth))
+        data = self._tokenizer.token_bytes.of_token(token, self._before)
+        self._before = token
+        characters = self._utf8.decode(data)
+        is_plain = not self._state and self._matcher.starts.isdisjoint(characters)
+        if is_plain and self._header is None:
+            return self._show(characters, depth)
+        return _joined(self._read_characters(characters, depth))
+
+    def _read_special(self, text: str, depth: int) -> list[TextPiece]:
+        """Read a special token, whose own text is never shown."""
+        if not self._has_headers or (text not in HEADER_TOKENS and self._header is None):
+            return self._read(text, depth, is_token=True) if self._may_match(text) else []
+        if text not in self._stop:
+            return self._go_through_header(text)
+        pieces, self.hit_stop = self._end_message(), True
+        return pieces
 
     # messages of gpt-oss
 
@@ -206,7 +244,7 @@ class StreamingText:
     def _read(self, characters: str, depth: int, *, is_token: bool = False) -> list[TextPiece]:
         pieces: list[TextPiece] = []
         for character in characters:
-            if self._undecided and character != self._place.last:
+            if self._undecided and character != self._markdown_state().last:
                 pieces += self._apply(self._undecided, depth)
             self._undecided = None
             self._state = self._matcher.step(self._state, character)
@@ -238,7 +276,7 @@ class StreamingText:
         before = "".join(self._held[: -len(text)])
         is_first = self._is_blank and not before.strip()
         is_token = "" in self._held[-len(text) :]
-        place = self._place.after(before)
+        place = self._markdown_state().after(before)
         if self._channel == "answer":
             return self._marker_in_answer(text, place, is_first, is_token)
         if closes := [row for row in self._opened if row.closing == text]:
@@ -289,7 +327,8 @@ class StreamingText:
         if not self.text.strip():
             self._shown["answer"].clear()
         self._may_be_thought = False
-        self._channel, self._place = channel, _MarkdownState()
+        self._channel, self._markdown = channel, _MarkdownState()
+        self._not_in_markdown.clear()
         self._after_marker = self._is_blank = True
 
     def _release(self, keep: int, depth: int) -> list[TextPiece]:
@@ -299,6 +338,10 @@ class StreamingText:
             return []
         text = "".join(self._held[:end])
         del self._held[:end]
+        return self._show(text, depth)
+
+    def _show(self, text: str, depth: int) -> list[TextPiece]:
+        """Return the text as a piece of the current channel, without space after a marker."""
         if self._after_marker:
             text = text.lstrip()
             self._after_marker = not text
@@ -308,8 +351,14 @@ class StreamingText:
             return []
         self._shown[self._channel].append(text)
         self._is_blank = self._is_blank and text.isspace()
-        self._place = self._place.after(text)
-        return [TextPiece(text, self._channel, depth)]
+        self._not_in_markdown.append(text)
+        return [TextPiece(text, self._channel, depth, self._source if depth else None)]
+
+    def _markdown_state(self) -> _MarkdownState:
+        """Bring the Markdown state of the channel up to its last shown character."""
+        self._markdown = self._markdown.after("".join(self._not_in_markdown))
+        self._not_in_markdown.clear()
+        return self._markdown
 
     def _gap(self) -> str:
         """The part of BETWEEN that the channel's text does not end with."""
@@ -327,10 +376,10 @@ class _Marker(NamedTuple):
 
 
 def _joined(pieces: Iterable[TextPiece]) -> list[TextPiece]:
-    """Join neighbouring pieces of one channel."""
+    """Join neighbouring pieces of one channel; the last one's depth and source count."""
     joined: list[TextPiece] = []
     for piece in pieces:
         same = bool(joined) and joined[-1].channel == piece.channel
         before = joined.pop().text if same else ""
-        joined.append(TextPiece(before + piece.text, piece.channel, piece.depth))
+        joined.append(replace(piece, text=before + piece.text))
     return joined

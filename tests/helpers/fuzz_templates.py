@@ -133,7 +133,7 @@ def templates() -> Check:
         goes_on = random.random() < 0.3
         messages = TALK if goes_on else TALK[:1]
         tokenize_chat(made, tokenizer, messages, continue_last=goes_on)
-        StreamingText(tokenizer, template=made.source).add(0)
+        StreamingText(tokenizer, template=made.source).add([0])
 
     return check
 

@@ -91,8 +91,7 @@ def use(tokenizer: Tokenizer) -> None:
     some = [*ids[:40], *tokenizer.encode_chat(parts)[:40], 5, 2**31]
     tokenizer.decode(ids)
     streamed = StreamingText(tokenizer)
-    for token in some:
-        streamed.add(token)
+    streamed.add(some)
     streamed.finish()
     with suppress(BadTokenizer):
         tokenizer.fitted(max(1, min(tokenizer.vocabulary, 299)))

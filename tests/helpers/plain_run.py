@@ -16,8 +16,15 @@ from mlx_engine.drafting.depth import Choice, Room
 from mlx_engine.drafting.drafter import Drafter
 from mlx_engine.drafting.round_costs import Others
 from mlx_engine.models.contract import Model
+from mlx_engine.text.streaming_text import AddedText
 from mlx_engine.values.conversation import TextPiece
-from mlx_engine.values.options import AS_THEY_COME, CacheOptions, DraftOptions, SamplingOptions
+from mlx_engine.values.options import (
+    AS_THEY_COME,
+    CacheOptions,
+    DraftedBy,
+    DraftOptions,
+    SamplingOptions,
+)
 from mlx_engine.values.stats import GenerationStats
 
 
@@ -31,10 +38,15 @@ class TokenText:
         self.text = ""
         self.thinking = ""
 
-    def add(self, token: int, depth: int = 0) -> list[TextPiece]:
-        self.hit_stop = self.hit_stop or (self._before, token) in self._stop_pairs
-        self._before = token
-        return []
+    def add(
+        self, tokens: Sequence[int], accepted: int = 0, source: DraftedBy | None = None
+    ) -> AddedText:
+        taken = 0
+        while taken < len(tokens) and not (taken and self.hit_stop):
+            self.hit_stop = self.hit_stop or (self._before, tokens[taken]) in self._stop_pairs
+            self._before = tokens[taken]
+            taken += 1
+        return AddedText([], taken)
 
     def finish(self) -> list[TextPiece]:
         return []

@@ -37,7 +37,7 @@ def assert_same(made: Tokenizer, original: tokenizers.Tokenizer) -> None:
 
 def streamed(tokenizer: Tokenizer, ids: list[int]) -> str:
     text = StreamingText(tokenizer, split_thinking=False)
-    pieces = [piece for token in ids for piece in text.add(token)]
+    pieces = text.add(ids).pieces
     return "".join(piece.text for piece in [*pieces, *text.finish()])
 
 
@@ -135,10 +135,10 @@ def test_half_a_character_in_byte_tokens() -> None:
     ids, data = made.encode("\u2603")[-3:], "\u2603".encode()
     assert [made.token_text(i) for i in ids] == [f"<0x{byte:02X}>" for byte in data]
     text = StreamingText(made)
-    shown = [[piece.text for piece in text.add(i)] for i in ids]
+    shown = [[piece.text for piece in text.add([i]).pieces] for i in ids]
     assert shown == [[], [], ["\u2603"]]
     text = StreamingText(made)
-    assert text.add(ids[0]) == []
+    assert text.add(ids[:1]).pieces == []
     assert [piece.text for piece in text.finish()] == ["\ufffd"]
 
 

@@ -30,8 +30,7 @@ STOPS = st.lists(st.text("abcd e\n😀", min_size=1, max_size=5), max_size=4).ma
 
 
 def run(stream: StreamingText, ids: list[int]) -> list[TextPiece]:
-    pieces = [piece for token in ids for piece in stream.add(token)]
-    return pieces + stream.finish()
+    return stream.add(ids).pieces + stream.finish()
 
 
 def shown(pieces: list[TextPiece], channel: str) -> str:
@@ -98,14 +97,20 @@ def one_by_one(tokenizer: Tokenizer, character: str) -> list[int]:
 
 def test_emoji_of_four_tokens_comes_whole(tokenizer: Tokenizer) -> None:
     stream = StreamingText(tokenizer)
-    pieces = [stream.add(token, depth) for depth, token in enumerate(one_by_one(tokenizer, "😀"))]
-    assert pieces == [[], [], [], [TextPiece("😀", "answer", 3)]]
+    emoji, end = one_by_one(tokenizer, "😀"), one_by_one(tokenizer, "!")
+    assert stream.add(emoji[:2], 2, "mtp").pieces == []
+    pieces = stream.add([*emoji[2:], *end, *end], 3, "mtp").pieces
+    assert pieces == [
+        TextPiece("😀", "answer", 2, "mtp"),
+        TextPiece("!", "answer", 3, "mtp"),
+        TextPiece("!"),
+    ]
 
 
 def test_incomplete_character_becomes_a_replacement_at_the_end(tokenizer: Tokenizer) -> None:
     stream = StreamingText(tokenizer)
     for token in one_by_one(tokenizer, "😀")[:3]:
-        assert stream.add(token) == []
+        assert stream.add([token]).pieces == []
     assert stream.finish() == [TextPiece("\ufffd")]
 
 
@@ -352,14 +357,23 @@ def test_stop_string_wins_over_a_marker_that_ends_with_it(tokenizer: Tokenizer) 
 def test_nothing_is_emitted_after_a_stop(tokenizer: Tokenizer) -> None:
     stream = StreamingText(tokenizer, stop=("b",))
     run(stream, tokenizer.encode("abc"))
-    assert stream.add(tokenizer.encode("d")[0]) == [] == stream.finish()
+    assert stream.add(tokenizer.encode("de")) == ([], 1)
+    assert stream.finish() == []
     assert stream.text == "a"
+
+
+def test_a_stop_string_ends_a_round_within_its_tokens(tokenizer: Tokenizer) -> None:
+    stream = StreamingText(tokenizer, stop=("bc",))
+    a, b, c, d = (one_by_one(tokenizer, character)[0] for character in "abcd")
+    assert stream.add([a, b, c, d, d], 4, "mtp") == ([TextPiece("a", "answer", 1, "mtp")], 3)
 
 
 def test_held_back_text_comes_when_it_is_no_stop(tokenizer: Tokenizer) -> None:
     stream = StreamingText(tokenizer, stop=("abcabd",))
     a, b, c = (one_by_one(tokenizer, char)[0] for char in "abc")
-    emitted = ["".join(p.text for p in stream.add(token)) for token in (a, b, c, a, b, c, c)]
+    emitted = [
+        "".join(p.text for p in stream.add([token]).pieces) for token in (a, b, c, a, b, c, c)
+    ]
     assert emitted == ["", "", "", "", "", "abc", "abcc"]
 
 
@@ -399,5 +413,5 @@ def test_cost_per_token_does_not_grow(tokenizer: Tokenizer, tmp_path: Path) -> N
     stream = StreamingText(tokenizer, stop=("the end",))
     ids = tokenizer.encode("the quick brown fox " * 50)
     for token in ids:
-        stream.add(token)
+        stream.add([token])
         assert len(stream._held) < len("the end")

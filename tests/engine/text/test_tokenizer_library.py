@@ -64,7 +64,7 @@ def test_what_fails_at_an_answer_is_a_bad_tokenizer(tmp_path: Path) -> None:
     with pytest.raises(BadTokenizer, match=r"tokenizer\.json"):
         made.decode([2])
     with pytest.raises(BadTokenizer, match=r"tokenizer\.json"):
-        StreamingText(made).add(2)
+        StreamingText(made).add([2])
 
 
 def test_a_text_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
