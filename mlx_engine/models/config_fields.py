@@ -1,7 +1,9 @@
 """Typed look-ups in a config.json, with errors that name the key."""
 
+import json
 import math
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TypeVar
 
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
@@ -245,3 +247,17 @@ class ConfigFields:
         ):
             raise self.wrong(name, listed, wanted)
         return tuple(listed)
+
+
+def tables_by_type(path: Path) -> dict[str, dict[str, dict[str, object]]]:
+    """Read tables of config fields from a JSON file: table name -> model_type -> fields.
+
+    A key in a table names one or several model types; a type named twice has the fields of both.
+    """
+    tables: dict[str, dict[str, dict[str, object]]] = {}
+    for name, entries in json.loads(path.read_text(encoding="utf-8")).items():
+        table = tables[name] = {}
+        for kinds, fields in entries.items():
+            for kind in kinds.split():
+                table.setdefault(kind, {}).update(fields)
+    return tables

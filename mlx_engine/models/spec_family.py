@@ -6,12 +6,12 @@ from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
-from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.config_fields import ConfigFields, tables_by_type
 from mlx_engine.models.family import CanonicalPart, Family, Figures, Parts
 from mlx_engine.models.layer_specs import Shape
-from mlx_engine.models.left_out import FIXED, LEFT_OUT
 from mlx_engine.models.norm_shift import norm_shift, shift_reasons, shifted
 from mlx_engine.models.specs import ModelSpec
 from mlx_engine.models.stored_forms import Recipes, expert_recipes
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from mlx_engine.models.weights import WeightTable
 
 T = TypeVar("T")
+_TABLES = tables_by_type(Path(__file__).with_name("config_defaults.json"))
+"""Tables by model_type: "fixed", fields with the one value that is run; "defaults", what
+transformers takes for absent fields where it is not what a family's `read` takes.
+"""
+
 _CONVOLUTIONS = (".conv1d.weight", ".conv.weight")
 
 
@@ -44,8 +49,8 @@ class SpecFamily(Family):
         """The model's spec; raises what `read` raises."""
         fields = ConfigFields(self.config, self.origin)
         kind = self.model_type.removesuffix("_text")
-        fields.require(FIXED.get(kind, {}))
-        return self.read(fields.with_defaults(**LEFT_OUT.get(kind, {}))).within_context()
+        fields.require(_TABLES["fixed"].get(kind, {}))
+        return self.read(fields.with_defaults(**_TABLES["defaults"].get(kind, {}))).within_context()
 
     @cached_property
     def _names(self) -> TensorNames:

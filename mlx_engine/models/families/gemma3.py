@@ -21,27 +21,6 @@ from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.models.specs import Block, ModelSpec
 from mlx_engine.values.errors import UnsupportedModel
 
-_LEFT_OUT = {
-    "hidden_size": 2304,
-    "intermediate_size": 9216,
-    "num_hidden_layers": 26,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 4,
-    "head_dim": 256,
-    "vocab_size": 262208,
-    "max_position_embeddings": 131072,
-    "sliding_window": 4096,
-    "rope_theta": 1e6,
-}
-"""What published configs do not say where it is so."""
-
-_LEFT_OUT_OF_2 = _LEFT_OUT | {
-    "vocab_size": 256000,
-    "max_position_embeddings": 8192,
-    "rope_theta": 1e4,
-    "sliding_window_pattern": 2,
-}
-
 
 class Gemma3(SpecFamily):
     """`gemma3_text`, and `gemma3` with it as text_config."""
@@ -56,7 +35,6 @@ class Gemma3(SpecFamily):
     def read(self, fields: ConfigFields) -> ModelSpec:
         """Read the spec from a config with Hugging Face's keys."""
         cap = logit_cap(fields)
-        fields = fields.with_defaults(**_LEFT_OUT)
         if fields.has("attn_logit_softcapping"):
             raise UnsupportedModel(
                 "{origin}: the config asks for capped scores (attn_logit_softcapping), which are "
@@ -76,7 +54,6 @@ class Gemma2(Gemma3):
         """Read the spec from a config with Hugging Face's keys, a null cap is none."""
         caps = (("attn_logit_softcapping", 50.0), ("final_logit_softcapping", 30.0))
         scores, logits = (_cap(fields, name, usual) for name, usual in caps)
-        fields = fields.with_defaults(**_LEFT_OUT_OF_2)
         mixer = replace(_attention(fields), cap=scores)
         return _model(fields, mixer, mixer, logits)
 
@@ -123,9 +100,6 @@ class Gemma(SpecFamily):
 
     def read(self, fields: ConfigFields) -> ModelSpec:
         """Read the spec from a config with Hugging Face's keys."""
-        fields = fields.with_defaults(
-            head_dim=256, max_position_embeddings=8192, tie_word_embeddings=True
-        )
         bias = fields.flag("attention_bias", default=False)
         attention = replace(plain_attention(fields), qkv_bias=bias, out_bias=bias)
         act = activation_of(fields, "gelu_pytorch_tanh")

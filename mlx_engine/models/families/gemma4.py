@@ -32,18 +32,6 @@ _ROTATIONS: dict[str, dict[str, object]] = {
 }
 """Of a config without rope_parameters."""
 
-_LEFT_OUT = {
-    "vocab_size": 262144,
-    "vocab_size_per_layer_input": 262144,
-    "hidden_size": 2304,
-    "intermediate_size": 9216,
-    "num_hidden_layers": 30,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 4,
-    "head_dim": 256,
-}
-"""What a config does not say where it is so."""
-
 
 class Gemma4(SpecFamily):
     """`gemma4_text`, and `gemma4` and `gemma4_unified` with it as text_config."""
@@ -64,7 +52,6 @@ class Gemma4(SpecFamily):
 
     def read(self, fields: ConfigFields) -> ModelSpec:
         """Read the spec from a config with Hugging Face's keys."""
-        fields = fields.with_defaults(**_LEFT_OUT)
         windows = _windows(fields)
         sources = _sources(fields, windows)
         width = fields.count("hidden_size_per_layer_input", 0, least=0)

@@ -24,13 +24,6 @@ _YARN = {
     "truncate": False,
     "original_max_position_embeddings": 4096,
 }
-_LEFT_OUT = {
-    "head_dim": 64,
-    "num_local_experts": 128,
-    "rms_norm_eps": 1e-5,
-    "rope_theta": 150000.0,
-    "max_position_embeddings": 131072,
-}
 _STORED = re.compile(r"(.+\.switch_mlp)\.(gate_up|down)_proj(_blocks|_scales|_bias|)")
 _ENDINGS = {"_blocks": "weight", "_scales": "scales", "_bias": "bias", "": "weight"}
 _TURNS: dict[str, Turn | None] = {"gate": Turn(0, 2), "up": Turn(1, 2)}
@@ -46,7 +39,6 @@ class GptOss(SpecFamily):
 
     def read(self, fields: ConfigFields) -> ModelSpec:
         """Read the spec from a config with Hugging Face's keys."""
-        fields = fields.with_defaults(**_LEFT_OUT)
         if not fields.has("rope_parameters") and not fields.has("rope_scaling"):
             fields = fields.with_defaults(rope_scaling=_YARN)
         if fields.number("swiglu_alpha", 1.702) != 1.702:

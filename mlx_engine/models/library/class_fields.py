@@ -5,157 +5,24 @@ the field says. A test holds these tables against both libraries.
 """
 
 from collections.abc import Mapping
-from math import inf
+from pathlib import Path
 
-from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.config_fields import ConfigFields, tables_by_type
 from mlx_engine.values.errors import UnsupportedModel
 from mlx_engine.values.words import Words
 
 Fields = Mapping[str, object]
 
-_SILU: dict[str, object] = {"hidden_act": "silu"}
-_NO_BIAS: dict[str, object] = {"attention_bias": False, "mlp_bias": False}
-_GELU: dict[str, object] = {"hidden_activation": "gelu_pytorch_tanh", "attention_bias": False}
-_TIED: dict[str, object] = {"tie_word_embeddings": True}
-_APART: dict[str, object] = {"tie_word_embeddings": False}
-_MAMBA = {"hidden_act": "silu", "layer_norm_epsilon": 1e-5}
-_DSA = _SILU | _APART | {"mlp_bias": False}
+_TABLES = tables_by_type(Path(__file__).with_suffix(".json"))
 
-FIXED: dict[str, Fields] = {
-    "apertus": {"hidden_act": "xielu", "attention_bias": False},
-    "bailing_hybrid": _SILU | _NO_BIAS,
-    "bailing_moe_v3": _SILU
-    | _NO_BIAS
-    | _APART
-    | {"norm_topk_prob": True, "moe_renormalize": True, "kda_safe_gate": True},
-    "bitnet": {"hidden_act": "relu2"},
-    "dbrx": _APART
-    | {"ffn_config.moe_normalize_expert_weights": 1.0, "ffn_config.ffn_act_fn.name": "silu"},
-    "deepseek_v32": _DSA,
-    "falcon_mamba": _MAMBA,
-    "gemma3n": _GELU | _TIED,
-    "glm_moe_dsa": _DSA | {"indexer_types": "full", "index_topk_freq": 1},
-    "gptj": _APART | {"activation_function": "gelu_pytorch_tanh"},
-    "helium": _SILU,
-    "hunyuan_v1_dense": _SILU,
-    "hunyuan_v1_moe": _SILU | _TIED,
-    "internlm3": _SILU,
-    "jamba": _SILU,
-    "kimi_linear": _SILU | _NO_BIAS | _APART | {"q_lora_rank": None},
-    "laguna": _SILU | {"moe_apply_router_weight_on_input": False, "gating": True},
-    "llama4": _SILU | _APART,
-    "llama4_text": _SILU | {"moe_layers": [], "attention_bias": False},
-    "longcat_flash": _SILU | _APART,
-    "mamba": _MAMBA,
-    "mamba2": _MAMBA,
-    "minicpm3": _SILU | {"mlp_bias": False},
-    "minimax_m3_vl": _SILU,
-    "mistral4": _SILU,
-    "muse_glimmer": {"hidden_activation": "silu", "attention_bias": False},
-    "muse_spark": _SILU | _APART | {"attention_bias": False, "residual_gate_temperature": 0.3},
-    "nemotron_h": _APART
-    | {"mlp_hidden_act": "relu2", "mamba_hidden_act": "silu", "use_bias": False}
-    | {"sliding_window": None},
-    "olmo_hybrid": _SILU,
-    "phimoe": _SILU | _APART | {"attention_bias": True, "lm_head_bias": True},
-    "recurrent_gemma": _GELU
-    | _TIED
-    | {"partial_rotary_factor": 0.5, "num_key_value_heads": 1, "conv1d_width": 4},
-}
-"""What classes do whatever the config says; a dot leads into an object."""
+FIXED = _TABLES["fixed"]
+"""Model type -> fields with the one value a class runs; a dotted name is of a nested object."""
 
-ABSENT: dict[str, Fields] = {
-    "apertus": {
-        "rope_theta": 12e6,
-        "mlp_bias": False,
-        "post_norm": False,
-        "qk_norm": True,
-        "rope_parameters": {
-            "rope_type": "llama3",
-            "rope_theta": 12e6,
-            "factor": 8.0,
-            "low_freq_factor": 1.0,
-            "high_freq_factor": 4.0,
-            "original_max_position_embeddings": 8192,
-        },
-    },
-    "bailing_moe_v3": {
-        "rope_theta": 6e6,
-        "q_lora_rank": None,
-        "first_k_dense_replace": 2,
-        "layer_group_size": 6,
-    },
-    "bitnet": {"rope_theta": 500000.0, "tie_word_embeddings": False},
-    "deepseek_v32": {
-        "routed_scaling_factor": 2.5,
-        "n_group": 8,
-        "topk_group": 4,
-        "num_experts_per_tok": 8,
-        "first_k_dense_replace": 3,
-    },
-    "gemma3n": {"rope_theta": 1e6, "rope_local_base_freq": 1e4},
-    "glm_moe_dsa": {"topk_method": "noaux_tc", "scoring_func": "sigmoid", "moe_layer_freq": 1},
-    "helium": {"rope_theta": 100000.0},
-    "hunyuan_v1_moe": {
-        "num_shared_expert": 1,
-        "use_mixed_mlp_moe": True,
-        "use_qk_norm": True,
-        "use_cla": False,
-        "cla_share_factor": 1,
-        "rope_scaling": {"type": "dynamic", "alpha": 1.0, "factor": 1.0},
-    },
-    "jamba": {"tie_word_embeddings": False},
-    "kimi_linear": {"first_k_dense_replace": 1, "routed_scaling_factor": 2.446},
-    "llama4": {"rope_theta": 500000.0, "rope_scaling": None, "use_qk_norm": True},
-    "llama4_text": {"rope_theta": 500000.0, "use_qk_norm": True},
-    "longcat_flash": {
-        "attention_method": "MLA",
-        "zero_expert_type": "identity",
-        "mla_scale_q_lora": True,
-        "mla_scale_kv_lora": True,
-        "rope_theta": 1e7,
-    },
-    "mamba2": {"intermediate_size": 0},  # asked for, not used
-    "minicpm3": {"rope_theta": 10000.0, "tie_word_embeddings": True, "rope_scaling": {}},
-    "mistral4": {"rope_interleave": True},
-    "minimax_m3_vl": {"rope_theta": 5e6},
-    "muse_glimmer": {"rope_theta": 10000.0},
-    "nemotron_h": {
-        "num_experts_per_tok": 2,
-        "n_group": 1,
-        "topk_group": 1,
-        "norm_topk_prob": True,
-        "routed_scaling_factor": 1.0,
-        "time_step_limit": [0.0, inf],
-    },
-    "phimoe": {
-        "attention_bias": False,
-        "lm_head_bias": False,
-        "rms_norm_eps": 1e-5,
-        "rope_theta": 1e6,
-    },
-    "recurrent_gemma": {"block_types": ["recurrent", "recurrent", "attention"]},
-}
-"""What transformers takes where the config is silent, and classes would take something else."""
+DEFAULTS = _TABLES["defaults"]
+"""Model type -> transformers' defaults of absent fields, where mlx-lm's class has others."""
 
-RENAMED: dict[str, dict[str, str]] = {
-    "bailing_moe_v3": {
-        "num_experts": "num_local_experts",
-        "num_experts_per_tok": "num_experts_per_token",
-        "n_group": "num_expert_group",
-        "moe_shared_expert_intermediate_size": "moe_intermediate_size",
-        "max_position_embeddings": "model_max_length",
-    },
-    "kimi_linear": {
-        "model_max_length": "max_position_embeddings",
-        "num_experts": "num_local_experts",
-        "num_experts_per_token": "num_experts_per_tok",
-        "num_shared_experts": "n_shared_experts",
-        "num_expert_group": "n_group",
-        "moe_renormalize": "norm_topk_prob",
-    },
-}
-"""Fields that classes look for -> those transformers 5 tells the same by."""
+RENAMED = _TABLES["renamed"]
+"""Model type -> field names of mlx-lm's class -> names of the same fields in transformers 5."""
 
 _NULL_MEANS_NONE = ("final_logit_softcapping",)
 """Fields that mean something where they are null, though classes take another default."""
@@ -212,7 +79,7 @@ def _filled(level: Fields, kind: str, fields: ConfigFields) -> dict[str, object]
     """One level of a config with everything that the class looks for there."""
     is_whole = "text_config" in level
     default = {"rope_theta": 10000.0} if kind in FIXED else {}
-    absent = {} if is_whole else {**default, **ABSENT.get(kind, {})}
+    absent = {} if is_whole else {**default, **DEFAULTS.get(kind, {})}
     scaling = absent.pop("rope_scaling", None)
     given = {n: v for n, v in level.items() if v is not None or n in _NULL_MEANS_NONE}
     told = {**absent, **given}
@@ -221,7 +88,8 @@ def _filled(level: Fields, kind: str, fields: ConfigFields) -> dict[str, object]
         if kind in _CHECKS_SCALING and _kind_of(told.get("rope_scaling")) != "dynamic":
             told.pop("rope_scaling", None)
         told.setdefault("rope_scaling", scaling)
-    told = {new: told[old] for new, old in RENAMED.get(kind, {}).items() if old in told} | told
+    renamed = RENAMED.get(kind, {}).items()
+    told = {new: told[str(old)] for new, old in renamed if old in told} | told
     attention = told.get("attn_config")
     if isinstance(attention, Mapping) and ("rope_parameters" in level or "rope_scaling" in level):
         told["attn_config"] = {**attention, "rope_theta": told["rope_theta"]}  # DBRX's

@@ -12,7 +12,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from mlx_engine import UnsupportedModel
 from mlx_engine.models.library import family
-from mlx_engine.models.library.class_fields import ABSENT, FIXED, RENAMED, class_fields
+from mlx_engine.models.library.class_fields import DEFAULTS, FIXED, RENAMED, class_fields
 from mlx_engine.models.registry import FAMILIES
 
 APART = {"olmo", "kimi_k25", "llava", "mistral3", "pixtral", "bailing_hybrid", "kimi_linear",
@@ -115,7 +115,7 @@ def test_a_class_reads_every_field_that_matters_or_it_is_in_the_table(kind):
 @pytest.mark.parametrize("kind", types())
 def test_where_a_config_is_silent_a_class_takes_what_transformers_takes(kind):
     knows, reads = known(kind), read(kind)
-    absent = {"rope_theta": 1e4} | ABSENT.get(kind, {})
+    absent = {"rope_theta": 1e4} | DEFAULTS.get(kind, {})
     for name, value in reads.items():
         wanted = knows.get(name)
         if wanted is None or name in NO_EFFECT | ELSEWHERE.get(kind, set()):
