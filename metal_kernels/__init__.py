@@ -1,4 +1,4 @@
-"""Kernels tuned for the verify path, each with a plain-ops reference.
+"""Metal kernels for verify passes of a few rows, each with a reference in plain MLX operations.
 
 A pass of a few rows reads each weight once, and a row has the same bits whatever stands beside it.
 choice.py says which kernel a model goes through, by shape, format and chip. None has run on a GPU

@@ -17,20 +17,20 @@ import numpy as np
 from metal_kernels.gated_delta_block import Rows
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 
-Elementwise = Callable[..., mx.array]
+ElementwiseFunction = Callable[..., mx.array]
 """Of arrays of one shape, or that are broadcast to one; each element follows from its own."""
 
-ByRows = Callable[[mx.array], mx.array]
+RowFunction = Callable[[mx.array], mx.array]
 """Of [1, T, ...], each row by itself."""
 
 Position = int | mx.array
 """A row's index in its text, int32 [1] where only the device knows it."""
 
-Rotate = Callable[[mx.array, Position], mx.array]
+RopeFunction = Callable[[mx.array, Position], mx.array]
 """[1, heads, T, size], whose first row stands at this position -> the same, rotated."""
 
 
-class Turning(NamedTuple):
+class RopeParams(NamedTuple):
     """A rotation (arXiv 2104.09864) of the first `width` elements of a head.
 
     Pair i turns by one radian in base^(2 i / width) * factors[i] tokens; factors None means ones.
@@ -49,7 +49,7 @@ class Turning(NamedTuple):
         return [self.base ** (2 * i / self.width) * factor for i, factor in enumerate(factors)]
 
 
-class Attending(NamedTuple):
+class AttentionOptions(NamedTuple):
     """scale: of scores. sinks: logits [heads] that take a share of the softmax and give nothing.
 
     cap: scores s become cap * tanh(s / cap); 0 for none.
@@ -65,7 +65,7 @@ class Stock:
     """Operations of mlx.core and mlx.core.fast, with their arguments."""
 
     def __init__(self) -> None:
-        self._compiled: dict[Elementwise, Elementwise] = {}
+        self._compiled: dict[ElementwiseFunction, ElementwiseFunction] = {}
         self._numbers: dict[tuple[int, ...], mx.array] = {}
 
     def begin(self, x: mx.array) -> None:
@@ -77,7 +77,7 @@ class Stock:
         """[..., H] -> the same, of the wider type of both."""
         return mx.fast.rms_norm(x, weight, eps)
 
-    def norm(self, weight: mx.array, eps: float, heads: int = 0) -> ByRows:
+    def norm(self, weight: mx.array, eps: float, heads: int = 0) -> RowFunction:
         """RMS norm by a weight [N] over the last axis. Rows [1, T, R, N], in any shape, have a
         weight each of [R, N]; or they are so many heads that share one -> [1, T, heads * N].
         """
@@ -96,7 +96,7 @@ class Stock:
         """[..., H] -> the same, of the widest type."""
         return mx.fast.layer_norm(x, weight, bias, eps)
 
-    def centred_norm(self, weight: mx.array, bias: mx.array | None, eps: float) -> ByRows:
+    def centred_norm(self, weight: mx.array, bias: mx.array | None, eps: float) -> RowFunction:
         """Layer norm (arXiv 1607.06450) by a weight [N], or [R, N] as of `norm` without a bias."""
         if weight.ndim == 1:
             return lambda x: self.layer_norm(x, weight, bias, eps)
@@ -115,18 +115,18 @@ class Stock:
         size = rows.shape[-1]
         return self.rms_norm(rows, None, eps / size) / sqrt(size)
 
-    def rotation(self, turning: Turning) -> Rotate:
+    def rotation(self, turning: RopeParams) -> RopeFunction:
         """`rope` by one description."""
         periods = None if turning.factors is None else mx.array(turning.periods)
         return lambda x, position: self.rope(x, turning, position, periods)
 
-    def convolution(self, taps: mx.array) -> ByRows:
+    def convolution(self, taps: mx.array) -> RowFunction:
         """By taps [C, K], every channel by its own: [1, K - 1 + T, C] -> [1, T, C]."""
         columns = taps[..., None]
         return lambda rows: mx.conv1d(rows, columns, groups=len(taps))
 
     def rope(
-        self, x: mx.array, turning: Turning, position: Position, periods: mx.array | None
+        self, x: mx.array, turning: RopeParams, position: Position, periods: mx.array | None
     ) -> mx.array:
         """[1, heads, T, size] -> the same, rotated; periods: those of `turning` with factors."""
         return mx.fast.rope(
@@ -140,7 +140,7 @@ class Stock:
         )
 
     def attention(
-        self, queries: mx.array, keys: mx.array, values: mx.array, how: Attending
+        self, queries: mx.array, keys: mx.array, values: mx.array, how: AttentionOptions
     ) -> mx.array:
         """[1, heads, T, size] and [1, kv heads, L, size] -> [1, heads, T, size of values]."""
         scale, mask, sinks, cap = how
@@ -151,7 +151,7 @@ class Stock:
         )
 
     def _capped(
-        self, queries: mx.array, keys: mx.array, values: mx.array, how: Attending
+        self, queries: mx.array, keys: mx.array, values: mx.array, how: AttentionOptions
     ) -> mx.array:
         """Attention with capped scores by single operations (Gemma 2, arXiv 2408.00118)."""
         _, heads, rows, size = queries.shape
@@ -216,7 +216,7 @@ class Stock:
             x = shares[..., -count:].reshape(rows, -1)
         return mx.sort(x, axis=-1)[:, -count:]
 
-    def elementwise(self, formula: Elementwise) -> Elementwise:
+    def elementwise(self, formula: ElementwiseFunction) -> ElementwiseFunction:
         """The same in one launch, for any number of rows.
 
         Compiled for a GPU, once for all layers; a CPU takes seconds to compile one.
@@ -224,7 +224,7 @@ class Stock:
         if not computes_on_gpu():
             return formula
         if formula not in self._compiled:
-            self._compiled[formula] = cast(Elementwise, mx.compile(formula, shapeless=True))
+            self._compiled[formula] = cast(ElementwiseFunction, mx.compile(formula, shapeless=True))
         return self._compiled[formula]
 
 

@@ -14,7 +14,14 @@ import mlx.core as mx
 import numpy as np
 
 from metal_kernels.gated_delta_block import Rows
-from metal_kernels.stock import Attending, ByRows, Rotate, Stock, Turning, computes_on_gpu
+from metal_kernels.stock import (
+    AttentionOptions,
+    RopeFunction,
+    RopeParams,
+    RowFunction,
+    Stock,
+    computes_on_gpu,
+)
 
 MOST_BEGUN = 32
 """Rows of a pass that begins while it is written down: those of drafts, and of several chats."""
@@ -25,7 +32,7 @@ class StockOnCpu(Stock):
 
     def __init__(self) -> None:
         super().__init__()
-        self._rotations: dict[Turning, Rotate] = {}
+        self._rotations: dict[RopeParams, RopeFunction] = {}
 
     def begin(self, x: mx.array) -> None:
         """At once, in MLX's own thread. Not with rows of a prompt, [1, T, H], which take far longer
@@ -34,7 +41,7 @@ class StockOnCpu(Stock):
         if x.shape[1] <= MOST_BEGUN:
             mx.async_eval(x)  # type: ignore[no-untyped-call]
 
-    def norm(self, weight: mx.array, eps: float, heads: int = 0) -> ByRows:
+    def norm(self, weight: mx.array, eps: float, heads: int = 0) -> RowFunction:
         """RMS norm whose division by N is folded into weight and eps."""
         size, least = weight.shape[-1], eps * weight.shape[-1]
         gain = weight.astype(mx.float32) * sqrt(size)
@@ -69,7 +76,7 @@ class StockOnCpu(Stock):
             scales = mx.broadcast_to(scales, (every, times, 1))
         return (scales @ rows).reshape(1, count, heads * times, size)
 
-    def rotation(self, turning: Turning) -> Rotate:
+    def rotation(self, turning: RopeParams) -> RopeFunction:
         """RoPE with one table of sines for all layers of a pass."""
         if turning not in self._rotations:
             by_table, by_device = _rotation_by_table(turning), super().rotation(turning)
@@ -82,7 +89,7 @@ class StockOnCpu(Stock):
         """The highest of each row, by a partition."""
         return mx.sort(mx.topk(x, count), axis=-1) if count < x.shape[-1] else mx.sort(x, axis=-1)
 
-    def convolution(self, taps: mx.array) -> ByRows:
+    def convolution(self, taps: mx.array) -> RowFunction:
         """Convolution as a sum over shifted rows."""
         count, channels = taps.shape[1], taps.shape[0]
         one = mx.contiguous(taps.T)[None]
@@ -98,7 +105,7 @@ class StockOnCpu(Stock):
         return run
 
     def attention(
-        self, queries: mx.array, keys: mx.array, values: mx.array, how: Attending
+        self, queries: mx.array, keys: mx.array, values: mx.array, how: AttentionOptions
     ) -> mx.array:
         """Of one row that sees all: queries that share a key are the rows of one product."""
         shape = queries.shape
@@ -161,7 +168,7 @@ class _Table(NamedTuple):
     sines: mx.array
 
 
-def _rotation_by_table(turning: Turning) -> Callable[[mx.array, int], mx.array]:
+def _rotation_by_table(turning: RopeParams) -> Callable[[mx.array, int], mx.array]:
     """x cos + partner(x) sin; angles in float64, made once for all that ask for the same rows."""
     width = turning.width
     rates = 1 / np.array(turning.periods)

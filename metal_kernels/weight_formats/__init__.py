@@ -1,1 +1,1 @@
-"""Ways of storing a matrix that kernels read directly: MSL to fetch eight values, and plain ops."""
+"""Weight formats that kernels read directly: MSL that unpacks eight values, plain operations."""

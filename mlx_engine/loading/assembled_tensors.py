@@ -6,7 +6,7 @@ from math import prod
 
 from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.safetensors import TensorInfo
-from mlx_engine.models.stored_forms import Piece, Recipe, Recipes, Run, Turn
+from mlx_engine.models.tensor_recipes import Piece, Recipe, Recipes, Run, Turn
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from mlx_engine.loading.no_model import are_heads, heads_only, refuse_parts
 from mlx_engine.loading.safetensors import TensorInfo, WideTensor, merge_headers
 from mlx_engine.models.family import Family, Parts
 from mlx_engine.models.layer_specs import Shape
+from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.registry import family_for, text_type
-from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.values.errors import (
     BadModelFile,
     Reason,
@@ -131,7 +131,7 @@ def _long_axes(shape: Shape) -> list[int]:
 
 def keep_blocks(headers: ModelHeaders, is_read: IsRead) -> ModelHeaders:
     """Keep matrices of a GGUF in the file's blocks where kernels read them."""
-    if not isinstance(headers.family, SpecFamily):
+    if not isinstance(headers.family, NativeFamily):
         return headers
     trunk = kept_in_blocks(headers.parts.trunk, is_read)
     heads = kept_in_blocks(headers.heads.tensors, is_read)

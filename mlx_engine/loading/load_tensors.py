@@ -13,7 +13,7 @@ from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.gguf.weights import load_gguf_arrays
 from mlx_engine.loading.repack_cache import RepackCache
 from mlx_engine.loading.safetensors import TensorInfo, load_arrays
-from mlx_engine.models.stored_forms import Piece, Run, Turn
+from mlx_engine.models.tensor_recipes import Piece, Run, Turn
 
 _HALVES = {"BF16": mx.bfloat16, "F16": mx.float16}
 

@@ -1,1 +1,1 @@
-"""Decoders of our own layers, in families; MTP heads, drafters, and any class of mlx-lm."""
+"""Models: decoders of the engine's own layers, MTP heads, separate drafters, classes of mlx-lm."""

@@ -11,7 +11,7 @@ from metal_kernels.choice import Kernels, Served, Work
 from metal_kernels.few_query_attention import few_query_attention
 from metal_kernels.key_blocks import Place, Span, span_of
 from metal_kernels.key_value_formats import cache_form, form_name
-from metal_kernels.stock import Attending, Position, Stock, attends_in_one_launch, tiles
+from metal_kernels.stock import AttentionOptions, Position, Stock, attends_in_one_launch, tiles
 from metal_kernels.stock_on_cpu import MLX
 from mlx_engine.cache.attention import AttentionCache, KeysValues, Mask, positions
 from mlx_engine.cache.contract import LayerCache, RowCount
@@ -104,7 +104,7 @@ class StockAttention:
             queries = queries[:, :, part]
             seen = KeysValues(seen.keys[:, :, :end], seen.values[:, :, :end])
             mask = mask[part, :end] if isinstance(mask, mx.array) else mask
-        how = Attending(self.scale, mask, self.sinks, self.cap)
+        how = AttentionOptions(self.scale, mask, self.sinks, self.cap)
         return self.stock.attention(queries, *seen, how)
 
 
@@ -131,7 +131,7 @@ class FewQueryAttention:
 
     def __init__(
         self,
-        spec: layer_specs.Attention,
+        spec: layer_specs.AttentionSpec,
         kernels: Kernels,
         stock: StockAttention,
         sinks: mx.array | None,
@@ -159,7 +159,7 @@ class FewQueryAttention:
 
 
 def attend_of(
-    kernels: Kernels, spec: layer_specs.Attention, sinks: mx.array | None, dtype: mx.Dtype
+    kernels: Kernels, spec: layer_specs.AttentionSpec, sinks: mx.array | None, dtype: mx.Dtype
 ) -> Attend:
     """The kernel's implementation where it serves heads of these sizes, else MLX's.
 
@@ -177,7 +177,7 @@ def attend_of(
 class Attention:
     """Grouped-query attention as a mixer of a block."""
 
-    def __init__(self, spec: layer_specs.Attention, part: Part, eps: float) -> None:
+    def __init__(self, spec: layer_specs.AttentionSpec, part: Part, eps: float) -> None:
         self._spec = spec
         queries, keys = spec.heads * spec.key_dim, spec.kv_heads * spec.key_dim
         values, is_whole = spec.kv_heads * spec.value_dim, spec.qk_norm == "whole"
@@ -282,7 +282,7 @@ def _grown(queries: mx.array, start: Position, growth: layer_specs.QueryGrowth) 
     return queries * factors[:, None].astype(queries.dtype)
 
 
-def _gates_first(spec: layer_specs.Attention) -> list[int]:
+def _gates_first(spec: layer_specs.AttentionSpec) -> list[int]:
     """Rows of a q_proj that has, head by head, a query and its gate: all gates, then all queries,
     that queries and keys lie side by side.
     """

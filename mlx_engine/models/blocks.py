@@ -1,24 +1,118 @@
 """One block of a decoder: a mixer of positions and a feed-forward around the residual."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import mlx.core as mx
 
 from mlx_engine.cache.contract import LayerCache
-from mlx_engine.cache.joint import JointCache
-from mlx_engine.models import layer_specs, specs
+from mlx_engine.cache.joint import JointCache, each
+from mlx_engine.cache.recurrent import RecurrentCache
+from mlx_engine.models import layer_specs, model_spec
 from mlx_engine.models.attention import Attention, Masks
 from mlx_engine.models.delta_net import DeltaNet
 from mlx_engine.models.experts import ExpertFeedForward
 from mlx_engine.models.latent_attention import LatentAttention
-from mlx_engine.models.layers import GatedFeedForward, Norm, ResidualLinear
+from mlx_engine.models.layer_specs import FeedForwardSpec
+from mlx_engine.models.layers import (
+    Embedding,
+    GatedFeedForward,
+    Linear,
+    Norm,
+    Projections,
+    ResidualLinear,
+    gate_of,
+)
 from mlx_engine.models.mamba import StateSpace
-from mlx_engine.models.per_layer_inputs import PerLayerInput
-from mlx_engine.models.recurrent_specs import Mamba2, Recurrent, ShortConvolution
-from mlx_engine.models.short_convolution import GatedConvolution
+from mlx_engine.models.recurrent_specs import Mamba2Spec, RecurrentSpec, ShortConvolutionSpec
 from mlx_engine.models.weights import Part
 from mlx_engine.values.options import CacheBits
+
+
+class GatedConvolution:
+    """The mixer of a block that convolves: out(c * conv(b * x)) of b, c, x = in(h)."""
+
+    def __init__(self, spec: ShortConvolutionSpec, part: Part) -> None:
+        self._spec, self._stock = spec, part.kernels.stock
+        width = spec.width
+        self._inputs = Projections.read(part, ("in_proj",), (width, width, width))
+        self.dtype = self._inputs.dtype
+        taps = part.vector("conv.weight").astype(self.dtype).squeeze(-1)
+        self._convolve = self._stock.convolution(taps)
+        self._bias = part.vector("conv.bias", self.dtype) if spec.bias else None
+        self.out = ResidualLinear.read(part, "out_proj")
+
+    def make_cache(self, bits: CacheBits = 16) -> LayerCache:
+        """An empty cache: a window of zeros."""
+        del bits
+        window = mx.zeros((1, self._spec.taps - 1, self._spec.width), self.dtype)
+        return RecurrentCache(window, mx.zeros((1, 0)), stock=self._stock)
+
+    def mixed(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
+        """Hidden states [1, T, H] -> inputs of the output projection [1, T, N]."""
+        del masks
+        before, behind, values = self._inputs(x)
+        rows = self._stock.elementwise(_times)(before, values)
+        convolved = each(cache, self._of_conversation, rows)
+        if self._bias is None:
+            return self._stock.elementwise(_times)(behind, convolved)
+        return self._stock.elementwise(_times_sum)(behind, convolved, self._bias)
+
+    def _of_conversation(self, cache: LayerCache, rows: mx.array) -> mx.array:
+        """One conversation: convolve rows [1, T, C] -> [1, T, C]."""
+        assert isinstance(cache, RecurrentCache)
+        before = cache.window.alone(self._spec.taps - 1).astype(rows.dtype)
+        convolved = mx.concatenate([before, rows], axis=1)
+        cache.move(convolved)
+        return self._convolve(convolved)
+
+
+def _times(left: mx.array, right: mx.array) -> mx.array:
+    return left * right
+
+
+def _times_sum(left: mx.array, right: mx.array, added: mx.array) -> mx.array:
+    return left * (right + added)
+
+
+class PerLayerEmbedding:
+    """The vectors of all layers, from the tokens and from their embeddings."""
+
+    def __init__(
+        self,
+        spec: model_spec.ModelSpec,
+        inputs: model_spec.PerLayerInputsSpec,
+        part: Part,
+        dtype: mx.Dtype,
+    ) -> None:
+        matrix, scale = part.matrix("embed_tokens_per_layer"), math.sqrt(inputs.width)
+        self._rows = Embedding(matrix, dtype, scale, part.kernels.stock)
+        self._projection = Linear.read(part, "per_layer_model_projection")
+        self._norm = Norm.read(part, "per_layer_projection_norm", spec.eps)
+        self._scale = spec.hidden**-0.5
+        self._width = inputs.width
+
+    def __call__(self, tokens: mx.array, embedded: mx.array) -> mx.array:
+        """Int tokens [1, T] and their embeddings [1, T, H] -> [1, T, layers, width]."""
+        projected = self._projection(embedded) * self._scale
+        normed = self._norm(projected.reshape(*tokens.shape, -1, self._width))
+        return (normed + self._rows(tokens).reshape(normed.shape)) * math.sqrt(0.5)
+
+
+class PerLayerInput:
+    """What a layer adds to the residual, gated by the layer's own vectors."""
+
+    def __init__(self, block: model_spec.BlockSpec, part: Part, norm: Norm) -> None:
+        assert isinstance(block.feed, FeedForwardSpec)
+        self._gate = Linear.read(part, "per_layer_input_gate")
+        self._projection = Linear.read(part, "per_layer_projection")
+        self._join = gate_of(block.feed, part.kernels.stock)
+        self._norm = norm
+
+    def __call__(self, x: mx.array, vectors: mx.array) -> mx.array:
+        """Residual [1, T, H] and vectors [1, T, width] -> [1, T, H]."""
+        return self._norm(self._projection(self._join(self._gate(x), vectors)))
 
 
 class Mixer(Protocol):
@@ -39,19 +133,21 @@ class Mixer(Protocol):
         """Normed hidden states [1, T, H] -> inputs of the output projection [1, T, N]."""
 
 
-MixerSpec = layer_specs.Attention | layer_specs.Latent | Recurrent
+MixerSpec = layer_specs.AttentionSpec | layer_specs.LatentAttentionSpec | RecurrentSpec
 
 
 def mixer_of(spec: MixerSpec, part: Part, eps: float) -> Mixer:
     """Build a mixer from the tensors of a block."""
     inner = part.below(spec.prefix)
-    if isinstance(spec, layer_specs.Attention):
+    if isinstance(spec, layer_specs.AttentionSpec):
         return Attention(spec, inner, eps)
-    if isinstance(spec, layer_specs.Latent):
+    if isinstance(spec, layer_specs.LatentAttentionSpec):
         return LatentAttention(spec, inner, eps)
-    if isinstance(spec, ShortConvolution):
+    if isinstance(spec, ShortConvolutionSpec):
         return GatedConvolution(spec, inner)
-    return StateSpace(spec, inner, eps) if isinstance(spec, Mamba2) else DeltaNet(spec, inner, eps)
+    return (
+        StateSpace(spec, inner, eps) if isinstance(spec, Mamba2Spec) else DeltaNet(spec, inner, eps)
+    )
 
 
 class ExpertsBesideDense(NamedTuple):
@@ -69,9 +165,11 @@ class ExpertsBesideDense(NamedTuple):
 
 
 class DecoderBlock:
-    """A Block (specs.py) with its tensors."""
+    """A Block (model_spec.py) with its tensors."""
 
-    def __init__(self, block: specs.Block, part: Part, model: specs.ModelSpec) -> None:
+    def __init__(
+        self, block: model_spec.BlockSpec, part: Part, model: model_spec.ModelSpec
+    ) -> None:
         feed = part.below(block.feed.prefix)
         is_layer_norm = model.norm == "layer"
         norms = {n: Norm.read(part, n, model.eps, centred=is_layer_norm) for n in block.norm_names}
@@ -85,7 +183,7 @@ class DecoderBlock:
         self.dtype = self._mixers[0].dtype
         self._feed = (
             ExpertFeedForward.read(feed, block.feed, model.eps)
-            if isinstance(block.feed, layer_specs.Experts)
+            if isinstance(block.feed, layer_specs.ExpertsSpec)
             else GatedFeedForward.read(feed, block.feed)
         )
         self._experts = None

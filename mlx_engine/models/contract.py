@@ -7,7 +7,7 @@ import mlx.core as mx
 
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.joint import JointCaches
-from mlx_engine.models.few_rows import FewRows
+from mlx_engine.models.kernel_matrices import FewRows
 from mlx_engine.models.layers import Linear
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import CacheBits

@@ -11,21 +11,20 @@ from mlx_engine.cache.attention import RowsCache, positions
 from mlx_engine.cache.by_length import CacheByLength
 from mlx_engine.cache.contract import LayerCache, LayerCaches
 from mlx_engine.cache.joint import JointCache, JointCaches, each
-from mlx_engine.models import specs
+from mlx_engine.models import model_spec
 from mlx_engine.models.attention import Masks
-from mlx_engine.models.blocks import DecoderBlock
+from mlx_engine.models.blocks import DecoderBlock, PerLayerEmbedding
 from mlx_engine.models.contract import JointForward
-from mlx_engine.models.few_rows import FewRows
+from mlx_engine.models.kernel_matrices import FewRows
 from mlx_engine.models.layers import Embedding, Linear, Norm
 from mlx_engine.models.mtp_head import DecoderHead
-from mlx_engine.models.per_layer_inputs import PerLayerEmbedding
 from mlx_engine.models.weights import Part, WeightTable
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import CacheBits
 
 
 def build_decoder(
-    spec: specs.ModelSpec, trunk: WeightTable, heads: WeightTable | None
+    spec: model_spec.ModelSpec, trunk: WeightTable, heads: WeightTable | None
 ) -> "Decoder":
     """Build a model; BadModelFile when a tensor is missing, misshapen or left over."""
     model = Decoder(spec, trunk, heads)
@@ -41,7 +40,7 @@ class Decoder:
     plain_only: Reason | None = None
 
     def __init__(
-        self, spec: specs.ModelSpec, trunk: WeightTable, heads: WeightTable | None
+        self, spec: model_spec.ModelSpec, trunk: WeightTable, heads: WeightTable | None
     ) -> None:
         part = Part(trunk, "", spec.tensors(trunk.names))
         matrix = part.matrix("embed_tokens")
@@ -202,10 +201,10 @@ class _Layers(NamedTuple):
     kinds: list[_Layer]
 
 
-def _read_layers(spec: specs.ModelSpec, part: Part) -> _Layers:
+def _read_layers(spec: model_spec.ModelSpec, part: Part) -> _Layers:
     blocks: list[DecoderBlock] = []
     kinds: set[int] = set()
-    seen: list[tuple[specs.Block, list[tuple[mx.Dtype, tuple[int, ...]]]]] = []
+    seen: list[tuple[model_spec.BlockSpec, list[tuple[mx.Dtype, tuple[int, ...]]]]] = []
     for number, block in enumerate(spec.blocks):
         before = len(part.table.handed_out)
         blocks.append(DecoderBlock(block, part.below(f"layers.{number}"), spec))
@@ -218,7 +217,7 @@ def _read_layers(spec: specs.ModelSpec, part: Part) -> _Layers:
 
 
 def _with_caches(
-    spec: specs.ModelSpec, blocks: Sequence[DecoderBlock], numbers: Sequence[int]
+    spec: model_spec.ModelSpec, blocks: Sequence[DecoderBlock], numbers: Sequence[int]
 ) -> list[_Layer]:
     """The layers of these numbers, as a model of no others."""
     layers: list[_Layer] = []

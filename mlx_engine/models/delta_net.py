@@ -28,7 +28,7 @@ from mlx_engine.cache.recurrent import (
 )
 from mlx_engine.models.attention import Masks
 from mlx_engine.models.layers import Place, Projections, ResidualLinear, silu
-from mlx_engine.models.recurrent_specs import Delta
+from mlx_engine.models.recurrent_specs import DeltaNetSpec
 from mlx_engine.models.weights import Part
 from mlx_engine.values.options import CacheBits
 
@@ -38,7 +38,7 @@ PROJECTIONS = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a")
 class DeltaNet:
     """Gated DeltaNet as a mixer of a block."""
 
-    def __init__(self, spec: Delta, part: Part, eps: float) -> None:
+    def __init__(self, spec: DeltaNetSpec, part: Part, eps: float) -> None:
         self._spec = spec
         self._stock = part.kernels.stock
         work = Work("", spec.value_dim, spec.key_dim)

@@ -9,9 +9,8 @@ from metal_kernels.choice import Kernels
 from metal_kernels.stock import Stock
 from metal_kernels.stock_on_cpu import MLX
 from mlx_engine.models import layer_specs
-from mlx_engine.models.few_rows import FewRows
+from mlx_engine.models.kernel_matrices import FewRows, ManyRows
 from mlx_engine.models.layers import Gate, GatedFeedForward, Linear, Norm, gate_of
-from mlx_engine.models.many_rows import ManyRows
 from mlx_engine.models.matrix import Matrix, tiles_of
 from mlx_engine.models.weights import Part
 
@@ -96,7 +95,7 @@ class Choice(NamedTuple):
 class Router:
     """Which experts each row goes through, and how much each of them counts."""
 
-    def __init__(self, spec: layer_specs.Experts, part: Part, eps: float) -> None:
+    def __init__(self, spec: layer_specs.ExpertsSpec, part: Part, eps: float) -> None:
         self._spec = spec
         self._norm = self._expert_scale = None
         if spec.router_norm:
@@ -169,7 +168,7 @@ class ExpertFeedForward:
     stock: Stock
 
     @staticmethod
-    def read(part: Part, spec: layer_specs.Experts, eps: float = 1e-6) -> "ExpertFeedForward":
+    def read(part: Part, spec: layer_specs.ExpertsSpec, eps: float = 1e-6) -> "ExpertFeedForward":
         """{gate,switch_mlp,shared_expert,shared_expert_gate} of a part; eps: of a router's norm."""
         stacks, shared = part.below("switch_mlp"), part.below("shared_expert")
         router = Router(spec, part, eps)

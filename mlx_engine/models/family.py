@@ -7,9 +7,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from mlx_engine.models.cache_sizes import CacheSize, sum_of_sizes
-from mlx_engine.models.layer_specs import Shape
-from mlx_engine.models.stored_forms import Recipes
+from mlx_engine.models.layer_specs import CacheSize, Shape, sum_of_sizes
+from mlx_engine.models.tensor_recipes import Recipes
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.memory_plan import WorkSize
 

@@ -16,7 +16,7 @@ import mlx.core as mx
 from metal_kernels.choice import Work
 from metal_kernels.few_query_attention import few_query_attention
 from metal_kernels.key_value_formats import cache_form, form_name
-from metal_kernels.stock import Attending, Position, Stock, tiles
+from metal_kernels.stock import AttentionOptions, Position, Stock, tiles
 from metal_kernels.stock_on_cpu import MLX
 from mlx_engine.cache.attention import AttentionCache, positions
 from mlx_engine.cache.contract import LayerCache
@@ -79,7 +79,7 @@ class LatentAttention:
     Its cache has latents in the place of keys and rotated keys in that of values.
     """
 
-    def __init__(self, spec: layer_specs.Latent, part: Part, eps: float) -> None:
+    def __init__(self, spec: layer_specs.LatentAttentionSpec, part: Part, eps: float) -> None:
         del eps  # the norms of latents have their own
         self._spec, self._stock, self._kernels = spec, part.kernels.stock, part.kernels
         work = Work("", spec.kv_rank, spec.rope.width, spec.heads)
@@ -193,4 +193,6 @@ class LatentAttention:
             seen = mx.arange(end)[None] <= queries[:, None]
             added = mx.where(seen, added, mx.finfo(added.dtype).min)
         keys, values = block.keys[:, :, :end], block.values[:, :, :end]
-        return self._stock.attention(straight, keys, values, Attending(self._spec.scale, added))
+        return self._stock.attention(
+            straight, keys, values, AttentionOptions(self._spec.scale, added)
+        )

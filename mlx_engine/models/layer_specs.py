@@ -4,12 +4,76 @@
 is written down. No MLX here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from mlx_engine.models.cache_sizes import CacheSize, key_value_size, why_not_packed
 from mlx_engine.values.errors import Reason
+from mlx_engine.values.memory_plan import WINDOW_SLACK, WINDOW_STEP, CacheBytes
+from mlx_engine.values.words import Words
+
+LEAST_GROUP = 32
+"""Elements of a packed row that share a scale, at least."""
+
+STATE_BYTES = 4
+"""Of an element of a recurrent state, always float32."""
+
+
+class CacheSize(NamedTuple):
+    """Numbers of elements that caches hold.
+
+    values: of keys and values, for each token; groups: those of them that share a scale in 8 and 4
+    bits. window_values, window_groups: the same of windows that are full. slack_values: of the rows
+    that windows have beside those in view. kept_elements: of the rows that convolutions keep,
+    stored in the same type. state_elements: of recurrent states, float32.
+    """
+
+    values: int = 0
+    groups: int = 0
+    window_values: int = 0
+    window_groups: int = 0
+    slack_values: int = 0
+    kept_elements: int = 0
+    state_elements: int = 0
+
+    def in_bytes(self, element: int) -> CacheBytes:
+        """The same size in bytes, for elements of keys and values of `item` bytes."""
+        states = self.state_elements * STATE_BYTES + self.kept_elements * element
+        windows = (self.window_values, self.window_groups, self.slack_values)
+        return CacheBytes(element, self.values, self.groups, *windows, states)
+
+
+def sum_of_sizes(sizes: Iterable[CacheSize]) -> CacheSize:
+    """The sum of cache sizes."""
+    return CacheSize(*map(sum, zip(CacheSize(), *sizes, strict=True)))
+
+
+def key_value_size(heads: int, key_dim: int, value_dim: int, window: int | None) -> CacheSize:
+    """Size of a layer's keys and values, for all tokens or for a window."""
+    sizes = (key_dim, value_dim)
+    each = heads * sum(sizes)
+    groups = each // (64 if all(size % 64 == 0 for size in sizes) else LEAST_GROUP)
+    if window is None:
+        return CacheSize(each, groups)
+    slack = (WINDOW_STEP + WINDOW_SLACK) * each
+    return CacheSize(0, 0, window * each, window * groups, slack)
+
+
+def why_not_packed(*sizes: int) -> Reason | None:
+    """Why keys or values of heads of these sizes cannot be kept in 8 or 4 bits."""
+    odd = next((size for size in sizes if size % LEAST_GROUP), None)
+    if odd is None:
+        return None
+    return Reason(
+        "cache-head-size",
+        Words(
+            "Keys and values stay in 16 bits: the head size {odd} is not a multiple of "
+            "{least}, the group size of 8 and 4 bits.",
+            odd=odd,
+            least=LEAST_GROUP,
+        ),
+    )
+
 
 Shape = tuple[int, ...]
 Shapes = dict[str, Shape]
@@ -19,7 +83,7 @@ Activation = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Rope:
+class RopeSpec:
     """Rotation by position (arXiv 2104.09864) of the first `width` elements of a head.
 
     Pair i turns once in 2 pi base^(2 i / width) * factors[i] tokens; factors None means ones.
@@ -45,7 +109,7 @@ class QueryGrowth:
 
 
 @dataclass(frozen=True, slots=True)
-class Attention:
+class AttentionSpec:
     """Grouped-query attention (arXiv 2305.13245) with every option that families use.
 
     scale: of scores; None for key_dim^-0.5. cap: scores s become cap * tanh(s / cap); 0 for none.
@@ -64,7 +128,7 @@ class Attention:
     kv_heads: int
     key_dim: int
     value_dim: int
-    rope: Rope | None
+    rope: RopeSpec | None
     qkv_bias: bool = False
     out_bias: bool = False
     qk_norm: Literal["none", "head", "heads", "whole"] = "none"
@@ -125,7 +189,7 @@ class Attention:
 
 
 @dataclass(frozen=True, slots=True)
-class Latent:
+class LatentAttentionSpec:
     """Multi-head latent attention (arXiv 2405.04434): keys and values come of one small latent.
 
     A head's key is `nope` elements made of the latent and `rope.width` rotated ones that all heads
@@ -138,7 +202,7 @@ class Latent:
     kv_rank: int
     nope: int
     value_dim: int
-    rope: Rope
+    rope: RopeSpec
     scale: float
     eps: float
     bias: bool = False
@@ -188,7 +252,7 @@ class Latent:
 
 
 @dataclass(frozen=True, slots=True)
-class FeedForward:
+class FeedForwardSpec:
     """down(f(gate(x), up(x))) (arXiv 2002.05202); down(act(up(x))) where it is not gated.
 
     f is act(gate) * up, clipped where there is a limit L > 0: min(silu(gate), L) * clip(up, -L, L);
@@ -217,7 +281,7 @@ class FeedForward:
 
 
 @dataclass(frozen=True, slots=True)
-class Experts:
+class ExpertsSpec:
     """Each token goes through `per_token` of `count` experts, and through one that all share.
 
     The router's scores are a softmax over all experts or a sigmoid of each, in float32. The choice
@@ -232,7 +296,7 @@ class Experts:
 
     count: int
     per_token: int
-    feed: FeedForward
+    feed: FeedForwardSpec
     score: Literal["softmax", "sigmoid"] = "softmax"
     choice_bias: bool = False
     router_bias: bool = False
@@ -244,7 +308,7 @@ class Experts:
     normalise: bool = True
     least_sum: float = 0.0
     scale: float = 1.0
-    shared: FeedForward | None = None
+    shared: FeedForwardSpec | None = None
     shared_gate: bool = False
 
     prefix = "mlp"

@@ -10,12 +10,11 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from metal_kernels.choice import Kernels, Served, Work
-from metal_kernels.stock import ByRows, Position, Stock, Turning
+from metal_kernels.stock import Position, RopeParams, RowFunction, Stock
 from metal_kernels.stock_on_cpu import MLX
 from metal_kernels.wide_norm import wide_norm
-from mlx_engine.models.few_rows import FewRows
-from mlx_engine.models.layer_specs import Activation, FeedForward, Rope
-from mlx_engine.models.many_rows import ManyRows
+from mlx_engine.models.kernel_matrices import FewRows, ManyRows
+from mlx_engine.models.layer_specs import Activation, FeedForwardSpec, RopeSpec
 from mlx_engine.models.matrix import ColumnProduct, Matrix, rows_of, tiles_of, values_of
 from mlx_engine.models.weights import Part
 
@@ -240,7 +239,7 @@ class Norm:
 
     weight: mx.array
     eps: float
-    run: ByRows
+    run: RowFunction
     wide: Served | None = None
 
     @staticmethod
@@ -290,9 +289,9 @@ class Norm:
 class Rotation:
     """Rotates [1, heads, T, size] by position as a Rope says."""
 
-    def __init__(self, rope: Rope, stock: Stock = MLX) -> None:
+    def __init__(self, rope: RopeSpec, stock: Stock = MLX) -> None:
         self._rope = rope
-        plain = Turning(rope.width, rope.base, rope.factors, rope.interleaved)
+        plain = RopeParams(rope.width, rope.base, rope.factors, rope.interleaved)
         late = plain._replace(factors=rope.long_factors or rope.factors)
         self._rotate, self._rotate_late = stock.rotation(plain), stock.rotation(late)
 
@@ -324,7 +323,7 @@ class GatedFeedForward:
     down: ResidualLinear
 
     @staticmethod
-    def read(part: Part, spec: FeedForward) -> "GatedFeedForward":
+    def read(part: Part, spec: FeedForwardSpec) -> "GatedFeedForward":
         """{gate,up,down}_proj of a part."""
         names = ("gate_proj", "up_proj") if spec.gated else ("up_proj",)
         gate_up = Projections.read(part, names)
@@ -349,7 +348,7 @@ class GatedFeedForward:
         return self.join(*self.gate_up(x))
 
 
-def gate_of(spec: FeedForward, stock: Stock) -> Gate:
+def gate_of(spec: FeedForwardSpec, stock: Stock) -> Gate:
     """The activation f(gate, up) of a spec."""
     gated = spec.gated or spec.activation == "oai"
     formula = _gate(spec.activation, spec.limit) if gated else _ACTIVATIONS[spec.activation]

@@ -21,7 +21,7 @@ from mlx_engine.cache.recurrent import (
 )
 from mlx_engine.models.attention import Masks
 from mlx_engine.models.layers import Projections, ResidualLinear, silu
-from mlx_engine.models.recurrent_specs import Mamba2
+from mlx_engine.models.recurrent_specs import Mamba2Spec
 from mlx_engine.models.weights import Part
 from mlx_engine.values.options import CacheBits
 
@@ -112,7 +112,7 @@ def _masks(count: int) -> _Masks:
 class StateSpace:
     """Mamba-2 as a mixer of a block."""
 
-    def __init__(self, spec: Mamba2, part: Part, eps: float) -> None:
+    def __init__(self, spec: Mamba2Spec, part: Part, eps: float) -> None:
         self._spec, self._stock = spec, part.kernels.stock
         work = Work("", spec.head_dim, spec.state)
         self._rule = delta_rule(part.kernels.served("delta", work), ScanInChunks(self._stock))

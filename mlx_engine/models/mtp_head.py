@@ -1,8 +1,10 @@
-"""MTP head: joins a token's embedding and the hidden state before it; block, norm, output.
+"""One MTP head of a decoder: token embedding and previous hidden state -> logits of the next token.
 
-One head drafts on from its own states, or several take turns (specs.Heads). Which hidden state a
-head reads and hands on differs by family (DeepSeek-V3, arXiv 2412.19437, section 2.2, leaves it
-open): after the norm that ends trunk or head, or the residual before it.
+norm(embedding) and norm(hidden) are concatenated and projected; a decoder block, a norm and an
+output head follow (DeepSeek-V3, arXiv 2412.19437, section 2.2). A single head drafts further tokens
+from its own hidden states; several heads draft one token each (model_spec.MtpHeadsSpec). Families
+differ in which hidden state a head reads and passes on: the one after the final norm, or the
+residual before it.
 """
 
 import mlx.core as mx
@@ -10,10 +12,10 @@ import mlx.core as mx
 from metal_kernels.mtp_input import Norms
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.joint import JointCaches
-from mlx_engine.models import specs
+from mlx_engine.models import model_spec
 from mlx_engine.models.attention import Masks
 from mlx_engine.models.blocks import DecoderBlock
-from mlx_engine.models.few_rows import FewRows
+from mlx_engine.models.kernel_matrices import FewRows
 from mlx_engine.models.layers import Embedding, Linear, Norm
 from mlx_engine.models.weights import Part
 from mlx_engine.values.options import CacheBits
@@ -27,7 +29,7 @@ class DecoderHead:
 
     def __init__(
         self,
-        spec: specs.ModelSpec,
+        spec: model_spec.ModelSpec,
         number: int,
         part: Part,
         embedding: Embedding,

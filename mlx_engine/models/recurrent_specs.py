@@ -8,12 +8,11 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from mlx_engine.models.cache_sizes import CacheSize
-from mlx_engine.models.layer_specs import Shapes
+from mlx_engine.models.layer_specs import CacheSize, Shapes
 
 
 @dataclass(frozen=True, slots=True)
-class Delta:
+class DeltaNetSpec:
     """Gated DeltaNet (arXiv 2412.06464): a state for each value head in the place of a cache.
 
     taps: of the causal convolution that queries, keys and values go through. tiled: the rows of
@@ -65,7 +64,7 @@ class Delta:
 
 
 @dataclass(frozen=True, slots=True)
-class ShortConvolution:
+class ShortConvolutionSpec:
     """Gated short convolution (LFM2, arXiv 2511.23404): out(c * conv(b * x)) of b, c, x = in(h).
 
     width: channels of b, c and x each. taps: of the causal convolution, each channel by itself;
@@ -103,7 +102,7 @@ class ShortConvolution:
 
 
 @dataclass(frozen=True, slots=True)
-class Mamba2:
+class Mamba2Spec:
     """Mamba-2 (arXiv 2405.21060): a state S [head_dim, state] for each head, S <- a S + dt x b^T.
 
     A head reads c of its group: y = S c + D x, with dt = softplus(raw + dt_bias) from least_step to
@@ -159,5 +158,5 @@ class Mamba2:
     packed_cache = None
 
 
-Recurrent = Delta | ShortConvolution | Mamba2
+RecurrentSpec = DeltaNetSpec | ShortConvolutionSpec | Mamba2Spec
 """Every kind of them."""

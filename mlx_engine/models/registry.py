@@ -36,11 +36,11 @@ from mlx_engine.models.families.qwen3 import (
 from mlx_engine.models.families.qwen3_5 import Qwen35
 from mlx_engine.models.families.step3p5 import Step3p5
 from mlx_engine.models.family import Family
-from mlx_engine.models.library.family import LibraryFamily, module_of
-from mlx_engine.models.spec_family import SpecFamily
+from mlx_engine.models.library.mlx_lm_family import MlxLmFamily, module_of
+from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.values.errors import UnsupportedModel
 
-_TYPES: dict[type[SpecFamily], str] = {
+_TYPES: dict[type[NativeFamily], str] = {
     Qwen35: "qwen3_5 qwen3_5_moe qwen3_next",
     Llama: "llama iquestcoder xverse mistral ministral ministral3 mixtral seed_oss smollm3",
     Granite: "granite minicpm",
@@ -109,7 +109,7 @@ def family_for(model_type: str, config: Mapping[str, object], origin: str) -> Fa
     if ours is not None:
         return ours(model_type, config, origin)
     if module_of(model_type) is not None:
-        return LibraryFamily(model_type, config, origin)
+        return MlxLmFamily(model_type, config, origin)
     raise UnsupportedModel(
         "{origin}: model_type {name} is not one this version runs. Take another model.",
         origin=origin,

@@ -17,7 +17,7 @@ the period of each pair of elements by a factor, and what is rotated by one magn
 import math
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.layer_specs import Rope
+from mlx_engine.models.layer_specs import RopeSpec
 from mlx_engine.values.errors import UnsupportedModel
 from mlx_engine.values.words import Words
 
@@ -33,7 +33,7 @@ def rope_of(
     base: float = 10000.0,
     share: float | None = None,
     interleaved: bool = False,
-) -> Rope:
+) -> RopeSpec:
     """RoPE of layers of one kind, with heads of `head` elements.
 
     base, share: the base of periods and the part of a head that is rotated where the config does
@@ -52,13 +52,13 @@ def rope_of(
     if rope.word("rope_type", "default") == "proportional":
         factor = rope.number("factor", 1.0)
         still = (head - width) // 2
-        return Rope(head, theta, (factor,) * (width // 2) + (math.inf,) * still)
+        return RopeSpec(head, theta, (factor,) * (width // 2) + (math.inf,) * still)
     if theta <= 1:
         raise rope.wrong("rope_theta", theta, Words("a number above 1"))
-    return scaled(Rope(width, theta, interleaved=interleaved), rope, fields)
+    return scaled(RopeSpec(width, theta, interleaved=interleaved), rope, fields)
 
 
-def scaled(plain: Rope, rope: ConfigFields, fields: ConfigFields) -> Rope:
+def scaled(plain: RopeSpec, rope: ConfigFields, fields: ConfigFields) -> RopeSpec:
     """Apply the scaling that `rope` asks for; fields: the whole config."""
     name = rope.word("rope_type", rope.word("type", "default"))
     pairs, magnitude, late = plain.width // 2, 1.0, None
@@ -86,7 +86,7 @@ def scaled(plain: Rope, rope: ConfigFields, fields: ConfigFields) -> Rope:
             name=ascii(name)[:40],
         )
     begins = 0 if late is None else round(trained)
-    return Rope(plain.width, plain.base, factors, magnitude, plain.interleaved, late, begins)
+    return RopeSpec(plain.width, plain.base, factors, magnitude, plain.interleaved, late, begins)
 
 
 def context_of(fields: ConfigFields, default: int | None = None) -> int:
@@ -113,12 +113,12 @@ def score_magnitude(fields: ConfigFields) -> float:
     return _log_magnitude(factor, rope.number_from_0("mscale_all_dim")) ** 2
 
 
-def _periods(rope: Rope) -> list[float]:
+def _periods(rope: RopeSpec) -> list[float]:
     """Period of each pair of elements: tokens per radian."""
     return [rope.base ** (2 * pair / rope.width) for pair in range(rope.width // 2)]
 
 
-def _llama3(plain: Rope, rope: ConfigFields, trained: float) -> tuple[float, ...]:
+def _llama3(plain: RopeSpec, rope: ConfigFields, trained: float) -> tuple[float, ...]:
     factor = rope.number("factor", 8.0)
     low, high = rope.number("low_freq_factor", 1.0), rope.number("high_freq_factor", 4.0)
     if high <= low:
@@ -131,7 +131,7 @@ def _llama3(plain: Rope, rope: ConfigFields, trained: float) -> tuple[float, ...
     return tuple(factors)
 
 
-def _yarn(plain: Rope, rope: ConfigFields, trained: float, factor: float) -> tuple[float, ...]:
+def _yarn(plain: RopeSpec, rope: ConfigFields, trained: float, factor: float) -> tuple[float, ...]:
     def turning(rotations: float) -> float:
         """The pair of elements that turns `times` times within the trained length."""
         turns = trained / (rotations * 2 * math.pi)

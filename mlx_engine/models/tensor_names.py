@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from mlx_engine.models.family import Parts
-from mlx_engine.models.specs import ModelSpec
+from mlx_engine.models.model_spec import ModelSpec
 from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.words import Words
 

@@ -22,7 +22,7 @@ from mlx_engine.drafting.drafter import Rows, run_alone
 from mlx_engine.drafting.model_drafter import HeadMemory
 from mlx_engine.loading.load import LoadedModel
 from mlx_engine.models.contract import Model
-from mlx_engine.models.few_rows import MOST_OF_BLOCKS as ROWS
+from mlx_engine.models.kernel_matrices import MOST_OF_BLOCKS as ROWS
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import CacheBits

@@ -20,14 +20,13 @@ from metal_kernels.choice import ALL_ROWS, KernelName, Kernels, Verdict, Work
 from metal_kernels.kernel import Launcher
 from metal_kernels.key_blocks import Place
 from metal_kernels.key_value_formats import cache_form
-from metal_kernels.stock import Attending
+from metal_kernels.stock import AttentionOptions
 from metal_kernels.stock_on_cpu import MLX
 from metal_kernels.weight_formats.affine import GROUP
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS, block_bytes, blocks_in
 from mlx_engine.models.experts import ExpertLinear
-from mlx_engine.models.few_rows import FewRows
+from mlx_engine.models.kernel_matrices import FewRows, ManyRows
 from mlx_engine.models.layers import Linear, silu
-from mlx_engine.models.many_rows import ManyRows
 from mlx_engine.models.matrix import Matrix
 
 EPS = 1e-6
@@ -322,7 +321,7 @@ def _attention(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher, keys:
 
     def stock(x: mx.array) -> mx.array:
         k, v = (side[None, :, : place(x).end] for side in seen)
-        how = Attending(scale, "causal" if len(x) > 1 else None)
+        how = AttentionOptions(scale, "causal" if len(x) > 1 else None)
         return MLX.attention(x.swapaxes(0, 1)[None], k, v, how)[0].swapaxes(0, 1)
 
     return Case(

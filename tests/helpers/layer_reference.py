@@ -6,7 +6,13 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from mlx_engine.models.layer_specs import Attention, Experts, FeedForward, Latent, Rope
+from mlx_engine.models.layer_specs import (
+    AttentionSpec,
+    ExpertsSpec,
+    FeedForwardSpec,
+    LatentAttentionSpec,
+    RopeSpec,
+)
 
 Floats = NDArray[np.float64]
 Weights = Mapping[str, Floats]
@@ -33,7 +39,7 @@ def silu(x: Floats) -> Floats:
     return x * sigmoid(x)
 
 
-def rotate(x: Floats, rope: Rope) -> Floats:
+def rotate(x: Floats, rope: RopeSpec) -> Floats:
     """[heads, T, size], row t at position t; as in a long text, if that differs."""
     made, half = x.copy(), rope.width // 2
     for t in range(x.shape[1]):
@@ -48,7 +54,7 @@ def rotate(x: Floats, rope: Rope) -> Floats:
     return made
 
 
-def attention(spec: Attention, w: Weights, x: Floats, eps: float) -> Floats:
+def attention(spec: AttentionSpec, w: Weights, x: Floats, eps: float) -> Floats:
     """[T, H] -> [T, H]."""
     rows = len(x)
     queries, gate = linear(w, "q_proj", x), None
@@ -82,7 +88,7 @@ def attention(spec: Attention, w: Weights, x: Floats, eps: float) -> Floats:
     return linear(w, "o_proj", seen.reshape(rows, -1))
 
 
-def latent(spec: Latent, w: Weights, x: Floats) -> Floats:
+def latent(spec: LatentAttentionSpec, w: Weights, x: Floats) -> Floats:
     """[T, H] -> [T, H], keys and values unpacked."""
     rows = len(x)
     low = x
@@ -102,7 +108,7 @@ def latent(spec: Latent, w: Weights, x: Floats) -> Floats:
     return linear(w, "o_proj", (chances @ v).transpose(1, 0, 2).reshape(rows, -1))
 
 
-def gated(spec: FeedForward, gate: Floats, up: Floats) -> Floats:
+def gated(spec: FeedForwardSpec, gate: Floats, up: Floats) -> Floats:
     limit = spec.limit or math.inf
     if spec.activation == "oai":
         gate, up = np.minimum(gate, limit), np.clip(up, -limit, limit)
@@ -113,12 +119,12 @@ def gated(spec: FeedForward, gate: Floats, up: Floats) -> Floats:
     return np.minimum(silu(gate), limit) * np.clip(up, -limit, limit)
 
 
-def feed_forward(spec: FeedForward, w: Weights, x: Floats) -> Floats:
+def feed_forward(spec: FeedForwardSpec, w: Weights, x: Floats) -> Floats:
     inner = gated(spec, linear(w, "gate_proj", x), linear(w, "up_proj", x))
     return linear(w, "down_proj", inner)
 
 
-def experts(spec: Experts, w: Weights, x: Floats) -> Floats:
+def experts(spec: ExpertsSpec, w: Weights, x: Floats) -> Floats:
     """[T, H] -> [T, H], row by row, expert by expert."""
     product = linear(w, "gate", x)
     scores = softmax(product) if spec.score == "softmax" else sigmoid(product)

@@ -20,11 +20,11 @@ import pytest
 from metal_kernels.gated_delta_block import Rows
 from metal_kernels.kernel import Launch
 from metal_kernels.stock import (
-    Attending,
-    Elementwise,
+    AttentionOptions,
+    ElementwiseFunction,
     Position,
+    RopeParams,
     Stock,
-    Turning,
     attends_in_one_launch,
 )
 from metal_kernels.stock_on_cpu import StockOnCpu
@@ -164,7 +164,7 @@ class StandIn(Stock):
         return self._like("layer_norm", *(array.astype(wide) for array in (x, *given)))
 
     def rope(
-        self, x: mx.array, turning: Turning, position: Position, periods: mx.array | None
+        self, x: mx.array, turning: RopeParams, position: Position, periods: mx.array | None
     ) -> mx.array:
         """One launch, and a copy first where only a part of a head is rotated."""
         whole = x if turning.width == x.shape[-1] else self._like("copy", x)
@@ -172,7 +172,7 @@ class StandIn(Stock):
         return self._like("rope", whole, *(one for one in read if isinstance(one, mx.array)))
 
     def attention(
-        self, queries: mx.array, keys: mx.array, values: mx.array, how: Attending
+        self, queries: mx.array, keys: mx.array, values: mx.array, how: AttentionOptions
     ) -> mx.array:
         """One launch where Metal has a kernel it judges fast, else written out as there."""
         if how.cap or not attends_in_one_launch(queries.shape, keys.shape, values.shape[-1]):
@@ -202,7 +202,7 @@ class StandIn(Stock):
         self.unpacked.append(made)
         return self._node(UNPACK, [made], parts)[0]
 
-    def elementwise(self, formula: Elementwise) -> Elementwise:
+    def elementwise(self, formula: ElementwiseFunction) -> ElementwiseFunction:
         """One launch."""
 
         def run(*inputs: mx.array) -> mx.array:

@@ -42,7 +42,7 @@ from tiny_qwen_experts import write_tiny_experts
 from tiny_tokenizer import make_tiny_tokenizer
 
 import mlx_engine
-from mlx_engine.models.library.family import module_of
+from mlx_engine.models.library.mlx_lm_family import module_of
 from mlx_engine.models.registry import FAMILIES
 from mlx_engine.values.errors import EngineError
 

@@ -6,7 +6,7 @@ import pytest
 from compared import wide
 
 from metal_kernels.gated_delta_block import Rows
-from metal_kernels.stock import Attending, Stock, Turning
+from metal_kernels.stock import AttentionOptions, RopeParams, Stock
 from metal_kernels.stock_on_cpu import MOST_BEGUN, StockOnCpu
 
 Array = np.ndarray
@@ -58,9 +58,9 @@ def test_a_row_attends_as_among_others(heads: int) -> None:
     """The bits of MLX's own, whose several rows are read by it."""
     queries, keys = normal(1, heads, 3, 64), normal(1, 2, 40, 64, seed=2)
     values, stock = normal(1, 2, 40, 32, seed=3), StockOnCpu()
-    every = stock.attention(queries, keys, values, Attending(0.125, "causal"))
+    every = stock.attention(queries, keys, values, AttentionOptions(0.125, "causal"))
     seen = (part[:, :, :39] for part in (keys, values))
-    alone = stock.attention(queries[:, :, 1:2], *seen, Attending(0.125, None))
+    alone = stock.attention(queries[:, :, 1:2], *seen, AttentionOptions(0.125, None))
     assert mx.array_equal(alone, every[:, :, 1:2]).item()
 
 
@@ -69,7 +69,7 @@ def test_a_row_attends_as_among_others(heads: int) -> None:
 @pytest.mark.parametrize("factors", [None, (1.0, 1.5, 2.0, np.inf) * 4])
 def test_rotations(interleaved: bool, width: int, factors: tuple[float, ...] | None) -> None:
     """Angles of late positions are those of float64, which float32 misses by a hundredth."""
-    turning = Turning(width, 1e4, factors and factors[: width // 2], interleaved)
+    turning = RopeParams(width, 1e4, factors and factors[: width // 2], interleaved)
     x, at = normal(1, 3, 4, 32), 150_000
     angles = np.outer(np.arange(at, at + 4), 1 / np.array(turning.periods))
     rows, right = wide(x), wide(x)

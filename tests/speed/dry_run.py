@@ -38,11 +38,11 @@ from mlx_engine.loading.gguf.header import GgufTensor, block_types
 from mlx_engine.loading.gguf.part import Placement, kept_in_blocks, parts_of
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.decoder import Decoder, build_decoder
-from mlx_engine.models.layer_specs import Experts, Shape
+from mlx_engine.models.layer_specs import ExpertsSpec, Shape
+from mlx_engine.models.model_spec import ModelSpec
+from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.norm_shift import is_shifted
 from mlx_engine.models.registry import family_for, text_type
-from mlx_engine.models.spec_family import SpecFamily
-from mlx_engine.models.specs import ModelSpec
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.self_check.kernel_trials import TRIALS
@@ -145,7 +145,7 @@ def dry_run(config: Mapping[str, object], form: Format, *, layers: int | None = 
     fields = ConfigFields(config, "config.json")
     kind = str(text_type(config))
     family = family_for(kind, config, "config.json")
-    if not isinstance(family, SpecFamily):
+    if not isinstance(family, NativeFamily):
         raise UnsupportedModel(
             f"{', '.join(fields.model_types)}: a dry run is for families on our own layers."
         )
@@ -303,7 +303,7 @@ class _DryRun:
     def _wide(self, found: Operations) -> tuple[str, ...]:
         """Products of float32 but those of routers and logits."""
         counts = {
-            block.feed.count for block in self._spec.blocks if isinstance(block.feed, Experts)
+            block.feed.count for block in self._spec.blocks if isinstance(block.feed, ExpertsSpec)
         }
         expected = {self._spec.vocabulary, *counts}
         wide = Counter[str]()

@@ -18,7 +18,7 @@ from mlx_engine.loading.gguf.metadata import (
     rope_scaling,
 )
 from mlx_engine.loading.gguf.part import Change, Placement
-from mlx_engine.models.stored_forms import Run
+from mlx_engine.models.tensor_recipes import Run
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
 # Tensor names of GGUF -> of Hugging Face, without `.weight` or `.bias` unless written out; names of

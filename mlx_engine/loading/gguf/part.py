@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from mlx_engine.loading.gguf.file import Half
 from mlx_engine.loading.gguf.header import BlockType, GgufTensor
 from mlx_engine.loading.safetensors import BYTES_OF, TensorInfo
-from mlx_engine.models.stored_forms import Run
+from mlx_engine.models.tensor_recipes import Run
 from mlx_engine.values.errors import BadModelFile, Reason, UnsupportedModel
 from mlx_engine.values.words import Words, size_words
 

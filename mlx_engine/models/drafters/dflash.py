@@ -14,7 +14,7 @@ import mlx.core as mx
 from mlx_engine.cache.attention import AttentionCache, KeysValues
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.window import WindowCache
-from mlx_engine.models import layer_specs, specs
+from mlx_engine.models import layer_specs, model_spec
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.drafters.target import DraftTarget, FeatureModel, check_widths
 from mlx_engine.models.families.llama import plain_feed
@@ -43,8 +43,8 @@ class DFlashConfig:
     block: int
     mask_token: int
     hidden: int
-    attention: layer_specs.Attention
-    feed: layer_specs.FeedForward
+    attention: layer_specs.AttentionSpec
+    feed: layer_specs.FeedForwardSpec
     eps: float
     vocabulary: int
     windows: tuple[int | None, ...]
@@ -87,7 +87,7 @@ class DFlashConfig:
             block=fields.count("block_size", 16, least=2, most=256),
             mask_token=fields.count("mask_token_id", least=0, most=vocabulary - 1),
             hidden=hidden,
-            attention=layer_specs.Attention(
+            attention=layer_specs.AttentionSpec(
                 heads, fields.kv_heads(heads), size, size, rope_of(fields, size), qk_norm="head"
             ),
             feed=plain_feed(fields),
@@ -105,7 +105,7 @@ class DFlashConfig:
     def tensors(self) -> layer_specs.Shapes:
         """Names and shapes."""
         hidden = self.hidden
-        block = specs.Block(self.attention, self.feed).tensors(hidden)
+        block = model_spec.BlockSpec(self.attention, self.feed).tensors(hidden)
         made: layer_specs.Shapes = {
             "fc.weight": (hidden, len(self.layers) * hidden),
             "hidden_norm.weight": (hidden,),

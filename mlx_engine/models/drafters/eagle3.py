@@ -46,8 +46,8 @@ class Eagle3Config:
     layers: tuple[int, ...]
     hidden: int
     target_hidden: int
-    attention: layer_specs.Attention
-    feed: layer_specs.FeedForward
+    attention: layer_specs.AttentionSpec
+    feed: layer_specs.FeedForwardSpec
     eps: float
     vocabulary: int
     draft_vocabulary: int
@@ -78,7 +78,7 @@ class Eagle3Config:
             layers=_layers(flat, target_layers, origin),
             hidden=hidden,
             target_hidden=fields.count("target_hidden_size", hidden),
-            attention=layer_specs.Attention(
+            attention=layer_specs.AttentionSpec(
                 heads, fields.kv_heads(heads), size, size, rope_of(fields, size)
             ),
             feed=plain_feed(fields),

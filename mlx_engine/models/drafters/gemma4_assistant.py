@@ -16,14 +16,13 @@ from typing import NamedTuple
 import mlx.core as mx
 import numpy as np
 
-from mlx_engine.models.cache_sizes import why_not_packed
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.decoder import Decoder
 from mlx_engine.models.drafters.target import FeatureModel, check_widths
 from mlx_engine.models.families.gemma4 import FULL, SLIDING, fields_of_layer, rope_of_kind
-from mlx_engine.models.layer_specs import Attention, Rope, Shapes
+from mlx_engine.models.layer_specs import AttentionSpec, RopeSpec, Shapes, why_not_packed
 from mlx_engine.models.layers import Embedding, Linear, Norm, Rotation, gelu_tanh
-from mlx_engine.models.specs import AssistantLayers, ModelSpec
+from mlx_engine.models.model_spec import AssistantLayers, ModelSpec
 from mlx_engine.models.weights import Part, WeightTable
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 from mlx_engine.values.words import Words
@@ -65,7 +64,7 @@ class AssistantConfig:
     eps: float
     vocabulary: int
     layer_types: tuple[str, ...]
-    ropes: Mapping[str, Rope]
+    ropes: Mapping[str, RopeSpec]
     centroids: int
     chosen: int
 
@@ -298,5 +297,5 @@ class Gemma4Assistant:
 
 def _shared_layer(target: ModelSpec, number: int) -> SharedLayer:
     mixer = target.blocks[number].mixer
-    assert isinstance(mixer, Attention)
+    assert isinstance(mixer, AttentionSpec)
     return SharedLayer(number, mixer.kv_heads, mixer.key_dim, mixer.window or target.context)

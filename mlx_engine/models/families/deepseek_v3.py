@@ -14,12 +14,17 @@ from typing import ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.llama import plain_attention, plain_feed, plain_model, turned_share
-from mlx_engine.models.layer_specs import Attention, Experts, FeedForward, Latent
+from mlx_engine.models.layer_specs import (
+    AttentionSpec,
+    ExpertsSpec,
+    FeedForwardSpec,
+    LatentAttentionSpec,
+)
+from mlx_engine.models.model_spec import BlockSpec, ModelSpec, MtpHeadsSpec
+from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.rope import rope_of, score_magnitude
-from mlx_engine.models.spec_family import SpecFamily
-from mlx_engine.models.specs import Block, Heads, ModelSpec
-from mlx_engine.models.stored_forms import Recipes, expert_recipes, qkv_recipes
 from mlx_engine.models.tensor_names import FINAL_NORM_NAMES, NEXTN_NAMES
+from mlx_engine.models.tensor_recipes import Recipes, expert_recipes, qkv_recipes
 from mlx_engine.values.errors import UnsupportedModel
 from mlx_engine.values.words import Words
 
@@ -30,13 +35,12 @@ _LATENT_EPS = 1e-6
 """Of the norms of latents, whatever `rms_norm_eps` is: so transformers has both families."""
 
 
-class DeepseekV2(SpecFamily):
+class DeepseekV2(NativeFamily):
     """`deepseek_v2`."""
 
     renames: ClassVar = {"mlp.shared_experts": "mlp.shared_expert"}
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec from a config with Hugging Face's keys."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         method = fields.word("topk_method", "greedy")
         if method not in ("greedy", "group_limited_greedy"):
             raise UnsupportedModel(
@@ -49,29 +53,28 @@ class DeepseekV2(SpecFamily):
             fields = fields.with_values(n_group=1, topk_group=1)
         mixer, feeds = _latent(fields), _routed_feeds(fields)
         blocks = [
-            Block(mixer, _by_softmax(feed) if isinstance(feed, Experts) else feed)
+            BlockSpec(mixer, _by_softmax(feed) if isinstance(feed, ExpertsSpec) else feed)
             for feed in feeds[:-1]
         ]
         return plain_model(fields, blocks)
 
 
-def _by_softmax(experts: Experts) -> Experts:
+def _by_softmax(experts: ExpertsSpec) -> ExpertsSpec:
     """A softmax router without score correction; a group scores as its best expert."""
     return replace(experts, score="softmax", choice_bias=False, normalise=False, best_of_group=1)
 
 
-class DeepseekV3(SpecFamily):
+class DeepseekV3(NativeFamily):
     """`deepseek_v3` and `glm4_moe_lite`."""
 
     renames: ClassVar = {"mlp.shared_experts": "mlp.shared_expert"}
     head_names = NEXTN_NAMES
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec from a config with Hugging Face's keys."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         return _with_head_behind(fields, _latent(fields), _routed_feeds(fields))
 
 
-class Glm4Moe(SpecFamily):
+class Glm4Moe(NativeFamily):
     """`glm4_moe`: grouped-query attention, half-rotated; the head is layer 46 in Air, else 92, and
     files carry copies of the trunk's embedding and output head. `dots1` and `solar_open` rotate
     whole heads.
@@ -80,8 +83,7 @@ class Glm4Moe(SpecFamily):
     renames: ClassVar = {"mlp.shared_experts": "mlp.shared_expert"}
     head_names = NEXTN_NAMES
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec from a config with Hugging Face's keys."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         is_dots = self.model_type in ("dots1", "hy_v3")
         bias = fields.flag("attention_bias", default=False)
         attention = replace(
@@ -117,9 +119,8 @@ class HyV3(Glm4Moe):
     }
     head_names = FINAL_NORM_NAMES
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec from a config with Hugging Face's keys."""
-        return super().read(
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
+        return super()._read_spec(
             fields.with_defaults(
                 n_routed_experts=fields.count("num_experts", 192, most=2**16),
                 n_shared_experts=fields.count("num_shared_experts", 1, least=0),
@@ -129,7 +130,7 @@ class HyV3(Glm4Moe):
         )
 
 
-class BailingMoe(SpecFamily):
+class BailingMoe(NativeFamily):
     """`bailing_moe`: Ling and Ring. Those of 2.0 are GLM-4.5 by other names; before that experts
     are scored by a softmax, and there is no head.
 
@@ -149,8 +150,7 @@ class BailingMoe(SpecFamily):
     }
     head_names = FINAL_NORM_NAMES
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec from a config with the published keys."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         if fields.flag("norm_head", default=False) or fields.flag("use_bias", default=False):
             raise UnsupportedModel(
                 "{origin}: the config asks for a normed output head or for biases (norm_head, "
@@ -176,7 +176,7 @@ class BailingMoe(SpecFamily):
                 choice_bias=fields.flag("moe_router_enable_expert_bias", default=False),
                 shared=plain_feed(fields, shared) if shared else None,
             )
-            if isinstance(feed, Experts)
+            if isinstance(feed, ExpertsSpec)
             else feed
             for feed in _routed_feeds(fields)
         ]
@@ -189,11 +189,13 @@ class BailingMoe(SpecFamily):
 
 
 def _with_head_behind(
-    fields: ConfigFields, mixer: Attention | Latent, feeds: Sequence[FeedForward | Experts]
+    fields: ConfigFields,
+    mixer: AttentionSpec | LatentAttentionSpec,
+    feeds: Sequence[FeedForwardSpec | ExpertsSpec],
 ) -> ModelSpec:
     """A ModelSpec of blocks with this mixer; the last block is the MTP head's."""
-    *blocks, head = (Block(mixer, feed) for feed in feeds)
-    heads = Heads(
+    *blocks, head = (BlockSpec(mixer, feed) for feed in feeds)
+    heads = MtpHeadsSpec(
         blocks=(head,),
         promised=fields.count("num_nextn_predict_layers", 0, least=0),
         embedding="either",
@@ -202,7 +204,7 @@ def _with_head_behind(
     return replace(plain_model(fields, blocks), heads=heads)
 
 
-def _routed_feeds(fields: ConfigFields) -> tuple[FeedForward | Experts, ...]:
+def _routed_feeds(fields: ConfigFields) -> tuple[FeedForwardSpec | ExpertsSpec, ...]:
     """The feed-forward of each layer of the trunk, and behind them that of the head.
 
     `mlp_layer_types` says which have experts, or all have but the first `first_k_dense_replace`.
@@ -218,7 +220,7 @@ def _routed_feeds(fields: ConfigFields) -> tuple[FeedForward | Experts, ...]:
     return (*told, *[experts] * (layers + 1 - len(told)))
 
 
-def routed_experts(fields: ConfigFields) -> Experts:
+def routed_experts(fields: ConfigFields) -> ExpertsSpec:
     """A sigmoid router; score correction and groups decide the selection (section 2.1.2)."""
     count = fields.count("n_routed_experts", most=2**16)
     inner = fields.count("moe_intermediate_size")
@@ -227,7 +229,7 @@ def routed_experts(fields: ConfigFields) -> Experts:
     if count % groups:
         raise fields.wrong("n_group", groups, f"a divisor of the {count} experts")
     kept = fields.count("topk_group", 1, most=groups)
-    return Experts(
+    return ExpertsSpec(
         count=count,
         per_token=fields.count("num_experts_per_tok", most=kept * count // groups),
         feed=plain_feed(fields, inner),
@@ -242,10 +244,10 @@ def routed_experts(fields: ConfigFields) -> Experts:
     )
 
 
-def _latent(fields: ConfigFields) -> Latent:
+def _latent(fields: ConfigFields) -> LatentAttentionSpec:
     rotated, nope = fields.count("qk_rope_head_dim"), fields.count("qk_nope_head_dim")
     is_direct = not fields.has("q_lora_rank")
-    return Latent(
+    return LatentAttentionSpec(
         heads=fields.count("num_attention_heads"),
         q_rank=None if is_direct else fields.count("q_lora_rank"),
         kv_rank=fields.count("kv_lora_rank"),

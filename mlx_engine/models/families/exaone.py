@@ -18,27 +18,26 @@ from mlx_engine.models.families.llama import (
     plain_feed,
     plain_model,
 )
-from mlx_engine.models.layer_specs import Attention
-from mlx_engine.models.spec_family import SpecFamily
-from mlx_engine.models.specs import Block, Heads, ModelSpec
+from mlx_engine.models.layer_specs import AttentionSpec
+from mlx_engine.models.model_spec import BlockSpec, ModelSpec, MtpHeadsSpec
+from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.tensor_names import MTP_NAMES
 from mlx_engine.values.words import Words
 
 
-class Exaone4(SpecFamily):
+class Exaone4(NativeFamily):
     """`exaone4` and `exaone4_5`."""
 
     renames = Olmo2.renames
     head_names = MTP_NAMES
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec from a config with Hugging Face's keys."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         feed = plain_feed(fields)
-        *blocks, head = (Block(mixer, feed, norms="after") for mixer in _mixers(fields))
+        *blocks, head = (BlockSpec(mixer, feed, norms="after") for mixer in _mixers(fields))
         return replace(plain_model(fields, blocks), heads=_heads(fields, head))
 
 
-class ExaoneMoe(SpecFamily):
+class ExaoneMoe(NativeFamily):
     """`exaone_moe`."""
 
     renames: ClassVar = {
@@ -47,8 +46,7 @@ class ExaoneMoe(SpecFamily):
     }
     head_names = MTP_NAMES
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec from a config with Hugging Face's keys."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         count = fields.count("num_experts", 64, most=2**16)
         fields = fields.with_defaults(
             n_routed_experts=count,
@@ -56,11 +54,11 @@ class ExaoneMoe(SpecFamily):
         )
         dense, experts = plain_feed(fields), routed_experts(fields)
         feeds = [experts if sparse else dense for sparse in _sparse(fields)]
-        *blocks, head = map(Block, _mixers(fields), (*feeds, dense))
+        *blocks, head = map(BlockSpec, _mixers(fields), (*feeds, dense))
         return replace(plain_model(fields, blocks), heads=_heads(fields, head))
 
 
-def _mixers(fields: ConfigFields) -> list[Attention]:
+def _mixers(fields: ConfigFields) -> list[AttentionSpec]:
     """Of the trunk's layers and of the head's, which is of the kind that `mtp_layer_types` says or
     `layer_types` behind the trunk's, else of the first.
     """
@@ -72,8 +70,10 @@ def _mixers(fields: ConfigFields) -> list[Attention]:
     return [replace(slides, window=window) if window else full for window in windows]
 
 
-def _heads(fields: ConfigFields, head: Block) -> Heads:
-    return Heads(blocks=(head,), promised=fields.count("num_nextn_predict_layers", 0, least=0))
+def _heads(fields: ConfigFields, head: BlockSpec) -> MtpHeadsSpec:
+    return MtpHeadsSpec(
+        blocks=(head,), promised=fields.count("num_nextn_predict_layers", 0, least=0)
+    )
 
 
 def _sparse(fields: ConfigFields) -> tuple[bool, ...]:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, ClassVar
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.granite_hybrid import mamba_of
 from mlx_engine.models.families.llama import plain_attention, plain_feed, plain_model
-from mlx_engine.models.recurrent_specs import Mamba2
-from mlx_engine.models.spec_family import SpecFamily
-from mlx_engine.models.specs import Block, ModelSpec
+from mlx_engine.models.model_spec import BlockSpec, ModelSpec
+from mlx_engine.models.native_family import NativeFamily
+from mlx_engine.models.recurrent_specs import Mamba2Spec
 from mlx_engine.values.errors import UnsupportedModel
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Factors:
         )
 
 
-class FalconH1(SpecFamily):
+class FalconH1(NativeFamily):
     """`falcon_h1`."""
 
     renames: ClassVar = {
@@ -82,8 +82,7 @@ class FalconH1(SpecFamily):
         "feed_forward": "mlp",
     }
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec from a config with Hugging Face's keys."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         factors, bias = Factors.read(fields), fields.flag("attention_bias", default=False)
         attention = plain_attention(fields)
         attention = replace(
@@ -102,7 +101,7 @@ class FalconH1(SpecFamily):
         feed = plain_feed(fields, has_bias=fields.flag("mlp_bias", default=False))
         tied = fields.flag("tie_word_embeddings", default=False)
         return replace(
-            plain_model(fields, [Block(attention, feed, beside=mamba)] * fields.layers()),
+            plain_model(fields, [BlockSpec(attention, feed, beside=mamba)] * fields.layers()),
             tied=tied,
             logit_scale=factors.logits / factors.embedding if tied else 1.0,
         )
@@ -201,7 +200,7 @@ class FalconH1(SpecFamily):
     def _of_rows(self, factors: Factors) -> tuple[float, ...]:
         """Factors of the rows of in_proj."""
         spec = self.spec.blocks[0].beside
-        assert isinstance(spec, Mamba2)
+        assert isinstance(spec, Mamba2Spec)
         shared = spec.groups * spec.state
         sizes = (spec.inner, spec.inner, shared, shared, spec.heads)
         pairs = zip(factors.parts, sizes, strict=True)

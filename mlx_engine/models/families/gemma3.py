@@ -16,13 +16,13 @@ from mlx_engine.models.families.llama import (
     plain_attention,
     plain_model,
 )
-from mlx_engine.models.layer_specs import Attention, FeedForward
-from mlx_engine.models.spec_family import SpecFamily
-from mlx_engine.models.specs import Block, ModelSpec
+from mlx_engine.models.layer_specs import AttentionSpec, FeedForwardSpec
+from mlx_engine.models.model_spec import BlockSpec, ModelSpec
+from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.values.errors import UnsupportedModel
 
 
-class Gemma3(SpecFamily):
+class Gemma3(NativeFamily):
     """`gemma3_text`, and `gemma3` with it as text_config."""
 
     norms = "1+w"
@@ -32,8 +32,7 @@ class Gemma3(SpecFamily):
         "post_feedforward_layernorm": "feed_out_norm",
     }
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec from a config with Hugging Face's keys."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         cap = logit_cap(fields)
         if fields.has("attn_logit_softcapping"):
             raise UnsupportedModel(
@@ -50,8 +49,7 @@ class Gemma3(SpecFamily):
 class Gemma2(Gemma3):
     """`gemma2` (arXiv 2408.00118): scores and logits are capped, every other layer has a window."""
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec from a config with Hugging Face's keys, a null cap is none."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         caps = (("attn_logit_softcapping", 50.0), ("final_logit_softcapping", 30.0))
         scores, logits = (_cap(fields, name, usual) for name, usual in caps)
         mixer = replace(_attention(fields), cap=scores)
@@ -68,7 +66,7 @@ def _cap(fields: ConfigFields, name: str, usual: float) -> float:
     return fields.number_from_0(name) if name in fields else usual
 
 
-def _attention(fields: ConfigFields) -> Attention:
+def _attention(fields: ConfigFields) -> AttentionSpec:
     if fields.flag("use_bidirectional_attention", default=False):
         raise UnsupportedModel(
             "{origin}: the config asks for attention in both directions, which this version does "
@@ -80,29 +78,32 @@ def _attention(fields: ConfigFields) -> Attention:
     return replace(plain_attention(fields), qkv_bias=bias, out_bias=bias, scale=scale)
 
 
-def _model(fields: ConfigFields, full: Attention, slides: Attention, cap: float) -> ModelSpec:
+def _model(
+    fields: ConfigFields, full: AttentionSpec, slides: AttentionSpec, cap: float
+) -> ModelSpec:
     """full, slides: of layers without and with a window. cap: of logits."""
     act = activation_of(fields, "gelu_pytorch_tanh", "hidden_activation")
-    feed = FeedForward(fields.count("intermediate_size"), act)
+    feed = FeedForwardSpec(fields.count("intermediate_size"), act)
     windows = fields.windows(
         fields.count("sliding_window"),
         lambda layer: (layer + 1) % fields.count("sliding_window_pattern", 6) != 0,
     )
     mixers = (full if window is None else replace(slides, window=window) for window in windows)
-    model = plain_model(fields, (Block(mixer, feed, norms="both") for mixer in mixers))
+    model = plain_model(fields, (BlockSpec(mixer, feed, norms="both") for mixer in mixers))
     return replace(model, embed_scale=math.sqrt(model.hidden), logit_cap=cap)
 
 
-class Gemma(SpecFamily):
+class Gemma(NativeFamily):
     """`gemma`, the first, whose configs say `gelu` though it was trained with that by tanh."""
 
     norms = "1+w"
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec from a config with Hugging Face's keys."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         bias = fields.flag("attention_bias", default=False)
         attention = replace(plain_attention(fields), qkv_bias=bias, out_bias=bias)
         act = activation_of(fields, "gelu_pytorch_tanh")
-        feed = FeedForward(fields.count("intermediate_size"), "gelu_tanh" if act == "gelu" else act)
-        model = plain_model(fields, [Block(attention, feed)] * fields.layers())
+        feed = FeedForwardSpec(
+            fields.count("intermediate_size"), "gelu_tanh" if act == "gelu" else act
+        )
+        model = plain_model(fields, [BlockSpec(attention, feed)] * fields.layers())
         return replace(model, embed_scale=math.sqrt(model.hidden))

@@ -14,10 +14,16 @@ from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.gemma3 import logit_cap
 from mlx_engine.models.families.llama import activation_of, head_size, plain_model
 from mlx_engine.models.family import Parts
-from mlx_engine.models.layer_specs import Activation, Attention, Experts, FeedForward, Rope
+from mlx_engine.models.layer_specs import (
+    Activation,
+    AttentionSpec,
+    ExpertsSpec,
+    FeedForwardSpec,
+    RopeSpec,
+)
+from mlx_engine.models.model_spec import AssistantLayers, BlockSpec, ModelSpec, PerLayerInputsSpec
+from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.rope import rope_of
-from mlx_engine.models.spec_family import SpecFamily
-from mlx_engine.models.specs import AssistantLayers, Block, ModelSpec, PerLayerInputs
 from mlx_engine.models.tensor_names import bare_name, is_limit, is_of_keys, layer_of
 from mlx_engine.values.words import Words
 
@@ -33,7 +39,7 @@ _ROTATIONS: dict[str, dict[str, object]] = {
 """Of a config without rope_parameters."""
 
 
-class Gemma4(SpecFamily):
+class Gemma4(NativeFamily):
     """`gemma4_text`, and `gemma4` and `gemma4_unified` with it as text_config."""
 
     renames: ClassVar = {
@@ -50,13 +56,12 @@ class Gemma4(SpecFamily):
         "experts.switch_glu": "mlp.switch_mlp",
     }
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec from a config with Hugging Face's keys."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         windows = _windows(fields)
         sources = _sources(fields, windows)
         width = fields.count("hidden_size_per_layer_input", 0, least=0)
         blocks = [
-            Block(
+            BlockSpec(
                 _attention(fields, number, window, sources[number]),
                 _feed(fields, is_shared=sources[number] is not None),
                 norms="both",
@@ -107,13 +112,13 @@ def _sources(fields: ConfigFields, windows: Sequence[int | None]) -> list[int | 
 
 def _attention(
     fields: ConfigFields, number: int, window: int | None, source: int | None
-) -> Attention:
+) -> AttentionSpec:
     kind = FULL if window is None else SLIDING
     layer = fields_of_layer(fields, number, kind)
     heads, head = layer.count("num_attention_heads"), head_size(layer)
     bias = layer.flag("attention_bias", default=False)
     shares = layer.flag("attention_k_eq_v", default=False) and kind == FULL
-    return Attention(
+    return AttentionSpec(
         heads=heads,
         kv_heads=layer.kv_heads(heads),
         key_dim=head,
@@ -155,7 +160,7 @@ def _global_head(fields: ConfigFields) -> int:
     return fields.count("head_dim") if "global_head_dim" in fields else 512
 
 
-def rope_of_kind(fields: ConfigFields, head: int, kind: str) -> Rope:
+def rope_of_kind(fields: ConfigFields, head: int, kind: str) -> RopeSpec:
     """Of layers of this kind, whose heads have `head` elements."""
     key = "rope_parameters"
     if not fields.has(key):
@@ -168,37 +173,37 @@ def rope_of_kind(fields: ConfigFields, head: int, kind: str) -> Rope:
     return rope_of(fields.with_values(**dict.fromkeys(beside)), head, kind=kind)
 
 
-def _feed(fields: ConfigFields, *, is_shared: bool) -> FeedForward:
+def _feed(fields: ConfigFields, *, is_shared: bool) -> FeedForwardSpec:
     """Twice as wide in layers that read others' keys, where the config asks for it."""
     is_wide = is_shared and fields.flag("use_double_wide_mlp", default=False)
     inner = fields.count("intermediate_size") * (2 if is_wide else 1)
-    return FeedForward(inner, _activation(fields))
+    return FeedForwardSpec(inner, _activation(fields))
 
 
 def _activation(fields: ConfigFields) -> Activation:
     return activation_of(fields, "gelu_pytorch_tanh", "hidden_activation")
 
 
-def _experts(fields: ConfigFields) -> Experts | None:
+def _experts(fields: ConfigFields) -> ExpertsSpec | None:
     if not fields.flag("enable_moe_block", default=False):
         return None
     count = fields.count("num_experts", most=2**16)
-    return Experts(
+    return ExpertsSpec(
         count=count,
         per_token=fields.count("top_k_experts", most=count),
-        feed=FeedForward(fields.count("moe_intermediate_size"), _activation(fields)),
+        feed=FeedForwardSpec(fields.count("moe_intermediate_size"), _activation(fields)),
         router_norm=True,
     )
 
 
-def _per_layer(fields: ConfigFields, width: int) -> PerLayerInputs | None:
+def _per_layer(fields: ConfigFields, width: int) -> PerLayerInputsSpec | None:
     if not width:
         return None
     key, vocabulary = "vocab_size_per_layer_input", fields.count("vocab_size")
     rows = fields.count(key)
     if rows < vocabulary:
         raise fields.wrong(key, rows, f"at least vocab_size={vocabulary}")
-    return PerLayerInputs(rows, width)
+    return PerLayerInputsSpec(rows, width)
 
 
 def _assistant_layers(

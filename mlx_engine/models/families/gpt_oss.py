@@ -11,10 +11,10 @@ from typing import ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.llama import plain_attention, plain_model
-from mlx_engine.models.layer_specs import Experts, FeedForward
-from mlx_engine.models.spec_family import SpecFamily
-from mlx_engine.models.specs import Block, ModelSpec
-from mlx_engine.models.stored_forms import Form, Piece, Recipe, Recipes, Turn
+from mlx_engine.models.layer_specs import ExpertsSpec, FeedForwardSpec
+from mlx_engine.models.model_spec import BlockSpec, ModelSpec
+from mlx_engine.models.native_family import NativeFamily
+from mlx_engine.models.tensor_recipes import Form, Piece, Recipe, Recipes, Turn
 
 _YARN = {
     "rope_type": "yarn",
@@ -32,13 +32,12 @@ _ROWS = {"_blocks": -3, "_scales": -2, "_bias": -1, "": -1}
 """The axis that outputs lie along."""
 
 
-class GptOss(SpecFamily):
+class GptOss(NativeFamily):
     """`gpt_oss`."""
 
     renames: ClassVar = {"mlp.router": "mlp.gate", "mlp.experts": "mlp.switch_mlp"}
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec from a config with Hugging Face's keys."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         if not fields.has("rope_parameters") and not fields.has("rope_scaling"):
             fields = fields.with_defaults(rope_scaling=_YARN)
         if fields.number("swiglu_alpha", 1.702) != 1.702:
@@ -47,14 +46,14 @@ class GptOss(SpecFamily):
         attention = replace(plain_attention(fields), qkv_bias=bias, out_bias=bias, sinks=True)
         limit = fields.number("swiglu_limit", 7.0)
         count = fields.count("num_local_experts", most=2**16)
-        experts = Experts(
+        experts = ExpertsSpec(
             count,
             fields.count("num_experts_per_tok", 4, most=count),
-            FeedForward(fields.count("intermediate_size"), "oai", limit, bias=True),
+            FeedForwardSpec(fields.count("intermediate_size"), "oai", limit, bias=True),
             router_bias=True,
         )
         windows = fields.windows(fields.count("sliding_window", 128), lambda layer: layer % 2 == 0)
-        blocks = (Block(replace(attention, window=w), experts) for w in windows)
+        blocks = (BlockSpec(replace(attention, window=w), experts) for w in windows)
         return plain_model(fields, blocks)
 
     def recipes(self, names: Iterable[str]) -> Recipes:

@@ -11,18 +11,18 @@ from typing import ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.llama import plain_attention, plain_feed, plain_model
-from mlx_engine.models.layer_specs import Attention, Experts, FeedForward
-from mlx_engine.models.recurrent_specs import Mamba2
-from mlx_engine.models.spec_family import SpecFamily
-from mlx_engine.models.specs import Block, ModelSpec
-from mlx_engine.models.stored_forms import Piece, Recipe, Recipes, expert_recipes, row_recipes
+from mlx_engine.models.layer_specs import AttentionSpec, ExpertsSpec, FeedForwardSpec
+from mlx_engine.models.model_spec import BlockSpec, ModelSpec
+from mlx_engine.models.native_family import NativeFamily
+from mlx_engine.models.recurrent_specs import Mamba2Spec
+from mlx_engine.models.tensor_recipes import Piece, Recipe, Recipes, expert_recipes, row_recipes
 from mlx_engine.values.words import Words
 
 _KINDS = {"mamba": True, "linear_attention": True, "attention": False, "full_attention": False}
 """Names of kinds of layers in configs -> whether they recur."""
 
 
-class GraniteHybrid(SpecFamily):
+class GraniteHybrid(NativeFamily):
     """`granitemoe`, `granitemoeshared` and `granitemoehybrid`."""
 
     renames: ClassVar = {
@@ -35,15 +35,14 @@ class GraniteHybrid(SpecFamily):
         "shared_mlp.output_linear": "mlp.shared_expert.down_proj",
     }
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec from a config with Granite's keys."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         is_hybrid = "granitemoehybrid" in fields.model_types
         recurs = _recurs(fields) if is_hybrid else [False] * fields.layers()
         mamba = mamba_of(fields) if any(recurs) else None
         attention, feed = _attention(fields, is_hybrid=is_hybrid), _feed(fields)
         scale = fields.number("residual_multiplier", 1.0)
         blocks = [
-            Block(mamba if mamba and one else attention, feed, residual_scale=scale)
+            BlockSpec(mamba if mamba and one else attention, feed, residual_scale=scale)
             for one in recurs
         ]
         return replace(
@@ -57,19 +56,19 @@ class GraniteHybrid(SpecFamily):
         """Recipes for the shared feed-forward, whose gate and up are one matrix."""
         listed, feed = list(names), self.spec.blocks[0].feed
         inside = "mlp.shared_expert"
-        shared = feed.shared if isinstance(feed, Experts) else feed
-        ours = inside if isinstance(feed, Experts) else "mlp"
+        shared = feed.shared if isinstance(feed, ExpertsSpec) else feed
+        ours = inside if isinstance(feed, ExpertsSpec) else "mlp"
         if shared is None:
             return expert_recipes(listed)
         halves = [(f"{ours}.{part}_proj", shared.inner) for part in ("gate", "up")]
         made = expert_recipes(listed) | row_recipes(listed, f"{inside}.input_linear", halves)
-        if isinstance(feed, FeedForward):
+        if isinstance(feed, FeedForwardSpec):
             alone = (n for n in listed if f".{inside}." in n and ".input_linear." not in n)
             made |= {name.replace(inside, ours): Recipe((Piece(name),)) for name in alone}
         return made
 
 
-def mamba_of(fields: ConfigFields) -> Mamba2:
+def mamba_of(fields: ConfigFields) -> Mamba2Spec:
     """Mamba-2 layers by the names of Granite's and Falcon-H1's config."""
     heads = fields.count("mamba_n_heads", 128, most=2**16)
     expanded = fields.count("mamba_expand", 2, most=2**10) * fields.count("hidden_size")
@@ -83,7 +82,7 @@ def mamba_of(fields: ConfigFields) -> Mamba2:
     if len(limits) != 2 or not 0 <= limits[0] <= limits[1]:
         raise fields.wrong("time_step_limit", list(limits), Words("two numbers that go up"))
     bias = fields.flag("mamba_proj_bias", default=False)
-    return Mamba2(
+    return Mamba2Spec(
         heads=heads,
         head_dim=inner // heads,
         state=fields.count("mamba_d_state", 256, most=2**16),
@@ -108,7 +107,7 @@ def _recurs(fields: ConfigFields) -> list[bool]:
     return [_KINDS[kind] for kind in kinds[:layers]]
 
 
-def _attention(fields: ConfigFields, *, is_hybrid: bool) -> Attention:
+def _attention(fields: ConfigFields, *, is_hybrid: bool) -> AttentionSpec:
     """The attention spec; hybrids use RoPE only where the config asks for it."""
     bias = fields.flag("attention_bias", default=False)
     attention = replace(
@@ -121,13 +120,13 @@ def _attention(fields: ConfigFields, *, is_hybrid: bool) -> Attention:
     return attention if turns else replace(attention, rope=None)
 
 
-def _feed(fields: ConfigFields) -> FeedForward | Experts:
+def _feed(fields: ConfigFields) -> FeedForwardSpec | ExpertsSpec:
     told = fields.count("shared_intermediate_size", 0, least=0)
     shared = plain_feed(fields, told) if told else None
     count = fields.count("num_local_experts", 8, least=0, most=2**16)
     if not count:
         return shared or plain_feed(fields)
-    return Experts(
+    return ExpertsSpec(
         count=count,
         per_token=fields.count("num_experts_per_tok", 2, most=count),
         feed=plain_feed(fields),

@@ -14,25 +14,24 @@ from mlx_engine.models.families.llama import (
     plain_model,
 )
 from mlx_engine.models.family import Parts
-from mlx_engine.models.layer_specs import FeedForward
-from mlx_engine.models.spec_family import SpecFamily
-from mlx_engine.models.specs import Block, ModelSpec
-from mlx_engine.models.stored_forms import Piece, Recipe, Recipes, qkv_recipes
+from mlx_engine.models.layer_specs import FeedForwardSpec
+from mlx_engine.models.model_spec import BlockSpec, ModelSpec
+from mlx_engine.models.native_family import NativeFamily
+from mlx_engine.models.tensor_recipes import Piece, Recipe, Recipes, qkv_recipes
 from mlx_engine.values.errors import UnsupportedModel
 
 T = TypeVar("T")
 _HEAD_NORM = re.compile(r"(.+\.self_attn\.[qk])_layernorm\.norms\.\d{1,4}\.weight")
 
 
-class Cohere(SpecFamily):
+class Cohere(NativeFamily):
     """`cohere` (Command R, Aya) and `cohere2` (Command R7B and A): one norm for mixer and
     feed-forward, logits scaled.
 
     In `cohere2` all but every fourth layer have a window, and those that see all do not rotate.
     """
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec from a config with Hugging Face's keys."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         is_second = self.model_type.startswith("cohere2")
         bias = fields.flag("attention_bias", default=False)
         slides = replace(
@@ -45,46 +44,43 @@ class Cohere(SpecFamily):
         windows = most_windows(fields) if is_second else (None,) * fields.layers()
         mixers = (replace(slides, window=window) if window else full for window in windows)
         feed = plain_feed(fields)
-        blocks = (Block(mixer, feed, norms="shared") for mixer in mixers)
+        blocks = (BlockSpec(mixer, feed, norms="shared") for mixer in mixers)
         model = _layer_normed(fields, blocks, "layer_norm_eps", has_bias=False)
         return replace(model, logit_scale=fields.number("logit_scale", 0.0625))
 
 
-class Starcoder2(SpecFamily):
+class Starcoder2(NativeFamily):
     """`starcoder2` (arXiv 2402.19173): biases, a window, a feed-forward without gates."""
 
     renames: ClassVar = {"mlp.c_fc": "mlp.up_proj", "mlp.c_proj": "mlp.down_proj"}
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec from a config with Hugging Face's keys."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         bias = fields.flag("use_bias", default=True)
         window = fields.window(None)
         attention = replace(plain_attention(fields), qkv_bias=bias, out_bias=bias, window=window)
         feed = _ungated(fields, "gelu_pytorch_tanh", has_bias=bias)
-        blocks = [Block(attention, feed)] * fields.layers()
+        blocks = [BlockSpec(attention, feed)] * fields.layers()
         return _layer_normed(fields, blocks, "norm_epsilon")
 
 
-class Nemotron(SpecFamily):
+class Nemotron(NativeFamily):
     """`nemotron` (Nemotron 3 and 4, Minitron; arXiv 2402.16819): squared ReLU without gates."""
 
     norms = "1+w"
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec from a config with Hugging Face's keys."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         bias = fields.flag("attention_bias", default=False)
         attention = replace(plain_attention(fields, share=0.5), qkv_bias=bias, out_bias=bias)
         feed = _ungated(fields, "relu2", has_bias=fields.flag("mlp_bias", default=False))
-        return _layer_normed(fields, [Block(attention, feed)] * fields.layers(), "norm_eps")
+        return _layer_normed(fields, [BlockSpec(attention, feed)] * fields.layers(), "norm_eps")
 
 
-class StableLm(SpecFamily):
+class StableLm(NativeFamily):
     """`stablelm` (arXiv 2402.17834): Llama with layer norms, in the 12B of each head's queries and
     keys too, and one for mixer and feed-forward.
     """
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec from a config with Hugging Face's keys."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         attention = replace(
             plain_attention(fields, share=0.25),
             qkv_bias=fields.flag("use_qkv_bias", default=False),
@@ -92,7 +88,7 @@ class StableLm(SpecFamily):
         )
         is_parallel = fields.flag("use_parallel_residual", default=False)
         feed = plain_feed(fields)
-        block = Block(attention, feed, norms="shared" if is_parallel else "before")
+        block = BlockSpec(attention, feed, norms="shared" if is_parallel else "before")
         return _layer_normed(fields, [block] * fields.layers(), "layer_norm_eps")
 
     def recipes(self, names: Iterable[str]) -> Recipes:
@@ -106,7 +102,7 @@ class StableLm(SpecFamily):
         }
 
 
-class Phi(SpecFamily):
+class Phi(NativeFamily):
     """`phi` (Phi-1 and 2): one norm for mixer and feed-forward, biases everywhere."""
 
     renames: ClassVar = {
@@ -116,8 +112,7 @@ class Phi(SpecFamily):
         "final_layernorm": "norm",
     }
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec from a config with Hugging Face's keys."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         if fields.flag("qk_layernorm", default=False):
             raise UnsupportedModel(
                 "{origin}: normalises queries and keys (qk_layernorm), which this version "
@@ -125,12 +120,12 @@ class Phi(SpecFamily):
                 origin=fields.origin,
             )
         attention = replace(plain_attention(fields, share=0.5), qkv_bias=True, out_bias=True)
-        block = Block(attention, _ungated(fields, "gelu_new", has_bias=True), norms="shared")
+        block = BlockSpec(attention, _ungated(fields, "gelu_new", has_bias=True), norms="shared")
         model = _layer_normed(fields, [block] * fields.layers(), "layer_norm_eps")
         return replace(model, logit_bias=True)
 
 
-class _JoinedByHead(SpecFamily):
+class _JoinedByHead(NativeFamily):
     """A family whose files join queries, keys and values in one matrix."""
 
     def recipes(self, names: Iterable[str]) -> Recipes:
@@ -151,8 +146,7 @@ class GptNeoX(_JoinedByHead):
         "mlp.dense_4h_to_h": "mlp.down_proj",
     }
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec from a config with Hugging Face's keys, of either version."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         fields = fields.with_values(
             rope_theta=fields.number("rotary_emb_base", 10000.0),
             partial_rotary_factor=fields.number("rotary_pct", 0.25),
@@ -162,7 +156,7 @@ class GptNeoX(_JoinedByHead):
         attention = replace(plain, qkv_bias=bias, out_bias=bias, qkv_blocks=plain.heads)
         is_parallel = fields.flag("use_parallel_residual", default=True)
         feed = _ungated(fields, "gelu", has_bias=True)
-        block = Block(attention, feed, norms="parallel" if is_parallel else "before")
+        block = BlockSpec(attention, feed, norms="parallel" if is_parallel else "before")
         return _layer_normed(fields, [block] * fields.layers(), "layer_norm_eps")
 
 
@@ -181,8 +175,7 @@ class GptBigCode(_JoinedByHead):
         "mlp.c_proj": "mlp.down_proj",
     }
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec from a config with Hugging Face's keys."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         width, longest = fields.count("n_embd"), fields.count("n_positions", 1024, least=8)
         is_gpt2 = self.model_type == "gpt2"
         has_one_key = not is_gpt2 and fields.flag("multi_query", default=True)
@@ -208,7 +201,7 @@ class GptBigCode(_JoinedByHead):
                 scale=plain.key_dim ** (-0.5 * is_scaled) / (layer + 1 if by_layer else 1),
                 qkv_blocks=1 if has_one_key or is_gpt2 else plain.heads,
             )
-            blocks.append(Block(attention, feed))
+            blocks.append(BlockSpec(attention, feed))
         model = _layer_normed(fields, blocks, "layer_norm_epsilon")
         return replace(model, positions=longest)
 
@@ -256,14 +249,14 @@ def _number_of(piece: Piece) -> int:
 
 def _ungated(
     fields: ConfigFields, usual: str, *, has_bias: bool, key: str = "hidden_act"
-) -> FeedForward:
+) -> FeedForwardSpec:
     """A feed-forward spec without gate; usual: the activation where the config has none."""
     act = activation_of(fields, usual, key)
-    return FeedForward(fields.count("intermediate_size"), act, bias=has_bias, gated=False)
+    return FeedForwardSpec(fields.count("intermediate_size"), act, bias=has_bias, gated=False)
 
 
 def _layer_normed(
-    fields: ConfigFields, blocks: Iterable[Block], eps: str, *, has_bias: bool = True
+    fields: ConfigFields, blocks: Iterable[BlockSpec], eps: str, *, has_bias: bool = True
 ) -> ModelSpec:
     """A ModelSpec with layer norms; eps: its config key; has_bias: of the norms."""
     model = plain_model(fields, blocks)

@@ -5,14 +5,14 @@ from typing import ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.llama import plain_attention, plain_model
-from mlx_engine.models.layer_specs import Experts, FeedForward
-from mlx_engine.models.recurrent_specs import ShortConvolution
-from mlx_engine.models.spec_family import SpecFamily
-from mlx_engine.models.specs import Block, ModelSpec
+from mlx_engine.models.layer_specs import ExpertsSpec, FeedForwardSpec
+from mlx_engine.models.model_spec import BlockSpec, ModelSpec
+from mlx_engine.models.native_family import NativeFamily
+from mlx_engine.models.recurrent_specs import ShortConvolutionSpec
 from mlx_engine.values.words import Words
 
 
-class Lfm2(SpecFamily):
+class Lfm2(NativeFamily):
     """`lfm2` and `lfm2_moe`."""
 
     renames: ClassVar = {
@@ -29,22 +29,21 @@ class Lfm2(SpecFamily):
         "feed_forward.expert_bias": "mlp.gate.e_score_correction_bias",
     }
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec from a config with Hugging Face's keys."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         attention = replace(plain_attention(fields), qk_norm="head")
-        convolution = ShortConvolution(
+        convolution = ShortConvolutionSpec(
             width=fields.count("hidden_size"),
             taps=fields.count("conv_L_cache", 3, most=2**10),
             bias=fields.flag("conv_bias", default=False),
         )
         has_experts = any(kind.startswith("lfm2_moe") for kind in fields.model_types)
-        dense = FeedForward(_inner(fields, is_adjusted=not has_experts))
-        feeds: list[FeedForward | Experts] = [dense] * fields.layers()
+        dense = FeedForwardSpec(_inner(fields, is_adjusted=not has_experts))
+        feeds: list[FeedForwardSpec | ExpertsSpec] = [dense] * fields.layers()
         if has_experts:
             first = fields.count("num_dense_layers", 2, least=0)
             feeds[first:] = [_experts(fields)] * len(feeds[first:])
         blocks = [
-            Block(attention if attends else convolution, feed)
+            BlockSpec(attention if attends else convolution, feed)
             for attends, feed in zip(_attend(fields), feeds, strict=True)
         ]
         tied = fields.flag("tie_word_embeddings", default=True)
@@ -79,12 +78,12 @@ def _inner(fields: ConfigFields, *, is_adjusted: bool) -> int:
     return -(-inner // multiple) * multiple
 
 
-def _experts(fields: ConfigFields) -> Experts:
+def _experts(fields: ConfigFields) -> ExpertsSpec:
     count = fields.count("num_experts", 32, most=2**16)
-    return Experts(
+    return ExpertsSpec(
         count=count,
         per_token=fields.count("num_experts_per_tok", 4, most=count),
-        feed=FeedForward(fields.count("moe_intermediate_size")),
+        feed=FeedForwardSpec(fields.count("moe_intermediate_size")),
         score="sigmoid",
         choice_bias=fields.flag("use_expert_bias", default=True),
         normalise=fields.flag("norm_topk_prob", default=True),

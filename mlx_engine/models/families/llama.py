@@ -11,16 +11,16 @@ from typing import ClassVar
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.layer_specs import (
     Activation,
-    Attention,
-    Experts,
-    FeedForward,
+    AttentionSpec,
+    ExpertsSpec,
+    FeedForwardSpec,
     QueryGrowth,
-    Rope,
+    RopeSpec,
 )
+from mlx_engine.models.model_spec import BlockSpec, ModelSpec
+from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.rope import context_of, rope_of
-from mlx_engine.models.spec_family import SpecFamily
-from mlx_engine.models.specs import Block, ModelSpec
-from mlx_engine.models.stored_forms import Recipes, qkv_recipes, row_recipes
+from mlx_engine.models.tensor_recipes import Recipes, qkv_recipes, row_recipes
 from mlx_engine.values.errors import UnsupportedModel
 
 _WINDOWED = ("mistral", "ministral", "ministral3", "mixtral")
@@ -37,13 +37,12 @@ _YARN = {
 """Of Ministral 3, where its config does not say."""
 
 
-class Llama(SpecFamily):
+class Llama(NativeFamily):
     """`llama`, `mistral`, `ministral`, `ministral3`, `mixtral`, `seed_oss` and `smollm3`."""
 
     renames: ClassVar = {"block_sparse_moe": "mlp"}
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec from a config with Hugging Face's keys."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         if self.model_type == "ministral3" and not fields.has("rope_parameters"):
             fields = fields.with_defaults(rope_theta=1e6, rope_scaling=_YARN)
         bias = fields.flag("attention_bias", default=False)
@@ -53,7 +52,9 @@ class Llama(SpecFamily):
         )
         feed = _feed(fields)
         blocks = [
-            Block(replace(attention, window=window, rope=attention.rope if turns else None), feed)
+            BlockSpec(
+                replace(attention, window=window, rope=attention.rope if turns else None), feed
+            )
             for window, turns in zip(fields.windows(_window(fields)), _rotated(fields), strict=True)
         ]
         return plain_model(fields, blocks)
@@ -70,16 +71,15 @@ class Llama(SpecFamily):
 class Granite(Llama):
     """`granite`: Llama with factors of scores, embeddings, residuals and logits; `minicpm` too."""
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec from a config with Granite's or MiniCPM's keys."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         if self.model_type == "minicpm":
             fields = _as_granite(fields)
-        model, factor = super().read(fields), partial(fields.number, default=1.0)
+        model, factor = super()._read_spec(fields), partial(fields.number, default=1.0)
         scale, residual = factor("attention_multiplier"), factor("residual_multiplier")
         blocks = (
             replace(block, mixer=replace(block.mixer, scale=scale), residual_scale=residual)
             for block in model.blocks
-            if isinstance(block.mixer, Attention)
+            if isinstance(block.mixer, AttentionSpec)
         )
         return replace(
             model,
@@ -124,15 +124,15 @@ def _rotated(fields: ConfigFields) -> tuple[bool, ...]:
     return tuple(map(bool, told)) or tuple((n + 1) % interval != 0 for n in range(layers))
 
 
-def _feed(fields: ConfigFields) -> FeedForward | Experts:
+def _feed(fields: ConfigFields) -> FeedForwardSpec | ExpertsSpec:
     inner = plain_feed(fields, has_bias=fields.flag("mlp_bias", default=False))
     if not fields.has("num_local_experts"):
         return inner
     count = fields.count("num_local_experts", most=2**16)
-    return Experts(count, fields.count("num_experts_per_tok", 2, most=count), inner)
+    return ExpertsSpec(count, fields.count("num_experts_per_tok", 2, most=count), inner)
 
 
-class Olmo2(SpecFamily):
+class Olmo2(NativeFamily):
     """`olmo2` (arXiv 2501.00656) and `olmo3`: norms behind mixer and feed-forward.
 
     q/k norms are over all heads. In OLMo 3 all but every fourth layer have a window; those that see
@@ -144,8 +144,7 @@ class Olmo2(SpecFamily):
         "post_feedforward_layernorm": "feed_out_norm",
     }
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec from a config with Hugging Face's keys."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         is_olmo3 = self.model_type == "olmo3"
         bias = fields.flag("attention_bias", default=False)
         full = replace(plain_attention(fields), qkv_bias=bias, out_bias=bias, qk_norm="whole")
@@ -155,7 +154,7 @@ class Olmo2(SpecFamily):
             slides = replace(full, rope=local_rope(fields, full.key_dim, 5e5))
         feed = plain_feed(fields)
         mixers = (replace(slides, window=window) if window else full for window in windows)
-        return plain_model(fields, (Block(mixer, feed, norms="after") for mixer in mixers))
+        return plain_model(fields, (BlockSpec(mixer, feed, norms="after") for mixer in mixers))
 
 
 def most_windows(fields: ConfigFields) -> tuple[int | None, ...]:
@@ -165,13 +164,13 @@ def most_windows(fields: ConfigFields) -> tuple[int | None, ...]:
     )
 
 
-class _Joined(SpecFamily):
+class _Joined(NativeFamily):
     """A family whose files join queries, keys and values, or gate and up, in one matrix."""
 
     def recipes(self, names: Iterable[str]) -> Recipes:
         """Recipes for the rows of the joined matrices."""
         listed, first = list(names), self.spec.blocks[0]
-        assert isinstance(first.feed, FeedForward)
+        assert isinstance(first.feed, FeedForwardSpec)
         halves = [("mlp.gate_proj", first.feed.inner), ("mlp.up_proj", first.feed.inner)]
         return qkv_recipes(listed, first) | row_recipes(listed, "mlp.gate_up_proj", halves)
 
@@ -179,11 +178,10 @@ class _Joined(SpecFamily):
 class Phi3(_Joined):
     """`phi3` (arXiv 2404.14219): part of a head rotated, LongRoPE, a window."""
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec with Hugging Face's keys; `sliding_window` applies to every layer."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         attention = replace(plain_attention(fields, share=1.0), window=fields.window(None))
         feed = plain_feed(fields)
-        return plain_model(fields, [Block(attention, feed)] * fields.layers())
+        return plain_model(fields, [BlockSpec(attention, feed)] * fields.layers())
 
 
 class Glm4(_Joined):
@@ -197,14 +195,13 @@ class Glm4(_Joined):
         "post_mlp_layernorm": "feed_out_norm",
     }
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec from a config with Hugging Face's keys."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         attention = replace(
             plain_attention(fields, share=0.5, interleaved=True),
             qkv_bias=fields.flag("attention_bias", default=True),
         )
         feed = plain_feed(fields)
-        block = Block(attention, feed, norms="before" if self.model_type == "glm" else "both")
+        block = BlockSpec(attention, feed, norms="before" if self.model_type == "glm" else "both")
         return plain_model(fields, [block] * fields.layers())
 
 
@@ -240,13 +237,13 @@ def activation_of(fields: ConfigFields, usual: str = "silu", key: str = "hidden_
 
 def plain_feed(
     fields: ConfigFields, inner: int | None = None, *, has_bias: bool = False
-) -> FeedForward:
+) -> FeedForwardSpec:
     """A gated feed-forward spec; inner: its width, default `intermediate_size`."""
     width = fields.count("intermediate_size") if inner is None else inner
-    return FeedForward(width, activation_of(fields), bias=has_bias)
+    return FeedForwardSpec(width, activation_of(fields), bias=has_bias)
 
 
-def local_rope(fields: ConfigFields, head: int, base: float) -> Rope:
+def local_rope(fields: ConfigFields, head: int, base: float) -> RopeSpec:
     """Of layers with a window, stretched only where `rope_parameters` has a part for them.
 
     base: where no other is told there.
@@ -268,12 +265,12 @@ def turned_share(fields: ConfigFields) -> float:
 
 def plain_attention(
     fields: ConfigFields, *, share: float | None = None, interleaved: bool = False
-) -> Attention:
+) -> AttentionSpec:
     """Causal over all, without norms and biases; share: the part of a head that is rotated where
     the config may say so, and does not.
     """
     heads, head = fields.count("num_attention_heads"), head_size(fields)
-    return Attention(
+    return AttentionSpec(
         heads=heads,
         kv_heads=fields.kv_heads(heads),
         key_dim=head,
@@ -282,7 +279,7 @@ def plain_attention(
     )
 
 
-def plain_model(fields: ConfigFields, blocks: Iterable[Block]) -> ModelSpec:
+def plain_model(fields: ConfigFields, blocks: Iterable[BlockSpec]) -> ModelSpec:
     """A ModelSpec of these blocks."""
     return ModelSpec(
         hidden=fields.count("hidden_size"),

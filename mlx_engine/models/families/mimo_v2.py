@@ -16,18 +16,18 @@ from typing import ClassVar
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.deepseek_v3 import routed_experts
 from mlx_engine.models.families.llama import plain_feed, plain_model
-from mlx_engine.models.layer_specs import Attention, Rope
+from mlx_engine.models.layer_specs import AttentionSpec, RopeSpec
+from mlx_engine.models.model_spec import BlockSpec, ModelSpec, MtpHeadsSpec
+from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.rope import rope_of
-from mlx_engine.models.spec_family import SpecFamily
-from mlx_engine.models.specs import Block, Heads, ModelSpec
-from mlx_engine.models.stored_forms import Recipes, expert_recipes, qkv_recipes
 from mlx_engine.models.tensor_names import HeadNames
+from mlx_engine.models.tensor_recipes import Recipes, expert_recipes, qkv_recipes
 
 _HEADS = 3
 _MOST_HEADS, _MOST_WIDE = 2**10, 2**12  # joined rows are listed, so a wild number would hang
 
 
-class MimoV2(SpecFamily):
+class MimoV2(NativeFamily):
     """`mimo_v2_flash` and `mimo_v2`."""
 
     renames: ClassVar = {"self_attn.attention_sink_bias": "self_attn.sinks"}
@@ -39,19 +39,18 @@ class MimoV2(SpecFamily):
         }
     )
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec from a config with the published keys, or of transformers'."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         fields = fields.with_defaults(rms_norm_eps=fields.number("layernorm_epsilon", 1e-5))
         full = _attention(fields)
         local = _windowed(fields, full)
         dense = plain_feed(fields)
         sparse = routed_experts(fields)
         blocks = (
-            Block(local if is_windowed else full, sparse if has_experts else dense)
+            BlockSpec(local if is_windowed else full, sparse if has_experts else dense)
             for is_windowed, has_experts in zip(_windows(fields), _sparse(fields), strict=True)
         )
-        heads = Heads(
-            blocks=(Block(local, dense),) * _HEADS,
+        heads = MtpHeadsSpec(
+            blocks=(BlockSpec(local, dense),) * _HEADS,
             promised=fields.count("num_nextn_predict_layers", 0, least=0),
             trunk_state="residual",
             chain_state="residual",
@@ -74,14 +73,14 @@ class MimoV2(SpecFamily):
         return recipes
 
 
-def _attention(fields: ConfigFields) -> Attention:
+def _attention(fields: ConfigFields) -> AttentionSpec:
     """Attention spec of layers without a window."""
     heads = fields.count("num_attention_heads", most=_MOST_HEADS)
     head = fields.count("head_dim", 192, most=_MOST_WIDE)
     is_unscaled = "attention_value_scale" in fields and not fields.has("attention_value_scale")
     kept = fields.kv_heads(heads)
     in_blocks = fields.word("attention_projection_layout", "split") == "fused_qkv"
-    return Attention(
+    return AttentionSpec(
         heads=heads,
         kv_heads=kept,
         key_dim=head,
@@ -94,7 +93,7 @@ def _attention(fields: ConfigFields) -> Attention:
     )
 
 
-def _windowed(fields: ConfigFields, full: Attention) -> Attention:
+def _windowed(fields: ConfigFields, full: AttentionSpec) -> AttentionSpec:
     """Attention spec of windowed layers: own sizes; default: twice the key heads."""
     heads = fields.count("swa_num_attention_heads", full.heads, most=_MOST_HEADS)
     kept = fields.count("swa_num_key_value_heads", 2 * full.kv_heads)
@@ -106,7 +105,7 @@ def _windowed(fields: ConfigFields, full: Attention) -> Attention:
         rope = rope_of(fields, head, kind="sliding_attention", base=1e4, share=0.334)
     else:
         width = int(head * fields.number("partial_rotary_factor", 0.334))
-        rope = Rope(width, fields.number("swa_rope_theta", 1e4))
+        rope = RopeSpec(width, fields.number("swa_rope_theta", 1e4))
     before = "sliding_window_size"
     return replace(
         full,

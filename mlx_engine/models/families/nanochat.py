@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.llama import activation_of, plain_attention, plain_model
-from mlx_engine.models.layer_specs import Attention, FeedForward, Shape
-from mlx_engine.models.spec_family import SpecFamily
-from mlx_engine.models.specs import Block, ModelSpec
-from mlx_engine.models.stored_forms import Piece, Recipe, Recipes
+from mlx_engine.models.layer_specs import AttentionSpec, FeedForwardSpec, Shape
+from mlx_engine.models.model_spec import BlockSpec, ModelSpec
+from mlx_engine.models.native_family import NativeFamily
+from mlx_engine.models.tensor_recipes import Piece, Recipe, Recipes
 
 if TYPE_CHECKING:
     import mlx.core as mx
@@ -20,7 +20,7 @@ _CAP = "final_logit_softcapping"
 _WEIGHTS = "norm.weight"
 
 
-class NanoChat(SpecFamily):
+class NanoChat(NativeFamily):
     """`nanochat`.
 
     Queries and keys are normed after their rotation, which is the same as before it: a rotation
@@ -40,8 +40,7 @@ class NanoChat(SpecFamily):
         **dict.fromkeys(("mlp.fc2", "mlp.c_proj"), "mlp.down_proj"),
     }
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of Hugging Face's config."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         bias = fields.flag("attention_bias", default=False)
         attention = plain_attention(fields)
         assert attention.rope is not None
@@ -53,10 +52,10 @@ class NanoChat(SpecFamily):
             rope=replace(attention.rope, magnitude=1.0),
         )
         inner = fields.count("intermediate_size")
-        feed = FeedForward(inner, activation_of(fields, "relu2"), gated=False)
+        feed = FeedForwardSpec(inner, activation_of(fields, "relu2"), gated=False)
         is_capped = fields.has(_CAP) or _CAP not in fields
         return replace(
-            plain_model(fields, [Block(attention, feed)] * fields.layers()),
+            plain_model(fields, [BlockSpec(attention, feed)] * fields.layers()),
             embed_norm=True,
             tied=False,
             logit_cap=fields.number(_CAP, 15.0) if is_capped else 0.0,
@@ -65,7 +64,7 @@ class NanoChat(SpecFamily):
     def recipes(self, names: Iterable[str]) -> Recipes:
         """Halves of heads change places, by which a rotation goes the other way."""
         listed, mixer = list(names), self.spec.blocks[0].mixer
-        assert isinstance(mixer, Attention)
+        assert isinstance(mixer, AttentionSpec)
         size, made = mixer.key_dim // 2, dict[str, Recipe]()
         for stored, ours in (("query_proj", "q_proj"), ("key_proj", "k_proj")):
             heads = mixer.heads if ours == "q_proj" else mixer.kv_heads

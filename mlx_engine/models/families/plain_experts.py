@@ -20,11 +20,11 @@ from mlx_engine.models.families.llama import (
     turned_share,
 )
 from mlx_engine.models.family import CanonicalPart
-from mlx_engine.models.layer_specs import Attention, Experts, FeedForward, Shape
-from mlx_engine.models.spec_family import SpecFamily
-from mlx_engine.models.specs import Block, Heads, ModelSpec
-from mlx_engine.models.stored_forms import Piece, Recipe, Recipes, Run, expert_recipes
+from mlx_engine.models.layer_specs import AttentionSpec, ExpertsSpec, FeedForwardSpec, Shape
+from mlx_engine.models.model_spec import BlockSpec, ModelSpec, MtpHeadsSpec
+from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.tensor_names import HeadNames
+from mlx_engine.models.tensor_recipes import Piece, Recipe, Recipes, Run, expert_recipes
 from mlx_engine.values.errors import Reason, UnsupportedModel
 from mlx_engine.values.words import Words
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _BIAS = "mlp.gate.e_score_correction_bias"
 
 
-class Ernie45Moe(SpecFamily):
+class Ernie45Moe(NativeFamily):
     """`ernie4_5_moe`: a softmax router, rotated pairs side by side; `ernie4_5` without experts."""
 
     renames: ClassVar = {
@@ -47,8 +47,7 @@ class Ernie45Moe(SpecFamily):
         numbered=False,
     )
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec from a config with Hugging Face's keys."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         if self.model_type == "ernie4_5":
             fields = fields.with_defaults(moe_layer_start_index=fields.layers())
         has_bias = fields.flag("use_bias", default=False)
@@ -56,10 +55,10 @@ class Ernie45Moe(SpecFamily):
             plain_attention(fields, interleaved=True), qkv_bias=has_bias, out_bias=has_bias
         )
         feeds = (_feed(fields, layer, has_bias) for layer in range(fields.layers()))
-        model = plain_model(fields, (Block(attention, feed) for feed in feeds))
+        model = plain_model(fields, (BlockSpec(attention, feed) for feed in feeds))
         dense = plain_feed(fields, has_bias=has_bias)
-        heads = Heads(
-            blocks=(Block(attention, dense),),
+        heads = MtpHeadsSpec(
+            blocks=(BlockSpec(attention, dense),),
             promised=fields.count("num_nextn_predict_layers", 0, least=0),
             norm="trunk",
         )
@@ -91,7 +90,7 @@ class Ernie45Moe(SpecFamily):
         return replace(part, arrays=part.arrays | lost, reasons=part.reasons + reasons)
 
 
-def _feed(fields: ConfigFields, layer: int, has_bias: bool) -> FeedForward | Experts:
+def _feed(fields: ConfigFields, layer: int, has_bias: bool) -> FeedForwardSpec | ExpertsSpec:
     """Every moe_layer_interval-th layer between start and end has experts; end -1 is the last."""
     start = fields.count("moe_layer_start_index", 1, least=0)
     end = fields.count("moe_layer_end_index", -1, least=-1)
@@ -102,7 +101,7 @@ def _feed(fields: ConfigFields, layer: int, has_bias: bool) -> FeedForward | Exp
     count = fields.count("moe_num_experts", most=2**16)
     inner = fields.count("moe_intermediate_size")
     shared = fields.count("moe_num_shared_experts", 2, least=0)
-    return Experts(
+    return ExpertsSpec(
         count=count,
         per_token=fields.count("moe_k", 6, most=count),
         feed=plain_feed(fields, inner),
@@ -113,7 +112,7 @@ def _feed(fields: ConfigFields, layer: int, has_bias: bool) -> FeedForward | Exp
     )
 
 
-class MiniMaxM2(SpecFamily):
+class MiniMaxM2(NativeFamily):
     """`minimax_m2`, and `minimax` as MLX's conversions call it: a sigmoid router."""
 
     renames: ClassVar = {
@@ -122,8 +121,7 @@ class MiniMaxM2(SpecFamily):
         "mlp.e_score_correction_bias": _BIAS,
     }
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec with Hugging Face's keys; rotary_dim: rotated elements of a head."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         if "linear_attention" in fields.words("layer_types") or 0 in fields.counts(
             "attn_type_list"
         ):
@@ -137,21 +135,20 @@ class MiniMaxM2(SpecFamily):
             qk_norm="whole" if fields.flag("use_qk_norm", default=True) else "none",
         )
         count = fields.count("num_local_experts", most=2**16)
-        experts = Experts(
+        experts = ExpertsSpec(
             count=count,
             per_token=fields.count("num_experts_per_tok", most=count),
             feed=plain_feed(fields),
             score="sigmoid",
             choice_bias=True,
         )
-        return plain_model(fields, [Block(attention, experts)] * fields.layers())
+        return plain_model(fields, [BlockSpec(attention, experts)] * fields.layers())
 
 
-class Olmoe(SpecFamily):
+class Olmoe(NativeFamily):
     """`olmoe` (arXiv 2409.02060): q/k norms over all heads, a softmax router."""
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec from a config with Hugging Face's keys."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         if fields.has("clip_qkv"):
             raise UnsupportedModel(
                 "{origin}: clips queries, keys and values (clip_qkv), which this version does"
@@ -162,16 +159,16 @@ class Olmoe(SpecFamily):
         attention = replace(plain_attention(fields), qkv_bias=bias, out_bias=bias, qk_norm="whole")
         named = "num_experts" if fields.has("num_experts") else "num_local_experts"
         count = fields.count(named, 64, most=2**16)
-        experts = Experts(
+        experts = ExpertsSpec(
             count=count,
             per_token=fields.count("num_experts_per_tok", 8, most=count),
             feed=plain_feed(fields),
             normalise=fields.flag("norm_topk_prob", default=False),
         )
-        return plain_model(fields, [Block(attention, experts)] * fields.layers())
+        return plain_model(fields, [BlockSpec(attention, experts)] * fields.layers())
 
 
-class Afmoe(SpecFamily):
+class Afmoe(NativeFamily):
     """`afmoe` (Trinity): gated attention, norms before and after, a sigmoid router.
 
     Layers with a window rotate, every fourth one sees all and does not. The gates of attention are
@@ -188,8 +185,7 @@ class Afmoe(SpecFamily):
         "mlp.shared_experts": "mlp.shared_expert",
     }
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """By the names of Hugging Face's config."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         full = replace(plain_attention(fields), qk_norm="head", gate="element")
         dense, sparse = plain_feed(fields), _afmoe_experts(fields)
         first = fields.count("num_dense_layers", 1, least=0)
@@ -197,7 +193,7 @@ class Afmoe(SpecFamily):
             sliding_window_pattern=fields.count("global_attn_every_n_layers", 4)
         )
         blocks = [
-            Block(
+            BlockSpec(
                 replace(full, window=window, rope=full.rope if window else None),
                 dense if layer < first else sparse,
                 norms="both",
@@ -212,7 +208,7 @@ class Afmoe(SpecFamily):
         """Queries and gates in one matrix, beside the stacks of experts."""
         listed, mixer = list(names), self.spec.blocks[0].mixer
         made = expert_recipes(listed)
-        assert isinstance(mixer, Attention)
+        assert isinstance(mixer, AttentionSpec)
         for gate in (name for name in listed if ".self_attn.gate_proj." in name):
             both = gate.replace(".gate_proj.", ".query_proj."), gate
             heads = (Run(head, mixer.heads) for head in range(mixer.heads))
@@ -221,11 +217,11 @@ class Afmoe(SpecFamily):
         return made
 
 
-def _afmoe_experts(fields: ConfigFields) -> Experts:
+def _afmoe_experts(fields: ConfigFields) -> ExpertsSpec:
     count = fields.count("num_experts", 64, most=2**16)
     inner = fields.count("moe_intermediate_size")
     shared = fields.count("num_shared_experts", 2, least=0)
-    return Experts(
+    return ExpertsSpec(
         count=count,
         per_token=fields.count("num_experts_per_tok", 6, most=count),
         feed=plain_feed(fields, inner),

@@ -15,36 +15,34 @@ from mlx_engine.models.families.llama import (
     plain_feed,
     plain_model,
 )
-from mlx_engine.models.layer_specs import Attention, Experts, FeedForward
-from mlx_engine.models.spec_family import SpecFamily
-from mlx_engine.models.specs import Block, Heads, ModelSpec
-from mlx_engine.models.stored_forms import Piece, Recipe, Recipes, Run
+from mlx_engine.models.layer_specs import AttentionSpec, ExpertsSpec, FeedForwardSpec
+from mlx_engine.models.model_spec import BlockSpec, ModelSpec, MtpHeadsSpec
+from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.tensor_names import MTP_NAMES, HeadNames
+from mlx_engine.models.tensor_recipes import Piece, Recipe, Recipes, Run
 
 
-class Qwen2(SpecFamily):
+class Qwen2(NativeFamily):
     """`qwen2`."""
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec from a config with Hugging Face's keys."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         return _dense(fields, replace(plain_attention(fields), qkv_bias=True))
 
 
-class Qwen2Moe(SpecFamily):
+class Qwen2Moe(NativeFamily):
     """`qwen2_moe`: a shared expert, gated, beside those chosen."""
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec from a config with Hugging Face's keys."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         bias = fields.flag("qkv_bias", default=True)
         attention = replace(plain_attention(fields), qkv_bias=bias)
         shared = plain_feed(fields, fields.count("shared_expert_intermediate_size", 5632))
-        first, blocks = fields.count("max_window_layers", 28, least=0), list[Block]()
+        first, blocks = fields.count("max_window_layers", 28, least=0), list[BlockSpec]()
         windows = fields.windows(_window(fields), lambda layer: layer < first and layer % 2 == 0)
         for layer, window in enumerate(windows):
             feed = _feed(fields, layer)
-            if isinstance(feed, Experts):
+            if isinstance(feed, ExpertsSpec):
                 feed = replace(feed, shared=shared, shared_gate=True)
-            blocks.append(Block(replace(attention, window=window), feed))
+            blocks.append(BlockSpec(replace(attention, window=window), feed))
         return plain_model(fields, blocks)
 
 
@@ -64,12 +62,11 @@ class Mimo(Qwen2):
         }
     )
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec as Qwen2 does; the MTP head has no window."""
-        model = super().read(fields)
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
+        model = super()._read_spec(fields)
         block = model.blocks[0]
-        assert isinstance(block.mixer, Attention)
-        heads = Heads(
+        assert isinstance(block.mixer, AttentionSpec)
+        heads = MtpHeadsSpec(
             blocks=(replace(block, mixer=replace(block.mixer, window=None)),),
             promised=fields.count("num_nextn_predict_layers", 0, least=0),
             embedding_first=False,
@@ -77,28 +74,26 @@ class Mimo(Qwen2):
         return replace(model, heads=heads)
 
 
-class Qwen3(SpecFamily):
+class Qwen3(NativeFamily):
     """`qwen3`."""
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec from a config with Hugging Face's keys."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         return _dense(fields, _normed(fields))
 
 
-class Qwen3Moe(SpecFamily):
+class Qwen3Moe(NativeFamily):
     """`qwen3_moe`."""
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec from a config with Hugging Face's keys."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         attention = _normed(fields)
         blocks = (
-            Block(replace(attention, window=window), _feed(fields, layer))
+            BlockSpec(replace(attention, window=window), _feed(fields, layer))
             for layer, window in enumerate(_late_windows(fields, 0))
         )
         return plain_model(fields, blocks)
 
 
-class Mellum(SpecFamily):
+class Mellum(NativeFamily):
     """`mellum` (Mellum 2): each kind of layer has a rotation of its own, and so has the head.
 
     As transformers runs it: states after the final norm, and its own after its norm.
@@ -106,8 +101,7 @@ class Mellum(SpecFamily):
 
     head_names = MTP_NAMES
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec from a config with Hugging Face's keys."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         promised = fields.count("num_nextn_predict_layers", 0, least=0)
         kinds = fields.words("mtp_layer_types") or ("sliding_attention",)
         head = fields.with_values(
@@ -115,16 +109,15 @@ class Mellum(SpecFamily):
             layer_types=list(kinds),
             mlp_layer_types=list(fields.words("mtp_mlp_layer_types")),
         )
-        heads = Heads(blocks=tuple(_of_kinds(head)), promised=promised)
+        heads = MtpHeadsSpec(blocks=tuple(_of_kinds(head)), promised=promised)
         return replace(plain_model(fields, _of_kinds(fields)), heads=heads)
 
 
 class Qwen3VlMoe(Qwen3Moe):
     """`qwen3_vl_moe`: stacks of experts are published turned, [E, H, 2 D] and [E, D, H]."""
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec from a config; expert weights are always normalised."""
-        return super().read(fields.with_values(norm_topk_prob=True))
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
+        return super()._read_spec(fields.with_values(norm_topk_prob=True))
 
     def recipes(self, names: Iterable[str]) -> Recipes:
         """Gates and ups are columns side by side; MLX conversions have the stacks themselves, and
@@ -132,7 +125,7 @@ class Qwen3VlMoe(Qwen3Moe):
         """
         made, wide = dict[str, Recipe](), self.spec.hidden
         inner = next(
-            (b.feed.feed.inner for b in self.spec.blocks if isinstance(b.feed, Experts)), 0
+            (b.feed.feed.inner for b in self.spec.blocks if isinstance(b.feed, ExpertsSpec)), 0
         )
         for name in names:
             base, joined, _ = name.partition(".experts.gate_up_proj")
@@ -148,10 +141,10 @@ class Qwen3VlMoe(Qwen3Moe):
         return made
 
 
-def _dense(fields: ConfigFields, attention: Attention) -> ModelSpec:
+def _dense(fields: ConfigFields, attention: AttentionSpec) -> ModelSpec:
     feed = plain_feed(fields)
     windows = _late_windows(fields, fields.count("max_window_layers", 28, least=0))
-    return plain_model(fields, (Block(replace(attention, window=w), feed) for w in windows))
+    return plain_model(fields, (BlockSpec(replace(attention, window=w), feed) for w in windows))
 
 
 def _late_windows(fields: ConfigFields, first: int) -> tuple[int | None, ...]:
@@ -163,22 +156,22 @@ def _window(fields: ConfigFields) -> int | None:
     return fields.window() if fields.flag("use_sliding_window", default=False) else None
 
 
-def _normed(fields: ConfigFields) -> Attention:
+def _normed(fields: ConfigFields) -> AttentionSpec:
     bias = fields.flag("attention_bias", default=False)
     return replace(plain_attention(fields), qkv_bias=bias, out_bias=bias, qk_norm="head")
 
 
-def _of_kinds(fields: ConfigFields) -> Iterator[Block]:
+def _of_kinds(fields: ConfigFields) -> Iterator[BlockSpec]:
     """Kinds of Mellum's layers, by `layer_types`; default: none has a window."""
     full = _normed(fields)
     slides = replace(full, rope=local_rope(fields, full.key_dim, 10000.0))
     windows = fields.windows(fields.count("sliding_window", 1024), lambda _: False)
     for layer, window in enumerate(windows):
         mixer = replace(slides, window=window) if window else full
-        yield Block(mixer, _feed(fields, layer))
+        yield BlockSpec(mixer, _feed(fields, layer))
 
 
-def _feed(fields: ConfigFields, layer: int) -> FeedForward | Experts:
+def _feed(fields: ConfigFields, layer: int) -> FeedForwardSpec | ExpertsSpec:
     """Every decoder_sparse_step-th layer has experts, but those of mlp_only_layers, or those of
     `mlp_layer_types` that are sparse.
     """
@@ -188,7 +181,7 @@ def _feed(fields: ConfigFields, layer: int) -> FeedForward | Experts:
         return plain_feed(fields)
     named = "num_experts" if fields.has("num_experts") else "num_local_experts"
     count = fields.count(named, 128, most=2**16)
-    return Experts(
+    return ExpertsSpec(
         count=count,
         per_token=fields.count("num_experts_per_tok", 8, most=count),
         feed=plain_feed(fields, fields.count("moe_intermediate_size", 768)),

@@ -13,13 +13,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.layer_specs import Attention, Experts, FeedForward
-from mlx_engine.models.recurrent_specs import Delta
+from mlx_engine.models.layer_specs import AttentionSpec, ExpertsSpec, FeedForwardSpec
+from mlx_engine.models.model_spec import BlockSpec, ModelSpec, MtpHeadsSpec
+from mlx_engine.models.native_family import NativeFamily
+from mlx_engine.models.recurrent_specs import DeltaNetSpec
 from mlx_engine.models.rope import context_of, rope_of
-from mlx_engine.models.spec_family import SpecFamily
-from mlx_engine.models.specs import Block, Heads, ModelSpec
-from mlx_engine.models.stored_forms import Recipe, Recipes, expert_recipes, row_recipes
 from mlx_engine.models.tensor_names import MTP_NAMES
+from mlx_engine.models.tensor_recipes import Recipe, Recipes, expert_recipes, row_recipes
 from mlx_engine.values.words import Words
 
 if TYPE_CHECKING:
@@ -29,23 +29,22 @@ _WITH_EXPERTS = ("qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next")
 _CONVOLUTION = ".linear_attn.conv1d.weight"
 
 
-class Qwen35(SpecFamily):
+class Qwen35(NativeFamily):
     """`qwen3_5`, `qwen3_5_moe` and `qwen3_next`, whose config does not tell of its heads."""
 
     head_names = MTP_NAMES
     norms = "either"
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec from a config with Hugging Face's keys."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         layers = fields.layers()
         kinds = _kinds(fields, layers)
         attention, delta = _attention(fields), _delta(fields)
         feeds = [_feed(fields, layer) for layer in range(layers)]
         blocks = tuple(
-            Block(delta if kind == "linear_attention" else attention, feed)
+            BlockSpec(delta if kind == "linear_attention" else attention, feed)
             for kind, feed in zip(kinds, feeds, strict=True)
         )
-        experts = next((feed for feed in feeds if isinstance(feed, Experts)), feeds[0])
+        experts = next((feed for feed in feeds if isinstance(feed, ExpertsSpec)), feeds[0])
         return ModelSpec(
             hidden=fields.count("hidden_size"),
             vocabulary=fields.count("vocab_size"),
@@ -53,8 +52,8 @@ class Qwen35(SpecFamily):
             eps=fields.number("rms_norm_eps", 1e-6),
             blocks=blocks,
             tied=fields.tied(),
-            heads=Heads(
-                blocks=(Block(attention, experts),),
+            heads=MtpHeadsSpec(
+                blocks=(BlockSpec(attention, experts),),
                 promised=fields.count("mtp_num_hidden_layers", 0, least=0),
             ),
         )
@@ -63,7 +62,7 @@ class Qwen35(SpecFamily):
         """Recipes for Qwen3-Next's projections, joined by key head."""
         listed = list(names)
         mixers = (block.mixer for block in self.spec.blocks)
-        delta = next((mixer for mixer in mixers if isinstance(mixer, Delta)), None)
+        delta = next((mixer for mixer in mixers if isinstance(mixer, DeltaNetSpec)), None)
         experts = expert_recipes(listed)
         return experts if delta is None else experts | _projections(listed, delta)
 
@@ -91,12 +90,12 @@ def _kinds(fields: ConfigFields, layers: int) -> tuple[str, ...]:
     return listed[:layers]
 
 
-def _attention(fields: ConfigFields) -> Attention:
+def _attention(fields: ConfigFields) -> AttentionSpec:
     hidden, heads = fields.count("hidden_size"), fields.count("num_attention_heads")
     head = fields.count("head_dim", hidden // heads)
     fields.require_multiple("num_attention_heads", "num_key_value_heads")
     bias = fields.flag("attention_bias", default=False)
-    return Attention(
+    return AttentionSpec(
         heads=heads,
         kv_heads=fields.count("num_key_value_heads"),
         key_dim=head,
@@ -109,9 +108,9 @@ def _attention(fields: ConfigFields) -> Attention:
     )
 
 
-def _delta(fields: ConfigFields) -> Delta:
+def _delta(fields: ConfigFields) -> DeltaNetSpec:
     fields.require_multiple("linear_num_value_heads", "linear_num_key_heads")
-    return Delta(
+    return DeltaNetSpec(
         key_heads=fields.count("linear_num_key_heads"),
         value_heads=fields.count("linear_num_value_heads"),
         key_dim=fields.count("linear_key_head_dim"),
@@ -121,19 +120,19 @@ def _delta(fields: ConfigFields) -> Delta:
     )
 
 
-def _feed(fields: ConfigFields, layer: int) -> FeedForward | Experts:
+def _feed(fields: ConfigFields, layer: int) -> FeedForwardSpec | ExpertsSpec:
     """Every decoder_sparse_step-th layer has experts, but those of mlp_only_layers."""
     step = fields.count("decoder_sparse_step", 1)
     is_dense = layer in fields.counts("mlp_only_layers") or (layer + 1) % step != 0
     if is_dense or not _has_experts(fields):
-        return FeedForward(fields.count("intermediate_size"))
+        return FeedForwardSpec(fields.count("intermediate_size"))
     count = fields.count("num_experts", most=2**16)
-    return Experts(
+    return ExpertsSpec(
         count=count,
         per_token=fields.count("num_experts_per_tok", most=count),
-        feed=FeedForward(fields.count("moe_intermediate_size")),
+        feed=FeedForwardSpec(fields.count("moe_intermediate_size")),
         normalise=fields.flag("norm_topk_prob", default=True),
-        shared=FeedForward(fields.count("shared_expert_intermediate_size")),
+        shared=FeedForwardSpec(fields.count("shared_expert_intermediate_size")),
         shared_gate=True,
     )
 
@@ -144,7 +143,7 @@ def _has_experts(fields: ConfigFields) -> bool:
     return named or (fields.has("num_experts") and fields.count("num_experts", least=0) > 0)
 
 
-def _projections(names: Sequence[str], delta: Delta) -> dict[str, Recipe]:
+def _projections(names: Sequence[str], delta: DeltaNetSpec) -> dict[str, Recipe]:
     """Of matrices with a block for each key head: `in_proj_qkvz` has a query, a key, the values of
     its group and their gates in each, `in_proj_ba` the group's betas and decays.
     """

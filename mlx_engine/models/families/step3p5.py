@@ -11,10 +11,10 @@ from typing import ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.llama import plain_feed, plain_model
-from mlx_engine.models.layer_specs import Attention, Experts, FeedForward, Rope
+from mlx_engine.models.layer_specs import AttentionSpec, ExpertsSpec, FeedForwardSpec, RopeSpec
+from mlx_engine.models.model_spec import BlockSpec, ModelSpec, MtpHeadsSpec
+from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.rope import scaled
-from mlx_engine.models.spec_family import SpecFamily
-from mlx_engine.models.specs import Block, Heads, ModelSpec
 from mlx_engine.models.tensor_names import NEXTN_NAMES
 from mlx_engine.values.words import Words
 
@@ -23,7 +23,7 @@ _FULL, _SLIDING = "full_attention", "sliding_attention"
 _CHOICE_BIAS = "mlp.gate.e_score_correction_bias"
 
 
-class Step3p5(SpecFamily):
+class Step3p5(NativeFamily):
     """`step3p5`."""
 
     norms = "either"
@@ -38,20 +38,19 @@ class Step3p5(SpecFamily):
         "mlp.share_expert": "mlp.shared_expert",
     }
 
-    def read(self, fields: ConfigFields) -> ModelSpec:
-        """Read the spec from a config with Hugging Face's keys."""
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         fields = fields.with_defaults(rms_norm_eps=1e-5, sliding_window=512)
         fields = fields.with_values(hidden_act="silu")  # whatever name a config has for it
         layers, sparse = fields.layers(), _sparse(fields)
         kinds = _kinds(fields, layers + _HEADS)
         blocks = [
-            Block(
+            BlockSpec(
                 _attention(fields, layer, kinds),
                 _experts(fields, layer) if layer in sparse else _dense(fields, layer),
             )
             for layer in range(layers + _HEADS)
         ]
-        heads = Heads(
+        heads = MtpHeadsSpec(
             blocks=tuple(blocks[layers:]),
             promised=fields.count("num_nextn_predict_layers", 0, least=0),
             trunk_state="residual",
@@ -86,7 +85,7 @@ def _sparse(fields: ConfigFields) -> set[int]:
         ) from error
 
 
-def _attention(fields: ConfigFields, layer: int, kinds: list[str]) -> Attention:
+def _attention(fields: ConfigFields, layer: int, kinds: list[str]) -> AttentionSpec:
     is_sliding = kinds[layer] == _SLIDING
     other = fields.section("attention_other_setting") if is_sliding else None
     sizes, head = other or fields, fields.count("head_dim", most=2**14)
@@ -94,7 +93,7 @@ def _attention(fields: ConfigFields, layer: int, kinds: list[str]) -> Attention:
     kept = sizes.count("num_attention_groups")
     if heads % kept:
         raise sizes.wrong("num_attention_groups", kept, f"a divisor of the {heads} heads")
-    return Attention(
+    return AttentionSpec(
         heads=heads,
         kv_heads=kept,
         key_dim=head,
@@ -106,14 +105,14 @@ def _attention(fields: ConfigFields, layer: int, kinds: list[str]) -> Attention:
     )
 
 
-def _rope(fields: ConfigFields, layer: int, kinds: list[str], head: int) -> Rope:
+def _rope(fields: ConfigFields, layer: int, kinds: list[str], head: int) -> RopeSpec:
     """RoPE, scaled in layers of the kinds in `yarn_only_types`, or in all."""
     alike = kinds.index(_FULL) if _FULL in kinds else 0
     base = _at(fields.by_layer("rope_theta"), layer, alike, 10000.0)
     width = int(head * _at(fields.numbers("partial_rotary_factors"), layer, alike, 1.0))
     if width < 2 or width > head or width % 2 or base <= 1:
         raise fields.wrong("partial_rotary_factors", width / head, Words("an even part of a head"))
-    plain, only = Rope(width, base), fields.words("yarn_only_types")
+    plain, only = RopeSpec(width, base), fields.words("yarn_only_types")
     is_scaled = not only or kinds[layer] in only
     return scaled(plain, fields.rope(_FULL), fields) if is_scaled else plain
 
@@ -131,16 +130,16 @@ def _limit(fields: ConfigFields, name: str, layer: int) -> float:
     return max(0.0, limits[layer]) if layer < len(limits) else 0.0
 
 
-def _dense(fields: ConfigFields, layer: int) -> FeedForward:
+def _dense(fields: ConfigFields, layer: int) -> FeedForwardSpec:
     limit = _limit(fields, "swiglu_limits_shared", layer)
     return replace(plain_feed(fields), limit=limit)
 
 
-def _experts(fields: ConfigFields, layer: int) -> Experts:
+def _experts(fields: ConfigFields, layer: int) -> ExpertsSpec:
     count = fields.count("moe_num_experts", 288, most=2**16)
     shared = _limit(fields, "swiglu_limits_shared", layer)
     inner = fields.count("moe_intermediate_size", 1280)
-    return Experts(
+    return ExpertsSpec(
         count=count,
         per_token=fields.count("moe_top_k", 8, most=count),
         feed=replace(plain_feed(fields, inner), limit=_limit(fields, "swiglu_limits", layer)),

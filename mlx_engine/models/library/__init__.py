@@ -1,1 +1,1 @@
-"""Any other class of mlx-lm, as it is: plain decoding, prompt lookup, a draft model."""
+"""Models that run in their mlx-lm class: plain decoding, prompt lookup, a draft model; no MTP."""

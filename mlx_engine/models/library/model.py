@@ -17,7 +17,6 @@ from mlx.utils import tree_flatten
 from mlx_engine.cache.by_length import CacheByLength
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.models.contract import Headless, Model
-from mlx_engine.models.library.as_trained import AS_TRAINED, LEFT_OUT, with_unused_keys
 from mlx_engine.models.library.caches import (
     MakeCaches,
     WholeBlockCache,
@@ -26,8 +25,13 @@ from mlx_engine.models.library.caches import (
     kept_caches,
     whole_caches,
 )
-from mlx_engine.models.library.exchange import exchange
-from mlx_engine.models.library.kernels import use_kernels
+from mlx_engine.models.library.layer_exchange import (
+    AS_TRAINED,
+    LEFT_OUT,
+    exchange,
+    use_kernels,
+    with_unused_keys,
+)
 from mlx_engine.models.library.rotation import TextLength
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.values.errors import (

@@ -13,7 +13,7 @@ from mlx.nn.layers.base import Module
 from mlx.utils import tree_unflatten
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.layer_specs import Rope
+from mlx_engine.models.layer_specs import RopeSpec
 from mlx_engine.models.rope import scaled
 
 _LAYER = re.compile(r"(?:.+\.)?(?:layers|h|blocks)\.(\d+)\..+")
@@ -45,7 +45,7 @@ class TextLength:
 class _Rotation(Module):
     """In the place of mlx-lm's; magnitudes: of short texts and of long ones."""
 
-    def __init__(self, rope: Rope, magnitudes: tuple[float, float], length: TextLength) -> None:
+    def __init__(self, rope: RopeSpec, magnitudes: tuple[float, float], length: TextLength) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         periods = rope.base ** (mx.arange(0, rope.width, 2) / rope.width)
         lists = (rope.factors, rope.long_factors or rope.factors)
@@ -95,7 +95,7 @@ def use_own_rotations(
         told = fields.rope(kind if kind in parts else "full_attention")
         is_interleaved = bool(vars(stock).get("traditional"))
         base = told.number("rope_theta", vars(stock).get("base", 10000.0))
-        plain = Rope(vars(stock)[_WIDTH[name]], base, interleaved=is_interleaved)
+        plain = RopeSpec(vars(stock)[_WIDTH[name]], base, interleaved=is_interleaved)
         rope = scaled(plain, told, fields)
         if rope == plain and name != _LONG_ALONE:
             continue

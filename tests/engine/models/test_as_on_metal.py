@@ -30,10 +30,10 @@ from mlx_engine.models.decoder import Decoder, build_decoder
 from mlx_engine.models.latent_attention import HeadMatrices
 from mlx_engine.models.layer_specs import Shapes
 from mlx_engine.models.layers import Linear
+from mlx_engine.models.model_spec import ModelSpec
+from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.norm_shift import is_shifted
 from mlx_engine.models.registry import family_for
-from mlx_engine.models.spec_family import SpecFamily
-from mlx_engine.models.specs import ModelSpec
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.values.options import (
     AS_THEY_COME,
@@ -210,7 +210,7 @@ def model_of(name: str, form: str) -> Made:
     config = {**_COMMON, **CONFIGS[name]}
     kind = str(config["model_type"])
     family = family_for(kind, config, "config.json")
-    assert isinstance(family, SpecFamily)
+    assert isinstance(family, NativeFamily)
     spec = family.spec
     launcher = EmulatorLauncher(check=False)
     kernels = every_kernel(launcher)

@@ -11,7 +11,7 @@ from transformers import PreTrainedConfig
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from mlx_engine import UnsupportedModel
-from mlx_engine.models.library import family
+from mlx_engine.models.library import mlx_lm_family
 from mlx_engine.models.library.class_fields import DEFAULTS, FIXED, RENAMED, class_fields
 from mlx_engine.models.registry import FAMILIES
 
@@ -66,7 +66,7 @@ ELSEWHERE = {
 
 def types() -> list[str]:
     """Of both libraries, but for those that run on our layers."""
-    known = {*family._modules(), *family._ANOTHER_NAME}
+    known = {*mlx_lm_family._modules(), *mlx_lm_family._ANOTHER_NAME}
     ours = {kind for kind in known if kind.removesuffix("_text") in FAMILIES}
     return sorted({kind for kind in known if kind in CONFIG_MAPPING} - APART - ours)
 
@@ -86,7 +86,7 @@ def known(kind: str) -> dict[str, object]:
 
 def read(kind: str) -> dict[str, object]:
     """Fields that the class looks at -> their defaults."""
-    module = import_module(f"mlx_lm.models.{family.module_of(kind)}")
+    module = import_module(f"mlx_lm.models.{mlx_lm_family.module_of(kind)}")
     found = {}
     sources = {inspect.getsource(inspect.getmodule(one)) for one in module.Model.__mro__[:-2]}
     for name in ("ModelArgs", "TextArgs", "TextConfig"):

@@ -15,7 +15,7 @@ import mlx_engine
 from metal_kernels.choice import NO_KERNELS
 from mlx_engine.engine import Engine
 from mlx_engine.loading.load import load_model
-from mlx_engine.models.library.kernels import use_kernels
+from mlx_engine.models.library.layer_exchange import use_kernels
 from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
 
 

@@ -16,16 +16,23 @@ from mlx_engine.models import latent_attention
 from mlx_engine.models.attention import Masks
 from mlx_engine.models.blocks import DecoderBlock, Mixer, mixer_of
 from mlx_engine.models.experts import ExpertFeedForward
-from mlx_engine.models.layer_specs import Attention, Experts, FeedForward, Latent, Rope, Shapes
+from mlx_engine.models.layer_specs import (
+    AttentionSpec,
+    ExpertsSpec,
+    FeedForwardSpec,
+    LatentAttentionSpec,
+    RopeSpec,
+    Shapes,
+)
 from mlx_engine.models.layers import GatedFeedForward
-from mlx_engine.models.specs import Block, ModelSpec
+from mlx_engine.models.model_spec import BlockSpec, ModelSpec
 from mlx_engine.models.weights import Part, WeightTable
 
 HIDDEN, ROWS, EPS = 64, 45, 1e-5
-ROPE = Rope(32, 10000.0)
-PLAIN = Attention(heads=4, kv_heads=2, key_dim=32, value_dim=32, rope=ROPE)
-FEED = FeedForward(48)
-MANY = Experts(8, 3, FEED, score="sigmoid", choice_bias=True, groups=4, kept_groups=2)
+ROPE = RopeSpec(32, 10000.0)
+PLAIN = AttentionSpec(heads=4, kv_heads=2, key_dim=32, value_dim=32, rope=ROPE)
+FEED = FeedForwardSpec(48)
+MANY = ExpertsSpec(8, 3, FEED, score="sigmoid", choice_bias=True, groups=4, kept_groups=2)
 
 ATTENTIONS = {
     "plain": PLAIN,
@@ -41,23 +48,23 @@ ATTENTIONS = {
     "window and sinks": replace(PLAIN, window=7, sinks=True),
     "scales": replace(PLAIN, scale=0.3, value_scale=0.7),
     "other values": replace(PLAIN, value_dim=16, heads=6),
-    "part rotated": replace(PLAIN, rope=Rope(16, 500.0)),
-    "pairs side by side": replace(PLAIN, rope=Rope(16, 500.0, interleaved=True)),
+    "part rotated": replace(PLAIN, rope=RopeSpec(16, 500.0)),
+    "pairs side by side": replace(PLAIN, rope=RopeSpec(16, 500.0, interleaved=True)),
     "stretched": replace(
-        PLAIN, rope=Rope(8, 100.0, (1.0, 1.5, 3.0, 4.0), magnitude=1.3, interleaved=True)
+        PLAIN, rope=RopeSpec(8, 100.0, (1.0, 1.5, 3.0, 4.0), magnitude=1.3, interleaved=True)
     ),
-    "stretched, whole": replace(PLAIN, rope=Rope(32, 100.0, (2.0,) * 16, magnitude=1.3)),
+    "stretched, whole": replace(PLAIN, rope=RopeSpec(32, 100.0, (2.0,) * 16, magnitude=1.3)),
     "stretched in long texts": replace(
-        PLAIN, rope=Rope(4, 10.0, (1.0, 1.5), long_factors=(3.0, 4.0), long_beyond=20)
+        PLAIN, rope=RopeSpec(4, 10.0, (1.0, 1.5), long_factors=(3.0, 4.0), long_beyond=20)
     ),
 }
-LATENT = Latent(
+LATENT = LatentAttentionSpec(
     heads=4,
     q_rank=24,
     kv_rank=32,
     nope=16,
     value_dim=24,
-    rope=Rope(8, 100.0, interleaved=True),
+    rope=RopeSpec(8, 100.0, interleaved=True),
     scale=0.2,
     eps=1e-6,
 )
@@ -66,28 +73,28 @@ LATENTS = {
     "queries at once": replace(LATENT, q_rank=None),
     "biases": replace(LATENT, bias=True),
     "stretched": replace(
-        LATENT, rope=Rope(8, 100.0, (1.0, 2.0, 3.0, 4.0), magnitude=0.9, interleaved=True)
+        LATENT, rope=RopeSpec(8, 100.0, (1.0, 2.0, 3.0, 4.0), magnitude=0.9, interleaved=True)
     ),
 }
 FEEDS = {
     "silu": FEED,
-    "gelu": FeedForward(48, "gelu_tanh"),
-    "biases": FeedForward(48, bias=True),
-    "limit": FeedForward(48, limit=0.4),
-    "oai": FeedForward(48, "oai", limit=0.7, bias=True),
+    "gelu": FeedForwardSpec(48, "gelu_tanh"),
+    "biases": FeedForwardSpec(48, bias=True),
+    "limit": FeedForwardSpec(48, limit=0.4),
+    "oai": FeedForwardSpec(48, "oai", limit=0.7, bias=True),
 }
 EXPERTS = {
-    "softmax": Experts(6, 2, FEED),
-    "softmax as it is": Experts(6, 2, FEED, normalise=False),
-    "router with bias, oai": Experts(6, 2, FEEDS["oai"], router_bias=True),
-    "shared": Experts(6, 2, FEED, shared=FeedForward(32)),
-    "shared behind a gate": Experts(6, 2, FEED, shared=FeedForward(32), shared_gate=True),
-    "choice bias": Experts(8, 3, FEED, score="sigmoid", choice_bias=True, scale=2.5),
+    "softmax": ExpertsSpec(6, 2, FEED),
+    "softmax as it is": ExpertsSpec(6, 2, FEED, normalise=False),
+    "router with bias, oai": ExpertsSpec(6, 2, FEEDS["oai"], router_bias=True),
+    "shared": ExpertsSpec(6, 2, FEED, shared=FeedForwardSpec(32)),
+    "shared behind a gate": ExpertsSpec(6, 2, FEED, shared=FeedForwardSpec(32), shared_gate=True),
+    "choice bias": ExpertsSpec(8, 3, FEED, score="sigmoid", choice_bias=True, scale=2.5),
     "groups": MANY,
-    "groups, float32": replace(MANY, float32_router=True, shared=FeedForward(32, limit=0.3)),
+    "groups, float32": replace(MANY, float32_router=True, shared=FeedForwardSpec(32, limit=0.3)),
     "groups by their best": replace(MANY, best_of_group=1),
-    "least sum": Experts(8, 3, FEED, choice_bias=True, least_sum=0.9),
-    "limit": Experts(6, 2, FeedForward(48, limit=0.2), score="sigmoid"),
+    "least sum": ExpertsSpec(8, 3, FEED, choice_bias=True, least_sum=0.9),
+    "limit": ExpertsSpec(6, 2, FeedForwardSpec(48, limit=0.2), score="sigmoid"),
 }
 
 
@@ -150,7 +157,9 @@ def test_attention(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def mixer_part(
-    spec: Attention | Latent, values: dict[str, np.ndarray], kernels: Kernels = NO_KERNELS
+    spec: AttentionSpec | LatentAttentionSpec,
+    values: dict[str, np.ndarray],
+    kernels: Kernels = NO_KERNELS,
 ):
     """The part of a block that holds this mixer."""
     shapes = {f"{spec.prefix}.{name}": value.shape for name, value in values.items()}
@@ -179,7 +188,7 @@ def test_latent_attention(name: str, form: str, monkeypatch: pytest.MonkeyPatch)
 
 
 def latent_in_form(
-    spec: Latent, values: dict[str, np.ndarray], form: str
+    spec: LatentAttentionSpec, values: dict[str, np.ndarray], form: str
 ) -> tuple[Mixer, dict[str, np.ndarray]]:
     """The layer from the matrix that unpacks latents in one form, and the values it then has."""
     halves = "halves" in form
@@ -238,7 +247,7 @@ def test_experts(name: str) -> None:
 @pytest.mark.parametrize("scale", [1.0, 0.3])
 @pytest.mark.parametrize("norms", ["before", "after", "both"])
 def test_block(norms: str, scale: float) -> None:
-    block = Block(PLAIN, FEED, norms=norms, residual_scale=scale)
+    block = BlockSpec(PLAIN, FEED, norms=norms, residual_scale=scale)
     shapes, x = block.tensors(HIDDEN), hidden_states()
     values = drawn(shapes)
     model = ModelSpec(HIDDEN, 10, 100, EPS, (block,))
@@ -258,7 +267,7 @@ def test_block(norms: str, scale: float) -> None:
     assert relative(found, residual + scale * normed("feed_out_norm", fed)) < 1e-5
 
 
-KERNEL_SIZED = replace(PLAIN, key_dim=64, value_dim=64, rope=Rope(64, 10000.0))
+KERNEL_SIZED = replace(PLAIN, key_dim=64, value_dim=64, rope=RopeSpec(64, 10000.0))
 
 
 @pytest.mark.parametrize("name", ["plain", "sinks", "window", "window and sinks", "biases"])

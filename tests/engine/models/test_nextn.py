@@ -36,8 +36,8 @@ def model_of(folder, name, **changes):
     """The model with its head described otherwise."""
 
     class Changed(FAMILIES[name]):
-        def read(self, fields):
-            spec = super().read(fields)
+        def _read_spec(self, fields):
+            spec = super()._read_spec(fields)
             return replace(spec, heads=replace(spec.heads, **changes))
 
     headers = read_headers(locate_model(folder, folder))

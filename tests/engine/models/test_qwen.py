@@ -24,7 +24,7 @@ from transformers import (
 
 import mlx_engine
 from mlx_engine.models.experts import ExpertFeedForward
-from mlx_engine.models.layer_specs import Experts, FeedForward
+from mlx_engine.models.layer_specs import ExpertsSpec, FeedForwardSpec
 from mlx_engine.models.weights import Part, WeightTable
 from mlx_engine.values.errors import EngineError
 
@@ -177,7 +177,7 @@ def test_rows_of_experts(bits):
             parts = mx.quantize(arrays.pop(f"{stack}.weight"), 32, bits)
             ends = ("weight", "scales", "biases")
             arrays |= {f"{stack}.{end}": p for end, p in zip(ends, parts, strict=True)}
-    spec = Experts(6, 2, FeedForward(32), shared=FeedForward(32), shared_gate=True)
+    spec = ExpertsSpec(6, 2, FeedForwardSpec(32), shared=FeedForwardSpec(32), shared_gate=True)
     table = WeightTable(arrays, "tiny")
     layer = ExpertFeedForward.read(Part(table, f"{name}.", spec.tensors(64)), spec)
     x = mx.random.normal((1, 70, 64), key=mx.random.key(0))

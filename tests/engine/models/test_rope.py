@@ -13,7 +13,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 import mlx_engine
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.qwen3_5 import Qwen35
-from mlx_engine.models.layer_specs import Attention, Rope
+from mlx_engine.models.layer_specs import AttentionSpec, RopeSpec
 from mlx_engine.models.rope import rope_of, score_magnitude
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
@@ -46,7 +46,7 @@ def config(rope: dict[str, object], **more: object) -> dict[str, object]:
     return {"max_position_embeddings": LONGEST, "head_dim": HEAD, **rope, **more}
 
 
-def frequencies(rope: Rope, *, is_long: bool = False) -> np.ndarray:
+def frequencies(rope: RopeSpec, *, is_long: bool = False) -> np.ndarray:
     """Radians a token, of each pair."""
     factors = (rope.long_factors if is_long else rope.factors) or (1.0,) * (rope.width // 2)
     plain = rope.base ** (np.arange(0, rope.width, 2) / rope.width)
@@ -92,10 +92,10 @@ def test_periods_and_magnitude(kind: str, form: str) -> None:
 
 def test_what_is_not_said() -> None:
     rope = rope_of(ConfigFields(config({}), "tiny"), HEAD, base=1e6, share=0.5, interleaved=True)
-    assert rope == Rope(32, 1e6, interleaved=True)
+    assert rope == RopeSpec(32, 1e6, interleaved=True)
     told = config({"rope_theta": 3.0, "partial_rotary_factor": 0.25, "rope_scaling": None})
-    assert rope_of(ConfigFields(told, "tiny"), HEAD, share=1.0) == Rope(16, 3.0)
-    assert rope_of(ConfigFields(told, "tiny"), HEAD) == Rope(HEAD, 3.0)
+    assert rope_of(ConfigFields(told, "tiny"), HEAD, share=1.0) == RopeSpec(16, 3.0)
+    assert rope_of(ConfigFields(told, "tiny"), HEAD) == RopeSpec(HEAD, 3.0)
 
 
 def test_layers_of_two_kinds() -> None:
@@ -104,8 +104,8 @@ def test_layers_of_two_kinds() -> None:
         "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
     }
     fields = ConfigFields(config({"rope_parameters": both}), "tiny")
-    assert rope_of(fields, HEAD, kind="sliding_attention") == Rope(HEAD, 1e4)
-    assert rope_of(fields, HEAD) == Rope(HEAD, 1e6, (8.0,) * (HEAD // 2))
+    assert rope_of(fields, HEAD, kind="sliding_attention") == RopeSpec(HEAD, 1e4)
+    assert rope_of(fields, HEAD) == RopeSpec(HEAD, 1e6, (8.0,) * (HEAD // 2))
 
 
 def test_pairs_that_stand_still() -> None:
@@ -151,7 +151,7 @@ def test_yarn_as_the_card_of_qwen3_5_has_it() -> None:
     ):
         spec = Qwen35("qwen3_5", told, "config.json").spec
         mixer = spec.blocks[3].mixer
-        assert isinstance(mixer, Attention)
+        assert isinstance(mixer, AttentionSpec)
         assert mixer.rope is not None
         np.testing.assert_allclose(frequencies(mixer.rope), wanted, rtol=1e-5)
         assert mixer.rope.magnitude == pytest.approx(magnitude)

@@ -11,7 +11,7 @@ from model_edits import edit_config, edit_tensors, logits
 from tiny_published import WINDOW, publish, published_logits
 
 import mlx_engine
-from mlx_engine.models.stored_forms import joined_rows
+from mlx_engine.models.tensor_recipes import joined_rows
 
 
 def test_packed_files_equal_mlx_lm(tmp_path):

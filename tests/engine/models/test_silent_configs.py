@@ -8,8 +8,8 @@ import pytest
 import transformers as hf
 from parity_sweep import base_of, known_to, settings_of
 
+from mlx_engine.models.model_spec import ModelSpec
 from mlx_engine.models.registry import FAMILIES, family_for
-from mlx_engine.models.specs import ModelSpec
 from mlx_engine.values.errors import EngineError
 
 NOT_RUN = ("minimax", "step3p5")

@@ -22,7 +22,7 @@ from mlx_engine.loading.find import locate_model
 from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.headers import keep_blocks, read_headers
 from mlx_engine.loading.load import LoadedModel, load_model
-from mlx_engine.models.few_rows import MOST_OF_BLOCKS
+from mlx_engine.models.kernel_matrices import MOST_OF_BLOCKS
 from mlx_engine.models.matrix import tiles_of, values_of
 from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions

@@ -9,7 +9,7 @@ from metal_emulator import EmulatorLauncher
 from tiny_published import publish
 
 from metal_kernels.choice import Kernels, Verdict
-from metal_kernels.stock import Attending, Stock
+from metal_kernels.stock import AttentionOptions, Stock
 from mlx_engine.loading.load import load_model
 from mlx_engine.models.decoder import Decoder
 from mlx_engine.self_check.kernel_record import RowsFound
@@ -37,7 +37,7 @@ class CutAnew(Stock):
         self.most = 0
 
     def attention(
-        self, queries: mx.array, keys: mx.array, values: mx.array, how: Attending
+        self, queries: mx.array, keys: mx.array, values: mx.array, how: AttentionOptions
     ) -> mx.array:
         made = super().attention(queries, keys, values, how)
         self.most = max(self.most, keys.shape[2])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import mlx.core as mx
 
 from metal_kernels.choice import MOST_ROWS as MOST_OF_A_PASS
-from metal_kernels.choice import KernelName, Kernels, Work
+from metal_kernels.choice import KernelName, Kernels, Served, Work
 from metal_kernels.expert_union_matvec import expert_union_matvec
 from metal_kernels.few_row_matvec import (
     MOST_ROWS,
@@ -15,6 +15,7 @@ from metal_kernels.few_row_matvec import (
     few_row_matvec_add,
 )
 from metal_kernels.kernel import Launcher
+from metal_kernels.many_row_product import many_row_experts, many_row_product
 from metal_kernels.mtp_input import Norms, mtp_input
 from metal_kernels.vocabulary_pick import Choosing, vocabulary_pick
 from metal_kernels.weight_formats.affine import affine
@@ -161,3 +162,42 @@ def _by_eights(run: Callable[..., mx.array], *inputs: mx.array) -> mx.array:
     parts = [run(*(part[start : start + MOST_ROWS] for part in flat)) for start in starts]
     made = mx.concatenate(parts)
     return made.reshape(*lead, *made.shape[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class ManyRows:
+    """A matrix [N, K], or a stack of them, for passes of any number of rows.
+
+    served: holds 1 while the kernel is in use; while it is not, stock MLX is handed the values.
+    """
+
+    blocks: mx.array
+    form: WeightFormat
+    served: Served
+
+    @staticmethod
+    def of(matrix: Matrix, kernels: Kernels, kernel: KernelName) -> "ManyRows | None":
+        """Wrap a matrix; None where the kernel does not serve it, or MLX reads its format."""
+        if matrix.mode not in BLOCK_FORMS:
+            return None
+        form = BLOCK_FORMS[matrix.mode]
+        served = kernels.served(kernel, work_of(matrix, form))
+        return None if served is None else ManyRows(matrix.weight, form, served)
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether products go through the kernel now."""
+        return 1 in self.served
+
+    def product(self, x: mx.array) -> mx.array:
+        """x [..., K] -> [..., N]."""
+        rows = x.reshape(-1, x.shape[-1])
+        made = many_row_product(rows, (self.blocks,), self.form, self.served.launcher)
+        return made.reshape(*x.shape[:-1], -1)
+
+    def of_experts(self, x: mx.array, chosen: mx.array) -> mx.array:
+        """x [R, 1, K], experts [R, 1] that never decrease -> [R, 1, N]."""
+        made = many_row_experts(
+            x.squeeze(1), chosen.squeeze(1), (self.blocks,), self.form, self.served.launcher
+        )
+        return made[:, None]

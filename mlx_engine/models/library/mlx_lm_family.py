@@ -14,9 +14,9 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from mlx_engine.models.cache_sizes import LEAST_GROUP, CacheSize
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.family import Family, Figures, Parts
+from mlx_engine.models.layer_specs import LEAST_GROUP, CacheSize
 from mlx_engine.models.library.class_fields import FIXED, class_fields
 from mlx_engine.models.tensor_names import bare_name, why_unneeded
 from mlx_engine.values.errors import UnsupportedModel
@@ -122,7 +122,7 @@ def _modules() -> frozenset[str]:
     return frozenset(path.stem for path in files) - _NO_MODELS
 
 
-class LibraryFamily(Family):
+class MlxLmFamily(Family):
     """A class of mlx-lm's; its heads, if any, are not run.
 
     Of a whole that the library has no class for, the text part alone is what the class gets.

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 from mlx_engine.models.config_fields import ConfigFields, tables_by_type
 from mlx_engine.models.family import CanonicalPart, Family, Figures, Parts
 from mlx_engine.models.layer_specs import Shape
+from mlx_engine.models.model_spec import ModelSpec
 from mlx_engine.models.norm_shift import norm_shift, shift_reasons, shifted
-from mlx_engine.models.specs import ModelSpec
-from mlx_engine.models.stored_forms import Recipes, expert_recipes
 from mlx_engine.models.tensor_names import HeadNames, Renames, TensorNames, group_of
+from mlx_engine.models.tensor_recipes import Recipes, expert_recipes
 
 if TYPE_CHECKING:
     import mlx.core as mx
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _TABLES = tables_by_type(Path(__file__).with_name("config_defaults.json"))
 """Tables by model_type: "fixed", fields with the one value that is run; "defaults", what
-transformers takes for absent fields where it is not what a family's `read` takes.
+transformers takes for absent fields where it is not what a family's `_read_spec` takes.
 """
 
 _CONVOLUTIONS = (".conv1d.weight", ".conv.weight")
 
 
-class SpecFamily(Family):
+class NativeFamily(Family):
     """A family on our own layers; family files derive from this class.
 
     renames: the files' names within a layer where they are not ours (tensor_names.py). head_names:
@@ -46,18 +46,20 @@ class SpecFamily(Family):
 
     @cached_property
     def spec(self) -> ModelSpec:
-        """The model's spec; raises what `read` raises."""
+        """The model's spec; raises what `_read_spec` raises."""
         fields = ConfigFields(self.config, self.origin)
         kind = self.model_type.removesuffix("_text")
         fields.require(_TABLES["fixed"].get(kind, {}))
-        return self.read(fields.with_defaults(**_TABLES["defaults"].get(kind, {}))).within_context()
+        return self._read_spec(
+            fields.with_defaults(**_TABLES["defaults"].get(kind, {}))
+        ).within_context()
 
     @cached_property
     def _names(self) -> TensorNames:
         return TensorNames(self.renames, self.head_names, self.spec)
 
     @abstractmethod
-    def read(self, fields: ConfigFields) -> ModelSpec:
+    def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         """The spec of a config; BadModelFile, UnsupportedModel for what cannot run."""
 
     def recipes(self, names: Iterable[str]) -> Recipes:

@@ -9,9 +9,16 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from mlx_engine.models.cache_sizes import CacheSize, sum_of_sizes
-from mlx_engine.models.layer_specs import Attention, Experts, FeedForward, Latent, Shapes
-from mlx_engine.models.recurrent_specs import Recurrent
+from mlx_engine.models.layer_specs import (
+    AttentionSpec,
+    CacheSize,
+    ExpertsSpec,
+    FeedForwardSpec,
+    LatentAttentionSpec,
+    Shapes,
+    sum_of_sizes,
+)
+from mlx_engine.models.recurrent_specs import RecurrentSpec
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.memory_plan import WorkSize
 
@@ -20,7 +27,7 @@ State = Literal["normed", "residual"]
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class BlockSpec:
     """A mixer of positions and a feed-forward, each added to the residual.
 
     beside: a second mixer that reads the same and is added, too.
@@ -32,22 +39,22 @@ class Block:
     number of the file.
     """
 
-    mixer: Attention | Latent | Recurrent
-    feed: FeedForward | Experts
+    mixer: AttentionSpec | LatentAttentionSpec | RecurrentSpec
+    feed: FeedForwardSpec | ExpertsSpec
     norms: Literal["before", "after", "both", "parallel", "shared"] = "before"
     residual_scale: float = 1.0
-    beside: Recurrent | None = None
-    experts: Experts | None = None
+    beside: RecurrentSpec | None = None
+    experts: ExpertsSpec | None = None
     per_layer_width: int = 0
     scaled: bool = False
 
     @property
     def kv_layer(self) -> int | None:
         """The layer whose keys and values this one reads; None where it has its own."""
-        return self.mixer.kv_layer if isinstance(self.mixer, Attention) else None
+        return self.mixer.kv_layer if isinstance(self.mixer, AttentionSpec) else None
 
     @property
-    def mixers(self) -> tuple[Attention | Latent | Recurrent, ...]:
+    def mixers(self) -> tuple[AttentionSpec | LatentAttentionSpec | RecurrentSpec, ...]:
         """The block's one or two mixers, each with a cache."""
         return (self.mixer,) if self.beside is None else (self.mixer, self.beside)
 
@@ -89,7 +96,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Heads:
+class MtpHeadsSpec:
     """MTP heads: join(norm(embedding of x_k), norm(hidden of k-1)), a block, a norm, an output.
 
     A row predicts token k+1 (arXiv 2412.19437, section 2.2). Rows begin with (x_1, h_0); rotation
@@ -102,7 +109,7 @@ class Heads:
     the files have one, which may be a copy of the trunk's ("either": as is usual).
     """
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[BlockSpec, ...]
     promised: int
     embedding_first: bool = True
     trunk_state: State = "normed"
@@ -113,7 +120,7 @@ class Heads:
 
 
 @dataclass(frozen=True, slots=True)
-class PerLayerInputs:
+class PerLayerInputsSpec:
     """A vector [width] for each token and layer: a row of a second embedding, of `vocabulary` rows,
     and a normed projection of the first (Gemma 3n, Gemma 4).
     """
@@ -156,7 +163,7 @@ class ModelSpec:
     vocabulary: int
     context: int
     eps: float
-    blocks: tuple[Block, ...]
+    blocks: tuple[BlockSpec, ...]
     norm: Literal["rms", "layer"] = "rms"
     norm_bias: bool = False
     tied: bool | None = None
@@ -166,8 +173,8 @@ class ModelSpec:
     logit_bias: bool = False
     positions: int = 0
     embed_norm: bool = False
-    heads: Heads | None = None
-    per_layer: PerLayerInputs | None = None
+    heads: MtpHeadsSpec | None = None
+    per_layer: PerLayerInputsSpec | None = None
     assistant_layers: AssistantLayers | None = None
 
     def tensors(self, present: Collection[str] = ()) -> Shapes:
@@ -214,13 +221,13 @@ class ModelSpec:
             heads = replace(heads, blocks=tuple(_seeing(self.context, heads.blocks)))
         return replace(self, blocks=tuple(_seeing(self.context, self.blocks)), heads=heads)
 
-    def _within(self, prefix: str, block: Block, present: Collection[str]) -> Shapes:
+    def _within(self, prefix: str, block: BlockSpec, present: Collection[str]) -> Shapes:
         in_halves = f"{prefix}self_attn.embed_q.weight" in present
         shapes = block.tensors(self.hidden, in_halves=in_halves, has_norm_bias=self.norm_bias)
         return {f"{prefix}{name}": shape for name, shape in shapes.items()}
 
     @property
-    def _mixers(self) -> list[Attention | Latent | Recurrent]:
+    def _mixers(self) -> list[AttentionSpec | LatentAttentionSpec | RecurrentSpec]:
         """Sum over all blocks of the trunk."""
         return [mixer for block in self.blocks for mixer in block.mixers]
 
@@ -234,7 +241,7 @@ class ModelSpec:
         """Work memory of a pass."""
         tensors = self.tensors()
         rows = [its[0] for name, its in tensors.items() if len(its) == 2 and "layers" in name]
-        heads = [mixer.heads for mixer in self._mixers if not isinstance(mixer, Recurrent)]
+        heads = [mixer.heads for mixer in self._mixers if not isinstance(mixer, RecurrentSpec)]
         values = [mixer.cache.values for mixer in self._mixers]
         return WorkSize(
             max(rows, default=0), max(heads, default=0), max(values, default=0), self.vocabulary
@@ -250,7 +257,7 @@ class ModelSpec:
     @property
     def long_beyond(self) -> int | None:
         """Length after which the second RoPE table is used; None without one."""
-        ropes = (mixer.rope for mixer in self._mixers if not isinstance(mixer, Recurrent))
+        ropes = (mixer.rope for mixer in self._mixers if not isinstance(mixer, RecurrentSpec))
         borders = (rope.long_beyond for rope in ropes if rope and rope.long_factors)
         return next(borders, None)
 
@@ -258,7 +265,7 @@ class ModelSpec:
     def asked_experts(self) -> float:
         """Share of a layer's experts that one token uses; 1 without experts."""
         every = (feed for block in self.blocks for feed in (block.feed, block.experts))
-        feeds = (feed for feed in every if isinstance(feed, Experts))
+        feeds = (feed for feed in every if isinstance(feed, ExpertsSpec))
         experts = next(feeds, None)
         return 1.0 if experts is None else experts.per_token / experts.count
 
@@ -267,11 +274,15 @@ def _norm_parts(*, has_bias: bool) -> tuple[str, ...]:
     return ("weight", "bias") if has_bias else ("weight",)
 
 
-def _seeing(context: int, blocks: Iterable[Block]) -> Iterator[Block]:
+def _seeing(context: int, blocks: Iterable[BlockSpec]) -> Iterator[BlockSpec]:
     """The spec of a mixer, without a window as long as the context."""
     for block in blocks:
         mixer = block.mixer
-        if isinstance(mixer, Attention) and mixer.window is not None and mixer.window >= context:
+        if (
+            isinstance(mixer, AttentionSpec)
+            and mixer.window is not None
+            and mixer.window >= context
+        ):
             yield replace(block, mixer=replace(mixer, window=None))
         else:
             yield block

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from mlx_engine.models.layer_specs import Attention
-from mlx_engine.models.specs import Block
+from mlx_engine.models.layer_specs import AttentionSpec
+from mlx_engine.models.model_spec import BlockSpec
 
 _SINGLE = re.compile(
     r"(.+\.mlp)\.experts\.(\d{1,6})\.(gate_proj|up_proj|down_proj|w[123])\.(weight|scales|biases)"
@@ -130,10 +130,10 @@ def row_recipes(
     return recipes
 
 
-def qkv_recipes(names: Iterable[str], block: Block) -> dict[str, Recipe]:
+def qkv_recipes(names: Iterable[str], block: BlockSpec) -> dict[str, Recipe]:
     """Queries, keys and values stored in one matrix."""
     mixer = block.mixer
-    assert isinstance(mixer, Attention)
+    assert isinstance(mixer, AttentionSpec)
     keys, values = (mixer.kv_heads * size for size in (mixer.key_dim, mixer.value_dim))
     sizes = {"q": mixer.heads * mixer.key_dim, "k": keys, "v": values}
     parts = [(f"self_attn.{part}_proj", n // mixer.qkv_blocks) for part, n in sizes.items()]
