@@ -16,7 +16,7 @@ from mlx_engine.decoding.answer import Answer
 from mlx_engine.decoding.config import Settings
 from mlx_engine.decoding.prompt_cache import PromptCache
 from mlx_engine.decoding.raw_generation import raw_answer
-from mlx_engine.decoding.sequence import shared_prefix
+from mlx_engine.decoding.state import shared_prefix
 from mlx_engine.engine import Engine
 from mlx_engine.text.chat_template import tokenize_chat
 from mlx_engine.values.conversation import Message, RoundFinished

@@ -1,6 +1,7 @@
 """One answer: reads the prompt, runs rounds until something ends it, and reports."""
 
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import NamedTuple
 
@@ -8,10 +9,9 @@ import mlx.core as mx
 
 from mlx_engine.decoding.config import DecodeConfig, ModelParts, Settings
 from mlx_engine.decoding.device_memory import translate_oom
-from mlx_engine.decoding.lookahead import Lookahead, Outcome
+from mlx_engine.decoding.lookahead import Limits, Lookahead, Outcome
 from mlx_engine.decoding.prefill import NOTHING_SAID, Prompt, prefill
-from mlx_engine.decoding.sequence import TokenSequence
-from mlx_engine.decoding.tally import Limits, Tally
+from mlx_engine.decoding.state import SequenceState
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.sampling.sampler import Sampler, fresh_seed
 from mlx_engine.text.streaming_text import StreamingText
@@ -23,7 +23,13 @@ from mlx_engine.values.conversation import (
     RoundFinished,
     TextPiece,
 )
-from mlx_engine.values.stats import RoundStats
+from mlx_engine.values.stats import (
+    GenerationStats,
+    RoundStats,
+    count_by_depth,
+    plain_is_faster,
+    sum_by_source,
+)
 
 
 class _Kept(NamedTuple):
@@ -32,6 +38,80 @@ class _Kept(NamedTuple):
     rows: int
     pieces: list[TextPiece]
     finish: FinishReason | None
+
+
+@dataclass(slots=True)
+class Tally:
+    """Sums of an answer; seconds are spent in the engine, not by the reader of its events.
+
+    waited_seconds: before the prompt was begun.
+    """
+
+    seed: int
+    prompt_tokens: int = 0
+    reused_tokens: int = 0
+    waited_seconds: float = 0.0
+    prompt_seconds: float = 0.0
+    head_rows: int = 0
+    head_seconds: float = 0.0
+    decode_seconds: float = 0.0
+    first_token_seconds: float = 0.0
+    peak_memory_bytes: int = 0
+    rounds: list[RoundStats] = field(default_factory=list)
+
+    def prompt_took(self, seconds: float, head_rows: int = 0) -> None:
+        """Add the time of a chunk of the prompt, or of `head_rows` rows that heads have read."""
+        self.prompt_seconds += seconds
+        if head_rows:
+            self.head_rows += head_rows
+            self.head_seconds += seconds
+        self._look_at_memory()
+
+    def _look_at_memory(self) -> None:
+        """Note the peak now and then: another answer may begin meanwhile and reset it."""
+        self.peak_memory_bytes = max(self.peak_memory_bytes, mx.get_peak_memory())
+
+    def add(self, stats: RoundStats, seconds: float) -> None:
+        """Add a round and its seconds."""
+        self._look_at_memory()
+        self.decode_seconds += seconds
+        if not self.rounds:
+            self.first_token_seconds = self.waited_seconds + self.prompt_seconds + seconds
+        self.rounds.append(stats)
+
+    def stats(self) -> GenerationStats:
+        """The sums by now."""
+        rounds = self.rounds
+        generated = sum(r.emitted for r in rounds)
+        fresh = self.prompt_tokens - self.reused_tokens
+        return GenerationStats(
+            prompt_tokens=self.prompt_tokens,
+            reused_tokens=self.reused_tokens,
+            generated_tokens=generated,
+            drafted=sum(r.drafted for r in rounds),
+            accepted=sum(r.accepted for r in rounds),
+            drafted_by_depth=count_by_depth(r.drafted for r in rounds),
+            accepted_by_depth=count_by_depth(r.accepted for r in rounds),
+            passes=len(rounds),
+            tokens_per_pass=generated / len(rounds) if rounds else 0.0,
+            tokens_per_second=_rate(generated, self.decode_seconds),
+            prompt_tokens_per_second=_rate(fresh, self.prompt_seconds),
+            time_to_first_token_s=self.first_token_seconds,
+            draft_ms=sum(r.draft_ms for r in rounds),
+            verify_ms=sum(r.verify_ms for r in rounds),
+            host_ms=sum(r.host_ms for r in rounds),
+            peak_memory_bytes=self.peak_memory_bytes,
+            seed=self.seed,
+            accept_ms=sum(r.accept_ms for r in rounds),
+            by_source=sum_by_source(rounds),
+            plain_is_faster=plain_is_faster(rounds),
+            head_rows=self.head_rows,
+            head_share=_rate(self.head_seconds, self.prompt_seconds),
+        )
+
+
+def _rate(count: float, seconds: float) -> float:
+    return count / seconds if seconds > 0 else 0.0
 
 
 class Answer:
@@ -48,7 +128,7 @@ class Answer:
     def __init__(
         self,
         config: DecodeConfig,
-        sequence: TokenSequence,
+        sequence: SequenceState,
         drafting: Drafting,
         prompt: Prompt,
         limits: Limits,
@@ -84,16 +164,15 @@ class Answer:
             self.sequence.answering(),
             config.batch.answer(self),
         ):
-            is_settled = False
-            while not is_settled:
+            while self._finish is None:
                 try:
-                    yield from self._read_and_answer()
-                    is_settled = True
+                    yield from self._read_prompt()
+                    yield from self._run_rounds()
                 except Exception as error:
-                    if not self._config.can_retry(error):
+                    if not config.can_retry(error):
                         raise
                     self._start_over()
-                yield from self._said()
+                yield from self._pop_unsaid()
             yield from self._text.finish()
 
     def finished(self) -> GenerationFinished:
@@ -103,27 +182,26 @@ class Answer:
             self._finish, self.tally.stats(), self._text.text, self._text.thinking
         )
 
-    def _read_and_answer(self) -> Iterator[Event]:
-        """Everything that the device is asked for."""
-        if self._finish is None:
-            yield from self._read_prompt()
+    def _run_rounds(self) -> Iterator[Event]:
+        """Run rounds until something ends the answer."""
         try:
             while self._finish is None:
-                if self.rounds.is_followed:
-                    self._round()  # it stands
-                    yield from self._said()
-                elif self._must_stop():
-                    self._finish = "stopped"
-                elif not self._config.has_room():
-                    self._finish = "memory-full"
-                else:
+                if self.rounds.is_followed or self._may_go_on():
                     self._round()
-                    yield from self._said()
+                    yield from self._pop_unsaid()
         except GeneratorExit:
             self.rounds.drop()
             raise
         self.rounds.drop()
         self.sequence.settle()
+
+    def _may_go_on(self) -> bool:
+        """Whether another round may begin; else the reason is noted."""
+        if self._must_stop():
+            self._finish = "stopped"
+        elif not self._has_room():
+            self._finish = "memory-full"
+        return self._finish is None
 
     def _start_over(self) -> None:
         """Where the answer stands, with nothing read: as when it is continued."""
@@ -131,10 +209,10 @@ class Answer:
         self._prompt = self._prompt._replace(answered=tuple(self.tokens))
         self.rounds = self._new_rounds()
 
-    def _said(self) -> Iterator[TextPiece | RoundFinished]:
+    def _pop_unsaid(self) -> list[TextPiece | RoundFinished]:
         """What rounds have had to say since the last time."""
         said, self._unsaid = self._unsaid, []
-        yield from said
+        return said
 
     def _read_prompt(self) -> Iterator[PromptProgress]:
         steps = prefill(self.sequence, self._prompt, self._config.chunk, self._must_end)
@@ -150,7 +228,15 @@ class Answer:
 
     def _must_end(self) -> bool:
         """Whether it was stopped, or cannot go on."""
-        return self._must_stop() or not self._config.has_room()
+        return self._must_stop() or not self._has_room()
+
+    def _has_room(self) -> bool:
+        """Whether there is memory to go on, once others have given back what they can."""
+        most = self._config.most_bytes
+        if most and mx.get_active_memory() > most:
+            self._config.make_room()
+            return mx.get_active_memory() <= most
+        return True
 
     def _must_stop(self) -> bool:
         """Whether it was stopped, once and for all."""
@@ -251,7 +337,7 @@ class Answer:
 def open_answer(
     parts: ModelParts,
     settings: Settings,
-    sequence: TokenSequence,
+    sequence: SequenceState,
     drafting: Drafting,
     prompt: Prompt,
     text: StreamingText,
@@ -278,7 +364,7 @@ def open_answer(
     return answer
 
 
-def read_anew(sequence: TokenSequence, drafting: Drafting, settings: Settings) -> None:
+def read_anew(sequence: SequenceState, drafting: Drafting, settings: Settings) -> None:
     """Forget all that was read, after an error, and begin with a draft source of its own."""
     sequence.forget()
     drafting.forget()

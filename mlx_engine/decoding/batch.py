@@ -22,6 +22,7 @@ from weakref import ref
 import mlx.core as mx
 
 from mlx_engine.decoding.round import Pass, Round
+from mlx_engine.decoding.state import SequenceState
 from mlx_engine.drafting.depth import Room
 from mlx_engine.drafting.drafter import DEEPEST
 
@@ -45,6 +46,10 @@ class Ahead(Protocol):
 
 class Answering(Protocol):
     """An answer that is read."""
+
+    @property
+    def sequence(self) -> SequenceState:
+        """The state of its conversation."""
 
     @property
     def rounds(self) -> Ahead:
@@ -83,28 +88,33 @@ class BatchScheduler:
         return Room(self.answering - 1, max(0, each - 1))
 
     @contextmanager
-    def answer(self, its: Answering) -> Iterator[None]:
+    def answer(self, answer: Answering) -> Iterator[None]:
         """Context of an answer that is read; the first of several resets the peak of memory."""
         if not self._answers:
             mx.reset_peak_memory()
-        self._answers.append(its)
+        self._answers.append(answer)
         try:
             yield
         finally:
-            self._answers = [other for other in self._answers if other is not its]
+            self._answers = [other for other in self._answers if other is not answer]
+            # after an error a round may wait whose state has been dropped
+            self._waiting = [
+                round_ for round_ in self._waiting if round_.state is not answer.sequence
+            ]
 
     def take_turn(self, who: object) -> bool:
         """Whether somebody else had a turn since the last one of who takes it now."""
         latest, self._latest = self._latest(), ref(who)
         return latest is not None and latest is not who
 
-    def wait(self, one: Round) -> None:
+    def wait(self, round_: Round) -> None:
         """Have a round wait for the next pass."""
-        self._waiting.append(one)
+        self._waiting.append(round_)
 
-    def leave(self, one: Round) -> None:
-        """Withdraw a round that waits."""
-        self._waiting = [other for other in self._waiting if other is not one]
+    def leave(self, round_: Round) -> None:
+        """Withdraw a round, if it waits."""
+        if self._waiting:
+            self._waiting = [other for other in self._waiting if other is not round_]
 
     def begin(self, first: Round) -> Pass:
         """A pass of a round, and of those that wait, are of the same model and fit."""
@@ -114,7 +124,7 @@ class BatchScheduler:
             if other.state.model is model and rows + other.most_rows <= self.most_rows():
                 rounds.append(other)
                 rows += other.most_rows
-        for other in rounds:
+        for other in rounds[1:]:
             self.leave(other)
         self.shared += len(rounds) - 1
         return Pass(rounds, self._reader)

@@ -56,7 +56,8 @@ class DecodeConfig:
     can_retry: whether the engine works in another way after an error of the device, so that it is
     worth going on. batch: shares passes among the engine's answers. looks_ahead: a round is begun
     before the outcome of the last is known; follows_drafts: also where that one has a draft, which
-    is more to compute and pays where the host has no part in that.
+    is more to compute and pays where the host has no part in that. most_bytes: of all that MLX
+    holds, 0 for any number.
     """
 
     chunk: int
@@ -69,9 +70,10 @@ class DecodeConfig:
     looks_ahead: bool = True
     follows_drafts: bool = field(default_factory=computes_beside)
 
-    def has_room(self) -> bool:
-        """Whether there is memory for a round more."""
-        return True
+    most_bytes: int = 0
+
+    def make_room(self) -> None:
+        """Give back memory of conversations that rest; they read it again when they go on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +82,7 @@ class ModelParts(DecodeConfig):
 
     prompts: all that its conversations have read. stop: strings that end an answer in this
     template's format. drafting: what there is to draft with. after_answer: called when an answer is
-    complete and was handed out. most_bytes: of all that MLX holds, 0 for any number.
+    complete and was handed out.
     """
 
     model: Model
@@ -91,16 +93,10 @@ class ModelParts(DecodeConfig):
     drafting: DraftKit
     prompts: PromptCache
     after_answer: Callable[[], None] = lambda: None
-    most_bytes: int = 0
 
-    def has_room(self) -> bool:
-        """Whether there is memory to go on. Where there is not, what conversations that rest have
-        read is given back; they read it again when they go on.
-        """
-        if self.most_bytes == 0 or mx.get_active_memory() <= self.most_bytes:
-            return True
+    def make_room(self) -> None:
+        """Drop what conversations without a running answer have read."""
         self.prompts.forget()
-        return mx.get_active_memory() <= self.most_bytes
 
     def check_cache(self, cache: CacheOptions) -> None:
         """BadOption where this model cannot keep keys and values so."""

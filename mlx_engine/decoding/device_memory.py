@@ -76,14 +76,6 @@ class MemoryLimits:
             self._replaced.callback(limit, before)
 
 
-def clear_by_tokens(before: int, after: int) -> None:
-    """Give freed buffers back where a conversation grows over a multiple of CLEAR_EVERY tokens;
-    those that the device still reads are given back the next time.
-    """
-    if before // CLEAR_EVERY != after // CLEAR_EVERY:
-        mx.clear_cache()
-
-
 @contextmanager
 def translate_oom() -> Iterator[None]:
     """Raise OutOfMemory where MLX or Python says that memory ran out."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from mlx_engine.decoding.sequence import TokenSequence
+from mlx_engine.decoding.state import SequenceState
 from mlx_engine.drafting.drafter import ROWS_OF_A_PROMPT
 from mlx_engine.values.conversation import Message, PromptProgress
 
@@ -53,7 +53,7 @@ def stable_length(prompt: tuple[int, ...], special_ids: AbstractSet[int]) -> int
 
 
 def prefill(
-    sequence: TokenSequence, prompt: Prompt, chunk: int, stopped: Callable[[], bool]
+    sequence: SequenceState, prompt: Prompt, chunk: int, stopped: Callable[[], bool]
 ) -> Iterator[PromptProgress]:
     """Read all tokens of the prompt but the last; ends early, between chunks, when `stopped`.
 
@@ -86,6 +86,6 @@ def prefill(
         stops = [place for place in (*marks, *near, last) if place > start]
         part = tokens[start : min(start + chunk, *stops)]
         hidden = sequence.model.forward(mx.array([part]), sequence.caches)
-        sequence.commit(part, hidden, is_far=is_far)
+        sequence.read(part, hidden, is_far=is_far)
         sequence.settle()
         yield PromptProgress(len(sequence.tokens), len(tokens), reused)

@@ -5,7 +5,7 @@ from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from mlx_engine.cache.prompt_files import Conversation, PromptFiles
 from mlx_engine.cache.prompt_format import CacheState
-from mlx_engine.decoding.sequence import TokenSequence
+from mlx_engine.decoding.state import SequenceState
 from mlx_engine.models.contract import Model
 from mlx_engine.values.options import AS_THEY_COME, CacheOptions
 
@@ -31,26 +31,26 @@ class PromptCache:
         self.most_bytes = most_bytes
         self.files = files
         self._model = model
-        self._known: list[TokenSequence] = []  # least recently used first
-        self._owners = WeakKeyDictionary[TokenSequence, ReferenceType[object]]()
-        self._unsaved: dict[TokenSequence, int] = {}
-        self._tags = WeakKeyDictionary[TokenSequence, str]()  # what computed the first rows
+        self._known: list[SequenceState] = []  # least recently used first
+        self._owners = WeakKeyDictionary[SequenceState, ReferenceType[object]]()
+        self._unsaved: dict[SequenceState, int] = {}
+        self._tags = WeakKeyDictionary[SequenceState, str]()  # what computed the first rows
 
     def sequence(
         self,
         owner: object | None = None,
         cache: CacheOptions = AS_THEY_COME,
         chat: str | None = None,
-    ) -> TokenSequence:
+    ) -> SequenceState:
         """A new conversation. owner: who can go on with it, None where only others will. chat: the
         id that its files belong to.
         """
-        made = TokenSequence(self._model, cache=cache, shared=self, chat=chat)
+        made = SequenceState(self._model, cache=cache, shared=self, chat=chat)
         if owner is not None:
             self._owners[made] = ref(owner)
         return made
 
-    def reuse(self, sequence: TokenSequence, wanted: Sequence[int]) -> None:
+    def reuse(self, sequence: SequenceState, wanted: Sequence[int]) -> None:
         """Branch off the conversation, or restore the file, that has most of these tokens, if that
         is worth it.
         """
@@ -73,7 +73,7 @@ class PromptCache:
         elif self.files is not None:
             self._tags.setdefault(sequence, self.files.tag)
 
-    def answer_ended(self, sequence: TokenSequence) -> None:
+    def answer_ended(self, sequence: SequenceState) -> None:
         """Note what is to be saved, and drop the least recently used beyond the bound."""
         if self.files is not None and any(known is sequence for known in self._known):
             self._unsaved[sequence] = len(sequence.tokens)
@@ -83,7 +83,7 @@ class PromptCache:
                 return
             self.drop(idle[0])
 
-    def note_next_prompt(self, sequence: TokenSequence, count: int) -> None:
+    def note_next_prompt(self, sequence: SequenceState, count: int) -> None:
         """Note how many tokens of a conversation that is to be saved its next prompt shares."""
         if sequence in self._unsaved:
             self._unsaved[sequence] = count
@@ -109,7 +109,7 @@ class PromptCache:
             self.save()
             self.files.wait(CLOSING_S / 2)
 
-    def _restore(self, sequence: TokenSequence, wanted: Sequence[int], least: int) -> bool:
+    def _restore(self, sequence: SequenceState, wanted: Sequence[int], least: int) -> bool:
         """Restore the longest prefix of these tokens from files, if it has at least so many."""
         if self.files is None:
             return False
@@ -120,7 +120,7 @@ class PromptCache:
         self._tags[sequence] = self.files.tag
         return True
 
-    def drop(self, sequence: TokenSequence) -> None:
+    def drop(self, sequence: SequenceState) -> None:
         """Drop what it has read; while its answer runs, as soon as its owner does."""
         self._known = [other for other in self._known if other is not sequence]
         self._unsaved.pop(sequence, None)
@@ -139,21 +139,21 @@ class PromptCache:
         shared = {id(place.caches): place.nbytes for place in places}
         return sum(sequence.live_nbytes for sequence in self._known) + sum(shared.values())
 
-    def _is_free(self, sequence: TokenSequence) -> bool:
+    def _is_free(self, sequence: SequenceState) -> bool:
         owner = self._owners.get(sequence)
         return not sequence.is_busy and (owner is None or owner() is None)
 
 
-def _as_saved(sequence: TokenSequence) -> Conversation:
-    cache, source = sequence.cache, sequence.source
+def _as_saved(sequence: SequenceState) -> Conversation:
+    cache, source = sequence.cache, sequence.drafter
     kind = f"{cache.bits} {cache.head_bits} {type(source).__name__} {source.options.source}"
     return Conversation(kind, sequence.tokens, (sequence.caches, *source.held), sequence.chat)
 
 
-def _states(sequence: TokenSequence, count: int) -> list[CacheState]:
+def _states(sequence: SequenceState, count: int) -> list[CacheState]:
     """The first checkpoint, and where a prompt that shares `count` tokens goes on."""
     return [
-        CacheState(place.length, (place.caches, *place.source.caches), place.source.newest)
+        CacheState(place.length, (place.caches, *place.drafter.caches), place.drafter.newest)
         for place in (*sequence.checkpoints[:1], sequence.place_for(count))
-        if place.source is not None
+        if place.drafter is not None
     ]

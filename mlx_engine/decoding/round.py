@@ -8,92 +8,65 @@ emitted is always the target's.
 Every shape follows from k, the number of drafted tokens, which the host knows without waiting. It
 waits once a round, for drafted and picked tokens in one array. The next round can do without that
 outcome: `commit_ahead` appends as many rows as the device finds accepted, so that the next round is
-written down, and queued, while this one still runs (ahead.py).
+written down, and queued, while this one still runs (lookahead.py).
 
 A pass may verify rounds of several conversations: their rows lie one after the other, weights and
 output head are read once for all, each row sees the caches of its own conversation (cache/joint.py)
 and none of its numbers depend on the rows beside it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager
-from dataclasses import dataclass
 from time import perf_counter
 from typing import NamedTuple
 
 import mlx.core as mx
 
-from mlx_engine.cache.contract import LayerCaches, RowCount
+from mlx_engine.cache.contract import RowCount
 from mlx_engine.cache.joint import apart, joint_caches
-from mlx_engine.drafting.drafter import Draft, Drafter, Proposal, ReadRows, run_steps
+from mlx_engine.decoding.state import SequenceState
+from mlx_engine.drafting.depth import Choice
+from mlx_engine.drafting.drafter import Draft, Proposal, ReadRows, run_steps
 from mlx_engine.models.contract import Model
-from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.errors import NumericsError
-from mlx_engine.values.options import DraftedBy
+from mlx_engine.values.options import DraftOptions, SamplingOptions
 
 
-@dataclass(slots=True)
-class SequenceState:
-    """Everything that a round changes.
+class Plan(NamedTuple):
+    """Who drafts in a round, how deep, and the settings for which that was chosen."""
 
-    model: as the drafter wants it run. last: the newest token, which no model has read, int32 [1];
-    lazy.
-    """
-
-    model: Model
-    caches: LayerCaches
-    drafter: Drafter
-    sampler: Sampler
-    last: mx.array
-
-    @property
-    def position(self) -> int:
-        """Index in the conversation of the next token to pick; without the tokens of a count that
-        the host does not know yet.
-        """
-        return self.caches.length + 1
-
-    @property
-    def can_follow(self) -> bool:
-        """Whether `commit` takes a RowCount: layers and drafter are ours, as those that read
-        several conversations in one pass.
-        """
-        return self.model.joint is not None and self.drafter.can_follow
-
-    def commit(self, rows: ReadRows, count: int | RowCount) -> None:
-        """Append the first `count` rows of the last pass; not committing rolls it back.
-
-        A RowCount where `can_follow`; it has to be known before the next commit.
-        """
-        assert rows.picked is not None
-        self.caches.commit(count)
-        self.drafter.commit(rows, count)
-        self.sampler.commit(rows.picked, count)
-        if isinstance(count, int):
-            self.last = rows.picked[count - 1 : count]
-        else:
-            self.last = mx.take(rows.picked, count.after(-1))
+    choice: Choice
+    sampling: SamplingOptions
+    draft: DraftOptions
 
 
 class Round:
-    """A round that goes on from a state; a Pass makes its draft and has its rows.
+    """A round that goes on from a state; a Pass makes its draft and verifies it.
 
-    most_rows: the number of rows it may have.
+    wanted: what is asked of the drafter. draft, rows: the draft and the rows of the pass that
+    verifies it, which caches hold uncommitted. outcome: the drafted tokens, then the picked ones,
+    int32 [2 * k + 1].
     """
 
+    draft: Draft
+    rows: ReadRows
+    outcome: mx.array
+
     def __init__(
-        self, state: SequenceState, depth: int, by: DraftedBy | None, after: RowCount | None = None
+        self, state: SequenceState, plan: Plan, deepest: int, after: RowCount | None = None
     ) -> None:
-        """depth, by: of the draft. after: rows of the round before, where only the device has
-        counted them.
+        """deepest: tokens of the draft at most. after: how many rows of the round before count,
+        where only the device knows.
         """
         self.state = state
-        self.wanted = Proposal(depth, state.last, state.position, by)
+        self.plan = plan
+        depth = min(plan.choice.depth, deepest)
+        self.wanted = Proposal(depth, state.last, state.caches.length + 1, plan.choice.by)
         self.most_rows = 1 + depth
         self.verified_by: Pass | None = None
         self._after = after
         self._count: int | RowCount = 0
+        state.drafter.rest(rests=depth == 0)
 
     @property
     def position(self) -> int:
@@ -102,12 +75,10 @@ class Round:
         """
         return self.wanted.position + (0 if self._after is None else self._after.known or 0)
 
-    def take(self, draft: Draft, rows: ReadRows) -> None:
-        """The draft, and the rows of a pass that verify it; caches hold them uncommitted."""
-        assert rows.picked is not None
-        self.draft, self.rows = draft, rows
-        picked = rows.picked
-        self.outcome = mx.concatenate([draft.tokens, picked]) if draft.depth else picked
+    @property
+    def can_be_followed(self) -> bool:
+        """Whether its outcome need not be known for what comes after it to be written down."""
+        return not self.draft.depth or self.state.can_follow
 
     def read(self) -> tuple[int, ...]:
         """Wait for the outcome: the accepted drafts and the target's next token.
@@ -116,9 +87,10 @@ class Round:
         follows a token that is not accepted is not the model's to answer for.
         """
         numbers: list[int] = self.outcome.tolist()  # type: ignore[assignment]
-        depth = self.draft.depth
-        drafted, picked = numbers[:depth], numbers[depth:]
-        tokens = tuple(picked[: count_accepted(drafted, picked) + 1])
+        depth, accepted = self.draft.depth, 0
+        while accepted < depth and numbers[accepted] == numbers[depth + accepted]:
+            accepted += 1
+        tokens = tuple(numbers[depth : depth + accepted + 1])
         for number, token in enumerate(tokens):
             if not 0 <= token < self.state.model.vocabulary:
                 raise NumericsError(
@@ -128,11 +100,6 @@ class Round:
                     position=self.position + number,
                 )
         return tokens
-
-    @property
-    def can_be_followed(self) -> bool:
-        """Whether its outcome need not be known for what comes after it to be written down."""
-        return not self.draft.depth or self.state.can_follow
 
     def commit_ahead(self) -> RowCount | None:
         """Append what counts to the state, before the host knows how many rows that are; None where
@@ -195,25 +162,29 @@ class Pass:
         self.took = self.idle = self.draft_ms = 0.0
         for round_ in rounds:
             round_.verified_by = self
-        with self._failing_all():
+        try:
             self._write_down(rounds)
+        except Exception as error:
+            self._failed = error  # of each round: nobody knows what their caches hold
+            raise
 
     def _write_down(self, rounds: Sequence[Round]) -> None:
-        steps = [r.state.drafter.draft(r.wanted, r.state.sampler) for r in rounds]
+        steps = [
+            round_.state.drafter.draft(round_.wanted, round_.state.sampler) for round_ in rounds
+        ]
         if self.reader is None:
             self.began_at = self.written_at
-        drafts = run_steps(steps)
-        drafted = [draft.tokens for draft in drafts if draft.depth]
-        self._begin(*drafted)
-        if (
-            self.reader is None and drafted
-        ):  # MLX returns when the CPU has begun with most of what it was given
-            self.draft_ms = 1000 * (perf_counter() - self.began_at)
-        parts = [_Part(r.state, draft.tokens) for r, draft in zip(rounds, drafts, strict=True)]
-        self.rows = sum(part.rows for part in parts)
-        verified = verify(parts)
-        for round_, draft, rows in zip(rounds, drafts, verified, strict=True):
-            round_.take(draft, rows)
+        drafted = []
+        for round_, draft in zip(rounds, run_steps(steps), strict=True):
+            round_.draft = draft
+            self.rows += 1 + draft.depth
+            if draft.depth:
+                drafted.append(draft.tokens)
+        if drafted:
+            self._begin(drafted)
+            if self.reader is None:  # MLX returns when the CPU has begun with most of it
+                self.draft_ms = 1000 * (perf_counter() - self.began_at)
+        _verify(rounds)
         self._outcomes = [round_.outcome for round_ in rounds]
 
     def queue(self) -> None:
@@ -221,38 +192,35 @@ class Pass:
         which come along: what it was asked for it holds, and the next round would have to copy
         them.
         """
-        if not self.queued_at:
-            self.queued_at = perf_counter()
-            with self._failing_all():
-                self._begin(*self._outcomes)
-            if self.reader is not None:
-                self._ended = self.reader.submit(_end_of, self._outcomes)
+        if self.queued_at:
+            return
+        self.queued_at = perf_counter()
+        try:
+            self._begin(self._outcomes)
+        except Exception as error:
+            self._failed = error
+            raise
+        if self.reader is not None:
+            self._ended = self.reader.submit(_end_of, self._outcomes)
 
     def wait(self) -> None:
         """Until the outcome is there. Raises what another conversation in it has met with."""
         if self._failed is not None:
             raise self._failed
         self.queue()
-        with self._failing_all():
+        try:
             if self._ended is None:
                 mx.eval(self._outcomes)
                 self.read_at = perf_counter()
             else:
                 self.read_at = self._ended.result()
-
-    def _begin(self, *arrays: mx.array) -> None:
-        if arrays:
-            self.began_at = self.began_at or perf_counter()
-            mx.async_eval(arrays)  # type: ignore[no-untyped-call]
-
-    @contextmanager
-    def _failing_all(self) -> Iterator[None]:
-        """What fails here fails for each of the rounds: nobody knows what their caches hold."""
-        try:
-            yield
         except Exception as error:
             self._failed = error
             raise
+
+    def _begin(self, arrays: Sequence[mx.array]) -> None:
+        self.began_at = self.began_at or perf_counter()
+        mx.async_eval(arrays)  # type: ignore[no-untyped-call]
 
 
 def _end_of(outcomes: Sequence[mx.array]) -> float:
@@ -265,97 +233,86 @@ def _end_of(outcomes: Sequence[mx.array]) -> float:
     return perf_counter()
 
 
-def count_accepted(drafted: Sequence[int], picked: Sequence[int]) -> int:
-    """How many of k drafted tokens equal the target's k + 1, up to the first that does not."""
-    assert len(picked) == len(drafted) + 1
-    count = 0
-    while count < len(drafted) and drafted[count] == picked[count]:
-        count += 1
-    return count
+def _verify(rounds: Sequence[Round]) -> None:
+    """Write down the rows of all rounds as one pass; nothing is committed.
 
-
-class _Part(NamedTuple):
-    """What one conversation asks of a pass; drafted: int32 [k]."""
-
-    state: SequenceState
-    drafted: mx.array
-
-    @property
-    def rows(self) -> int:
-        """k + 1."""
-        return 1 + int(self.drafted.shape[0])
-
-    @property
-    def tokens(self) -> mx.array:
-        """The newest token and the drafted ones, int32 [k + 1]."""
-        drafted = self.drafted
-        return mx.concatenate([self.state.last, drafted]) if drafted.size else self.state.last
-
-
-def verify(parts: Sequence[_Part]) -> list[ReadRows]:
-    """Run the rows of all parts as one pass; nothing is committed.
-
-    Several parts have one model, which has joint passes.
+    Several rounds have one model, which has joint passes.
     """
-    model, counts = parts[0].state.model, [part.rows for part in parts]
-    tokens = [part.tokens for part in parts]
-    if len(parts) == 1:
-        hidden = [model.forward(tokens[0][None], parts[0].state.caches)]
+    model, counts, tokens = rounds[0].state.model, [], []
+    for round_ in rounds:
+        last, draft = round_.state.last, round_.draft
+        counts.append(1 + draft.depth)
+        tokens.append(mx.concatenate([last, draft.tokens]) if draft.depth else last)
+    if len(rounds) == 1:
+        hidden = [model.forward(tokens[0][None], rounds[0].state.caches)]
     else:
         assert model.joint is not None
-        caches = joint_caches([part.state.caches for part in parts], counts)
-        states = model.joint(mx.concatenate(tokens)[None], caches)
-        hidden = apart(states, counts, axis=1)
-    picked: dict[int, mx.array] = {}
-    keys = [_pick_key(part, states) for part, states in zip(parts, hidden, strict=True)]
-    for key in dict.fromkeys(keys):
-        numbers = [number for number, other in enumerate(keys) if other == key]
+        caches = joint_caches([round_.state.caches for round_ in rounds], counts)
+        hidden = apart(model.joint(mx.concatenate(tokens)[None], caches), counts, axis=1)
+    groups: dict[_PickKey | None, list[_Unpicked]] = {}
+    for round_, token, states in zip(rounds, tokens, hidden, strict=True):
+        groups.setdefault(_pick_key(round_, states), []).append(_Unpicked(round_, token, states))
+    for key, parts in groups.items():
         pick = _pick_from_logits if key is None else _pick_by_kernel
-        found = pick(model, [parts[n] for n in numbers], [hidden[n] for n in numbers])
-        picked.update(zip(numbers, found, strict=True))
-    return [ReadRows(tokens[n], hidden[n], picked[n]) for n in range(len(parts))]
+        found = pick(model, parts)
+        for part, picked in zip(parts, found, strict=True):
+            draft = part.round.draft
+            part.round.rows = ReadRows(part.tokens, part.hidden, picked)
+            part.round.outcome = mx.concatenate([draft.tokens, picked]) if draft.depth else picked
+
+
+class _Unpicked(NamedTuple):
+    """A round, its tokens int32 [R] and their hidden states [1, R, H]."""
+
+    round: Round
+    tokens: mx.array
+    hidden: mx.array
 
 
 class _PickKey(NamedTuple):
-    """How a kernel picks tokens without logits; parts of equal keys are picked together."""
+    """How a kernel picks tokens without logits; rounds of equal keys are picked together."""
 
     is_drawn: bool
     temperature: float
 
 
-def _pick_key(part: _Part, hidden: mx.array) -> _PickKey | None:
+def _pick_key(round_: Round, hidden: mx.array) -> _PickKey | None:
     """None where options, model or kernel want logits; that depends on nobody else's rows."""
-    model = part.state.model
+    model = round_.state.model
     if model.output_rows is None or not model.output_rows.takes(hidden[..., : model.hidden_size]):
         return None
-    how = part.state.sampler.choosing(part.state.position, part.rows)
+    how = round_.state.sampler.choosing(round_.wanted.position, hidden.shape[1])
     return None if how is None else _PickKey(how.keys is not None, how.temperature)
 
 
-def _pick_from_logits(
-    model: Model, parts: Sequence[_Part], hidden: Sequence[mx.array]
-) -> list[mx.array]:
-    every = apart(model.logits(_joined(hidden, axis=1)).squeeze(0), [p.rows for p in parts], 0)
+def _pick_from_logits(model: Model, parts: Sequence[_Unpicked]) -> list[mx.array]:
+    logits = model.logits(_joined([part.hidden for part in parts], axis=1)).squeeze(0)
     found = []
-    for part, logits in zip(parts, every, strict=True):
-        sampler = part.state.sampler
-        picked = sampler.pick(logits, part.state.position, part.drafted)
-        found.append(sampler.marked(logits, picked))
+    for part, rows in zip(parts, _apart(logits, parts), strict=True):
+        sampler, draft = part.round.state.sampler, part.round.draft
+        picked = sampler.pick(rows, part.round.wanted.position, draft.tokens)
+        found.append(sampler.marked(rows, picked))
     return found
 
 
-def _pick_by_kernel(
-    model: Model, parts: Sequence[_Part], hidden: Sequence[mx.array]
-) -> list[mx.array]:
+def _pick_by_kernel(model: Model, parts: Sequence[_Unpicked]) -> list[mx.array]:
     """The kernel picks -1 where a logit is not finite."""
     assert model.output_rows is not None
-    hows = [part.state.sampler.choosing(part.state.position, part.rows) for part in parts]
+    hows = [
+        part.round.state.sampler.choosing(part.round.wanted.position, part.tokens.shape[0])
+        for part in parts
+    ]
     first, keys = hows[0], [how.keys for how in hows if how is not None and how.keys is not None]
     assert first is not None
     how = first._replace(keys=_joined(keys, axis=0)) if keys else first
-    states = _joined(hidden, axis=1)[..., : model.hidden_size]
-    return apart(model.output_rows.pick(states, how), [part.rows for part in parts], axis=0)
+    states = _joined([part.hidden for part in parts], axis=1)[..., : model.hidden_size]
+    return _apart(model.output_rows.pick(states, how), parts)
 
 
-def _joined(parts: Sequence[mx.array], axis: int) -> mx.array:
-    return parts[0] if len(parts) == 1 else mx.concatenate(list(parts), axis=axis)
+def _apart(rows: mx.array, parts: Sequence[_Unpicked]) -> list[mx.array]:
+    """Cut [R, ...] of all parts into the rows of each."""
+    return apart(rows, [part.tokens.shape[0] for part in parts], axis=0)
+
+
+def _joined(arrays: Sequence[mx.array], axis: int) -> mx.array:
+    return arrays[0] if len(arrays) == 1 else mx.concatenate(list(arrays), axis=axis)

@@ -4,12 +4,12 @@ import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
-from mlx_engine.decoding.answer import open_answer
+from mlx_engine.decoding.answer import Tally, open_answer
 from mlx_engine.decoding.config import ModelParts, Settings
 from mlx_engine.decoding.prefill import NOTHING_SAID, Prompt, stable_length
-from mlx_engine.decoding.sequence import shared_prefix
-from mlx_engine.decoding.tally import Tally
+from mlx_engine.decoding.state import shared_prefix
 from mlx_engine.drafting.depth import DepthPolicy
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.text.chat_template import ChatPrompt, tokenize_chat
@@ -39,6 +39,13 @@ LEAST_SHARED = 64
 
 UNLIKELY = Message("user", "\0")
 """A question that begins like no other."""
+
+
+class _Asked(NamedTuple):
+    """Messages of which the last is to be answered, and their prompt."""
+
+    messages: list[Message]
+    prompt: Prompt
 
 
 class Session:
@@ -176,7 +183,7 @@ class Session:
     def draft_output(self) -> DraftOutput | None:
         """The output head that MTP heads draft with ("auto" until measured); None without them."""
         self._check()
-        return self._sequence.source.output
+        return self._sequence.drafter.output
 
     @property
     def nbytes(self) -> int:
@@ -207,31 +214,35 @@ class Session:
 
     def send(self, text: str) -> Iterator[Event]:
         """Ask. Raises PromptTooLong, BadPrompt or BadChatTemplate before anything changes."""
-        return self._stoppable(self._send(text))
-
-    def _send(self, text: str) -> Iterator[Event]:
-        yield from self._ask([*self._messages, Message("user", text)])
+        return self._stoppable(lambda: self._question(self._messages, text))
 
     def regenerate(self) -> Iterator[Event]:
         """Answer the last question again; another text unless the seed is set."""
-        return self._stoppable(self._regenerate())
+        return self._stoppable(self._last_question)
 
-    def _regenerate(self) -> Iterator[Event]:
+    def _last_question(self) -> _Asked:
         asked = self._asked()
         if not asked or asked[-1].role != "user":
             raise EngineMisuse("There is no question to answer again: send one first.")
-        yield from self._ask(asked)
+        return self._question(asked[:-1], asked[-1].text)
 
     def edit(self, index: int, text: str) -> Iterator[Event]:
         """Replace message `index` (one of the user's), forget what came after, and answer."""
-        return self._stoppable(self._edit(index, text))
+        return self._stoppable(lambda: self._edited(index, text))
 
-    def _edit(self, index: int, text: str) -> Iterator[Event]:
+    def _edited(self, index: int, text: str) -> _Asked:
         if index not in range(len(self._messages)) or self._messages[index].role != "user":
             raise EngineMisuse(
                 "Message {index} is not a question of this conversation.", index=repr(index)
             )
-        yield from self._ask([*self._messages[:index], Message("user", text)])
+        return self._question(self._messages[:index], text)
+
+    def _question(self, before: Sequence[Message], text: str) -> _Asked:
+        check_unicode(text)
+        if not text.strip():
+            raise BadPrompt("The message is empty: type a question.")
+        messages = [*before, Message("user", text)]
+        return _Asked(messages, self._prompt(messages))
 
     def continue_answer(self) -> Iterator[Event]:
         """Go on where the last answer was cut, be it before its first word.
@@ -239,17 +250,16 @@ class Session:
         The first piece may show again what the cut had shown of a character or stop string; the
         text of GenerationFinished is the whole answer.
         """
-        return self._stoppable(self._continue())
+        return self._stoppable(self._cut_answer)
 
-    def _continue(self) -> Iterator[Event]:
-        self._begin()
+    def _cut_answer(self) -> _Asked:
         asked = self._asked()
         if not asked:
             raise EngineMisuse("There is no answer to continue: send a question first.")
         last = self._messages[-1]
         said = last if len(asked) < len(self._messages) and last != NOTHING_SAID else NOTHING_SAID
         messages = asked if said is NOTHING_SAID else self._messages
-        yield from self._run(asked, self._continues_at or self._prompt(messages, said))
+        return _Asked(asked, self._continues_at or self._prompt(messages, said))
 
     def load_messages(self, messages: Sequence[Message]) -> None:
         """Replace the conversation, for chats that were saved; a system message at its beginning
@@ -289,15 +299,16 @@ class Session:
         self._continues_at = None
         return self._unread
 
-    def _ask(self, messages: list[Message]) -> Iterator[Event]:
-        self._begin()
-        check_unicode(messages[-1].text)
-        if not messages[-1].text.strip():
-            raise BadPrompt("The message is empty: type a question.")
-        yield from self._run(messages, self._prompt(messages))
+    def _stoppable(self, ask: Callable[[], _Asked]) -> Iterator[Event]:
+        """Have `stop` mean this answer from now on, also before its first event is asked for."""
+        if not self._is_busy:
+            self._stop.clear()
+        return self._answer(ask)
 
-    def _run(self, messages: list[Message], prompt: Prompt) -> Iterator[Event]:
-        """Answer the last of `messages`."""
+    def _answer(self, ask: Callable[[], _Asked]) -> Iterator[Event]:
+        """Answer what is asked for when the first event is."""
+        self._begin()
+        messages, prompt = ask()
         self._check_fits(len(prompt.tokens))
         if self._sequence.cache != self._settings.cache:
             self._begin_anew()
@@ -336,6 +347,8 @@ class Session:
             self._stop.clear()
         self._note_next_prompt()
         yield replace(answer.finished(), text=said.text, thinking=said.thinking)
+        if not self._is_busy:
+            self._after_answer()
 
     def _note_next_prompt(self) -> None:
         """Tell the prompt cache what the next prompt shares with this one: templates drop thoughts,
@@ -407,17 +420,6 @@ class Session:
     def _begin(self) -> None:
         self._check()
         self._require_idle()
-
-    def _stoppable(self, events: Iterator[Event]) -> Iterator[Event]:
-        """Have `stop` mean this answer from now on, also before its first event is asked for."""
-        if not self._is_busy:
-            self._stop.clear()
-        return self._and_after(events)
-
-    def _and_after(self, events: Iterator[Event]) -> Iterator[Event]:
-        yield from events
-        if not self._is_busy:
-            self._after_answer()
 
     def _require_idle(self) -> None:
         if self._is_busy:

@@ -106,18 +106,18 @@ def _looks_up(options: DraftOptions) -> bool:
 
 
 class Followed(Protocol):
-    """A conversation's tokens and the source that follows them (decoding/sequence.py)."""
+    """The state of a conversation (decoding/state.py)."""
 
     @property
-    def source(self) -> Drafter:
-        """The present one."""
+    def drafter(self) -> Drafter:
+        """The present drafter."""
 
     @property
     def cache(self) -> CacheOptions:
         """In how many bits keys and values are kept."""
 
-    def use(self, source: Drafter) -> None:
-        """Another one, new, from here on."""
+    def use(self, drafter: Drafter) -> None:
+        """Exchange the drafter for a new one."""
 
 
 class _Made(NamedTuple):
@@ -160,58 +160,57 @@ class Drafting:
                 self._kit.go_deep()
             self._policy.follow(options)
             self._policy.begin_text()
-        if self._wants_another(sequence.source, options) or (
-            self._drafts(options) and not self._is_ready(sequence.source, options)
+        if self._wants_another(sequence.drafter, options) or (
+            self._drafts(options) and not self._is_ready(sequence.drafter, options)
         ):
             self._use(sequence, options)
-        if self.why_not(options) is not None and not sequence.source.is_lost:
+        if self.why_not(options) is not None and not sequence.drafter.is_lost:
             sequence.use(NoDraft())
         if self._drafts(options):
-            sequence.source.follow(options)
+            sequence.drafter.follow(options)
         never = self._why_never(options)
-        if never is not None and sequence.source.target is not None:
+        if never is not None and sequence.drafter.target is not None:
             sequence.use(self._kit.make(options, with_model=False))  # the target as it is
             self._made = _Made(options.source, with_model=False)
-        sequence.source.rest(rests=options.depth == 0 or self._leaves_prompt(options))
+        sequence.drafter.rest(rests=options.depth == 0 or self._leaves_prompt(options))
 
     def forget(self) -> None:
         """After an error: the next answer makes its source anew."""
         self._made = None
 
-    def share(self, room: Room) -> None:
-        """How many other conversations share the passes of the next rounds."""
-        self._policy.share(room)
-
     def _drafts(self, options: DraftOptions) -> bool:
         return options.depth != 0 and self.why_not(options) is None
 
-    def knows_ahead(self, source: Drafter, options: DraftOptions, newest: int) -> bool:
+    def knows_ahead(self, state: Followed, options: DraftOptions, newest: int, room: Room) -> bool:
         """Whether a plan and its draft can be made before the token behind the newest is known: not
         where the text goes on as it did before, and a copy would be drafted.
         """
+        source = state.drafter
         if not source.reads_words or not self._drafts(options):
             return True
         if self._wants_what_reads_tokens(source, options):
             return False
+        self._policy.share(room)
         return not self._policy.would_copy(source.offers(newest), options.depth)
 
-    def plan(self, sequence: Followed, options: DraftOptions, newest: int) -> Choice:
+    def plan(self, state: Followed, options: DraftOptions, newest: int, room: Room) -> Choice:
         """Who drafts, and how deep; before every round. newest: the last token that is known. Where
         it `knows_ahead` that may be the one before a token that is on its way; what became of
-        a round is then learned one round late.
+        a round is then learned one round late. room: of this chat in a pass that several share.
 
         The last choice once more where nothing can have changed, so that a round without a draft
         costs next to nothing here.
         """
         choice = self._choice
-        source, is_as_before = sequence.source, options is self._asked
+        self._policy.share(room)
+        source, is_as_before = state.drafter, options is self._asked
         if choice is None or not is_as_before or not self._policy.stays():
             if is_as_before and source is self._ready and not source.is_lost:
                 choice = self._plan(source, options, newest)
             else:
-                choice = self._choose(sequence, options, newest)
+                choice = self._choose(state, options, newest)
             self._asked = options
-        self._choice = None if sequence.source.reads_words else choice
+        self._choice = None if state.drafter.reads_words else choice
         return choice
 
     def learn(
@@ -221,7 +220,7 @@ class Drafting:
         self._policy.learn(choice, drafted, accepted, milliseconds, others)
 
     def _choose(self, sequence: Followed, options: DraftOptions, newest: int) -> Choice:
-        source, self._ready = sequence.source, None
+        source, self._ready = sequence.drafter, None
         why = self.why_not(options)
         if why is not None or options.depth == 0:
             return self._no_draft(why)

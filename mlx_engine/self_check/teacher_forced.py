@@ -17,7 +17,6 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from mlx_engine.decoding.device_memory import clear_by_tokens
 from mlx_engine.drafting.drafter import Rows, run_alone
 from mlx_engine.drafting.model_drafter import HeadMemory
 from mlx_engine.loading.load import LoadedModel
@@ -74,7 +73,7 @@ def hidden_states(
         parts.append(model.forward(mx.array([list(piece)]), caches))
         caches.commit(len(piece))
         mx.eval(parts[-1], caches.arrays())
-        clear_by_tokens(start, start + len(piece))
+        mx.clear_cache()
     return mx.concatenate(parts, axis=1)
 
 

@@ -9,9 +9,9 @@ from in_step import assert_in_step
 
 from mlx_engine.decoding.answer import Answer
 from mlx_engine.decoding.config import DecodeConfig, Settings
+from mlx_engine.decoding.lookahead import Limits
 from mlx_engine.decoding.prefill import Prompt
-from mlx_engine.decoding.sequence import TokenSequence
-from mlx_engine.decoding.tally import Limits
+from mlx_engine.decoding.state import SequenceState
 from mlx_engine.drafting.depth import Choice, Room
 from mlx_engine.drafting.drafter import Drafter
 from mlx_engine.drafting.round_costs import Others
@@ -58,16 +58,15 @@ class Fixed:
 
     depths: "CyclingDepth"
 
-    def knows_ahead(self, source: Drafter, options: DraftOptions, newest: int) -> bool:
-        del options, newest
-        return not source.reads_words
+    def knows_ahead(
+        self, state: SequenceState, options: DraftOptions, newest: int, room: Room
+    ) -> bool:
+        del options, newest, room
+        return not state.drafter.reads_words
 
-    def share(self, room: Room) -> None:
-        del room
-
-    def plan(self, sequence: TokenSequence, options: DraftOptions, newest: int) -> Choice:
-        del options
-        sequence.source.offers(newest)
+    def plan(self, state: SequenceState, options: DraftOptions, newest: int, room: Room) -> Choice:
+        del options, room
+        state.drafter.offers(newest)
         return self.depths.next()
 
     def learn(
@@ -90,7 +89,7 @@ class CyclingDepth:
 class Ran:
     tokens: list[int]
     stats: GenerationStats
-    sequence: TokenSequence
+    sequence: SequenceState
 
 
 def opened(
@@ -106,7 +105,7 @@ def opened(
     stop_pairs: Iterable[tuple[int, int]] = (),
     context_length: int = 4096,
     chunk: int = 7,
-    sequence: TokenSequence | None = None,
+    sequence: SequenceState | None = None,
     cache: CacheOptions = AS_THEY_COME,
     stopped: Callable[[], bool] = lambda: False,
     **more: Any,
@@ -117,7 +116,7 @@ def opened(
     """
     return Answer(
         DecodeConfig(chunk=chunk, **{"looks_ahead": False, "follows_drafts": True} | more),
-        sequence or TokenSequence(model, source, cache),
+        sequence or SequenceState(model, source, cache),
         Fixed(CyclingDepth([depth]) if isinstance(depth, int) else depth),
         Prompt(tuple(prompt), len(prompt) - 1),
         Limits(frozenset(end_ids), max_tokens, context_length),

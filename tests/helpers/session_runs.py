@@ -11,8 +11,8 @@ from tiny_qwen3_5 import Heads, write_tiny_qwen3_5
 
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.joint import JointCaches
-from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.decoding.session import Session
+from mlx_engine.decoding.state import SequenceState
 from mlx_engine.engine import Engine
 from mlx_engine.loading.load import load_model
 from mlx_engine.models.contract import Model
@@ -134,7 +134,7 @@ def session_of(
 
 def alone(session: Session) -> Session:
     """A new session that goes on from no other of its engine."""
-    session._sequence = TokenSequence(session._parts.model, cache=session.cache)
+    session._sequence = SequenceState(session._parts.model, cache=session.cache)
     return session
 
 

@@ -28,8 +28,9 @@ from rich.table import Table
 
 from metal_kernels.choice import ALL_ROWS, NO_ROWS, KernelName, Kernels, Verdict, Work
 from mlx_engine.cache.attention import AttentionCache
-from mlx_engine.decoding.round import Pass, Round, SequenceState
-from mlx_engine.decoding.sequence import TokenSequence
+from mlx_engine.decoding.round import Pass, Plan, Round
+from mlx_engine.decoding.state import SequenceState
+from mlx_engine.drafting.depth import Choice
 from mlx_engine.drafting.drafter import NoDraft, Rows, run_alone
 from mlx_engine.drafting.model_drafter import HeadMemory
 from mlx_engine.drafting.mtp import MtpDraft
@@ -158,7 +159,7 @@ class _Model(NamedTuple):
     """Built of inputs of a graph, after PROMPT tokens."""
 
     decoder: Decoder
-    sequence: TokenSequence
+    sequence: SequenceState
 
 
 class _TracedPass(Pass):
@@ -254,7 +255,7 @@ class _DryRun:
         decoder = build_decoder(self._spec, tables[0], tables[1] if heads else None)
         options = DraftOptions(depth=DEPTH)
         source = MtpDraft(decoder.heads, options) if heads else NoDraft()
-        sequence = TokenSequence(decoder, source)
+        sequence = SequenceState(decoder, source)
         tokens = [0] * PROMPT
         hidden = decoder.forward(mx.array([tokens]), sequence.caches)
         sequence.caches.commit(PROMPT)
@@ -270,14 +271,14 @@ class _DryRun:
     def _round(self, model: _Model, depth: int = 0) -> Sequence[mx.array]:
         """Of a greedy answer, whose tokens a kernel may choose without logits."""
         sequence = model.sequence
-        sampler = Sampler(SamplingOptions(temperature=0), model.decoder.vocabulary, 1)
-        last = mx.zeros((1,), dtype=mx.int32)
-        state = SequenceState(model.decoder, sequence.caches, sequence.source, sampler, last)
-        round_ = Round(state, depth, None)
+        greedy = SamplingOptions(temperature=0)
+        sequence.sampler = Sampler(greedy, model.decoder.vocabulary, 1)
+        sequence.last = mx.zeros((1,), dtype=mx.int32)
+        round_ = Round(sequence, Plan(Choice(depth, None), greedy, DraftOptions()), depth)
         _TracedPass([round_])
         sequence.caches.commit(depth + 1)
         outputs = [round_.draft.tokens, round_.rows.picked, round_.rows.hidden]
-        return [*outputs, *sequence.caches.arrays(), *sequence.source.arrays()]
+        return [*outputs, *sequence.caches.arrays(), *sequence.drafter.arrays()]
 
     def _chunk(self, model: _Model) -> Sequence[mx.array]:
         """Of a prompt, by trunk and heads."""

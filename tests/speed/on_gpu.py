@@ -46,19 +46,17 @@ from time import perf_counter
 from unittest.mock import patch
 
 import mlx.core as mx
-from drafts_again import tell
 from plain_run import CyclingDepth, TokenText, opened
 from published_configs import CONFIGS
 
 from metal_kernels.stock import computes_on_gpu
-from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.decoding.answer import Answer, open_answer
 from mlx_engine.decoding.batch import BatchScheduler
 from mlx_engine.decoding.config import ModelParts, Settings, outcome_reader
 from mlx_engine.decoding.prefill import Prompt
-from mlx_engine.decoding.round import Pass, Round, SequenceState
-from mlx_engine.decoding.sequence import TokenSequence
-from mlx_engine.drafting.depth import DepthPolicy
+from mlx_engine.decoding.round import Pass, Plan, Round
+from mlx_engine.decoding.state import SequenceState
+from mlx_engine.drafting.depth import Choice, DepthPolicy
 from mlx_engine.drafting.drafter import Draft, NoDraft, Proposal, Steps
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.drafting.output_head import OutputShelf
@@ -236,7 +234,7 @@ class Bench:
         return open_answer(
             parts,
             settings,
-            TokenSequence(self.model, NoDraft()),
+            SequenceState(self.model, NoDraft()),
             Drafting(parts.drafting, policy),
             Prompt(tuple(PROMPT), len(PROMPT) - 1),
             TokenText(),  # type: ignore[arg-type]
@@ -414,16 +412,16 @@ def idle(bench: Bench) -> Iterator[dict[str, object]]:
 def unread(bench: Bench, depth: int, passes: int) -> float:
     """Seconds of so many rounds of which every row counts and no outcome is read."""
     heads = MtpDraft(bench.model.heads, DraftOptions()) if depth else NoDraft()
-    caches: LayerCaches = bench.model.make_caches()
-    sampler = Sampler(NOISE, bench.model.vocabulary, 1)
-    state = SequenceState(bench.model, caches, heads, sampler, mx.array(PROMPT[-1:]))
-    hidden = bench.model.forward(mx.array([PROMPT[:-1]]), caches)
-    caches.commit(len(PROMPT) - 1)
-    tell(heads, mx.array(PROMPT[:-1]), hidden)
-    mx.eval(caches.arrays(), hidden)
+    state = SequenceState(bench.model, heads)
+    state.sampler = Sampler(NOISE, bench.model.vocabulary, 1)
+    state.last = mx.array(PROMPT[-1:])
+    hidden = bench.model.forward(mx.array([PROMPT[:-1]]), state.caches)
+    state.read(PROMPT[:-1], hidden)
+    state.settle()
+    plan = Plan(Choice(depth, None), NOISE, DraftOptions(depth=depth))
     began = perf_counter()
     for _ in range(passes):
-        round_ = Round(state, depth, None)
+        round_ = Round(state, plan, depth)
         Pass([round_])
         state.commit(round_.rows, depth + 1)
         mx.async_eval(round_.rows.picked)

@@ -33,7 +33,7 @@ from mlx_engine.bench.runs import (
     settings_of,
     timed_answer,
 )
-from mlx_engine.decoding.sequence import shared_prefix
+from mlx_engine.decoding.state import shared_prefix
 from mlx_engine.engine import Engine
 
 PROMPT = list(range(5, 25))

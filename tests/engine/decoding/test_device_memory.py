@@ -19,7 +19,7 @@ from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.decoding import device_memory
 from mlx_engine.decoding.device_memory import CLEAR_EVERY, MOST_CACHED, MemoryLimits
-from mlx_engine.decoding.sequence import TokenSequence
+from mlx_engine.decoding.state import SequenceState
 from mlx_engine.values.conversation import Message, RoundFinished
 from mlx_engine.values.errors import OutOfMemory
 from mlx_engine.values.options import SamplingOptions
@@ -185,14 +185,14 @@ def test_4096_tokens_leave_no_outgrown_buffers_behind():
     layers = [AttentionCache() for _ in range(2)]
     caches = LayerCaches(layers)
     model = SimpleNamespace(make_caches=lambda bits: caches)
-    sequence = TokenSequence(model)
+    sequence = SequenceState(model)
     before = mx.set_cache_limit(UNBOUNDED)
     most = 0
     for rows in [512] * 4 + [1] * 2048:
         new = mx.zeros((1, 2, rows, 64))
         for layer in layers:
             layer.write(new, new)
-        sequence.commit([1] * rows, mx.zeros((1, rows, 8)))
+        sequence.read([1] * rows, mx.zeros((1, rows, 8)))
         sequence.settle()
         most = max(most, mx.get_cache_memory())
     mx.set_cache_limit(before)

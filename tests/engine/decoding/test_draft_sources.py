@@ -119,7 +119,7 @@ def test_the_output_in_effect_is_told_and_shared(engine):
         session.draft = DraftOptions(depth=1, output="3-bit")
         listen(session, session.send("hi"))
         assert session.draft_output == "3-bit"
-    heads = [session._sequence.source._outputs[0] for session in sessions]
+    heads = [session._sequence.drafter._outputs[0] for session in sessions]
     assert heads[0] is heads[1]
     sessions[0].draft = DraftOptions(depth=1)
     listen(sessions[0], sessions[0].send("hi"))

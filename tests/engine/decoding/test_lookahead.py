@@ -15,7 +15,7 @@ from mlx_engine.decoding import lookahead
 from mlx_engine.decoding.config import Settings
 from mlx_engine.decoding.raw_generation import raw_answer
 from mlx_engine.decoding.round import Pass
-from mlx_engine.decoding.sequence import TokenSequence
+from mlx_engine.decoding.state import SequenceState
 from mlx_engine.drafting.depth import DepthPolicy
 from mlx_engine.drafting.drafter import NoDraft
 from mlx_engine.drafting.mtp import MtpDraft
@@ -70,7 +70,7 @@ def go_on_alike(model, waited, looked, source):
     """What they leave behind is the same, drafts of the next turn included."""
     prompt = [*PROMPT, *waited.tokens, 8, 3]
     turns = [
-        run(model, prompt, ran.sequence.source, 3, options=WAYS["hot"], sequence=ran.sequence)
+        run(model, prompt, ran.sequence.drafter, 3, options=WAYS["hot"], sequence=ran.sequence)
         for ran in (waited, looked)
     ]
     assert turns[0].tokens == turns[1].tokens
@@ -272,7 +272,7 @@ def test_keys_and_values_are_written_in_place_up_to_4000_tokens(depth):
     """A copy of a buffer in any round, of trunk or head, would show in the peak."""
     sizes = TinySizes(layers=2, interval=1, hidden=16, inner=16, heads=1, kv_heads=1)
     wide = tiny_model(3, sizes)
-    sequence = TokenSequence(wide, MtpDraft(wide.heads, DraftOptions()) if depth else NoDraft())
+    sequence = SequenceState(wide, MtpDraft(wide.heads, DraftOptions()) if depth else NoDraft())
 
     def answer(prompt, tokens):
         its = {"max_tokens": tokens, "chunk": 1300, "looks_ahead": True}

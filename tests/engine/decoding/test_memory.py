@@ -13,7 +13,7 @@ from session_runs import session_of, tiny_folder
 from tiny_model import TinySizes, tiny_model
 
 import mlx_engine
-from mlx_engine.decoding.sequence import TokenSequence
+from mlx_engine.decoding.state import SequenceState
 from mlx_engine.drafting.drafter import NoDraft
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.values.conversation import RoundFinished
@@ -70,7 +70,7 @@ def test_300_rounds_hold_no_more_than_the_caches(kind, with_penalties):
         if kind == "head"
         else DialledDraft([], itertools.repeat(0), 37)
     )
-    sequence = TokenSequence(model, source)
+    sequence = SequenceState(model, source)
     depths = Weighed(sequence)
     run(model, PROMPT, source, depths, options=options, max_tokens=400, sequence=sequence)
     assert len(depths.beyond) > 250
@@ -83,10 +83,10 @@ def test_300_rounds_hold_no_more_than_the_caches(kind, with_penalties):
 
 def test_a_sequence_keeps_a_few_checkpoints_the_newest_among_them():
     model = tiny_model(3, TinySizes(layers=2, vocabulary=37))
-    sequence = TokenSequence(model)
+    sequence = SequenceState(model)
     for token in range(20):
         hidden = model.forward(mx.array([[token]]), sequence.caches)
-        sequence.commit([token], hidden)
+        sequence.read([token], hidden)
         sequence.mark()
         sequence.mark()
     one = sequence.caches.snapshot().nbytes
@@ -178,7 +178,7 @@ def test_a_conversation_of_many_turns_holds_what_is_counted():
     )  # layers get ready
     before = live()
     source = MtpDraft(model.heads, DraftOptions())
-    sequence = TokenSequence(model, source)
+    sequence = SequenceState(model, source)
     for turn in range(2 * CHECKPOINTS):
         rows = 20 if turn % 2 else 12  # a short block stays whole as the next one's window
         prompt = [*sequence.tokens, *(turn + n for n in range(rows))]
@@ -195,7 +195,7 @@ def test_rounds_begun_ahead_hold_one_more_copy_of_the_states():
     most = {}
     for looks_ahead in (False, False, True):  # once for layers to get ready
         source = MtpDraft(model.heads, DraftOptions())
-        sequence = TokenSequence(model, source)
+        sequence = SequenceState(model, source)
         depths, before = Weighed(sequence, [1]), live()
         run(model, PROMPT, source, depths, sequence=sequence, looks_ahead=looks_ahead)
         most[looks_ahead] = max(depths.held[2:]) - before

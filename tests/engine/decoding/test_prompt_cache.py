@@ -18,7 +18,7 @@ from tiny_model import TinySizes, tiny_model
 import mlx_engine
 from mlx_engine.cache.contract import CachesSnapshot
 from mlx_engine.decoding.prompt_cache import PromptCache
-from mlx_engine.decoding.sequence import LEAST_APART, Checkpoint, shared_prefix, thinned
+from mlx_engine.decoding.state import LEAST_APART, Checkpoint, shared_prefix, thinned
 from mlx_engine.drafting.drafter import ROWS_OF_A_PROMPT, NoDraft
 from mlx_engine.drafting.model_drafter import HeadMemory
 from mlx_engine.drafting.mtp import MtpDraft

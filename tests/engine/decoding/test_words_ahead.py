@@ -9,7 +9,7 @@ from tiny_model import TinySizes, tiny_model
 
 import mlx_engine
 from mlx_engine.decoding.lookahead import Lookahead
-from mlx_engine.decoding.sequence import TokenSequence
+from mlx_engine.decoding.state import SequenceState
 from mlx_engine.drafting.drafter import DEEPEST
 from mlx_engine.drafting.lookup import CombinedDraft, PromptLookupDraft
 from mlx_engine.drafting.round_costs import PassCosts
@@ -169,7 +169,7 @@ def test_what_another_conversation_has_read_is_known_by_its_words(engine, draft)
         words_are_in_step(session._sequence)
     assert said.finished.stats.reused_tokens > 30
     model = tiny_model(3, TinySizes(layers=2, vocabulary=37))
-    sequence, tokens = TokenSequence(model, PromptLookupDraft(LOOKUP)), [5, 3, 9, 1, 3]
+    sequence, tokens = SequenceState(model, PromptLookupDraft(LOOKUP)), [5, 3, 9, 1, 3]
     model.forward(mx.array([tokens]), sequence.caches)
     sequence.caches.commit(len(tokens))
     sequence.begin_at(tokens, None)
@@ -183,7 +183,7 @@ def test_a_reduced_vocabulary_takes_in_all_words(engine, source):
     session = session_of(engine, sampling, max_tokens=20)
     session.draft = replace(FREQUENT, source=source)
     listen(session, session.send("The fox"))
-    its = session._sequence.source
+    its = session._sequence.drafter
     (output,) = (its.model if isinstance(its, CombinedDraft) else its)._outputs
     known = output._kept | output._new
     assert known.issuperset(session._sequence.tokens)
@@ -210,5 +210,5 @@ def test_heads_that_cannot_be_read_in_mid_answer_leave_words_in_step(tmp_path, m
 
         said.append(listen(session, session.send("The fox"), switch_on))
     assert said[0].tokens == said[1].tokens
-    assert isinstance(session._sequence.source, PromptLookupDraft)
+    assert isinstance(session._sequence.drafter, PromptLookupDraft)
     words_are_in_step(session._sequence)

@@ -110,7 +110,7 @@ def test_a_depth_raised_later_drafts_with_all_heads(tmp_path, kind):
     listen(session, session.send("hello"))
     session.draft = DraftOptions(depth=2)
     listen(session, session.send("again"))
-    assert session._sequence.source.limit == 3
+    assert session._sequence.drafter.limit == 3
     assert session.stats.drafted > 0
     engine.close()
 

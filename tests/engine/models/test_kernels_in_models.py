@@ -179,7 +179,7 @@ def test_turns_return_to_a_boundary(pair: Pair) -> None:
     assert first.tokens == plain.tokens
     again = [*PROMPT, *first.tokens, 8, 3, 3]
     turned = [
-        run(pair.mine, again, ran.sequence.source, depth, max_tokens=4, sequence=ran.sequence)
+        run(pair.mine, again, ran.sequence.drafter, depth, max_tokens=4, sequence=ran.sequence)
         for ran, depth in ((first, 2), (plain, 0))
     ]
     assert turned[0].tokens == turned[1].tokens

@@ -20,7 +20,7 @@ from tiny_qwen3_5 import write_tiny_qwen3_5
 
 from metal_kernels.choice import KERNELS, NO_KERNELS, KernelName, Kernels
 from metal_kernels.kernel import Launch, Launcher
-from mlx_engine.decoding.round import SequenceState
+from mlx_engine.decoding.state import SequenceState
 from mlx_engine.engine import Engine
 from mlx_engine.loading.load import LoadedModel, load_model
 from mlx_engine.models.decoder import Decoder

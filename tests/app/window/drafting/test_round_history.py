@@ -18,7 +18,7 @@ from app.window.drafting.round_history import (
     state_in_short,
 )
 from app.window.drafting.status_strip import StripFigures, context_in_words, speed_in_words
-from mlx_engine.decoding.tally import Tally
+from mlx_engine.decoding.answer import Tally
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.stats import GenerationStats, RoundStats
 

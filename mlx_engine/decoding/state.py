@@ -1,4 +1,4 @@
-"""The tokens of one conversation, with the caches and the drafter that have read them."""
+"""The state of one conversation: its tokens, and the caches and the drafter that have read them."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -6,10 +6,11 @@ from typing import NamedTuple, Protocol
 
 import mlx.core as mx
 
-from mlx_engine.cache.contract import WORTH_A_TOKEN, CachesSnapshot
-from mlx_engine.decoding.device_memory import clear_by_tokens
+from mlx_engine.cache.contract import WORTH_A_TOKEN, CachesSnapshot, RowCount
+from mlx_engine.decoding.device_memory import CLEAR_EVERY
 from mlx_engine.drafting.drafter import Drafter, NoDraft, ReadRows, SourceSnapshot
 from mlx_engine.models.contract import Model
+from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.model_description import CHECKPOINTS
 from mlx_engine.values.options import AS_THEY_COME, CacheOptions
 
@@ -20,44 +21,49 @@ LEAST_APART = 512
 class Checkpoint(NamedTuple):
     """Snapshot of the trunk's caches and of the drafter after `length` tokens.
 
-    source: None where another drafter was in use; the present one then reads the tokens again.
+    drafter: None where another drafter was in use; the present one then reads the tokens again.
     is_on_the_way: made in the middle of a prompt, where a return is less likely.
     """
 
     length: int
     caches: CachesSnapshot
-    source: SourceSnapshot | None
+    drafter: SourceSnapshot | None
     is_on_the_way: bool = False
 
     @property
     def nbytes(self) -> int:
         """Bytes that live on only because of this checkpoint."""
-        return self.caches.nbytes + (0 if self.source is None else self.source.nbytes)
+        return self.caches.nbytes + (0 if self.drafter is None else self.drafter.nbytes)
 
 
 class SharedPrompts(Protocol):
     """Prompts that other conversations of the engine have read (prompt_cache.py)."""
 
-    def reuse(self, sequence: "TokenSequence", wanted: Sequence[int]) -> None:
+    def reuse(self, sequence: "SequenceState", wanted: Sequence[int]) -> None:
         """Have the sequence `branch` off one that has read more of these tokens than it has."""
 
-    def answer_ended(self, sequence: "TokenSequence") -> None:
+    def answer_ended(self, sequence: "SequenceState") -> None:
         """Make room after an answer."""
 
 
-class TokenSequence:
-    """Tokens that the model has read, in order; caches and drafter have the same length.
+class SequenceState:
+    """Everything that a round changes in one conversation.
 
-    The newest token of a conversation has been emitted but not read: the caller keeps it. model:
-    the model as the drafter wants it run. cache: in how many bits keys and values are kept. shared:
-    what other conversations have read. chat: the id of its saved prompts, None outside chats.
-    is_busy: an answer is running.
+    Caches and drafter have read `tokens`; the newest token of the conversation has been emitted but
+    not read. model: the model as the drafter wants it run. cache: bits of keys and values. shared:
+    prompts of other conversations. chat: the id of its saved prompts, None outside chats.
+
+    While an answer runs (`is_busy`) two more parts change: last, the newest token, int32 [1], lazy;
+    and sampler, which counts tokens for penalties.
     """
+
+    last: mx.array
+    sampler: Sampler
 
     def __init__(
         self,
         plain: Model,
-        source: Drafter | None = None,
+        drafter: Drafter | None = None,
         cache: CacheOptions = AS_THEY_COME,
         shared: SharedPrompts | None = None,
         chat: str | None = None,
@@ -67,15 +73,63 @@ class TokenSequence:
         self.chat = chat
         self._shared = shared
         self.is_busy = False
-        self._begin(source or NoDraft())
+        self._begin(drafter or NoDraft())
 
-    def _begin(self, source: Drafter) -> None:
-        self.source = source
-        self.model = source.target or self._plain
+    def _begin(self, drafter: Drafter) -> None:
+        self.drafter = drafter
+        self.model = drafter.target or self._plain
         self.caches = self.model.make_caches(self.cache.bits)
         self.tokens: list[int] = []
         self.checkpoints: list[Checkpoint] = []
         self._start = self.here()
+
+    @property
+    def can_follow(self) -> bool:
+        """Whether `commit` takes a RowCount: layers and drafter are ours, as those that read
+        several conversations in one pass.
+        """
+        return self.model.joint is not None and self.drafter.can_follow
+
+    def commit(self, rows: ReadRows, count: int | RowCount) -> None:
+        """Append the first `count` rows of the last pass; not committing rolls it back.
+
+        A RowCount where `can_follow`; it has to be known before the next commit. The host appends
+        the tokens, with `append`, once it knows them.
+        """
+        self.caches.commit(count)
+        self.drafter.commit(rows, count)
+        if rows.picked is None:  # of a prompt
+            return
+        self.sampler.commit(rows.picked, count)
+        if isinstance(count, int):
+            self.last = rows.picked[count - 1 : count]
+        else:
+            self.last = mx.take(rows.picked, count.after(-1))
+
+    def append(self, tokens: Sequence[int]) -> None:
+        """Append the ids of committed rows; freed buffers are given back every CLEAR_EVERY tokens,
+        those that the device still reads the next time.
+        """
+        before = len(self.tokens)
+        self.tokens.extend(tokens)
+        self.drafter.append(tokens)
+        if before // CLEAR_EVERY != len(self.tokens) // CLEAR_EVERY:
+            mx.clear_cache()
+
+    def read(self, tokens: Sequence[int], hidden: mx.array, *, is_far: bool = False) -> None:
+        """Append tokens of a prompt, which a pass has read to hidden [1, rows, H].
+
+        is_far: no answer follows soon.
+        """
+        count = len(tokens)
+        self.catch_up()
+        rows = ReadRows(mx.array(list(tokens), dtype=mx.int32), hidden)
+        if is_far:
+            self.caches.commit(count)
+            self.drafter.skip(rows)
+        else:
+            self.commit(rows, count)
+        self.append(tokens)
 
     def forget(self) -> None:
         """Drop everything, drafter included, as after an error."""
@@ -102,68 +156,47 @@ class TokenSequence:
             if self._shared is not None:
                 self._shared.answer_ended(self)
 
-    def use(self, source: Drafter) -> None:
+    def use(self, drafter: Drafter) -> None:
         """Exchange the drafter for a new one; a drafter that reads hidden states begins at token 0.
 
         A drafter that runs a model over the tokens has to `catch_up` before it drafts.
         """
-        if source.reads_hidden:
-            self._begin(source)
+        if drafter.reads_hidden:
+            self._begin(drafter)
             return
-        self.source = source
+        self.drafter = drafter
         self.model = self._plain
-        self._start = self._start._replace(source=source.snapshot())
-        self.checkpoints = [place._replace(source=None) for place in self.checkpoints]
-        if not source.runs_a_model:
+        self._start = self._start._replace(drafter=drafter.snapshot())
+        self.checkpoints = [place._replace(drafter=None) for place in self.checkpoints]
+        if not drafter.runs_a_model:
             self.catch_up()
 
     @property
     def followed(self) -> int:
         """Number of tokens that the drafter has read; fewer than all while a new one catches up."""
-        return self.source.length
+        return self.drafter.length
 
     def catch_up(self, most: int | None = None) -> None:
         """Have the drafter read tokens that it has missed, at most `most`."""
         missed = self.tokens[self.followed :][:most]
         if missed:
             unused = mx.zeros((1, len(missed), 0))
-            self.source.commit(ReadRows(mx.array(missed, dtype=mx.int32), unused), len(missed))
-            self.source.append(missed)
-            mx.eval(self.source.arrays())
-
-    def commit(self, tokens: Sequence[int], hidden: mx.array, *, is_far: bool = False) -> None:
-        """Append the first len(tokens) rows of the last pass; hidden [1, rows or more, H].
-
-        is_far: no answer follows soon.
-        """
-        count = len(tokens)
-        self.catch_up()
-        self.caches.commit(count)
-        rows = ReadRows(mx.array(list(tokens), dtype=mx.int32), hidden[:, :count])
-        if is_far:
-            self.source.skip(rows)
-        else:
-            self.source.commit(rows, count)
-        self.stand(tokens)
-
-    def stand(self, tokens: Sequence[int]) -> None:
-        """Append token ids whose rows caches and drafter have committed already."""
-        self.tokens.extend(tokens)
-        self.source.append(tokens)
-        clear_by_tokens(len(self.tokens) - len(tokens), len(self.tokens))
+            self.drafter.commit(ReadRows(mx.array(missed, dtype=mx.int32), unused), len(missed))
+            self.drafter.append(missed)
+            mx.eval(self.drafter.arrays())
 
     def here(self) -> Checkpoint:
         """Snapshot here, lazy, after the drafter has read what waits."""
-        self.source.flush()
+        self.drafter.flush()
         return self._passing()
 
     def _passing(self) -> Checkpoint:
         """Snapshot here, with the rows that wait for the drafter."""
-        return Checkpoint(len(self.tokens), self.caches.snapshot(), self.source.snapshot())
+        return Checkpoint(len(self.tokens), self.caches.snapshot(), self.drafter.snapshot())
 
     def mark(self) -> int:
         """Make a checkpoint; return the number of rows that heads read for it."""
-        read = self.source.flush()
+        read = self.drafter.flush()
         self._mark(self._passing())
         return read
 
@@ -181,7 +214,7 @@ class TokenSequence:
 
     def settle(self) -> None:
         """Evaluate caches and drafter, so that no lazy graph stays."""
-        mx.eval(self.caches.arrays(), self.source.arrays())
+        mx.eval(self.caches.arrays(), self.drafter.arrays())
 
     def reuse(self, prompt: Sequence[int]) -> int:
         """Go to the longest stored prefix of `prompt`, leaving a token to read; its length.
@@ -209,7 +242,7 @@ class TokenSequence:
         """The snapshot from which a conversation with the first `count` tokens goes on."""
         return self.here() if count >= len(self.tokens) else self._place_within(count)
 
-    def branch(self, other: "TokenSequence", wanted: Sequence[int]) -> None:
+    def branch(self, other: "SequenceState", wanted: Sequence[int]) -> None:
         """Take over the longest prefix of these tokens that another conversation has read.
 
         Arrays are shared until either writes to them: then one copy is made of what is kept.
@@ -220,54 +253,54 @@ class TokenSequence:
         self.caches = other.caches.fork()
         self.caches.restore(place.caches)
         known = [kept for kept in other.checkpoints if kept.length <= place.length]
-        if place.source is not None and self._drafts_like(other):
-            self.source.join(other.source, place.source)
-            self.source.append(self.tokens)
+        if place.drafter is not None and self._drafts_like(other):
+            self.drafter.join(other.drafter, place.drafter)
+            self.drafter.append(self.tokens)
             self.checkpoints = known
         else:
             self._tell_anew()
-            self.checkpoints = [kept._replace(source=None) for kept in known]
+            self.checkpoints = [kept._replace(drafter=None) for kept in known]
 
     def begin_at(self, tokens: Sequence[int], newest: mx.array | None) -> None:
         """Set the tokens that caches and the drafter's caches were filled with."""
-        memories = tuple(caches.snapshot() for caches in self.source.held)
+        memories = tuple(caches.snapshot() for caches in self.drafter.held)
         snapshot = SourceSnapshot(len(tokens), memories, newest)
         self.tokens, self.checkpoints = list(tokens), []
-        self.source.join(self.source, snapshot)
-        self.source.append(self.tokens)
+        self.drafter.join(self.drafter, snapshot)
+        self.drafter.append(self.tokens)
         self.mark()
 
-    def can_branch(self, other: "TokenSequence") -> bool:
+    def can_branch(self, other: "SequenceState") -> bool:
         """Whether this conversation can take over what the other has read."""
-        can_follow = not self.source.reads_hidden or self._drafts_like(other)
+        can_follow = not self.drafter.reads_hidden or self._drafts_like(other)
         return self.model is other.model and self.cache == other.cache and can_follow
 
-    def _drafts_like(self, other: "TokenSequence") -> bool:
-        mine, its = self.source, other.source
+    def _drafts_like(self, other: "SequenceState") -> bool:
+        mine, its = self.drafter, other.drafter
         return type(mine) is type(its) and mine.options.source == its.options.source
 
     def _place_within(self, common: int) -> Checkpoint:
         """The longest snapshot of at most `common` tokens."""
-        source = self.source.earlier(common) if self.caches.keeps_all_rows else None
-        if source is not None:
-            return Checkpoint(source.length, self.caches.at(source.length), source)
+        drafter = self.drafter.earlier(common) if self.caches.keeps_all_rows else None
+        if drafter is not None:
+            return Checkpoint(drafter.length, self.caches.at(drafter.length), drafter)
         fitting = [place for place in self.checkpoints if place.length <= common]
         return max(fitting, key=lambda fit: fit.length, default=self._start)
 
     def _go_to(self, place: Checkpoint) -> None:
         self.caches.restore(place.caches)
         del self.tokens[place.length :]
-        if place.source is not None:
-            self.source.restore(place.source)
+        if place.drafter is not None:
+            self.drafter.restore(place.drafter)
         else:
             self._tell_anew()
         self.checkpoints = [kept for kept in self.checkpoints if kept.length <= place.length]
 
     def _tell_anew(self) -> None:
         """Have the drafter read all tokens again, or leave that to `catch_up`."""
-        if self._start.source is not None:
-            self.source.restore(self._start.source)
-        if not self.source.runs_a_model:
+        if self._start.drafter is not None:
+            self.drafter.restore(self._start.drafter)
+        if not self.drafter.runs_a_model:
             self.catch_up()
 
     @property
@@ -278,7 +311,7 @@ class TokenSequence:
     @property
     def live_nbytes(self) -> int:
         """Bytes of caches and drafter, without checkpoints, which conversations may share."""
-        return self.caches.nbytes + self.source.nbytes
+        return self.caches.nbytes + self.drafter.nbytes
 
 
 def thinned(places: Sequence[Checkpoint]) -> list[Checkpoint]:
