@@ -331,7 +331,7 @@ def test_a_call_that_fails_is_nobodys_beginning(engines):
     cache, owners, (first, second) = sequences(model, 2)
     with pytest.raises(ZeroDivisionError), first.answering():
         cache.reuse(first, [1] * 30)
-        first.commit([1] * 30, model.forward(mx.array([[1] * 30]), first.caches))
+        first.read([1] * 30, model.forward(mx.array([[1] * 30]), first.caches))
         raise ZeroDivisionError
     assert read(second, model, [1] * 40).reused_tokens == 0
     del owners

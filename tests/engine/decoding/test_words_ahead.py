@@ -129,9 +129,9 @@ def test_the_same_words(engine, draft, sampling):
 
 
 def words_are_in_step(its):
-    lookup = its.source.lookup if isinstance(its.source, CombinedDraft) else its.source
+    lookup = its.drafter.lookup if isinstance(its.drafter, CombinedDraft) else its.drafter
     assert lookup._index.tokens == its.tokens
-    assert its.source.length == its.caches.length == len(its.tokens)
+    assert its.drafter.length == its.caches.length == len(its.tokens)
 
 
 @pytest.mark.usefixtures("follows_drafts")
