@@ -104,7 +104,7 @@ ROWS_COMPARED = {
 }
 """Of the passes that say at every load whether rows depend on one another: else most of a load."""
 
-_METER = "mlx_engine.self_check.cost_meter"
+_METER = "mlx_engine.self_check.pass_costs"
 PASSES_TIMED = {f"{_METER}.FEW_ROWS": (1, 2, 9), f"{_METER}.QUEUED": 3}
 """Of those that are timed behind the first answer of every engine: else a quarter of its work."""
 

@@ -1,4 +1,4 @@
-"""Who takes part in a bench: ways of ours to draft, mlx-lm, and llama.cpp's server."""
+"""The arms of a bench: the engine with each draft setting, mlx-lm, and llama.cpp's server."""
 
 import json
 import subprocess
@@ -26,7 +26,7 @@ from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import DraftOptions, DraftSourceName, SamplingOptions
 
 PEER_ERRORS = (OSError, ValueError, KeyError)
-"""Errors of a peer that cannot open or run a model."""
+"""Errors of another program that cannot open or run a model."""
 
 LLAMA_DEPTH = 3
 START_S = 600.0
@@ -40,8 +40,8 @@ LAST_WORDS = 300
 class MlxLm:
     """A model in mlx-lm.
 
-    as_float32: cast all floating parameters. MLX's CPU backend is slow in 16 bits, so that only
-    this compares programs rather than types there.
+    as_float32: cast all floating parameters. MLX's CPU backend is slow in 16 bits, and the engine
+    computes in float32 there too.
     """
 
     def __init__(self, folder: Path, sampling: SamplingOptions, *, as_float32: bool) -> None:
@@ -92,10 +92,10 @@ class MlxLm:
 
 
 class LlamaServer:
-    """A GGUF in llama.cpp's server (options and fields: llama.cpp/tools/server/README.md)."""
+    """A GGUF in llama.cpp's server; options and fields as in llama.cpp/tools/server/README.md."""
 
     def __init__(self, port: int, sampling: SamplingOptions, words: str) -> None:
-        """port: of a server on this machine that is ready; words: go into the name."""
+        """port: of a running server on this machine. words: added to the name in tables."""
         self._at = f"http://127.0.0.1:{port}"
         self._sampling = {
             "temperature": sampling.temperature,
@@ -158,10 +158,10 @@ def llama_server(
     drafts: bool,
     heads: Path | None = None,
 ) -> Iterator[LlamaServer]:
-    """Start a server that ends with the context. Raises OSError when it does not start.
+    """Start a server and end it with the context. Raises OSError when it does not start.
 
-    drafts: draft from MTP heads (`draft-mtp`); heads: a GGUF with the heads, where the model has
-    none.
+    drafts: draft with MTP heads (`draft-mtp`). heads: a GGUF with the heads, where the model's own
+    file has none.
     """
     with create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -220,7 +220,11 @@ MEMORY_SHARE = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """answer: answers a prompt with at most so many tokens (a peer: with exactly so many)."""
+    """A way to answer prompts, compared with others.
+
+    answer: takes a prompt and the most tokens to generate; a peer generates exactly so many.
+    is_peer: another program.
+    """
 
     name: str
     answer: Callable[[Sequence[int], int], Run]
@@ -228,14 +232,14 @@ class Arm:
 
 
 class OwnDraft(NamedTuple):
-    """A way of ours to draft, with its name in tables."""
+    """Draft options of the engine, with the name of the arm in tables."""
 
     name: str
     draft: DraftOptions
 
 
 def own_drafts(engine: Engine, plan: Plan) -> Iterator[OwnDraft | Reason]:
-    """Drafting off, then the plan's ways to draft, or why this model cannot draft so."""
+    """List drafting off, then the plan's draft settings, or why this model cannot draft so."""
     source: DraftSourceName = "mtp" if engine.parts.drafting.small is None else "model"
     for name in dict.fromkeys((OFF, *plan.arms)):
         if name not in PEERS:
@@ -245,7 +249,7 @@ def own_drafts(engine: Engine, plan: Plan) -> Iterator[OwnDraft | Reason]:
 
 
 def own_arm(engine: Engine, plan: Plan, own: OwnDraft) -> Arm:
-    """The engine, drafting in one way."""
+    """Make the arm of the engine with some draft options."""
 
     def answer(prompt: Sequence[int], tokens: int) -> Run:
         settings = settings_of(plan.sampling, own.draft, tokens, ignore_eos=plan.ignore_eos)
@@ -255,7 +259,7 @@ def own_arm(engine: Engine, plan: Plan, own: OwnDraft) -> Arm:
 
 
 def own_arms(engine: Engine, plan: Plan) -> Iterator[Arm | Reason]:
-    """The engine in each of its ways to draft."""
+    """Make an arm of the engine for each of the plan's draft settings."""
     for own in own_drafts(engine, plan):
         yield own if isinstance(own, Reason) else own_arm(engine, plan, own)
 
@@ -263,7 +267,7 @@ def own_arms(engine: Engine, plan: Plan) -> Iterator[Arm | Reason]:
 def peer_arms(
     engine: Engine, plan: Plan, heads: Path | None, context: int, stack: ExitStack
 ) -> Iterator[Arm | Reason]:
-    """Other programs of the plan, or why they cannot run this model; `stack` ends them.
+    """Open the plan's other programs, or tell why they cannot run this model; `stack` ends them.
 
     heads: a file of MTP heads beside the model. context: tokens of the longest conversation.
     """
@@ -294,5 +298,5 @@ def peer_arms(
 
 
 def cannot(name: str, error: Exception) -> Reason:
-    """Why a peer does not take part."""
+    """The reason for a program that is left out."""
     return Reason("peer-cannot", f"{name} cannot run this model: {error}")

@@ -1,4 +1,4 @@
-"""Packed keys and values, several chats at once, and long answers."""
+"""Measurements of packed keys and values, of several chats at once, and of long answers."""
 
 from collections.abc import Callable, Sequence
 from statistics import median
@@ -77,7 +77,7 @@ def _divergence(exact: NDArray[np.float32], other: NDArray[np.float32]) -> NDArr
 
 
 class _ChatsRun(NamedTuple):
-    """Texts of all chats, tokens a second, and passes of the weights per token."""
+    """Texts of all chats, tokens per second, and passes of the weights per token."""
 
     texts: tuple[tuple[int, ...], ...]
     speed: float

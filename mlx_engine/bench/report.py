@@ -1,4 +1,4 @@
-"""What a bench run measures and what it found, as frozen values that become one JSON line."""
+"""The plan of a bench and the report of its figures, as frozen values; the report as JSON."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -39,12 +39,12 @@ def arm_words(arm: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is measured, and how much of it; lengths in tokens, cut to what the context holds.
+    """What a bench measures; lengths in tokens, cut to what the context holds.
 
-    arms: ways of ours to draft (see draft_of) and PEERS; "off" always takes part. llama_server:
-    llama.cpp's program, without which llama.cpp does not take part. kinds: how many of the nine
-    kinds of prompt. tokens: at most, for an answer; ignore_eos: and at least. repeats: answers of
-    every arm to every prompt. short_prompts, short_tokens: prompts (the shortest) and lengths of
+    arms: draft settings (see draft_of) and PEERS; "off" always takes part. llama_server: path of
+    llama.cpp's program, without which llama.cpp is left out. kinds: how many of the nine kinds of
+    prompt. tokens: longest answer, with ignore_eos every answer's length. repeats: answers of every
+    arm to every prompt. short_prompts, short_tokens: number of the shortest prompts and length of
     answers where all logits are kept, and for several chats.
     """
 
@@ -65,7 +65,7 @@ class Plan:
 
 
 def quick_plan() -> Plan:
-    """About an eighth of the default plan."""
+    """Make a plan of about an eighth of the default plan's work."""
     return Plan(
         is_quick=True,
         tokens=48,
@@ -98,12 +98,12 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One arm on one kind of prompt, or in all; everything but the speed is of the last repeat.
+    """Figures of one arm on one kind of prompt or on all; all but the speed are of the last repeat.
 
     equal_tokens: length of the prefix shared with drafting off, whose text has reference_tokens.
     is_same: whether both texts are equal. rate: accepted / drafted. *_by_depth: see
     GenerationStats. depths: rounds by the number of drafted tokens. why: the most frequent reason
-    for drafting less than asked. speed: None for an arm of ours with another text.
+    for drafting less than asked. speed: None for draft settings that changed the text.
     """
 
     arm: str
@@ -126,7 +126,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class KindRows:
-    """All arms on one prompt."""
+    """Figures of all arms on one prompt."""
 
     kind: str
     prompt_tokens: int
@@ -135,9 +135,10 @@ class KindRows:
 
 @dataclass(frozen=True, slots=True)
 class DraftingReport:
-    """total: sums over the kinds that every arm has answered.
+    """Figures by kind of prompt, and what passes cost.
 
-    verify_ms[r-1]: a pass of r rows; head_ms: one pass of the MTP head.
+    total: sums over the kinds that every arm has answered. verify_ms[r-1]: milliseconds of a pass
+    of r rows. head_ms: of a pass of the MTP head.
     """
 
     kinds: tuple[KindRows, ...]
@@ -175,10 +176,10 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class ChatsRow:
-    """Several chats with one way to draft, answered one after the other and at once.
+    """Several chats with one draft setting, answered one by one and at once.
 
-    alone, at_once: tokens a second of all together; ratio: of the two, in the same turn.
-    alone_passes, passes: passes of the weights per token. is_same: all texts are equal either way.
+    alone, at_once: tokens per second of all chats. ratio: at_once / alone in the same turn.
+    alone_passes, passes: passes of the weights per token. is_same: the texts do not differ.
     """
 
     arm: str
@@ -193,11 +194,11 @@ class ChatsRow:
 
 @dataclass(frozen=True, slots=True)
 class CacheRow:
-    """Keys and values of model and heads in so many bits, against 16 along the same text.
+    """Keys and values of model and heads in fewer bits, against 16 bits along the same text.
 
-    difference: the largest of a row of logits, mean over rows. divergence: KL of the next token,
-    in nats. likeliest: share of rows with the same likeliest token. accepted: share of drafts,
-    None without heads. is_same: whether drafted text equals plain text of these bits.
+    difference: largest difference in a row of logits, mean over rows. divergence: KL divergence of
+    the next token in nats. likeliest: share of rows with the same likeliest token. accepted: share
+    of drafted tokens, None without heads. is_same: whether drafting leaves the text as it is.
     """
 
     bits: int
@@ -211,7 +212,7 @@ class CacheRow:
 
 @dataclass(frozen=True, slots=True)
 class MemoryReport:
-    """One long answer with drafting.
+    """Memory and round times of one long answer with drafting.
 
     peak_bytes: of the whole process. conversation_bytes: caches and states at the end.
     first_round_ms, last_round_ms: medians of the first and of the last tenth of the rounds.
@@ -245,10 +246,10 @@ class Conditions:
 
 @dataclass(frozen=True, slots=True)
 class BenchReport:
-    """All figures; a part is None when it was not asked for or could not be measured (declined).
+    """All figures of a bench; parts that were not asked for or not possible (declined) are None.
 
-    Once a drafted text differs from the plain one, the parts after it are None.
-    is_interrupted: Ctrl-C ended the run; the report holds what was measured by then.
+    Once a drafted text differs from the plain one, the later parts are None.
+    is_interrupted: Ctrl-C ended the run; the report holds the figures so far.
     """
 
     conditions: Conditions
@@ -262,5 +263,5 @@ class BenchReport:
     is_interrupted: bool = False
 
     def as_json(self) -> str:
-        """One line; keys are the field names."""
+        """Write the report as one line of JSON; keys are the field names."""
         return json.dumps(asdict(self), ensure_ascii=False)

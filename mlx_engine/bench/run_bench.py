@@ -1,4 +1,4 @@
-"""Runs the parts of a plan, shows tables as they come, and how long the rest takes."""
+"""Runs a bench: measures the parts of a plan, shows tables and the time left."""
 
 import os
 import platform
@@ -34,7 +34,7 @@ from mlx_engine.bench.runs import (
     total_rows,
 )
 from mlx_engine.engine import Engine, open_engine
-from mlx_engine.self_check.doctor import backend_words
+from mlx_engine.self_check.doctor import this_machine
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import DraftOptions, LoadOptions
 
@@ -47,9 +47,9 @@ WARM_UP = 8
 
 
 def bench_progress(console: Console) -> Progress:
-    """A line on what is measured and the time left, at a terminal only.
+    """Make a line with the current measurement and the time left, at a terminal only.
 
-    It is drawn between answers, so that drawing does not disturb what is timed.
+    It is drawn between answers, so that drawing does not disturb the timing.
     """
     return Progress(
         TextColumn("{task.description}"),
@@ -71,9 +71,9 @@ def run_bench(
 ) -> BenchReport:
     """Measure a loaded engine, or the model at a path (None: the built-in one).
 
-    options: how the path is opened. show: is given each table once it is measured. progress: see
-    bench_progress. Ctrl-C ends the run with what was measured by then. Raises EngineError where
-    loading or generating does; what only a part cannot do is declined.
+    options: for loading. show: called with each table. progress: see bench_progress. Ctrl-C ends
+    the run with the figures so far. Raises EngineError where loading or generating does; a part
+    that is not possible is declined in the report.
     """
     options, plan = options or LoadOptions(), plan or Plan()
     with ExitStack() as stack:
@@ -88,8 +88,8 @@ def run_bench(
 
 
 def conditions(engine: Engine, plan: Plan) -> Conditions:
-    """Conditions of a run that begins now."""
-    here = f"{backend_words()}, {platform.system()} {platform.machine()}"
+    """Describe model, machine, versions and settings of a run that begins now."""
+    here = f"{this_machine().words}, {platform.system()} {platform.machine()}"
     return Conditions(
         model=engine.description.name,
         quantisation=engine.description.quantisation,
@@ -159,25 +159,25 @@ class _Bench:
             self._keep(tables.memory_table(memory), memory=memory)
 
     def _begin(self, words: str, answers: int | None = None) -> None:
-        """Show a new stage, and how many answers it takes where that is known."""
+        """Show a new stage in the progress line; answers: how many it takes, where known."""
         for task in self._progress.task_ids:
             self._progress.remove_task(task)
         self._task = self._progress.add_task(words, total=answers)
         self._progress.refresh()
 
     def _say(self, words: str) -> None:
-        """Show the answer that begins, and its number."""
+        """Show the next answer and its number in the progress line."""
         task = self._progress.tasks[0]
         number = f"{task.completed + 1:.0f} of {task.total:.0f}"
         self._progress.update(self._task, description=f"{words} ({number})", refresh=True)
 
     def _keep(self, table: RenderableType, **found: Any) -> None:
-        """Put a part into the report, by its field, and show its table."""
+        """Put figures into fields of the report, and show their table."""
         self._found = replace(self._found, **found)
         self._show(table)
 
     def _is_asked(self, part: Part, why_not: Reason | None = None) -> bool:
-        """Whether a part is to be measured; why_not: declines it."""
+        """Whether to measure a part of the plan; why_not: the reason to decline it."""
         if part not in self._plan.parts:
             return False
         if why_not is not None:
@@ -187,7 +187,7 @@ class _Bench:
         return True
 
     def _prompts(self) -> list[_Prompt]:
-        """Prompts that the context holds."""
+        """Make the prompts that fit into the context; decline the others."""
         room = self._engine.parts.context_length - LEAST_ROOM
         prompts = []
         for kind in nine_kinds()[: self._plan.kinds]:
@@ -211,7 +211,7 @@ class _Bench:
                 self._reading(peers)
 
     def _runnable(self, found: Iterable[Arm | Reason]) -> list[Arm]:
-        """Arms that can run; reasons why others cannot are kept."""
+        """Collect arms that can run; decline the others."""
         arms = []
         for arm in found:
             if isinstance(arm, Arm):
@@ -247,7 +247,7 @@ class _Bench:
                 self._keep(tables.total_table(found), drafting=found, agreement=agreement(kinds))
 
     def _reading(self, peers: list[Arm]) -> None:
-        """Read a long prompt, and generate one token."""
+        """Time reading a long prompt and generating one token."""
         engine, plan = self._engine, self._plan
         prompt = long_prompt(engine, min(plan.prompt, engine.parts.context_length - LEAST_ROOM))
         arms = [own_arm(engine, plan, OwnDraft("without heads", PLAIN)), *peers]
@@ -261,7 +261,7 @@ class _Bench:
         self._keep(tables.prompt_table(rows), prompt=rows)
 
     def _warm_up(self, arms: list[Arm], prompt: list[int], tokens: int) -> None:
-        """Give an answer that does not count: kernels are compiled at their first call."""
+        """Have every arm give an answer that does not count, so that kernels are compiled."""
         answers = _answers("warming up", prompt, (0,) * tokens, arms)
         self._answer(in_turn(arms, 1), arms, answers, prompt, tokens)
 

@@ -1,4 +1,4 @@
-"""Nine kinds of prompt, timed answers to them, and rows of figures from those."""
+"""Prompts of a bench, timed answers to them, and the figures of these answers."""
 
 import tomllib
 from collections import Counter
@@ -34,37 +34,37 @@ PLAIN = DraftOptions(source="none")
 
 
 class Kind(NamedTuple):
-    """A kind of prompt, and an example of it."""
+    """A kind of prompt, with an example question."""
 
     name: str
     question: str
 
 
 def nine_kinds() -> list[Kind]:
-    """Read prompts.toml."""
+    """Read the nine kinds of prompt from prompts.toml."""
     texts = tomllib.loads((files(__package__) / "prompts.toml").read_text(encoding="utf-8"))
     return [Kind(kind["name"], kind["prompt"].strip()) for kind in texts["kind"]]
 
 
 def chat_prompt(engine: Engine, question: str) -> list[int]:
-    """Tokens of a chat that asks one question."""
+    """Tokenize a chat that asks one question."""
     parts = engine.parts
     return list(tokenize_chat(parts.template, parts.tokenizer, [Message("user", question)]).tokens)
 
 
 def long_prompt(engine: Engine, length: int) -> list[int]:
-    """Exactly `length` tokens of running text."""
+    """Make a prompt of exactly `length` tokens."""
     once = engine.tokenize(FILLER)
     return (once * (length // len(once) + 1))[:length]
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One answer, or the sum of several.
+    """Figures of one answer, or the sum of several.
 
-    tokens: the text, without an end-of-text token, which `generated` counts. first_s, wall_s:
-    seconds to the first and the last token. later, later_s, cpu_s: tokens of all rounds but the
-    first, their seconds, and their processor seconds (0 where another process computes). rounds:
+    tokens: the text without an end-of-text token, which `generated` counts. first_s, wall_s:
+    seconds to the first and the last token. later: tokens after the first round; later_s, cpu_s:
+    the seconds and processor seconds for these (cpu_s 0 where another process computes). rounds:
     empty for other programs.
     """
 
@@ -86,12 +86,12 @@ class Run:
 
     @property
     def tokens_per_second(self) -> float | None:
-        """Speed after the first round; None for an answer of one round."""
+        """Tokens per second after the first round; None for an answer of one round."""
         return self.later / self.later_s if self.later and self.later_s else None
 
 
 class Clock:
-    """Times one answer, from when the clock is made."""
+    """Times one answer; starts when it is made."""
 
     def __init__(self) -> None:
         self._started = self._first = perf_counter()
@@ -104,7 +104,7 @@ class Clock:
     def run(
         self, tokens: Sequence[int], emitted: Sequence[int], rounds: Sequence[RoundStats] = ()
     ) -> Run:
-        """Stop the clock; emitted: tokens of every pass."""
+        """Stop the clock and return the figures; emitted: number of tokens of every pass."""
         now, cpu_s = perf_counter(), process_time() - self._cpu
         return Run(
             tokens=tuple(tokens),
@@ -124,7 +124,7 @@ class Clock:
 def settings_of(
     sampling: SamplingOptions, draft: DraftOptions, tokens: int, *, ignore_eos: bool = True
 ) -> Settings:
-    """Settings of an answer of at most `tokens` tokens."""
+    """Make the settings of an answer of at most `tokens` tokens."""
     return Settings(sampling, draft, GenerationOptions(tokens, ignore_eos=ignore_eos))
 
 
@@ -142,7 +142,7 @@ def timed_answer(engine: Engine, prompt: Sequence[int], settings: Settings) -> R
 
 
 def open_answer(engine: Engine, prompt: Sequence[int], settings: Settings) -> Answer:
-    """Prepare an answer as `Engine.generate` does, with nothing of the prompt cached."""
+    """Prepare an answer as `Engine.generate` does, without any cached prompt."""
     parts = replace(engine.parts, prompts=PromptCache(engine.parts.model, 0))
     return raw_answer(parts, settings, prompt, engine.new_depth_policy())
 
@@ -152,9 +152,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Answers to one prompt: `runs` by arm, turn by turn.
+    """All answers to one prompt.
 
-    reference: the text of drafting off. peers: names of arms that are other programs.
+    runs: answers by arm, in the order of turns. reference: the text with drafting off. peers: names
+    of arms that are other programs.
     """
 
     kind: str
@@ -174,7 +175,7 @@ class Answers:
         return KindRows(self.kind, self.prompt_tokens, tuple(rows))
 
     def prompt_rows(self) -> tuple[PromptRow, ...]:
-        """Prompt speeds; ratios are to the first arm."""
+        """Compute the prompt speed of each arm; ratios are to the first arm."""
         first = next(iter(self.runs.values()))
         return tuple(
             PromptRow(
@@ -188,7 +189,7 @@ class Answers:
 
 
 def total_rows(answers: Sequence[Answers]) -> tuple[Row, ...]:
-    """Sums over the prompts that every arm has answered in every turn."""
+    """Sum figures over the prompts that every arm has answered in every turn."""
     arms = list(answers[0].runs) if answers else []
     turns = max((len(each.runs[OFF]) for each in answers), default=0)
     done = [a for a in answers if all(len(a.runs.get(arm, ())) == turns for arm in arms)]
@@ -207,7 +208,7 @@ def total_rows(answers: Sequence[Answers]) -> tuple[Row, ...]:
 
 
 def agreement(kinds: Iterable[KindRows]) -> Agreement:
-    """Compare the texts of all arms of ours that draft with the plain ones."""
+    """Compare the texts of all draft settings with the plain texts."""
     texts = tokens = 0
     for kind in kinds:
         for row in kind.rows:
@@ -222,14 +223,14 @@ def agreement(kinds: Iterable[KindRows]) -> Agreement:
 
 
 def in_turn(arms: MutableSequence[T], repeats: int, *, is_backwards: bool = False) -> Iterator[T]:
-    """Arms in the order A B C C B A; an arm removed from `arms` is not in later turns."""
+    """Yield arms in the order A B C C B A; an arm removed from `arms` has no later turns."""
     for _ in range(repeats):
         yield from arms[:: -1 if is_backwards else 1]
         is_backwards = not is_backwards
 
 
 def shares(accepted: Sequence[int], drafted: Sequence[int]) -> tuple[float, ...]:
-    """accepted[d] / drafted[d] for every depth; `accepted` may be shorter."""
+    """Compute accepted[d] / drafted[d] for every depth; `accepted` may be shorter."""
     padded = [*accepted, *([0] * (len(drafted) - len(accepted)))]
     return tuple(a / d for a, d in zip(padded, drafted, strict=True))
 

@@ -1,4 +1,4 @@
-"""What was measured as tables, and the overview of them as a picture."""
+"""Figures of a bench as tables for the terminal, and as an SVG picture."""
 
 import re
 from collections.abc import Iterable
@@ -42,11 +42,11 @@ COLUMNS = {
     "accepted by depth": 17,
     "same words": 10,
 }
-"""Headers of rows and their widths, equal for all kinds of prompt."""
+"""Column headers and widths, the same for all kinds of prompt."""
 
 OVERVIEW_WIDTH, CELL_WIDTH = 160, 12
 FASTER, SLOWER = 1.02, 0.98
-"""Speed over drafting off from which a cell is green, and up to which it is red."""
+"""Ratios of speed to drafting off from which a cell is green, and up to which it is red."""
 
 
 def _table(title: str, *columns: str) -> Table:
@@ -58,7 +58,7 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def _printable(text: str) -> str:
-    """Text of a file without characters that could steer the terminal."""
+    """Replace characters that could control the terminal."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
@@ -67,7 +67,7 @@ def _yes(is_same: bool) -> Text:
 
 
 def heading(conditions: Conditions) -> Group:
-    """Model; machine and versions; sampling, lengths, repeats and date."""
+    """Three lines: model; machine and versions; sampling, lengths, repeats and date."""
     usual = asdict(SamplingOptions())
     sampling = ", ".join(
         f"{name.replace('_', ' ')} {value}"
@@ -87,13 +87,13 @@ def heading(conditions: Conditions) -> Group:
 
 
 def kind_table(found: KindRows, number: int, of: int) -> Table:
-    """All arms on one kind of prompt."""
+    """Table of all arms on one kind of prompt."""
     title = f"{found.kind} ({number} of {of}), {found.prompt_tokens} tokens of prompt"
     return _rows_table(title, found.rows)
 
 
 def total_table(found: DraftingReport) -> Group:
-    """All arms over the kinds that each has answered, pass costs, and what auto chose."""
+    """Table of all arms over the kinds that every arm answered, pass costs, and auto's depths."""
     passes = " ".join(f"{ms:.1f}" for ms in found.verify_ms)
     lines = [
         f"A pass of 1 to {len(found.verify_ms)} rows: {passes} ms; head {found.head_ms:.1f} ms"
@@ -134,7 +134,7 @@ def _rows_table(title: str, rows: Iterable[Row]) -> Table:
 
 
 def prompt_table(found: tuple[PromptRow, ...]) -> Table:
-    """Speed of reading a long prompt."""
+    """Table of speeds of reading a long prompt."""
     table = _table(f"Reading a prompt of {found[0].tokens} tokens", "", "tok/s", "to without heads")
     for row in found:
         table.add_row(row.arm, f"{row.tokens_per_second:.1f}", f"{row.ratio:.2f}")
@@ -142,7 +142,7 @@ def prompt_table(found: tuple[PromptRow, ...]) -> Table:
 
 
 def chats_table(found: tuple[ChatsRow, ...]) -> Table:
-    """Several chats at once against one by one."""
+    """Table of several chats at once against one by one."""
     columns = ("one by one", "at once", "times", "passes a token", "same words")
     table = _table(f"{found[0].chats if found else 0} chats, tok/s of all", "", *columns)
     for row in found:
@@ -153,7 +153,7 @@ def chats_table(found: tuple[ChatsRow, ...]) -> Table:
 
 
 def cache_table(found: tuple[CacheRow, ...]) -> Table:
-    """Cost of fewer bits for keys and values."""
+    """Table of what fewer bits for keys and values cost."""
     columns = ("bytes a token", "logits apart", "KL, nats", "likeliest", "accepted", "same words")
     table = _table("Keys and values", "bits", *columns)
     for row in found:
@@ -170,7 +170,7 @@ def cache_table(found: tuple[CacheRow, ...]) -> Table:
 
 
 def memory_table(found: MemoryReport) -> Table:
-    """A long answer's memory, and its rounds at the start and at the end."""
+    """Table of a long answer's memory and round times."""
     lengths = f"{found.prompt_tokens} + {found.generated_tokens} tokens"
     table = _table(f"Memory over {lengths}", "", "")
     table.add_row("peak", size_words(found.peak_bytes))
@@ -181,7 +181,7 @@ def memory_table(found: MemoryReport) -> Table:
 
 
 def ending(found: BenchReport) -> Group:
-    """Whether the texts agree, and why parts are missing."""
+    """Lines on whether the texts agree, and why parts are missing."""
     same = found.agreement
     lines = []
     if not same.is_green:
@@ -203,7 +203,7 @@ def check_picture(path: Path) -> None:
 
 
 def write_picture(report: BenchReport, path: Path) -> None:
-    """Write speed and acceptance of every arm on every kind as SVG. Raises BadOption."""
+    """Write an SVG with speed and acceptance of every arm on every kind. Raises BadOption."""
     console = Console(
         record=True,
         width=OVERVIEW_WIDTH,

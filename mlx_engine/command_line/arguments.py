@@ -1,4 +1,4 @@
-"""What may be typed after `headstart`: commands and flags, parsed by argparse."""
+"""The command line of `headstart`: commands and flags, parsed by argparse."""
 
 import argparse
 from collections.abc import Callable, Sequence
@@ -55,7 +55,7 @@ DOCTOR_EXAMPLES = """examples:
 
 exit status: 0 when nothing failed, 1 when something did
 """
-MAIN_NOTES = """Without a command Headstart opens its window; without a display, the chat.
+MAIN_NOTES = """Without a command Headstart opens its window; without a display, the terminal chat.
 `headstart PATH ...` and `headstart app [PATH ...]` open models, texts and hub links in the window.
 
 exit status: 0 done, 1 a check failed, 2 bad input, 70 a bug of ours, 130 Ctrl-C
@@ -80,7 +80,7 @@ class OneLineParser(argparse.ArgumentParser):
 
 
 class _Version(argparse.Action):
-    """Look versions up when they are asked for."""
+    """Print the versions; they are looked up only when --version is given."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         print(f"Headstart {version('headstart')} (MLX {version('mlx')})")
@@ -88,7 +88,7 @@ class _Version(argparse.Action):
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse a command line; `command` is the command's name.
+    """Parse a command line; the result's `command` is the name of the command.
 
     Raises SystemExit with status 2 and one line on stderr when something is wrong.
     """
@@ -116,7 +116,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _reader(read: Callable[[str], Any]) -> Callable[[str], Any]:
-    """An argparse type whose BadOption is reported in its own words."""
+    """Make an argparse type that reports BadOption with the error's own words."""
 
     def type_(text: str) -> Any:
         try:
@@ -181,20 +181,20 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     add(
         "--numerics",
         choices=get_args(AskedNumerics),
-        help="exact: the same text whatever else runs beside it (default: auto, exact where it "
-        "costs at most 5 %% here)",
+        help="exact: the same text with drafting on and off, and beside other chats (default: "
+        "auto, exact where that costs at most 5 %% on this machine)",
     )
     add(
         "--context",
         dest="context_length",
         type=int,
         metavar="N",
-        help="tokens at most (default: the model's own)",
+        help="longest conversation in tokens (default: the model's own limit)",
     )
     add(
         "--anyway",
         action="store_true",
-        help="load a model even if its memory plan, or that of --context, does not fit here",
+        help="load the model even if its memory plan says that it does not fit",
     )
 
 
@@ -214,7 +214,7 @@ def _add_drafting(parser: argparse.ArgumentParser) -> None:
         "--depth",
         type=_reader(read_depth),
         metavar="auto|0..8",
-        help="tokens drafted in a round (default: auto, as many as pay here)",
+        help="tokens drafted in a round (default: auto, as many as pay off on this machine)",
     )
     add(
         "--source",
@@ -222,13 +222,13 @@ def _add_drafting(parser: argparse.ArgumentParser) -> None:
         dest="source",
         choices=tuple(SOURCES),
         metavar="SOURCE",
-        help=f"who drafts: {', '.join(SOURCES)} (default: mtp; model where there is a draft model)",
+        help=f"what drafts: {', '.join(SOURCES)} (default: mtp; model with --draft-model)",
     )
     add(
         "--draft-output",
         dest="output",
         choices=get_args(DraftOutput),
-        help="output matrix that MTP heads draft with (default: full, the model's own)",
+        help="output matrix that MTP heads draft with (default: full, that of the model)",
     )
     add(
         "--draft-vocabulary",
@@ -256,7 +256,7 @@ def _add_sampling(
     defaults: str = "what the model recommends",
     seed: str = "a new one for every answer",
 ) -> None:
-    """defaults, seed: their description in the help."""
+    """Add the sampling flags; defaults, seed: described so in the help."""
     add = parser.add_argument_group(f"sampling (defaults: {defaults})").add_argument
     for name, read in NUMBER_FIELDS.items():
         add(f"--{name.replace('_', '-')}", type=read, metavar="X", help=SAMPLING_HELP[name])
@@ -300,7 +300,7 @@ def _add_chat(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="for the chat template, such as preserve_thinking=true; may be repeated",
     )
-    add("--once", metavar="QUESTION", help="answer this question and leave")
+    add("--once", metavar="QUESTION", help="answer this question, then exit")
     add("--plain", action="store_true", help="no colours, no line editing")
     _add_drafting(parser)
     _add_cache(parser)
@@ -331,7 +331,7 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
     _add_model(parser)
     group = parser.add_argument_group("what is measured")
     add, count = group.add_argument, _reader(_read_count)
-    add("--quick", action="store_true", help="an eighth of everything")
+    add("--quick", action="store_true", help="measure about an eighth as much")
     add(
         "--only",
         dest="parts",
@@ -343,26 +343,26 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
         "--arms",
         type=_reader(_read_arms),
         metavar="ARMS",
-        help="what takes part beside drafting off: depths, 4@0.5 for depth 4 and a "
-        f"min-probability, draft sources, and other programs (default: {','.join(ARMS)})",
+        help="what is compared with drafting off: depths, 4@0.5 for depth 4 with a "
+        f"min-probability, draft sources, other programs (default: {','.join(ARMS)})",
     )
     add(
         "--llama-server",
         type=Path,
         metavar="PATH",
-        help="llama.cpp's llama-server, which then takes part, without and with draft-mtp",
+        help="compare with llama.cpp's llama-server too, without and with draft-mtp",
     )
-    add("--tokens", type=count, metavar="N", help="of an answer (default: 192)")
+    add("--tokens", type=count, metavar="N", help="longest answer in tokens (default: 192)")
     add("--repeats", type=count, metavar="N", help="answers to every prompt (default: 2)")
     _add_ignore_eos(group)
     _add_sampling(parser, "greedy", "1")
     add = parser.add_argument_group("output").add_argument
-    add("--json", action="store_true", help="end with one JSON line")
+    add("--json", action="store_true", help="print one JSON line at the end")
     add("--svg", type=Path, metavar="FILE", help="write a picture of the figures")
 
 
 def _add_doctor(parser: argparse.ArgumentParser) -> None:
-    words = "also tell whether this model fits into memory here"
+    words = "also check whether this model fits into memory"
     parser.add_argument("model", nargs="?", metavar="MODEL", help=words)
     _add_json(parser)
 

@@ -1,4 +1,4 @@
-"""`headstart chat`: reads messages, piped in, typed, or edited with prompt_toolkit."""
+"""`headstart chat`: reads lines that are piped in, typed, or edited with prompt_toolkit."""
 
 import signal
 import sys
@@ -31,32 +31,32 @@ SAVE_QUESTION = "Save this chat? y, n, or a name such as talk.md or talk.json [n
 NO, YES = ("", "n", "no"), ("y", "yes")
 DEFAULT_NAME = "chat-%Y%m%d-%H%M%S.json"
 TERMINATED = 128 + signal.SIGTERM
-"""The exit status of a process that SIGTERM ended."""
+"""Exit status of a process that SIGTERM ended."""
 
 
 class Lines:
-    """Lines of a stream that nobody types at."""
+    """Lines of a stream that is not a terminal."""
 
     def __init__(self, stream: TextIO, screen: Screen) -> None:
         self._stream, self._screen = stream, screen
 
     def __iter__(self) -> Iterator[str]:
-        """Stripped lines that are not blank, until the user leaves; raises BadPrompt."""
+        """Yield stripped lines that are not blank, until the user leaves; raises BadPrompt."""
         try:
             yield from filter(None, map(str.strip, self._stream))
         except UnicodeDecodeError as error:
             raise BadPrompt(f"What was piped in is not UTF-8 (byte {error.start}).") from None
 
     def ask(self, _question: str) -> str:
-        """Ask for one more line; "" when there is no answer."""
+        """Ask a question; "" when there is no answer."""
         return ""
 
 
 class PlainLines(Lines):
-    """Lines typed after a mark, without control codes; the second Ctrl-C in a row leaves."""
+    """Lines typed at a terminal without control codes; the second Ctrl-C in a row leaves."""
 
     def __iter__(self) -> Iterator[str]:
-        """As Lines."""
+        """Yield stripped lines that are not blank, until the user leaves."""
         presses = 0
         while presses < 2:
             try:
@@ -77,7 +77,7 @@ class PlainLines(Lines):
         return self._stream.readline()
 
     def ask(self, question: str) -> str:
-        """As Lines."""
+        """Ask a question; "" when there is no answer."""
         try:
             return self._read(question).strip()
         except KeyboardInterrupt:
@@ -85,9 +85,9 @@ class PlainLines(Lines):
 
 
 class EditedLines(Lines):
-    """Lines with history and completion; pasted line breaks and Alt-Enter stay in a message.
+    """Lines edited with history and completion; pasted and Alt-Enter line breaks are kept.
 
-    Ctrl-C clears the line, and leaves where it is empty, as Ctrl-D does.
+    Ctrl-C clears the line; on an empty line Ctrl-C and Ctrl-D leave.
     """
 
     def __init__(self, stream: TextIO, screen: Screen) -> None:
@@ -106,7 +106,7 @@ class EditedLines(Lines):
         )
 
     def __iter__(self) -> Iterator[str]:
-        """As Lines."""
+        """Yield stripped lines that are not blank, until the user leaves."""
         while True:
             try:
                 text = self._session.prompt(PROMPT_MARK).strip()
@@ -116,7 +116,7 @@ class EditedLines(Lines):
                 yield text
 
     def ask(self, question: str) -> str:
-        """As Lines."""
+        """Ask a question; "" when there is no answer."""
         try:
             return self._session.prompt(question).strip()
         except EOFError:
@@ -142,7 +142,7 @@ def _keys() -> "KeyBindings":
 
 
 def _completer() -> "Completer":
-    """Complete commands, then their words or names of files."""
+    """Complete slash commands, then the words or file names that a command takes."""
     from prompt_toolkit.completion import (
         CompleteEvent,
         Completer,
@@ -178,7 +178,7 @@ def _completer() -> "Completer":
 
 
 def typed_lines(outside: Outside, screen: Screen, *, plain: bool) -> "Lines":
-    """Choose how the lines of a chat are read."""
+    """Choose how to read lines: from a pipe, plainly, or with editing."""
     if not outside.interactive:
         return Lines(outside.stdin, screen)
     if plain or not screen.takes_codes:
@@ -208,7 +208,7 @@ def chat(arguments: Namespace, outside: Outside) -> int:
 
 @contextmanager
 def _exit_on_sigterm() -> Iterator[None]:
-    """Within, SIGTERM raises SystemExit, so that the terminal is left as it was."""
+    """Have SIGTERM raise SystemExit in this context, so that the terminal is restored."""
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     try:
         yield
@@ -217,7 +217,7 @@ def _exit_on_sigterm() -> Iterator[None]:
 
 
 def _chat_with(engine: "Engine", arguments: Namespace, outside: Outside, screen: Screen) -> Chat:
-    """Begin a conversation."""
+    """Begin a conversation with the options of the command line."""
     limits = generation_options(arguments)
     session = engine.session(
         system=arguments.system,
@@ -228,11 +228,11 @@ def _chat_with(engine: "Engine", arguments: Namespace, outside: Outside, screen:
         template_arguments=template_arguments(arguments.template_argument),
         cache=cache_options(arguments),
     )
-    return Chat(engine, session, limits, screen, outside.backend())
+    return Chat(engine, session, limits, screen, outside.machine().words)
 
 
 def run_chat(chat: Chat, lines: Lines) -> None:
-    """Take lines until they end or the user leaves, by /quit or a second Ctrl-C in an answer."""
+    """Answer lines until they end or the user leaves, by /quit or a second Ctrl-C in an answer."""
     try:
         for line in lines:
             if line.startswith("//"):
@@ -248,7 +248,7 @@ def run_chat(chat: Chat, lines: Lines) -> None:
 
 
 def offer_to_save(chat: Chat, lines: Lines) -> None:
-    """Ask for a file where messages would be lost, until one is written or none is wanted."""
+    """Offer to save messages that would be lost, until a file is written or none is wanted."""
     while chat.is_unsaved:
         answer = lines.ask(SAVE_QUESTION)
         if answer.lower() in NO:

@@ -40,9 +40,9 @@ ENDED_AT_ONCE = (
 
 
 def generate(arguments: Namespace, outside: Outside) -> int:
-    """Print the continuation, or with --chat the answer, to stdout, and its figures to stderr.
+    """Print the continuation, or with --chat the answer, to stdout, and figures to stderr.
 
-    The first Ctrl-C ends the text; it is printed, then KeyboardInterrupt is raised.
+    The first Ctrl-C ends the text; the text is printed, then KeyboardInterrupt raised.
     """
     check_options(arguments)
     screen = make_screen(outside.stderr, outside.stderr, plain=False)
@@ -102,7 +102,7 @@ def _read_prompt(outside: Outside, screen: Screen) -> str:
 
 
 def inspect(arguments: Namespace, outside: Outside) -> int:
-    """Print tables, or with --json one object."""
+    """Print a description of a model as tables, or with --json as one object."""
     screen = make_screen(outside.stdout, outside.stderr, plain=False)
     fetched = percent_progress(screen.progress, DOWNLOADING)
     try:
@@ -111,7 +111,7 @@ def inspect(arguments: Namespace, outside: Outside) -> int:
         )
     finally:
         screen.progress("")
-    gpu_bytes = outside.gpu_bytes() or ROOMY
+    gpu_bytes = outside.machine().gpu_bytes or ROOMY
     if arguments.json:
         print(json.dumps(description_report(model, gpu_bytes)), file=outside.stdout)
     else:
@@ -120,13 +120,13 @@ def inspect(arguments: Namespace, outside: Outside) -> int:
 
 
 ROOMY = 2**50
-"""GPU bytes that memory plans assume where there is no GPU: enough for everything."""
+"""GPU memory that memory plans assume where there is no GPU: enough for any model."""
 
 
 def description_report(model: ModelDescription, gpu_bytes: int) -> dict[str, Any]:
-    """All fields of ModelDescription, cache bytes in 16 bits, and memory by context length.
+    """Make the JSON of a model: all fields of ModelDescription, and memory by context length.
 
-    memory_needed: bytes on a GPU of gpu_bytes; memory_plan: their parts.
+    memory_needed: bytes on a GPU of gpu_bytes. memory_plan: the same bytes by use.
     """
     plans = [model.memory_plan(context, gpu_bytes=gpu_bytes) for context in _contexts(model)]
     return asdict(model) | {
@@ -169,7 +169,7 @@ def _show(model: ModelDescription, gpu_bytes: int, screen: Screen) -> None:
 
 
 def _size(group: TensorGroup) -> str:
-    """Size in memory, after the size in the file where that differs."""
+    """Size of weights in memory, after the size in the file where the two differ."""
     size = size_words(group.nbytes)
     if group.file_nbytes in (None, group.nbytes):
         return size
@@ -183,7 +183,7 @@ def _parameters(model: ModelDescription) -> str:
 
 
 def _memory(model: ModelDescription, context: int, gpu_bytes: int) -> str:
-    """Memory needed with Metal, and without where that differs: this machine may have none."""
+    """Memory needed with Metal, and without Metal where that differs."""
     words = f"{size_words(model.memory_needed(context, gpu_bytes=gpu_bytes))} with Metal"
     if model.without_metal is None:
         return words
@@ -191,7 +191,7 @@ def _memory(model: ModelDescription, context: int, gpu_bytes: int) -> str:
 
 
 def _cache(model: ModelDescription) -> str:
-    """Bytes of a token by bits of keys and values, or why they stay in 16."""
+    """Bytes of a token's keys and values in 16, 8 and 4 bits, or why only 16 are possible."""
     if model.packed_cache is not None:
         return (
             f"{size_words(model.cache_bytes_per_token)} for each token. {model.packed_cache.words}"
@@ -202,7 +202,7 @@ def _cache(model: ModelDescription) -> str:
 
 
 def _heads(model: ModelDescription) -> str:
-    """Number of heads, and their file where it is not the model's own."""
+    """Number of MTP heads, and the heads' file where it is not the model's own."""
     found = f"{model.mtp_heads}{'' if model.mtp is None else ', not in use'}"
     return f"{found}, from {model.heads_from}" if model.heads_from else found
 
@@ -231,7 +231,7 @@ STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
 def doctor(arguments: Namespace, outside: Outside) -> int:
-    """Print a line for each finding, or with --json one object; 1 when a check failed."""
+    """Print a line for each finding, or with --json one object; return 1 when a check failed."""
     findings = []
     screen = make_screen(outside.stdout, outside.stderr, plain=False)
     for finding in outside.examine(arguments.model):
@@ -251,14 +251,14 @@ def doctor(arguments: Namespace, outside: Outside) -> int:
 
 
 WIDEST = 160
-"""Columns of bench tables in files; narrower terminals wrap them."""
+"""Columns of bench tables that are written to a file."""
 
 
 def bench(arguments: Namespace, outside: Outside) -> int:
-    """Print tables, with --json then one JSON line; 1 when drafting changed a text.
+    """Print tables of figures, with --json one JSON line too; return 1 if drafting changed a text.
 
-    Tables go to stderr when --json goes into a pipe. After Ctrl-C, what was measured is printed
-    and KeyboardInterrupt raised.
+    With --json tables go to stderr. After Ctrl-C the figures so far are printed and
+    KeyboardInterrupt raised.
     """
     from mlx_engine.bench.report import Plan, quick_plan
     from mlx_engine.bench.run_bench import bench_progress, run_bench

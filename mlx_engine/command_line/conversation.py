@@ -1,4 +1,4 @@
-"""A chat at a terminal: what is in effect, answers that Ctrl-C stops, and slash commands."""
+"""A chat at a terminal: its settings, answers that Ctrl-C stops, and the slash commands."""
 
 import difflib
 import json
@@ -54,7 +54,7 @@ BAR_WIDTH = 24
 
 @contextmanager
 def stopped_by_interrupt(stop: Callable[[], None]) -> Iterator[None]:
-    """Within, the first SIGINT calls `stop` and the next raises KeyboardInterrupt.
+    """Have the first Ctrl-C in this context call `stop`, and the next raise KeyboardInterrupt.
 
     For the main thread only, where Python handles signals.
     """
@@ -76,7 +76,10 @@ def stopped_by_interrupt(stop: Callable[[], None]) -> Iterator[None]:
 
 @dataclass(slots=True)
 class Chat:
-    """A conversation; is_open: the user has not left. saved: the messages as in a file."""
+    """A conversation at a terminal.
+
+    is_open: the user has not left. saved: the messages that the last file holds.
+    """
 
     engine: "Engine"
     session: "Session"
@@ -88,15 +91,15 @@ class Chat:
 
     @property
     def is_unsaved(self) -> bool:
-        """Whether there are messages that are in no file."""
+        """Whether leaving would lose messages."""
         return self.session.messages not in ((), self.saved)
 
     def send(self, text: str) -> bool:
-        """Answer a message."""
+        """Show the answer to a message; False when there was an error."""
         return self.answer(lambda: self.session.send(text))
 
     def answer(self, ask: Callable[[], Iterator[Event]]) -> bool:
-        """Show an answer; Ctrl-C stops it, an error is printed and gives False."""
+        """Show an answer that Ctrl-C can stop; prints an error and returns False."""
         try:
             with stopped_by_interrupt(self.session.stop), self.screen.quiet_keys():
                 self.screen.show_answer(ask())
@@ -118,7 +121,7 @@ class Chat:
         )
 
     def greet(self) -> None:
-        """Say what is in effect, and why something is off."""
+        """Print the model and settings in effect, and why something is off."""
         model = self.engine.description
         heads = f"{model.mtp_heads} MTP head{'s' if model.mtp_heads != 1 else ''}"
         self.screen.note(
@@ -134,13 +137,13 @@ class Chat:
         self.explain_drafting()
 
     def explain_colours(self) -> None:
-        """Show the colours of drafted words, if there are any."""
+        """Print the legend of drafted words' colours, where there are colours and drafts."""
         if self.screen.depth_colours and self.session.why_not_drafting is None:
             depth = self.session.draft.depth
             self.screen.legend(LEGEND_DEPTH if depth == "auto" else min(depth, MAX_DEPTH))
 
     def explain_drafting(self) -> None:
-        """Say why nothing will be drafted, if so."""
+        """Print why nothing will be drafted, if so."""
         reason = self.session.why_not_drafting
         if reason is not None:
             self.screen.note(reason.words, WARNING)
@@ -152,8 +155,8 @@ class Chat:
 class ChatCommand:
     """A slash command.
 
-    usage: its arguments, as /help shows them. run: takes the text after the name. words: what that
-    text may be made of; takes_file: the text is the name of a file.
+    usage: arguments as /help shows them. run: takes the text after the command's name. words: for
+    completion of that text. takes_file: the text is a file name.
     """
 
     usage: str
@@ -164,7 +167,7 @@ class ChatCommand:
 
 
 def run_command(chat: Chat, line: str) -> None:
-    """Run "/name arguments"; an error is printed."""
+    """Run a line "/name arguments"; prints errors."""
     name, _, rest = line[1:].partition(" ")
     command = COMMANDS.get(name.lower())
     if command is None:
@@ -234,7 +237,10 @@ def _stats(chat: Chat, _rest: str) -> None:
 
 
 def stats_figures(stats: GenerationStats, output: DraftOutput | None) -> Group:
-    """Sums, sources, acceptance by depth, and time by stage; output: what MTP heads draft with."""
+    """Figures of an answer: sums, draft sources, acceptance by depth, time by stage.
+
+    output: the output matrix that MTP heads draft with.
+    """
     reused = f", {stats.reused_tokens} of them reused" if stats.reused_tokens else ""
     heads = f"; heads read {stats.head_rows}, {100 * stats.head_share:.1f} % of the time"
     lines = [
@@ -270,7 +276,7 @@ def stats_figures(stats: GenerationStats, output: DraftOutput | None) -> Group:
 
 
 def _bars(rows: Iterable[tuple[str, float, float, str]]) -> Table:
-    """Rows of a name, a part and its whole as a bar and a share, and a detail."""
+    """Make a table of bars from rows of name, part, whole and detail."""
     table = Table.grid(padding=(0, 1, 0, 0))
     for name, part, whole, detail in rows:
         bar = Bar(whole or 1, 0, part, width=BAR_WIDTH)
@@ -383,7 +389,7 @@ COMMANDS = {
 
 
 def write_chat(path: Path, chat: SavedChat) -> None:
-    """Write a new .md or .json file; raises BadOption, also when there is such a file."""
+    """Write a chat to a new .md or .json file; raises BadOption, also where the file exists."""
     as_text = _FORMATS.get(path.suffix.lower())
     if as_text is None:
         raise BadOption(f"{path.name!r} is not possible: use a name ending in .md or .json.")
@@ -402,7 +408,7 @@ def write_chat(path: Path, chat: SavedChat) -> None:
 
 
 def read_chat(path: Path) -> SavedChat:
-    """Read a .json of write_chat; raises BadOption when it is something else."""
+    """Read a chat from a .json file of `write_chat`; raises BadOption for any other file."""
     try:
         return chat_from_content(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:

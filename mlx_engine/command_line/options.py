@@ -1,4 +1,4 @@
-"""Frozen options from flags of a command and from key=value words of a chat."""
+"""Options of the engine, read from command-line flags and from key=value words of a chat."""
 
 import re
 from argparse import Namespace
@@ -57,7 +57,7 @@ _DRAFT_KEYS: dict[str, Callable[[str], Any]] = {
 }
 DRAFT_WORDS = (*SOURCES, "auto", "off", *_DEPTHS, *(f"{key}=" for key in _DRAFT_KEYS))
 CACHE_WORDS = tuple(map(str, get_args(CacheBits)))
-"""Words that `change_draft` and `change_cache` take, for completion."""
+"""Words after /draft and /cache, for completion."""
 
 
 def read_bias(pairs: Iterable[str]) -> dict[int, float]:
@@ -77,11 +77,11 @@ _SAMPLING_KEYS: dict[str, Callable[[str], Any]] = {
     "logit_bias": lambda text: read_bias(pair for pair in text.split(",") if pair),
 }
 SAMPLING_WORDS = tuple(f"{name}=" for name in _SAMPLING_KEYS)
-"""Words that `change_sampling` takes, for completion."""
+"""Words after /sampling, for completion."""
 
 
 def _read(word: str, keys: Mapping[str, Callable[[str], Any]], kind: str) -> dict[str, Any]:
-    """Read "key=value"; kind: names the options in errors. Raises BadOption."""
+    """Read "key=value"; kind: name of the options in errors. Raises BadOption."""
     key, _, text = word.partition("=")
     name = key.strip().lower().replace("-", "_")
     if name not in keys:
@@ -94,7 +94,7 @@ def _read(word: str, keys: Mapping[str, Callable[[str], Any]], kind: str) -> dic
 
 
 def change_sampling(base: SamplingOptions, words: Iterable[str]) -> SamplingOptions:
-    """Apply "temperature=0.2", "top-k=40" and so on; raises BadOption."""
+    """Change sampling options by words such as "temperature=0.2"; raises BadOption."""
     given: dict[str, Any] = {}
     for word in words:
         if "=" not in word:
@@ -104,7 +104,7 @@ def change_sampling(base: SamplingOptions, words: Iterable[str]) -> SamplingOpti
 
 
 def change_draft(base: DraftOptions, words: Iterable[str]) -> DraftOptions:
-    """Apply a source, a depth, "off" or key=value, in any order; raises BadOption."""
+    """Change drafting options by a source, a depth, "off" or key=value; raises BadOption."""
     for word in words:
         if "=" in word:
             base = replace(base, **_read(word, _DRAFT_KEYS, "drafting"))
@@ -122,7 +122,7 @@ def change_draft(base: DraftOptions, words: Iterable[str]) -> DraftOptions:
 
 
 def template_arguments(words: Iterable[str]) -> dict[str, TemplateValue]:
-    """Read "preserve_thinking=true", "reasoning_effort=low": a JSON value, else a text."""
+    """Read template arguments such as "preserve_thinking=true": JSON values, else text."""
     given: dict[str, TemplateValue] = {}
     for word in words:
         name, sign, text = word.partition("=")
@@ -152,19 +152,19 @@ def draft_words(draft: DraftOptions) -> str:
 
 
 def given_options(arguments: Namespace, kind: "type[DataclassInstance]") -> dict[str, Any]:
-    """Collect the flags that were given and are named as fields of a dataclass."""
+    """Collect the given flags that are fields of a dataclass, by name."""
     names = {field.name for field in fields(kind)}
     typed = vars(arguments).items()
     return {name: value for name, value in typed if name in names and value is not None}
 
 
 def load_options(arguments: Namespace) -> LoadOptions:
-    """Options of a load; raises BadOption."""
+    """Read the loading options; raises BadOption."""
     return LoadOptions(**given_options(arguments, LoadOptions))
 
 
 def draft_options(arguments: Namespace) -> DraftOptions:
-    """Drafting options; a draft model drafts unless a source is given. Raises BadOption."""
+    """Read the drafting options; a draft model is the default source. Raises BadOption."""
     source = {"source": "model"} if arguments.draft_model else {}
     return DraftOptions(**source | given_options(arguments, DraftOptions))
 
@@ -178,13 +178,16 @@ def sampling_options(arguments: Namespace, recommended: SamplingOptions) -> Samp
 
 
 def cache_options(arguments: Namespace) -> CacheOptions:
-    """Bits of keys and values; raises BadOption."""
+    """Read the bits of keys and values; raises BadOption."""
     given = {"bits": arguments.cache_bits, "head_bits": arguments.head_cache_bits}
     return CacheOptions(**{name: bits for name, bits in given.items() if bits is not None})
 
 
 def change_cache(base: CacheOptions, words: Iterable[str]) -> CacheOptions:
-    """Apply bits of the model, then of heads and draft models; raises BadOption."""
+    """Change bits of keys and values: of the model, then of heads and draft models.
+
+    Raises BadOption.
+    """
     given = list(words)
     if len(given) > 2 or not all(word.isdecimal() for word in given):
         raise BadOption(f"{' '.join(given)!r} is not possible: write /cache 8, or /cache 8 4.")
@@ -194,5 +197,5 @@ def change_cache(base: CacheOptions, words: Iterable[str]) -> CacheOptions:
 
 
 def generation_options(arguments: Namespace) -> GenerationOptions:
-    """Limits of an answer; raises BadOption."""
+    """Read the limits of an answer; raises BadOption."""
     return GenerationOptions(**given_options(arguments, GenerationOptions))

@@ -1,4 +1,4 @@
-"""What a command touches of the world: streams, the engine's entry points, the log folder."""
+"""The streams, engine entry points and folders that a command uses; and loading its model."""
 
 import io
 import os
@@ -25,17 +25,18 @@ from mlx_engine.values.words import percent_words, size_words
 
 if TYPE_CHECKING:
     from mlx_engine import Engine
+    from mlx_engine.self_check.doctor import Machine
 
 DOWNLOADING = "Downloading (Ctrl-C stops, a later try goes on)"
 
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """Everything a command reads, writes and opens; tests bring their own.
+    """All that a command reads, writes and calls outside of itself; tests replace it.
 
-    load, inspect: as `mlx_engine` has them. examine: all checks, and the memory plan of a model.
-    backend: what MLX computes on ("Metal, Apple M4 Max"). gpu_bytes: what a GPU may hold, 0
-    without Metal. log_folder: where a crash leaves its traceback; None prints it.
+    load, inspect: as in `mlx_engine`. examine: runs the doctor's checks, with the memory plan of a
+    model. machine: describes backend and memory. log_folder: for tracebacks of crashes; None
+    prints them.
     """
 
     stdin: TextIO
@@ -45,20 +46,19 @@ class Outside:
     load: Callable[..., "Engine"]
     inspect: Callable[..., ModelDescription]
     examine: Callable[[str | None], Iterable[Finding]]
-    backend: Callable[[], str]
-    gpu_bytes: Callable[[], int]
+    machine: Callable[[], "Machine"]
 
     @property
     def interactive(self) -> bool:
-        """Whether a person types and reads here."""
+        """Whether stdin and stdout are a terminal."""
         return self.stdin.isatty() and self.stdout.isatty()
 
 
 def real_outside(log_folder: Path | None = None, kernel_verdict: Path | None = None) -> Outside:
-    """The process's own streams and the real engine; loads no MLX yet.
+    """Use the process's own streams and the real engine; loads no MLX yet.
 
-    kernel_verdict: file that remembers which Metal kernels are sound here, None for one in the
-    user's caches. Characters that a terminal's encoding lacks are printed as question marks.
+    kernel_verdict: file of verdicts on Metal kernels, None for one in the user's caches.
+    Characters that a terminal's encoding lacks are printed as question marks.
     """
     import mlx_engine
 
@@ -74,8 +74,7 @@ def real_outside(log_folder: Path | None = None, kernel_verdict: Path | None = N
         load=partial(mlx_engine.load, kernel_verdict=kernel_verdict),
         inspect=mlx_engine.inspect,
         examine=partial(_examine, kernel_verdict),
-        backend=_backend,
-        gpu_bytes=_gpu_bytes,
+        machine=_machine,
     )
 
 
@@ -85,20 +84,14 @@ def _examine(verdict: Path | None, model: str | None) -> Iterable[Finding]:
     return examine(verdict, model)
 
 
-def _backend() -> str:
-    from mlx_engine.self_check.doctor import backend_words
-
-    return backend_words()
-
-
-def _gpu_bytes() -> int:
+def _machine() -> "Machine":
     from mlx_engine.self_check.doctor import this_machine
 
-    return this_machine().gpu_bytes
+    return this_machine()
 
 
 def percent_progress(progress: Callable[[str], None], what: str) -> Callable[[int, int], None]:
-    """Report bytes done of a total to `progress` in words, once for each per cent."""
+    """Make a callback that reports bytes done of a total in words, once for each per cent."""
     last = ""
 
     def show(done: int, total: int) -> None:
@@ -112,7 +105,7 @@ def percent_progress(progress: Callable[[str], None], what: str) -> Callable[[in
 
 
 def check_options(arguments: Namespace) -> None:
-    """Raise BadOption before a file is read."""
+    """Raise BadOption for options that are not possible, before any file is read."""
     draft_options(arguments)
     generation_options(arguments)
     cache_options(arguments)
@@ -123,7 +116,10 @@ def check_options(arguments: Namespace) -> None:
 def opened_model(
     arguments: Namespace, outside: Outside, progress: Callable[[str], None]
 ) -> Iterator["Engine"]:
-    """Load the model of a command, and close it at the end; progress: is given "" once loaded."""
+    """Load the model of a command and close it at the end.
+
+    progress: called with words while loading, with "" at the end of it.
+    """
     name = arguments.model or "the built-in model"
     progress(f"Loading {name}")
     try:

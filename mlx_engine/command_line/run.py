@@ -1,4 +1,4 @@
-"""Run a command line: parse it, run its command, and turn errors into one line and a status."""
+"""Run a command line: parse it, run the command, turn errors into one line and an exit status."""
 
 import os
 import time
@@ -27,7 +27,7 @@ def run(arguments: Sequence[str], outside: Outside | None = None) -> int:
     try:
         parsed = parse(arguments)
         status = _command(parsed.command)(parsed, outside)
-        outside.stdout.flush()  # else Python meets a reader that has left at exit
+        outside.stdout.flush()  # so that a closed pipe raises here, not when Python exits
         return status
     except EngineError as error:
         from mlx_engine.command_line.screen import make_screen
@@ -51,7 +51,7 @@ def run(arguments: Sequence[str], outside: Outside | None = None) -> int:
 
 
 def _command(name: str) -> Command:
-    """Import a command on use: parsing and --help need none of what a command needs."""
+    """Import a command when it is used, so that parsing and --help stay quick."""
     if name == "chat":
         from mlx_engine.command_line.chat import chat
 
@@ -67,7 +67,7 @@ def _command(name: str) -> Command:
 
 
 def _drop_stdout(outside: Outside) -> None:
-    """Keep Python from complaining at exit that stdout cannot be flushed."""
+    """Redirect stdout to nowhere, so that Python's flush at exit raises nothing."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, outside.stdout.fileno())
 

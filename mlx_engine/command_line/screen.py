@@ -1,4 +1,4 @@
-"""The terminal: answers on stdout, notes beside them, colours where the terminal has them."""
+"""The terminal: answers on stdout, notes on the terminal or stderr, colours where possible."""
 
 import os
 import termios
@@ -34,16 +34,16 @@ DEPTH_COLOURS = (
     *("#677973", "#5b7c71", "#4d7f6e", "#3f816b"),
     *("#308367", "#208563", "#10865f", "#00865a"),
 )
-"""One hue, deeper with depth, in a lightness that is readable on black and on white."""
+"""Colours of drafted words by depth: one hue, readable on black and on white."""
 
 FEWER_COLOURS: Mapping[str, tuple[str, ...]] = {
     "256": ("color(243)", "color(29)", "color(63)", "color(163)"),
     "standard": ("magenta",),
 }
-"""For terminals with fewer colours; 256 have no four readable colours of one hue."""
+"""Colours of drafted words on terminals with 256 or 16 colours."""
 
 SHORT_PROMPT = 512
-"""New tokens up to which reading a prompt is too fast to report."""
+"""Prompts of up to so many new tokens show no progress."""
 
 ENDINGS: dict[FinishReason, str] = {
     "end": "",
@@ -53,7 +53,7 @@ ENDINGS: dict[FinishReason, str] = {
     "memory-full": "Memory is full; /drop skips the oldest turns, /continue goes on.",
     "stopped": "Stopped; /continue goes on.",
 }
-"""Why an answer ended, empty where the model was done."""
+"""Notes on why an answer ended; none where the model was done."""
 
 _CONTROLS = dict.fromkeys(
     (*range(32), 127, *range(128, 160), *range(0xD800, 0xE000)), "\N{REPLACEMENT CHARACTER}"
@@ -67,7 +67,7 @@ def harmless(text: str) -> str:
 
 
 def status_line(stats: GenerationStats) -> str:
-    """Speed, length and drafting of an answer."""
+    """Describe speed, length and drafting of an answer in one line."""
     accepted = "nothing drafted"
     if stats.drafted:
         share = percent_words(stats.accepted, stats.drafted)
@@ -82,14 +82,13 @@ def status_line(stats: GenerationStats) -> str:
 FENCE = "```"
 JOINER = "\N{ZERO WIDTH JOINER}"
 OPENING, CLOSING = ("Ps", "Pi"), ("Pe", "Pf", "Po")
-"""Unicode categories that must not end a line, and those that must not begin one."""
+"""Unicode categories of characters that must not end a line, and that must not begin one."""
 
 
 class WordWrap:
     """Wraps streamed text between words and between wide characters; holds back the last word.
 
-    Words wider than a line and fenced code blocks are left to the terminal, so that they can be
-    copied.
+    Words wider than a line and fenced code blocks stay in one line, so that they can be copied.
     """
 
     def __init__(self) -> None:
@@ -99,7 +98,7 @@ class WordWrap:
         self._in_code = False
 
     def add(self, text: str, style: str, width: int) -> Text:
-        """Take more text; return what can be written, in lines of `width` cells."""
+        """Add text; return what can be printed now, in lines of `width` cells."""
         written = Text()
         for char in text:
             if char == "\n":
@@ -148,9 +147,9 @@ class WordWrap:
 
 @dataclass(slots=True)
 class Screen:
-    """Consoles for the model's words (answers) and for everything else (notes).
+    """Consoles for answers of the model and for notes, which are all other text.
 
-    wraps: break lines between words, as for a reader at a terminal; else text is not changed.
+    wraps: break lines between words, as at a terminal; else text is not changed.
     tints: colour drafted words by depth, where the terminal has colours.
     """
 
@@ -162,29 +161,29 @@ class Screen:
 
     @property
     def takes_codes(self) -> bool:
-        """Whether lines can be edited here."""
+        """Whether the terminal understands control codes, so that lines can be edited."""
         return self.answers.is_terminal and not self.answers.is_dumb_terminal
 
     @property
     def width(self) -> int:
-        """Cells of a line; rich does not ask terminals that take no codes."""
+        """Cells of a line, also of terminals without control codes, which rich does not ask."""
         with suppress(OSError, ValueError):
             return os.get_terminal_size(self.answers.file.fileno()).columns or self.answers.width
         return self.answers.width
 
     @property
     def depth_colours(self) -> tuple[str, ...]:
-        """Colours of depth 1, 2 and so on, the last for all deeper ones; none without colours."""
+        """Colours by depth from 1 on, the last for all deeper ones; empty without colours."""
         system = self.answers.color_system
         return FEWER_COLOURS.get(system, DEPTH_COLOURS) if system else ()
 
     def note(self, text: str, style: str = NOTE) -> None:
-        """Print text that is not the model's."""
+        """Print a note, which is no text of the model."""
         words = Text(harmless(text), style=style)
         self.notes.print(words, soft_wrap=not self.wraps, width=self.width)
 
     def piece(self, text: str, style: str = "") -> None:
-        """Print a piece of an answer; where lines wrap, its last word waits for its end."""
+        """Print a piece of an answer; where lines wrap, hold the last word back until it ends."""
         if self.wraps:
             written = self._wrap.add(harmless(text), style, self.width)
         else:
@@ -192,14 +191,14 @@ class Screen:
         self.answers.print(written, end="", soft_wrap=True)
 
     def depth_style(self, depth: int) -> str:
-        """Style of a word drafted at `depth`; the model's own words (0) are plain."""
+        """Style of a word drafted at a depth; words of depth 0, not drafted, are plain."""
         colours = self.depth_colours
         if not self.tints or not colours or depth == 0:
             return ""
         return colours[min(depth, len(colours)) - 1]
 
     def legend(self, deepest: int) -> None:
-        """Explain the colours of depths up to `deepest`."""
+        """Print the colours of depths 1 to `deepest`."""
         words = Text.assemble(("Drafted words by depth:", NOTE))
         last = min(deepest, len(self.depth_colours))
         for depth in range(1, last + 1):
@@ -208,7 +207,7 @@ class Screen:
         self.notes.print(words)
 
     def progress(self, text: str) -> None:
-        """Replace the current line, at a terminal only; "" clears it."""
+        """Replace the current line at a terminal; "" clears it. Elsewhere print nothing."""
         if self.notes.is_terminal and not self.notes.is_dumb_terminal:
             start = Control.move_to_column(0)
             self.notes.control(start, Control((ControlType.ERASE_IN_LINE, 2)))
@@ -216,15 +215,15 @@ class Screen:
 
     @contextmanager
     def quiet_keys(self) -> Iterator[None]:
-        """Within, keys wait for the next line; Ctrl-C works and is not shown.
+        """Keep typed keys for the next line in this context; Ctrl-C works and is not shown.
 
-        Where lines are edited, no key is echoed into the text.
+        Where lines are edited, keys are not echoed into the text.
         """
         try:
             terminal = self.answers.file.fileno()
             before = termios.tcgetattr(terminal)
         except (OSError, ValueError, termios.error):
-            yield  # no terminal, nobody types
+            yield  # no terminal
             return
         changed = before.copy()
         changed[3] &= ~(termios.ECHO if self.takes_codes else termios.ECHOCTL)
@@ -247,7 +246,7 @@ class Screen:
 
 
 def make_screen(stdout: TextIO, stderr: TextIO, *, plain: bool) -> Screen:
-    """Notes share stdout at a terminal, and go to stderr when stdout is piped."""
+    """Make a screen; notes go to stdout at a terminal, and to stderr when stdout is piped."""
     answers = _console(stdout, plain)
     notes = answers if stdout.isatty() else _console(stderr, plain)
     return Screen(answers, notes, wraps=stdout.isatty())
@@ -283,7 +282,7 @@ class _AnswerView:
                 self._show_figures(event)
 
     def end_line(self) -> None:
-        """Make sure that the next text starts at the left."""
+        """End the current line, if one was begun."""
         self._clear_progress()
         if self._line_is_open:
             self._screen.piece("\n")

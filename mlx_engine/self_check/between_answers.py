@@ -1,4 +1,4 @@
-"""What an engine finds out about its model between answers, and tells in its description."""
+"""The checks of a loaded model: run between answers, told in the model's description."""
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
@@ -14,7 +14,6 @@ from mlx_engine.drafting.drafter import DEEPEST
 from mlx_engine.drafting.round_costs import PassCosts
 from mlx_engine.loading.load import LoadedModel
 from mlx_engine.models.contract import Model
-from mlx_engine.self_check.cost_meter import CostMeter, pass_timer
 from mlx_engine.self_check.kernel_record import KernelRecord, RowsFound
 from mlx_engine.self_check.kernel_states import kernel_states
 from mlx_engine.self_check.kernel_trials import ModelTrials
@@ -27,6 +26,7 @@ from mlx_engine.self_check.numerics import (
     rows_unknown,
     with_numerics,
 )
+from mlx_engine.self_check.pass_costs import CostMeter, pass_timer
 from mlx_engine.self_check.teacher_forced import with_head_check
 from mlx_engine.values.errors import EngineError, NumericsError, Reason, is_out_of_memory
 from mlx_engine.values.options import MAX_DEPTH, LoadOptions
@@ -35,15 +35,16 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 A_LITTLE_S = 0.5
-"""Seconds after an answer for what need not delay one."""
+"""Seconds of checks after an answer, at most."""
 
 
 class SelfCheck:
-    """Kernels tried, rows compared, passes timed and heads checked: one step after the other, on
-    the engine's thread, left and taken up again between any two steps.
+    """Tries kernels, compares rows, times passes and checks heads, one step after the other.
 
-    description: of the model, as it is known by now; it stays when the model is let go.
-    is_awaited: whether something else is to be done on this thread than `go_on`.
+    All runs on the engine's thread and can pause between any two steps.
+
+    description: of the model, with what is known by now; kept when the model is freed.
+    is_awaited: whether other work waits for this thread.
     """
 
     def __init__(
@@ -53,8 +54,8 @@ class SelfCheck:
         record: KernelRecord | None = None,
         timer_of: Callable[[Model], Callable[[int], float]] = pass_timer,
     ) -> None:
-        """record: what is known of this machine; None: there are no kernels to find out about, and
-        rows are compared at once. timer_of: times passes of a model.
+        """record: this machine's; None where there are no kernels, and rows are compared at once.
+        timer_of: makes what times passes of a model.
         """
         self._loaded, self._asked, self._record = loaded, options.numerics, record
         self._timer_of = timer_of
@@ -66,8 +67,7 @@ class SelfCheck:
         self._checks_heads = options.check_heads and len(loaded.model.heads) > 0
         self._trouble: Reason | None = None
         self._rows: RowsFound | Reason = RowsFound()
-        self._steps: Iterator[None] = iter(())
-        self._is_done = True
+        self._steps: Iterator[None] | None = None  # of kernels and rows, until all is known
         if record is not None:
             self._trials = ModelTrials(loaded.kernels, record, dtype_of(loaded.model))
             self._begin(record)
@@ -78,17 +78,17 @@ class SelfCheck:
         self.tell()
 
     def let_go(self) -> None:
-        """Nothing more is found out."""
+        """Free the model; nothing more is checked."""
         del self._loaded, self._meter, self._steps, self.costs_now, self.go_deep
 
     def tell(self) -> None:
-        """Have kernels and numerics in the description as they are now."""
+        """Update kernels and numerics in the description."""
         kernels = self._loaded.kernels
         described = with_numerics(self.description, self._asked, self._rows, kernels)
         self.description = replace(described, kernels=kernel_states(kernels))
 
     def tell_trouble(self, trouble: Reason | None) -> None:
-        """Have this in the description in place of the last trouble; None: there is none now."""
+        """Replace the last trouble in the description; None: there is none now."""
         if trouble != self._trouble:
             others = (reason for reason in self.description.declined if reason != self._trouble)
             new = () if trouble is None else (trouble,)
@@ -96,11 +96,11 @@ class SelfCheck:
             self._trouble = trouble
 
     def deepest(self) -> int:
-        """Drafts at most: as many as rows are compared of, or exact kernels take."""
+        """The longest draft: with exact numerics no more rows than exact kernels take."""
         return MAX_DEPTH if self._has_kernels and self.description.numerics == "exact" else DEEPEST
 
     def most_rows(self) -> int:
-        """Of a pass of several conversations: exact kernels read the weights once for so many."""
+        """The most rows of a pass that chats share: kernels read the weights once for so many."""
         return MOST_ROWS if self._has_kernels else DEEPEST + 1
 
     @property
@@ -108,18 +108,19 @@ class SelfCheck:
         return self._loaded.kernels.launcher is not None
 
     def use_heads(self) -> None:
-        """Bring the MTP heads into memory; the first time, check whether they fit."""
+        """Load the MTP heads' weights; the first time, check whether the heads fit the model."""
         self._meter.use_heads()
         if self._checks_heads:
             self._checks_heads = False
             self.description = with_head_check(self._loaded, self.description)
 
     def measure(self, stop: Callable[[], bool], *, heads: bool = False) -> PassCosts | None:
-        """What passes cost; None where stop() ended it too early, or where a kernel failed and
-        stock MLX has its work now. Kernels that were never tried on this machine are tried first.
+        """Try kernels that this machine has not tried, then time passes.
+
+        Return the costs; None where stop() ended it, or where a kernel failed and is off now.
         """
         with translate_oom():
-            if not self._try_kernels(stop):
+            if not self._check_kernels_and_rows(stop):
                 return None
             try:
                 if heads:
@@ -131,18 +132,20 @@ class SelfCheck:
                 return None
 
     def go_on(self) -> None:
-        """Find out what is wanted, for a little while, or until something else is awaited."""
+        """Do checks for at most A_LITTLE_S, or until other work waits."""
         end = perf_counter() + A_LITTLE_S
-        work = self.measure if self._meter.is_wanted else self._try_kernels
+        work = self.measure if self._meter.is_wanted else self._check_kernels_and_rows
         work(lambda: perf_counter() > end or self.is_awaited())
 
     def can_retry(self, error: Exception) -> bool:
-        """Whether a pass that ended so is worth another, because kernels that may have been the
-        reason are off from now on, which the description says at once. What then holds of rows is
-        found out anew. Raises NumericsError with the name of the file where that is to blame.
+        """Switch off kernels that may have raised this in a pass; return whether there were any, so
+        that the pass is worth another try.
+
+        Rows are then compared anew. Raises NumericsError, which names the model's file, where no
+        kernel is to blame for one.
         """
         is_told = isinstance(error, EngineError) and not isinstance(error, NumericsError)
-        may_be_a_kernel = self._record is not None and not is_told and not is_out_of_memory(error)
+        may_be_a_kernel = not is_told and not is_out_of_memory(error)
         if may_be_a_kernel and self._record is not None and self._trials.blame(error):
             self._loaded.kernels.want(exact=self._asked != "fast")
             self._begin(self._record)
@@ -155,7 +158,7 @@ class SelfCheck:
         return False
 
     def _begin(self, record: KernelRecord) -> None:
-        """Begin the steps, but for what is remembered."""
+        """Begin with kernels and rows, except where the record knows both."""
         died = record.trials.get(self._passes)
         if died is not None:
             self._loaded.kernels.stop(f"{died.wrong}, in {self._passes}")
@@ -163,25 +166,24 @@ class SelfCheck:
         if known is not None:
             self._settle(known)
         else:
-            self._rows, self._steps = ROWS_PENDING, self._everything(record)
-        self._is_done = known is not None
+            self._rows, self._steps = ROWS_PENDING, self._kernels_and_rows(record)
 
-    def _try_kernels(self, stop: Callable[[], bool]) -> bool:
-        """Until kernels are tried and rows compared, or stop(), asked before every step; whether
-        all is done.
+    def _check_kernels_and_rows(self, stop: Callable[[], bool]) -> bool:
+        """Go on until stop(), asked before every step; return whether all is known.
 
-        What goes wrong here ends the steps of this load, and no answer; the description says so.
+        An error ends these checks until the next load, and no answer; the description tells it.
         """
-        while not self._is_done and not stop():
+        while self._steps is not None and not stop():
             try:
-                self._is_done = next(self._steps, self) is self
+                if next(self._steps, True):
+                    self._steps = None
             except Exception as error:
-                self._is_done = True
-                self._rows = rows_unknown(error)
+                self._rows, self._steps = rows_unknown(error), None
             self.tell()
-        return self._is_done
+        return self._steps is None
 
-    def _everything(self, record: KernelRecord) -> Iterator[None]:
+    def _kernels_and_rows(self, record: KernelRecord) -> Iterator[None]:
+        """Try kernels, compare rows, and time exact rows against fast ones."""
         loaded = self._loaded
         for _ in self._trials.steps():
             yield
@@ -189,21 +191,21 @@ class SelfCheck:
             return
         differ, cost = "", 0.0
         context = loaded.description.context_length
-        for differ in self._recorded(compare_rows(loaded.model, context), record):
+        for differ in self._on_record(compare_rows(loaded.model, context), record):
             yield
             if differ:
                 break
         if not differ and self._asked == "auto":
             passes = exact_cost(loaded.kernels, self._timer_of(loaded.model))
-            cost = yield from self._recorded(passes, record)
+            cost = yield from self._on_record(passes, record)
         found = record.rows[self._name] = RowsFound(differ, cost)
         record.write()
         self._settle(found)
 
-    def _recorded(
+    def _on_record(
         self, passes: Generator[T, None, R], record: KernelRecord
     ) -> Generator[T, None, R]:
-        """The same steps; one that ends the program is not begun again with our kernels."""
+        """Go through passes; a pass that ends the program is not run with our kernels again."""
         while True:
             with record.trying(self._passes):
                 try:
@@ -214,20 +216,20 @@ class SelfCheck:
             yield done
 
     def _settle(self, found: RowsFound) -> None:
-        """Decide by what is known of the rows whether they stay exact."""
-        self._rows = found
+        """Give up exact rows where they cost too much."""
+        self._rows, self._steps = found, None
         if costs_too_much(found, self._asked):
             self._loaded.kernels.want(exact=False)
 
     @property
     def _name(self) -> str:
-        """What is found of rows holds for models of these sizes, forms and kernels."""
+        """The record's key of RowsFound: sizes, formats and kernels of the model."""
         used = [state.name for state in kernel_states(self._loaded.kernels) if state.in_use]
         return f"{self._sizes}, {self._asked}: {', '.join(used)}"
 
     @property
     def _passes(self) -> str:
-        """The first passes of models of these sizes, as a trial."""
+        """The record's key of the first passes of models of these sizes."""
         return f"passes of {self._sizes}"
 
     @property
@@ -238,6 +240,6 @@ class SelfCheck:
 
 
 def dtype_of(model: Model) -> mx.Dtype:
-    """The type of a model's activations; nothing is computed."""
+    """Return the type of a model's activations; nothing is computed."""
     token = mx.zeros((1, 1), dtype=mx.int32)
     return model.forward(token, model.make_caches()).dtype

@@ -1,4 +1,4 @@
-"""Checks of this machine and installation: versions, memory, kernels, the built-in model."""
+"""The doctor: checks of Python, packages, memory, kernels and the built-in model."""
 
 import platform
 import sys
@@ -24,7 +24,6 @@ from mlx_engine.self_check.kernel_trials import (
     Tried,
     launcher_here,
     try_all,
-    usual_dtype,
 )
 from mlx_engine.self_check.numerics import MAY_COST
 from mlx_engine.values.conversation import Generation
@@ -40,29 +39,23 @@ WINDOW_NEEDS = "PySide6-Essentials"
 SMALL_MEMORY = 8_000_000_000
 
 
-PASS_ROWS = 8
-SHAPES = ((1024, 512), (512, 1536))
-"""Inputs and outputs of the tested matrices."""
-
 PROMPT, LENGTH, DEPTH = "Hello", 24, 2
 GREEDY = SamplingOptions(temperature=0)
 
-Product = Callable[[mx.array], mx.array]
-"""Of rows [M, K]."""
-OfWeights = Callable[[mx.array], Product]
-"""By weights [N, K], which it may pack, once."""
 Check = Callable[[], Iterable[Finding]]
 
 
 def examine(kernel_verdict: Path | None = None, model: str | None = None) -> Iterator[Finding]:
-    """Findings as they are made. kernel_verdict: the file that remembers which kernels are sound
-    and fast. model: the one whose memory is planned.
+    """Run all checks; yields findings as they are made.
+
+    kernel_verdict: the file that keeps verdicts on kernels. model: path or hub id of a model whose
+    memory is planned.
     """
     yield from run_checks(checks(kernel_verdict, model))
 
 
 def run_checks(checks: dict[str, Check]) -> Iterator[Finding]:
-    """Run all: a check that raises fails under its own name and does not end the others."""
+    """Run all checks; a check that raises fails under its own name and does not end the others."""
     for name, check in checks.items():
         try:
             yield from check()
@@ -71,16 +64,14 @@ def run_checks(checks: dict[str, Check]) -> Iterator[Finding]:
 
 
 def checks(kernel_verdict: Path | None, model: str | None = None) -> dict[str, Check]:
-    """By name, in order; the built-in model comes last and uses the kernels found to be sound."""
-    asked = [] if model is None else [model]
+    """Make the checks by name, in order; the built-in model runs last, on kernels found right."""
     return {
         "python": lambda: [check_python()],
         "packages": check_packages,
         "backend": lambda: [check_backend(this_machine())],
         "memory": lambda: [check_memory(this_machine())],
-        "plan": lambda: map(check_plan, asked),
+        "plan": lambda: [] if model is None else [check_plan(model)],
         "kernels": lambda: check_kernels(launcher_here(), kernel_verdict),
-        "rows": check_rows,
         "built-in": lambda: check_built_in_model(
             partial(mlx_engine.load, kernel_verdict=kernel_verdict)
         ),
@@ -97,14 +88,14 @@ def check_python(found: tuple[int, int] = sys.version_info[:2]) -> Finding:
 
 
 def check_packages() -> Iterator[Finding]:
-    """What the engine needs, then what the window needs."""
+    """Check the packages that the engine needs, then those that the window needs."""
     for name in NEEDED:
         yield check_package(name, "fail", "the engine needs it: install Headstart again")
     yield check_package(WINDOW_NEEDS, "warn", "there is no window without it, only the terminal")
 
 
 def check_package(name: str, missing: State, why: str) -> Finding:
-    """Its version; `missing` and `why` when it is not installed."""
+    """Report a package's version; state `missing` and `why` when it is not installed."""
     try:
         return Finding(name, "ok", version(name))
     except PackageNotFoundError:
@@ -113,36 +104,35 @@ def check_package(name: str, missing: State, why: str) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """chip: empty where MLX does not name it. gpu_bytes: what the GPU may hold, 0 without one."""
+    """Backend and memory. chip: "" without Metal. gpu_bytes: what the GPU may hold, 0 without."""
 
     backend: str
     chip: str
     memory_bytes: int
     gpu_bytes: int
 
+    @property
+    def words(self) -> str:
+        """Backend and chip: "Metal, Apple M4 Max", or "CPU"."""
+        return f"{self.backend}, {self.chip}" if self.chip else self.backend
+
 
 def this_machine() -> Machine:
-    """Ask MLX and the system."""
+    """Ask MLX and the system for backend and memory."""
     if not mx.metal.is_available():
         return Machine("CPU", "", memory_bytes(), 0)
     return Machine("Metal", str(mx.device_info()["device_name"]), memory_bytes(), gpu_bytes())
 
 
-def backend_words() -> str:
-    """ "Metal, Apple M4 Max", or "CPU"."""
-    machine = this_machine()
-    return f"{machine.backend}, {machine.chip}" if machine.chip else machine.backend
-
-
 def check_backend(machine: Machine) -> Finding:
-    """Metal is what the engine is made for; the CPU gives the same words, slowly."""
+    """Warn where there is no Metal: the CPU gives the same words, slowly."""
     if machine.backend == "Metal":
         return Finding("backend", "ok", f"Metal on {machine.chip}")
     return Finding("backend", "warn", "no Metal here: MLX computes on the CPU, which is slow")
 
 
 def check_memory(machine: Machine) -> Finding:
-    """How much there is for a model."""
+    """Report memory; warn where only small models fit."""
     words = f"{machine.memory_bytes / 1e9:.1f} GB"
     if machine.gpu_bytes:
         words += f", {machine.gpu_bytes / 1e9:.1f} GB of it for the GPU"
@@ -155,7 +145,7 @@ PLANNED: dict[Fit, State] = {"fits": "ok", "tight": "warn", "too-large": "fail"}
 
 
 def check_plan(model: str) -> Finding:
-    """Whether a model fits, told from its headers."""
+    """Report whether a model fits into memory, by the headers of its files."""
     try:
         told = inspect_remote(model, built_in_model()).on(metal=mx.metal.is_available())
     except EngineError as error:
@@ -167,20 +157,20 @@ def check_plan(model: str) -> Finding:
 def check_kernels(
     launcher: Launcher | None, kernel_verdict: Path | None, trials: Iterable[Trial] = TRIALS
 ) -> Iterator[Finding]:
-    """A finding for each kernel that was tried, and one for what loads will make of them."""
-    every = list(trials)
+    """Try the kernels: a finding for each, for exact rows, and for all kernels together."""
+    trials = list(trials)
     if launcher is None:
         words = (
-            f"no Metal here: {len(every)} kernels checked by the emulator in tests; stock plain "
+            f"no Metal here: {len(trials)} kernels checked by the emulator in tests; stock plain "
             "ops in use"
         )
         yield Finding("kernels", "ok", words)
         return
     done = []
     record = record_here(kernel_verdict)
-    for tried in try_all(launcher, record, every):
+    for tried in try_all(launcher, record, trials):
         done.append(tried)
-        yield _of_trial(tried)
+        yield _kernel_finding(tried)
     yield exact_rows_finding(done)
     wrong = sum(bool(tried.trouble) for tried in done)
     words = f"{len(done) - wrong} of {len(done)} right on this GPU"
@@ -190,7 +180,7 @@ def check_kernels(
     yield Finding("kernels", state, f"{words}; {kept} {record.file}")
 
 
-def _of_trial(tried: Tried) -> Finding:
+def _kernel_finding(tried: Tried) -> Finding:
     trial, verdict, trouble = tried
     if trouble:
         words = f"switched off, stock MLX does its work: {trouble}"
@@ -206,16 +196,14 @@ def _speed(work: Work, verdict: Verdict) -> str:
     share = f" ({verdict.share:.2f} of its time at one)"
     if not rows:
         return f"{size}: stock MLX is as fast{share}"
-    if len(rows) == MOST_ROWS:
-        return f"{size}: faster than stock MLX throughout{share}"
-    counts = ", ".join(str(row) for row in rows)
-    return f"{size}: faster than stock MLX at {counts} rows{share}"
+    where = "throughout" if len(rows) == MOST_ROWS else f"at {', '.join(map(str, rows))} rows"
+    return f"{size}: faster than stock MLX {where}{share}"
 
 
 def exact_rows_finding(tried: Iterable[Tried]) -> Finding:
-    """Where kernels that exact rows need cost more than they may, beside stock MLX at one row.
+    """Warn where a kernel that exact rows need is too slow beside stock MLX at one row.
 
-    What is the default for a model its own passes decide (numerics.py).
+    For a loaded model its own passes decide (numerics.py).
     """
     costs = {
         trial.name: verdict.share - 1
@@ -233,48 +221,8 @@ def exact_rows_finding(tried: Iterable[Tried]) -> Finding:
     return Finding("exact rows", "ok", words)
 
 
-def check_rows() -> Iterator[Finding]:
-    """Whether a row of a product depends on the rows beside it, with stock MLX on this machine.
-
-    Drafting verifies k+1 rows in one pass; where a row depends on them, the same text with drafting
-    on and off takes more than the stock kernels. One finding for each way of storing weights, with
-    activations of the type that models use here.
-    """
-    activations = usual_dtype()
-    yield rows_finding("rows float32", lambda weights: lambda rows: rows @ weights.T, mx.float32)
-    for bits in (8, 4):
-        yield rows_finding(f"rows {bits}-bit", partial(_quantised, bits=bits), activations)
-
-
-def rows_finding(name: str, by: OfWeights, dtype: mx.Dtype) -> Finding:
-    """Warn when a product's rows depend on their number."""
-    dependent = {count for shape in SHAPES for count in dependent_rows(by, shape, dtype)}
-    if not dependent:
-        return Finding(name, "ok", f"bit-equal in passes of 1 to {PASS_ROWS} rows")
-    counts = ", ".join(map(str, sorted(dependent)))
-    return Finding(name, "warn", f"a row changes in passes of {counts} rows, with stock kernels")
-
-
-def dependent_rows(by: OfWeights, shape: tuple[int, int], dtype: mx.Dtype) -> list[int]:
-    """Row counts up to 8 at which some row differs, in any bit, from that row alone."""
-    inputs, outputs = shape
-    rows = mx.random.normal((PASS_ROWS, inputs), key=mx.random.key(7)).astype(dtype)
-    product = by(mx.random.normal((outputs, inputs), key=mx.random.key(11)).astype(dtype))
-    alone = mx.concatenate([product(rows[i : i + 1]) for i in range(PASS_ROWS)])
-    return [
-        count
-        for count in range(2, PASS_ROWS + 1)
-        if not mx.array_equal(product(rows[:count]), alone[:count]).item()
-    ]
-
-
-def _quantised(weights: mx.array, *, bits: int) -> Product:
-    packed = mx.quantize(weights, group_size=64, bits=bits)
-    return lambda rows: mx.quantized_matmul(rows, *packed, transpose=True, group_size=64, bits=bits)
-
-
 def check_built_in_model(load: Callable[[], "mlx_engine.Engine"]) -> list[Finding]:
-    """Fail when it cannot be loaded or says nothing; warn when drafting changes its words."""
+    """Fail when the model cannot be loaded or says nothing; warn when drafting changes words."""
     try:
         engine = load()
         try:

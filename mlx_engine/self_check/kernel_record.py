@@ -1,4 +1,4 @@
-"""What was found out on this machine, kept from one load to the next in a small JSON file."""
+"""What is known of kernels and rows on this machine, kept between loads in a small JSON file."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ DIED = Words("the program ended while it was tried")
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What a record holds for. sources: a hash of the kernels' own."""
+    """The machine and software that a record is valid for. sources: a hash of the kernels' code."""
 
     chip: str
     system: str
@@ -29,7 +29,7 @@ class Circumstances:
 
 
 def circumstances() -> Circumstances:
-    """Those of this machine and this version."""
+    """Describe this machine and this version of Headstart."""
     from importlib.metadata import version  # costs more than loading a small model's headers
 
     folder = Path(metal_kernels.__file__).parent
@@ -43,8 +43,10 @@ def circumstances() -> Circumstances:
 
 
 class RowsFound(NamedTuple):
-    """What is known of a model's rows: differ: where, "" for nowhere. cost: share by which exact
-    rows make a pass slower, 0 where it was not asked.
+    """Whether a model's rows are exact.
+
+    differ: where a row's bits depend on the rows beside it, "" for nowhere. cost: share by which
+    exact rows make a pass slower, 0 where that was not measured.
     """
 
     differ: str = ""
@@ -52,11 +54,11 @@ class RowsFound(NamedTuple):
 
 
 class KernelRecord:
-    """Verdicts by trial and type of activations, and what was found of rows, by model.
+    """Verdicts by trial and type of activations, and RowsFound by model.
 
-    A trial is written down before it runs: one that ends the program is not run again. file: None
-    for this process alone. A file that is damaged, or for other circumstances, counts for nothing,
-    and one that cannot be written is no obstacle.
+    The name of a trial is on disk while it runs, so that a trial that ends the program is not run
+    again. file: None keeps the record in memory. A file that is damaged, or written in other
+    circumstances, is ignored; a file that cannot be written is no error.
     """
 
     def __init__(self, file: Path | None, here: Circumstances) -> None:
@@ -68,20 +70,20 @@ class KernelRecord:
             self._read(file)
 
     def known(self, dtype: mx.Dtype) -> dict[str, Verdict]:
-        """Verdicts for activations of this type, by trial; what is wrong for one type, is for all.
+        """Return verdicts by trial for activations of this type.
 
-        The reason names the trial and this GPU.
+        A kernel that is wrong for one type counts as wrong for all.
         """
         found = {}
         for typed, verdict in self.trials.items():
             trial, _, kind = typed.rpartition(" ")
-            if verdict.wrong or (kind == _name(dtype) and trial not in found):
+            if verdict.wrong or (kind == _dtype_name(dtype) and trial not in found):
                 found[trial] = wrong_here(trial, verdict)
         return found
 
     @contextmanager
     def trying(self, name: str) -> Iterator[None]:
-        """Have it on disk that this runs, for as long as it does."""
+        """Keep the name of a trial on disk while it runs."""
         self._trying = name
         self.write()
         try:
@@ -91,7 +93,7 @@ class KernelRecord:
             self.write()
 
     def write(self) -> bool:
-        """Whole or not at all; whether there is a file now."""
+        """Write the file, whole or not at all; return whether it is on disk."""
         if self.file is None:
             return False
         content = {
@@ -115,7 +117,9 @@ class KernelRecord:
             here = asdict(self._here)
             if {name: content[name] for name in here} != here:
                 return
-            trials = {str(name): _verdict(**found) for name, found in content["trials"].items()}
+            trials = {
+                str(name): _read_verdict(**found) for name, found in content["trials"].items()
+            }
             rows = {
                 name: RowsFound(str(where), float(cost))
                 for name, (where, cost) in content["rows"].items()
@@ -129,18 +133,18 @@ class KernelRecord:
 
 
 def record_here(file: Path | None = None) -> KernelRecord:
-    """The record of this machine; where no file is named, the one of the program on a Mac."""
-    caches = Path.home() / "Library" / "Caches"  # as Apple's File System Programming Guide has it
+    """Open this machine's record; file: None for Headstart's own in the user's caches."""
+    caches = Path.home() / "Library" / "Caches"  # Apple's File System Programming Guide
     return KernelRecord(file or caches / "Headstart" / "kernels.json", circumstances())
 
 
 def typed(trial: str, dtype: mx.Dtype) -> str:
-    """A trial with the type of its activations: "products affine4 bfloat16"."""
-    return f"{trial} {_name(dtype)}"
+    """The key of a trial with activations of a type: "products affine4 bfloat16"."""
+    return f"{trial} {_dtype_name(dtype)}"
 
 
 def wrong_here(trial: str, verdict: Verdict) -> Verdict:
-    """The same with the trial and this GPU named in the reason, if there is one."""
+    """Name the trial and this GPU in a verdict's reason, if it has one."""
     if not verdict.wrong:
         return verdict
     why = Words("on this GPU {trial} is wrong: {why}", trial=trial, why=verdict.wrong)
@@ -148,10 +152,9 @@ def wrong_here(trial: str, verdict: Verdict) -> Verdict:
 
 
 class RowsHere:
-    """What the rows of a loaded trunk are computed by: files of rows are of use where it is alike.
+    """What computes the rows of a loaded trunk: saved prompts are valid where that is equal.
 
-    Made when the layers of the trunk have asked for their kernels. Heads, which ask later, change
-    no row.
+    Make it when the trunk's layers have asked for their kernels; heads ask later and change no row.
     """
 
     def __init__(self, kernels: Kernels) -> None:
@@ -160,28 +163,25 @@ class RowsHere:
         self._here = asdict(circumstances())
 
     def computed_by(self, numerics: str) -> dict[str, str]:
-        """By name, as of now; numerics: those in effect."""
+        """Describe by name what would compute rows now; numerics: in effect now."""
         rows = [(name, work, sorted(self._kernels.rows(name, work))) for name, work in self._works]
         used = hashlib.sha256(repr(rows).encode()).hexdigest()[:8]
         return {**self._here, "numerics": numerics, "kernels": used if rows else "none"}
 
 
-def _name(dtype: mx.Dtype) -> str:
+def _dtype_name(dtype: mx.Dtype) -> str:
     return str(dtype).removeprefix("mlx.core.")
 
 
 def _stored(verdict: Verdict) -> dict[str, object]:
-    """With all that a translation of the reason needs."""
+    """A verdict as JSON; the reason keeps its template and fields, so that it can be translated."""
     wrong, faster, share = verdict
     words = (wrong.template, wrong.fields) if isinstance(wrong, Words) else (wrong, {})
-    return {
-        "wrong": words,
-        "faster": None if faster is None else sorted(faster),
-        "share": share,
-    }
+    return {"wrong": words, "faster": None if faster is None else sorted(faster), "share": share}
 
 
-def _verdict(wrong: list[object], faster: list[int] | None, share: float) -> Verdict:
+def _read_verdict(wrong: list[object], faster: list[int] | None, share: float) -> Verdict:
+    """Read what `_stored` wrote. Raises TypeError and ValueError for anything else."""
     template, fields = wrong
     if not isinstance(fields, Mapping) or not ALL_ROWS.issuperset(faster or ()):
         raise TypeError("fields have names, and counts of rows are 1 to 9")

@@ -1,6 +1,6 @@
-"""Kernels tried on this machine: against their references, and by the clock against stock MLX."""
+"""Which kernel here? Kernels are checked against references and timed against stock MLX."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import NamedTuple
@@ -21,42 +21,40 @@ from metal_kernels.kernel import Launcher, MetalLauncher
 from metal_kernels.key_value_formats import form_name
 from metal_kernels.stock import computes_on_gpu
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
+from mlx_engine.self_check.kernel_cases import CASES, TIMED_CASES, Case, Run
 from mlx_engine.self_check.kernel_record import KernelRecord, typed, wrong_here
-from mlx_engine.self_check.trial_cases import CASES, TIMED_CASES, Case, Run
 from mlx_engine.values.options import AskedNumerics
 from mlx_engine.values.words import Words
 
 FEWER = (1, 3)
-"""Rows of passes that must have the bits of the longest, which is compared with the reference."""
+"""Row counts of passes whose rows must have the same bits as those of the longest pass."""
 
 ROUNDING = {mx.float32: 1e-5, mx.float16: 1e-3, mx.bfloat16: 8e-3}
 TOLERANCE = 4
 """Steps of rounding, of the largest value, that kernel and reference may differ by."""
 
 COLD_BYTES = 256e6
-"""Weights that are read in turn, more than any cache holds, as the layers of a model are."""
+"""Bytes of weights read by turns in one timing: more than a cache holds, as a model's layers."""
 
 FEWEST_COPIES, MOST_COPIES = 2, 16
 REPEATS = 3
-WORTH_IT = 0.97
-"""Time of the kernel over that of stock MLX, below which it counts as faster."""
+FASTER_SHARE = 0.97
+"""Time of the kernel over that of stock MLX below which the kernel counts as faster."""
 
-MOST_TIMED = 2**25
-"""Weights of a matrix that is timed for few rows: all sizes above take as long for each weight."""
-
-MOST_TIMED_OF_PROMPTS = 2**23
-"""The same for the many rows of a prompt, whose products take a hundred times as long."""
+MOST_TIMED, MOST_TIMED_OF_PROMPTS = 2**25, 2**23
+"""Weights of the largest matrix that is timed, for few rows and for the many of a prompt."""
 
 WHOLE, OUTPUTS = 512, 46
-"""A check has a model's own row length, up to whole blocks and groups of every format; and few
-outputs, no whole number of what a SIMD-group takes.
+"""Inputs of a checked matrix are a multiple of WHOLE, so of every block and group. OUTPUTS is no
+multiple of what a SIMD-group computes.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One kernel with one format. checked: sizes to check it at; timed: sizes to time it at, None
-    where stock MLX has nothing to set against it.
+    """One kernel with one format.
+
+    checked: sizes to check at. timed: sizes to time at; None where stock MLX cannot do the work.
     """
 
     kernel: KernelName
@@ -65,11 +63,11 @@ class Trial:
 
     @property
     def name(self) -> str:
-        """What verdicts are kept by."""
+        """The key of the verdict: "products affine4"."""
         return trial_name(self.kernel, self.checked)
 
     def case(self, dtype: mx.Dtype, launcher: Launcher) -> Case:
-        """A small one to check."""
+        """Make the inputs of the check."""
         return CASES[self.kernel](self.checked, dtype, 1, launcher)
 
 
@@ -101,11 +99,11 @@ def _trials() -> Iterator[Trial]:
 
 
 TRIALS = tuple(_trials())
-"""Every kernel, in the formats that models have most: for the doctor and for tests."""
+"""Every kernel, in the formats that most models have: for the doctor and for tests."""
 
 
 def trial_of(kernel: KernelName, work: Work) -> Trial:
-    """A trial for a model's own work: checked at its row length, timed at its own size."""
+    """Make the trial of a layer's work: checked at its row length, timed at its own size."""
     if kernel == "attention":
         return Trial(kernel, work, work)
     checked, most = work._replace(outputs=min(work.outputs, 512)), MOST_TIMED
@@ -119,8 +117,9 @@ def trial_of(kernel: KernelName, work: Work) -> Trial:
 
 
 def check(trial: Trial, launcher: Launcher, dtype: mx.Dtype) -> str:
-    """What is wrong with a kernel beside its reference, and with rows beside fewer of them; "" for
-    nothing. Raises whatever the kernel does.
+    """Compare a kernel with its reference, and each row with the same row beside fewer others.
+
+    Return what is wrong, "" for nothing. Raises whatever the kernel raises.
     """
     case = trial.case(dtype, launcher)
     x = case.x(case.most)
@@ -130,7 +129,8 @@ def check(trial: Trial, launcher: Launcher, dtype: mx.Dtype) -> str:
         if not mx.array_equal(whole, right).item():
             return Words("its result is not that of its reference")
     else:
-        apart = _apart(whole, right)
+        wide, exact = whole.astype(mx.float32), right.astype(mx.float32)
+        apart = float(mx.abs(wide - exact).max() / mx.abs(exact).max())
         if not apart <= TOLERANCE * ROUNDING[x.dtype]:
             return Words("it lies {apart:.1e} of the largest value off its reference", apart=apart)
     for rows in FEWER:
@@ -141,42 +141,40 @@ def check(trial: Trial, launcher: Launcher, dtype: mx.Dtype) -> str:
     return ""
 
 
-def _apart(one: mx.array, other: mx.array) -> float:
-    wide, right = one.astype(mx.float32), other.astype(mx.float32)
-    return float(mx.abs(wide - right).max() / mx.abs(right).max())
-
-
 def against_stock(
-    work: Work, make: Callable[[int], Case], clock: Callable[[], float] = perf_counter
+    work: Work, make_case: Callable[[int], Case], clock: Callable[[], float] = perf_counter
 ) -> Verdict:
-    """By the clock: the counts of rows at which a kernel that is right beats stock MLX.
+    """Find the row counts at which a kernel that is right is faster than stock MLX.
 
-    make: builds a case of this work by a seed. Counts between those timed go with the nearest.
+    make_case: builds a case of this work from a seed. Row counts between those that are timed go
+    by the nearest.
     """
-    first = make(0)
+    first = make_case(0)
     weights = max(1, work.outputs * work.inputs) * max(1, max(first.timed) // 8)
     copies = min(MOST_COPIES, max(FEWEST_COPIES, round(COLD_BYTES / weights)))
-    cases = [first, *map(make, range(1, copies))]
+    cases = [first, *map(make_case, range(1, copies))]
     shares = {rows: _share_of_time(cases, rows, clock) for rows in first.timed}
     nearest = {rows: min(shares, key=lambda timed: abs(timed - rows)) for rows in ALL_ROWS}
-    faster = frozenset(rows for rows, timed in nearest.items() if shares[timed] < WORTH_IT)
+    faster = frozenset(rows for rows, timed in nearest.items() if shares[timed] < FASTER_SHARE)
     return Verdict("", faster, shares[min(shares)])
 
 
-def _share_of_time(cases: list[Case], rows: int, clock: Callable[[], float]) -> float:
-    """The kernel's time over that of stock MLX: taken in turns, the fastest of each counts, and the
-    first turn compiles and warms up.
+def _share_of_time(cases: Sequence[Case], rows: int, clock: Callable[[], float]) -> float:
+    """The kernel's time over that of stock MLX: the fastest of several of each, taken by turns.
+
+    The first turn, which compiles, does not count.
     """
-    ours = stock = float("inf")
+    x = cases[0].x(rows)
+    kernel_s, stock_s = float("inf"), float("inf")
     for repeat in range(REPEATS + 1):
-        mine = _chain([case.ours for case in cases], cases[0].x(rows), clock)
-        theirs = _chain([case.stock for case in cases], cases[0].x(rows), clock)
+        kernel = _seconds_of_chain([case.ours for case in cases], x, clock)
+        stock = _seconds_of_chain([case.stock for case in cases], x, clock)
         if repeat:
-            ours, stock = min(ours, mine), min(stock, theirs)
-    return ours / stock
+            kernel_s, stock_s = min(kernel_s, kernel), min(stock_s, stock)
+    return kernel_s / stock_s
 
 
-def _chain(steps: list[Run], x: mx.array, clock: Callable[[], float]) -> float:
+def _seconds_of_chain(steps: Sequence[Run], x: mx.array, clock: Callable[[], float]) -> float:
     """Seconds of calls that wait for one another, each with weights of its own."""
     mx.eval(x)
     began = clock()
@@ -187,8 +185,9 @@ def _chain(steps: list[Run], x: mx.array, clock: Callable[[], float]) -> float:
 
 
 class Tried(NamedTuple):
-    """A trial and the verdict to go by in this load. trouble: what is wrong with the kernel, or why
-    it could not be timed, "" for nothing.
+    """A trial and its verdict for this load.
+
+    trouble: what is wrong with the kernel, or why it could not be timed; "" for nothing.
     """
 
     trial: Trial
@@ -197,9 +196,10 @@ class Tried(NamedTuple):
 
 
 def check_kernel(trial: Trial, launcher: Launcher, dtype: mx.Dtype, record: KernelRecord) -> Tried:
-    """Check a kernel, on record meanwhile.
+    """Check a kernel and record the verdict.
 
-    What it raises holds for this load alone, and is tried again at the next: memory may be full.
+    A kernel that raises is off for this load alone and is tried again at the next, as memory may
+    have been full.
     """
     name = typed(trial.name, dtype)
     known = record.trials.pop(name, Verdict())
@@ -212,104 +212,106 @@ def check_kernel(trial: Trial, launcher: Launcher, dtype: mx.Dtype, record: Kern
     return Tried(trial, verdict, verdict.wrong)
 
 
-def time_kernel(trial: Trial, launcher: Launcher, dtype: mx.Dtype, record: KernelRecord) -> Tried:
-    """Time one that was found to be right, on record meanwhile."""
-    work, name, make = trial.timed, typed(trial.name, dtype), TIMED_CASES[trial.kernel]
-    assert work is not None
+def try_kernel(trial: Trial, launcher: Launcher, dtype: mx.Dtype, record: KernelRecord) -> Tried:
+    """Check a kernel that has not been found to be right, then time it against stock MLX."""
+    name, work = typed(trial.name, dtype), trial.timed
+    known = record.trials.get(name)
+    if known is None:
+        checked = check_kernel(trial, launcher, dtype, record)
+    else:
+        checked = Tried(trial, known, known.wrong)
+    if work is None or checked.trouble or checked.verdict.faster is not None:
+        return checked
     try:
         with record.trying(name):
-            verdict = against_stock(work, lambda seed: make(work, dtype, seed, launcher))
-            record.trials[name] = verdict
+            make_case = TIMED_CASES[trial.kernel]
+            found = against_stock(work, lambda seed: make_case(work, dtype, seed, launcher))
+            record.trials[name] = found
     except Exception as error:
-        trouble = Words("it cannot be timed ({error})", error=ascii(error)[:160])
-        return Tried(trial, record.trials[name], trouble)
-    return Tried(trial, verdict)
+        return checked._replace(
+            trouble=Words("it cannot be timed ({error})", error=ascii(error)[:160])
+        )
+    return Tried(trial, found)
 
 
 def try_all(
     launcher: Launcher, record: KernelRecord, trials: Iterable[Trial] = TRIALS
 ) -> Iterator[Tried]:
-    """Check and time every kernel anew, whatever the record says by now."""
-    dtype = usual_dtype()
+    """Check and time every kernel anew, whatever the record says."""
     record.trials.clear()
     for trial in trials:
-        tried = check_kernel(trial, launcher, dtype, record)
-        if trial.timed and not tried.trouble:
-            tried = time_kernel(trial, launcher, dtype, record)
-        yield tried
+        yield try_kernel(trial, launcher, usual_dtype(), record)
 
 
 def usual_dtype() -> mx.Dtype:
-    """The type of activations on this machine, but for models that need another."""
+    """The usual type of activations on this machine; some models need another."""
     return mx.bfloat16 if computes_on_gpu() else mx.float32
 
 
 def launcher_here() -> Launcher | None:
-    """Of the GPU; None without Metal."""
+    """The launcher of this machine's GPU; None without Metal."""
     return MetalLauncher() if mx.metal.is_available() else None
 
 
 def kernels_here(
     launcher: Launcher | None, numerics: AskedNumerics, record: KernelRecord | None
 ) -> Kernels:
-    """Stock MLX without a launcher; else all that `record` does not know to be wrong.
+    """Make the kernels of a load: none without a launcher, else all that are not known as wrong.
 
-    Nothing is used before it was tried with the model's own type (see ModelTrials), but for what
-    stock MLX cannot do at all: it is tried with the usual type as soon as a layer asks for it.
+    Layers use no kernel before ModelTrials has tried it with the model's own type. Work that stock
+    MLX cannot do is the exception: as soon as a layer asks for it, it is checked with the usual
+    type.
     """
     if launcher is None or record is None:
         return NO_KERNELS
     dtype = usual_dtype()
     wrong = {name: verdict for name, verdict in record.known(dtype).items() if verdict.wrong}
     kernels = Kernels(launcher, numerics != "fast", verdicts=wrong)
-
-    def try_now(name: KernelName, work: Work) -> None:
-        ModelTrials(kernels, record, dtype).run(trial_of(name, work))
-
-    kernels.try_now = try_now
+    kernels.try_now = lambda name, work: ModelTrials(kernels, record, dtype).check(name, work)
     return kernels
 
 
 class ModelTrials:
-    """Trials of what a loaded model's layers asked for, with its own type and row lengths.
+    """Trials of the work that a loaded model's layers asked for, in its type and row lengths.
 
-    dtype: of its activations. What is found counts from the next pass on.
+    dtype: of the model's activations. Verdicts count from the next pass on.
     """
 
     def __init__(self, kernels: Kernels, record: KernelRecord, dtype: mx.Dtype) -> None:
         assert kernels.launcher is not None
         self._kernels, self._record, self._dtype = kernels, record, dtype
-        self._how = kernels.launcher, dtype, record
+        self._launcher = kernels.launcher
         kernels.learn(record.known(dtype))
 
     def pending(self) -> list[Trial]:
-        """Those that were not run yet, or not timed."""
+        """List the trials that were not run, or not timed."""
         asked = self._asked(self._kernels.may_serve)
         return [trial for trial in asked if not self._is_known(trial) or self._waits(trial)]
 
     def steps(self) -> Iterator[Tried]:
-        """Run those that are pending, one a step; and time those that are right."""
+        """Run the pending trials, one a step."""
         for trial in self.pending():
             yield self.run(trial)
-            if self._waits(trial):
-                yield self._learn(time_kernel(trial, *self._how))
 
     def run(self, trial: Trial) -> Tried:
-        """Check it, unless that was done before."""
-        if self._is_known(trial):
-            verdict = self._record.trials[typed(trial.name, self._dtype)]
-            return self._learn(Tried(trial, verdict, verdict.wrong))
-        return self._learn(check_kernel(trial, *self._how))
+        """Check and time a kernel; what the record knows is not done again."""
+        return self._learn(try_kernel(trial, self._launcher, self._dtype, self._record))
+
+    def check(self, name: KernelName, work: Work) -> None:
+        """Check, unless that was done, the kernel of some work; do not time it."""
+        trial = trial_of(name, work)
+        if not self._is_known(trial):
+            self._check(trial)
 
     def blame(self, error: Exception) -> bool:
-        """Switch off what may have raised this in a pass: kernels in use that fail their trial now,
-        else all of them; whether there were any.
+        """Switch off the kernels that may have raised this in a pass: the kernels in use that fail
+        their check now, or all if none fails. Return whether any was in use.
 
-        MLX tells what went wrong in a command buffer or a compiler, seldom in which kernel.
+        MLX names what went wrong in a command buffer or a compiler, but seldom the kernel.
         """
         used = self._asked(lambda name, work: bool(self._kernels.rows(name, work)))
-        tried = [self._learn(check_kernel(trial, *self._how)) for trial in used]
-        if used and not any(one.trouble for one in tried):
+        tried = [self._check(trial) for trial in used]
+        if used and not any(found.trouble for found in tried):
             self._kernels.stop(
                 Words(
                     "a pass failed with it in use, and no kernel fails alone ({error})",
@@ -317,6 +319,9 @@ class ModelTrials:
                 )
             )
         return bool(used)
+
+    def _check(self, trial: Trial) -> Tried:
+        return self._learn(check_kernel(trial, self._launcher, self._dtype, self._record))
 
     def _learn(self, tried: Tried) -> Tried:
         name = tried.trial.name
@@ -329,12 +334,12 @@ class ModelTrials:
     def _waits(self, trial: Trial) -> bool:
         return trial.timed is not None and self._kernels.waits_for_clock(trial.kernel, trial.timed)
 
-    def _asked(self, wanted: Callable[[KernelName, Work], object]) -> list[Trial]:
-        """One for each kernel and format that layers asked for, the widest of each."""
+    def _asked(self, is_wanted: Callable[[KernelName, Work], object]) -> list[Trial]:
+        """A trial of each kernel and format that layers asked for, of the widest work of each."""
         found = dict[str, Trial]()
         for name in KERNELS:
             for work in sorted(self._kernels.asked.get(name, ()), key=lambda work: work.inputs):
-                if wanted(name, work):
+                if is_wanted(name, work):
                     trial = trial_of(name, work)
                     found[trial.name] = trial
         return list(found.values())

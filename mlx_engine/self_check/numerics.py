@@ -1,4 +1,4 @@
-"""Which numerics are in effect: whether rows are exact on this machine, and what that costs."""
+"""Exact or fast numerics: whether rows are exact on this machine, and what exact rows cost."""
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
@@ -20,20 +20,19 @@ from mlx_engine.values.options import AskedNumerics
 from mlx_engine.values.words import Words, joined
 
 ROWS = (2, 9, 8)
-"""Rows of passes that are compared: the first verify pass, the longest (which our products cut in
+"""Row counts of compared passes: the shortest verify pass, the longest (which our products cut in
 two), and one row more than MLX takes before it changes its routine or sorts by expert.
 """
 
 STOCK_ROWS = (*ROWS, DEEPEST + 1)
-"""The same without kernels of ours, which are exact for no more than nine rows."""
+"""Row counts of compared passes without our kernels, which are exact for up to nine rows."""
 
 KEYS = (1200, 5000)
-"""Keys in the caches meanwhile: stock attention cuts its sums by their number."""
+"""Keys in the caches of compared passes: stock attention cuts its sums by their number."""
 
 ENOUGH_S = 0.2
-"""Seconds after which no further comparison begins before a first answer, where there is no Metal:
-MLX's CPU routines do not depend on the number of keys. With Metal all comparisons are made, after
-the first answer.
+"""Seconds after which, without Metal, no further comparison begins before the first answer. MLX's
+CPU routines do not depend on the number of keys. With Metal all comparisons follow that answer.
 """
 
 ROWS_DIFFER = Words(
@@ -53,21 +52,24 @@ MAY_COST = 0.05
 """Share by which exact rows may make a pass slower before "fast" is the default."""
 
 TIMED_ROWS = (1, 4)
-"""A plain pass, and one that verifies three drafts."""
+"""Row counts of timed passes: a plain pass, and one that verifies three drafted tokens."""
 
 REPEATS = 4
-"""Passes of each, in turn; the first warms up, the fastest of the others counts."""
+"""Timed passes of each kind, by turns; the first warms up, the fastest of the others counts."""
 
 
 def costs_too_much(found: RowsFound, asked: AskedNumerics) -> bool:
-    """Whether exact rows are given up for speed: nobody insists on them."""
+    """Whether "auto" gives exact rows up for speed."""
     return asked == "auto" and found.cost > MAY_COST
 
 
 def with_numerics(
     described: ModelDescription, asked: AskedNumerics, found: RowsFound | Reason, kernels: Kernels
 ) -> ModelDescription:
-    """The description with the numerics in effect; found: a reason where it is unknown."""
+    """Put the numerics in effect, and why rows are not exact, into a description.
+
+    found: a Reason where it is unknown whether rows are exact.
+    """
     others = tuple(reason for reason in described.declined if reason.code not in CODES)
     if asked == "fast":
         return replace(described, numerics="fast", declined=others)
@@ -83,7 +85,7 @@ def with_numerics(
 
 
 def rows_that_differ(model: Model, context: int, enough_s: float = ENOUGH_S) -> str:
-    """Where a row depends on those beside it, "" for nowhere; begins nothing after enough_s."""
+    """Where a row depends on the rows beside it, "" for nowhere; begins nothing after enough_s."""
     began = perf_counter()
     for where in compare_rows(model, context, STOCK_ROWS):
         if where or perf_counter() - began > enough_s:
@@ -94,10 +96,11 @@ def rows_that_differ(model: Model, context: int, enough_s: float = ENOUGH_S) -> 
 def compare_rows(
     model: Model, context: int, counts: Sequence[int] = ROWS
 ) -> Generator[str, None, None]:
-    """Compare passes of several rows with passes of one, bit for bit: one a step, "" where equal.
+    """Compare passes of several rows with passes of one row, bit for bit, one comparison a step.
 
-    Of our own layers one of each kind is compared, so that a step takes as long at any size. Caches
-    are filled with random keys and values, at most a context full.
+    Yields where they differ, "" where they are equal. Of our own models one layer of each kind is
+    compared, so that a step takes as long at any size. Caches hold random keys and values, at most
+    a context full.
     """
     few = model.one_of_each_kind() if isinstance(model, Decoder) else model
     tokens = (mx.arange(max(counts))[None] * 7 + 1) % model.vocabulary
@@ -134,7 +137,7 @@ def _where(together: mx.array, alone: mx.array, where: str) -> str:
 
 
 def _filled(model: Model, keys: int) -> LayerCaches:
-    """Caches after some tokens, of which attention sees so many; states are those of one token."""
+    """Make caches with so many random keys and values; recurrent states are those of one token."""
     caches = model.make_caches()
     mx.eval(model.forward(mx.array([[1]]), caches))
     caches.commit(1)
@@ -148,7 +151,7 @@ def _filled(model: Model, keys: int) -> LayerCaches:
 
 
 def _random(like: mx.array, rows: int, drawn: dict[tuple[int, ...], mx.array]) -> mx.array:
-    """The same numbers for all of a shape, drawn once."""
+    """Random numbers in an array's shape but for the rows; drawn once a shape."""
     shape = (*like.shape[:2], rows, like.shape[3])
     if shape not in drawn:
         drawn[shape] = mx.random.normal(shape, key=mx.random.key(shape[3]))
@@ -156,10 +159,10 @@ def _random(like: mx.array, rows: int, drawn: dict[tuple[int, ...], mx.array]) -
 
 
 def exact_cost(kernels: Kernels, pass_ms: Callable[[int], float]) -> Generator[None, None, float]:
-    """Time passes with exact rows against passes with whatever is faster, one pass a step.
+    """Time passes with exact rows against passes with the fastest kernels, one pass a step.
 
-    pass_ms: milliseconds of a pass of so many rows. Rows are exact again after each step. Returns
-    the share by which exact rows make a pass slower, the worse of TIMED_ROWS.
+    pass_ms: milliseconds of a pass of n rows. Rows are exact again after each step. Returns the
+    share by which exact rows make a pass slower, the larger of TIMED_ROWS.
     """
     shares = []
     for rows in TIMED_ROWS:
@@ -179,21 +182,20 @@ def exact_cost(kernels: Kernels, pass_ms: Callable[[int], float]) -> Generator[N
 
 
 def rows_unknown(error: Exception) -> Reason:
-    """Why it stays unknown whether rows are exact: `error` ended the comparison."""
-    told = str(error) or type(error).__name__
+    """The reason for fast numerics where an error ended the comparison of rows."""
     return Reason(
         "rows-unknown",
         Words(
             "Comparing rows behind an answer ended with an error, so text with drafting may "
             "leave the plain text at near ties; it is tried again at the next load. "
             "({told})",
-            told=told,
+            told=str(error) or type(error).__name__,
         ),
     )
 
 
 def exact_costs(cost: float) -> Reason:
-    """Why numerics are fast though rows could be exact."""
+    """The reason for fast numerics where exact rows cost too much."""
     return Reason(
         "exact-costs",
         Words(
@@ -208,7 +210,7 @@ def exact_costs(cost: float) -> Reason:
 
 
 def rows_differ(kernels: Kernels, where: str) -> Reason:
-    """Why numerics are not exact; names what has no kernel of ours, where others have one."""
+    """The reason for fast numerics where rows differ; names exact kernels that are not in use."""
     stock = [
         DOES[name]
         for name, kernel in KERNELS.items()
@@ -222,4 +224,4 @@ def rows_differ(kernels: Kernels, where: str) -> Reason:
 
 
 CODES = ("rows-differ", ROWS_PENDING.code, "rows-unknown", "exact-costs")
-"""Of reasons that are about numerics."""
+"""Codes of the reasons for fast numerics."""

@@ -1,12 +1,11 @@
-"""What a model and its MTP heads predict along a known text, and whether the heads fit the model.
+"""Teacher-forced logits of a model and its MTP heads, and a check whether the heads fit the model.
 
-Hidden states are read in chunks, as a prompt is, and logits are made ROWS at a time: a pass of so
-few rows reads an output head in the blocks of its file, where more rows would unpack all of it
-while no kernel for many rows is in use (a Q6_K head of 248k x 5120 takes 1.0 GB, and 5.1 GB
-unpacked beside the product's own float32).
+Hidden states are computed in chunks, as for a prompt, and logits ROWS at a time: a product of so
+few rows reads an output head in the blocks of its GGUF, where more rows would unpack all of it (a
+Q6_K head of 248k x 5120 takes 1.0 GB, and 5.1 GB unpacked).
 
-A head of another model, or one read the wrong way, drafts without an error; only hardly anything is
-accepted. Where the model is sure of the next token, a head that fits often drafts the same one.
+A head of another model, or with tensors read the wrong way, raises no error; its drafts are hardly
+ever accepted. Where the model is sure of the next token, a head that fits often drafts that token.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -36,16 +35,16 @@ def read_lines(path):
 
 First we open the file, then we read the lines one by one, and at the end we close the file.
 '''
-"""Prose and code: every model that talks is sure of some of it."""
+"""The checked text, prose and code: a trained model is sure of some tokens of it."""
 
 MOST_TOKENS = 64
-"""Of the text, so that the check costs about as much as a prompt of this length."""
+"""Tokens of TEXT that are read, so that the check costs as much as a prompt of this length."""
 
 FIRST_ROWS = 4
-"""Rows not judged: a head has hardly any context there."""
+"""Rows at the start that do not count: a head has hardly any context there."""
 
 SURE = 0.3
-"""Probability of its first choice from which on the model counts as sure."""
+"""Probability of the likeliest token from which on the model counts as sure."""
 
 FEWEST = 12
 """Rows with a sure model that a verdict needs; models with random weights have none."""
@@ -53,18 +52,19 @@ FEWEST = 12
 IMPLAUSIBLE = 0.15
 """Share of agreement below which a head does not fit.
 
-Measured (tests/speed/head_fit.py): heads that fit 0.34 and 0.92, the first in a text unlike all
-it was trained on; norms one too low, halves of the join swapped, a foreign head at most 0.08. The
-hidden state before instead of after the final norm, or norms one too high, lower acceptance far
-less than texts differ: this check is blind there.
+Measured (tests/speed/head_fit.py): heads that fit agree in 0.34 and 0.92 of such rows, the first in
+a text unlike its training; with norms one too low, halves of the input swapped, or another model's
+head at most in 0.08. The check does not see a hidden state taken before the final norm, or norms
+one too high: these lower acceptance less than texts differ.
 """
 
 
 def hidden_states(
     model: Model, tokens: Sequence[int], chunk: int, bits: CacheBits = 16
 ) -> mx.array:
-    """Tokens [T], one at least -> [1, T, H], read from the beginning in chunks over a cache of so
-    many bits.
+    """Hidden states [1, T, H] of tokens [T], T > 0, computed in chunks.
+
+    bits: of keys and values in the caches.
     """
     caches = model.make_caches(bits)
     parts: list[mx.array] = []
@@ -78,13 +78,13 @@ def hidden_states(
 
 
 def by_rows(logits: Callable[[mx.array], mx.array], states: mx.array) -> Iterator[mx.array]:
-    """States [1, T, H] through an output head, float32 [rows, V] at a time."""
+    """Apply an output head to states [1, T, H]; yields logits [rows, V] of ROWS rows at a time."""
     for start in range(0, states.shape[1], ROWS):
         yield logits(states[:, start : start + ROWS]).squeeze(0)
 
 
 def trunk_logits(model: Model, hidden: mx.array) -> NDArray[np.float32]:
-    """Hidden states [1, T, H] -> [T, V]; row t scores token t + 1."""
+    """Logits [T, V] of hidden states [1, T, H]; row t scores token t + 1."""
     made = np.empty((hidden.shape[1], model.vocabulary), np.float32)
     return _filled(made, by_rows(model.logits, hidden))
 
@@ -92,12 +92,12 @@ def trunk_logits(model: Model, hidden: mx.array) -> NDArray[np.float32]:
 def head_logits(
     model: Model, tokens: mx.array, hidden: mx.array, bits: CacheBits = 16
 ) -> NDArray[np.float32]:
-    """What each head predicts, as it would in a draft that is right so far.
+    """Logits [heads, T - 1, V] of each head along a text, as in a draft that is right so far.
 
-    Float32 logits [heads, T - 1, V] from int tokens [T] and their hidden states [1, T, H]. Row t of
-    head h is for token t + 2 + h: hidden states are the model's up to position t, tokens t + 2 to
-    t + 1 + h count as drafted, each with the state of the head whose turn it was. The last h rows
-    of head h have no such tokens and are NaN. bits: of the heads' keys and values.
+    tokens: int [T]. hidden: the model's hidden states [1, T, H]. Row t of head h scores token
+    t + 2 + h. It uses the model's hidden states up to position t; tokens t + 2 to t + 1 + h count
+    as drafted, each with the state of the head that drafted it. The last h rows of head h lack such
+    tokens and are NaN. bits: of the heads' keys and values.
     """
     heads, rows = model.heads, tokens.shape[0] - 1
     made = np.full((len(heads), rows, model.vocabulary), np.nan, np.float32)
@@ -121,7 +121,7 @@ def head_logits(
 
 
 def _filled(made: NDArray[np.float32], parts: Iterator[mx.array]) -> NDArray[np.float32]:
-    """`made` with the parts in its rows, one evaluated after the other."""
+    """Write parts into the rows of `made`, evaluating one part after the other; returns `made`."""
     row = 0
     for part in parts:
         made[row : row + part.shape[0]] = np.array(part.astype(mx.float32))
@@ -130,7 +130,7 @@ def _filled(made: NDArray[np.float32], parts: Iterator[mx.array]) -> NDArray[np.
 
 
 def with_head_check(loaded: LoadedModel, description: ModelDescription) -> ModelDescription:
-    """The description, with a reason when the MTP heads do not fit; reads the heads."""
+    """Add a reason to the description where the MTP heads do not fit; reads the heads' weights."""
     fit = measure_fit(loaded.model, loaded.tokenizer.encode(TEXT, add_special=True))
     reason = misfit(fit, loaded.head_origin)
     if reason is None:
@@ -139,25 +139,25 @@ def with_head_check(loaded: LoadedModel, description: ModelDescription) -> Model
 
 
 class HeadFit(NamedTuple):
-    """Rows where the model was sure, and those of them where the head agreed."""
+    """Number of rows where the model was sure, and of those where the head agreed."""
 
     judged: int
     agreed: int
 
     @property
     def share(self) -> float:
-        """Agreed of judged, 0 where nothing could be judged."""
+        """Share of judged rows where the head agreed; 0 where no row could be judged."""
         return self.agreed / self.judged if self.judged else 0.0
 
     @property
     def is_implausible(self) -> bool:
-        """Whether a head that fits would hardly ever do so badly."""
+        """Whether a head that fits hardly ever agrees so rarely."""
         return self.judged >= FEWEST and self.share < IMPLAUSIBLE
 
 
 def measure_fit(model: Model, tokens: Sequence[int]) -> HeadFit:
     """Compare the first head's choices with the model's on at most MOST_TOKENS of these tokens."""
-    if len(tokens) < FEWEST:  # of a tokenizer that knows hardly any of it
+    if len(tokens) < FEWEST:  # a tokenizer that lacks most of the text
         return HeadFit(0, 0)
     read = mx.array([list(tokens)[:MOST_TOKENS]])
     hidden = model.forward(read, model.make_caches())
@@ -175,7 +175,7 @@ def measure_fit(model: Model, tokens: Sequence[int]) -> HeadFit:
 
 
 def misfit(fit: HeadFit, origin: str) -> Reason | None:
-    """What to tell the user of a head that does not fit; origin: where it comes from."""
+    """The reason for a head that does not fit, None for others; origin: the head's file."""
     if not fit.is_implausible:
         return None
     return Reason(

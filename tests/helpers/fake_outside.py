@@ -10,6 +10,7 @@ from scripted_engine import ScriptedEngine
 from mlx_engine.command_line.outside import Outside
 from mlx_engine.command_line.run import run
 from mlx_engine.self_check import Finding
+from mlx_engine.self_check.doctor import Machine
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import LoadOptions
 
@@ -56,8 +57,7 @@ class FakeOutside:
             load=self.load,
             inspect=self.inspect,
             examine=lambda _: self.findings,
-            backend=lambda: "CPU",
-            gpu_bytes=lambda: self.gpu_bytes,
+            machine=lambda: Machine("CPU", "", 0, self.gpu_bytes),
         )
         return run(arguments, world)
 

@@ -66,7 +66,7 @@ from mlx_engine.models.decoder import Decoder, build_decoder
 from mlx_engine.models.families.qwen3_5 import Qwen35
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.sampling.sampler import Sampler
-from mlx_engine.self_check.cost_meter import CostMeter
+from mlx_engine.self_check.pass_costs import CostMeter
 from mlx_engine.values.conversation import TURN_ENDS, PromptProgress, RoundFinished
 from mlx_engine.values.options import CacheBits, DraftOptions, GenerationOptions, SamplingOptions
 

@@ -16,10 +16,10 @@ from mlx_engine.drafting.sources import Drafting
 from mlx_engine.engine import Engine
 from mlx_engine.loading.load import load_model
 from mlx_engine.self_check.between_answers import SelfCheck
-from mlx_engine.self_check.cost_meter import CostMeter
 from mlx_engine.self_check.kernel_record import KernelRecord, circumstances
 from mlx_engine.self_check.kernel_states import why_unused
 from mlx_engine.self_check.kernel_trials import ModelTrials, kernels_here, try_all
+from mlx_engine.self_check.pass_costs import CostMeter
 from mlx_engine.values.conversation import GenerationFinished
 from mlx_engine.values.options import DraftOptions, GenerationOptions, LoadOptions, SamplingOptions
 

@@ -1,4 +1,4 @@
-"""Inputs for the trial of each kernel, with its plain reference and what stock MLX does instead."""
+"""Trial cases: inputs of each kernel, its plain reference, and what stock MLX does instead."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -33,18 +33,17 @@ EPS = 1e-6
 KEY_HEADS, TAPS = 2, 4
 EXPERTS, CHOSEN, ROWS_OF_EXPERT = 8, 2, 7
 PROMPT = 40
-"""Rows of a prompt: more than a SIMD-group of the kernel takes, fewer than a threadgroup does."""
+"""Rows of a checked prompt: more than a SIMD-group takes, fewer than a threadgroup does."""
 
 Run = Callable[[mx.array], mx.array]
 
 
 class Case(NamedTuple):
-    """A kernel with weights or a cache of its own; x and results have rows as their first axis.
+    """A kernel with weights or a cache; inputs and results have rows as their first axis.
 
-    x: makes so many rows. ours: the kernel. reference: plain ops that add in the kernel's order.
-    stock: what layers do without the kernel. is_exact: the reference gives the kernel's own bits,
-    or tokens. most: rows of the longest pass that is checked. timed: rows of the passes that are
-    timed.
+    x: makes the input of n rows. ours: runs the kernel. reference: plain ops that add in the
+    kernel's order. stock: what layers do without the kernel. is_exact: the reference has the bits,
+    or tokens, of the kernel. most: rows of the longest checked pass. timed: rows of timed passes.
     """
 
     x: Callable[[int], mx.array]
@@ -60,11 +59,11 @@ class MakeCase(Protocol):
     """Builds the case of one kernel."""
 
     def __call__(self, work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
-        """Activations have this dtype; the seed is that of weights and caches."""
+        """Make weights and caches from the seed, for activations of this dtype."""
 
 
 def normal(shape: tuple[int, ...], seed: int, dtype: mx.Dtype = mx.float32) -> mx.array:
-    """Random numbers, the same for the same seed."""
+    """Draw normal random numbers, the same for the same seed."""
     return mx.random.normal(shape, key=mx.random.key(seed)).astype(dtype)
 
 
@@ -73,7 +72,7 @@ def _rows(size: int, dtype: mx.Dtype) -> Callable[[int], mx.array]:
 
 
 def _noise_keys(x: mx.array) -> mx.array:
-    """Uint32 [R, 2] for the rows of x."""
+    """Noise keys, uint32 [R, 2], for the rows of x."""
     return (mx.arange(2 * len(x)) * 77 + 5).astype(mx.uint32).reshape(-1, 2)
 
 
@@ -126,7 +125,7 @@ def _of_matrix(
     *,
     is_exact: bool = False,
 ) -> MakeCase:
-    """For a kernel for few rows that does more than a product, or less."""
+    """Make cases of a kernel for few rows by one matrix."""
 
     def make(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
         matrix = _matrix(work, dtype, seed)
@@ -250,7 +249,7 @@ def _prompt_experts(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) 
 
 
 def _filtered_pick(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
-    """x are logits; the filters are those that makers of models recommend."""
+    """Pick tokens from logits x, with filters as model makers recommend."""
     filters = filtering.Filters(0.6, top_k=20, top_p=0.95)
     settings = filters.settings()
 
@@ -262,7 +261,7 @@ def _filtered_pick(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -
 
 
 def _noise(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
-    """x are the keys."""
+    """Draw noise for noise keys x."""
     del dtype
     return _plain_case(
         lambda rows: (mx.arange(2 * rows) * 991 + seed).astype(mx.uint32).reshape(rows, 2),
@@ -272,7 +271,7 @@ def _noise(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
 
 
 def _plain_case(x: Callable[[int], mx.array], ours: Run, plain: Run) -> Case:
-    """For a kernel whose reference gives its bits, and is what runs without it."""
+    """Make a case whose reference has the kernel's bits and is also the stock operation."""
     return Case(x, ours, plain, plain, is_exact=True)
 
 
@@ -288,8 +287,9 @@ def _norms(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
 
 
 def _attention(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher, keys: int = 150) -> Case:
-    """x are queries, of latents both parts side by side; row m of every pass stands at the same
-    position.
+    """Attend to `keys` keys with queries x, for latents with both parts of a query side by side.
+
+    Row m has the same position in passes of any number of rows.
     """
     form = cache_form(work.form, work.inputs, work.outputs)
     heads = 1 if form.is_joined else KEY_HEADS
@@ -306,7 +306,7 @@ def _attention(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher, keys:
     scale = width**-0.5
 
     def parts(x: mx.array) -> list[mx.array]:
-        """Queries [heads, R, size], and those of latents."""
+        """Queries [heads, R, size], and for latents the latent part of the queries."""
         q = x.swapaxes(0, 1)
         turned = mx.split(q, [work.outputs], axis=-1)[::-1] if form.is_joined else [q]
         return [mx.contiguous(part) for part in turned]
@@ -334,7 +334,7 @@ def _attention(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher, keys:
 
 
 def _delta(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
-    """Three steps to replay, then the rows; x are the values."""
+    """Replay three steps of the delta rule, then take steps with values x."""
     del dtype
     heads = 2 * KEY_HEADS
     state = normal((heads, work.outputs, work.inputs), seed)
@@ -369,7 +369,7 @@ def _delta(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
 
 
 def _delta_inputs(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
-    """After a block of which two rows were accepted; x are the projected rows."""
+    """Convolve projected rows x after a block of which two rows were accepted."""
     heads, side = 2 * KEY_HEADS, KEY_HEADS * work.inputs
     channels = 2 * side + heads * work.outputs
     fixed = delta_inputs.Fixed(
@@ -430,4 +430,4 @@ CASES: Mapping[KernelName, MakeCase] = MappingProxyType(
 TIMED_CASES: Mapping[KernelName, MakeCase] = MappingProxyType(
     {**CASES, "attention": partial(_attention, keys=8192)}
 )
-"""The same where they are timed: attention over as many keys as a long chat has."""
+"""Cases for timing: attention over as many keys as a long chat has."""

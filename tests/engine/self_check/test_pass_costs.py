@@ -5,8 +5,8 @@ import pytest
 from tiny_model import TinySizes, tiny_model
 
 from metal_kernels.stock_on_cpu import StockOnCpu
-from mlx_engine.self_check import cost_meter
-from mlx_engine.self_check.cost_meter import CostMeter
+from mlx_engine.self_check import pass_costs
+from mlx_engine.self_check.pass_costs import CostMeter
 from mlx_engine.values.options import MAX_DEPTH
 
 pytestmark = pytest.mark.usefixtures("passes_timed")
@@ -58,21 +58,21 @@ def device(monkeypatch):
     monkeypatch.setattr(mx, "eval", wait)
     monkeypatch.setattr(mx, "async_eval", its.queue)
     monkeypatch.setattr(StockOnCpu, "begin", lambda stock, x: None)
-    monkeypatch.setattr(cost_meter, "perf_counter", lambda: its.now / 1000)
+    monkeypatch.setattr(pass_costs, "perf_counter", lambda: its.now / 1000)
     return its
 
 
 def test_a_pass_behind_another_takes_no_time_to_write_down(device):
-    assert cost_meter._alone_ms(device.write) == pytest.approx(10 + 3)
+    assert pass_costs._alone_ms(device.write) == pytest.approx(10 + 3)
     idle = device.begun_idle
-    assert cost_meter._behind_another_ms(device.write) == pytest.approx(10)
+    assert pass_costs._behind_another_ms(device.write) == pytest.approx(10)
     assert device.begun_idle == idle + 1, "only the first of its passes found nothing to do"
     assert not device.unread, "nothing is left to the next measurement"
 
 
 def test_but_as_long_as_that_where_the_host_is_slower(device):
     device.writing_ms = 25
-    assert cost_meter._behind_another_ms(device.write) == pytest.approx(25)
+    assert pass_costs._behind_another_ms(device.write) == pytest.approx(25)
 
 
 @pytest.mark.parametrize("on_host", [False, True])
@@ -82,7 +82,7 @@ def test_passes_of_one_row_are_timed_so_where_plain_rounds_are_begun_ahead(
     def one_pass(model, tokens, caches):
         return device.write(tokens.shape[1])
 
-    monkeypatch.setattr(cost_meter, "_one_pass", one_pass)
+    monkeypatch.setattr(pass_costs, "_one_pass", one_pass)
     model = tiny_model(3, TinySizes(layers=1, vocabulary=37), with_head=False)
     meter = CostMeter(model, lambda: None, on_host=on_host)
     found = meter.measure().verify_ms

@@ -1,0 +1,237 @@
+"""What does a pass of n rows cost? Passes timed between answers, before rounds show it."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import accumulate
+from time import perf_counter
+
+import mlx.core as mx
+import numpy as np
+
+from metal_kernels.vocabulary_pick import Choosing
+from mlx_engine.cache.contract import LayerCaches
+from mlx_engine.cache.joint import joint_caches
+from mlx_engine.drafting.drafter import DEEPEST
+from mlx_engine.drafting.round_costs import PRESUMED, PassCosts
+from mlx_engine.models.contract import Model, MtpHead
+from mlx_engine.values.options import MAX_DEPTH
+
+CONTEXT = 32
+"""Tokens in the caches while passes are timed."""
+
+FEW_ROWS = range(1, MAX_DEPTH + 2)
+DEEP_ROWS = (12, DEEPEST + 1)
+"""Row counts of passes of drafts longer than MAX_DEPTH; costs between them are interpolated."""
+
+REPEATS = 5
+"""Timed passes of each row count, interleaved; the fastest counts, because noise only adds time."""
+
+QUEUED = 8
+"""Passes of one row that are timed one behind the other."""
+
+
+class CostMeter:
+    """Times target passes of 1 to MAX_DEPTH + 1 rows, passes shared by two chats, and MTP heads.
+
+    Timing can pause between any two passes, so that no answer waits for it.
+
+    read_heads: loads the heads' weights; until `use_heads` the cost of heads is presumed.
+    deepest: the longest possible draft. on_host: the CPU computes. Plain rounds are queued one
+    ahead there and drafted rounds are not, so passes are timed that way.
+    is_wanted: whether `costs_now` was asked for.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        read_heads: Callable[[], None],
+        deepest: Callable[[], int] = lambda: MAX_DEPTH,
+        *,
+        on_host: bool = False,
+    ) -> None:
+        self._model, self._read_heads = model, read_heads
+        self._deepest, self._on_host = deepest, on_host
+        self._fastest: dict[int, float] = {}  # milliseconds by rows
+        self._fastest_heads: list[float] = []
+        self._beside_ms = 0.0
+        self._jobs: list[Callable[[], Iterator[None]]] = [
+            partial(self._time_passes, FEW_ROWS),
+            self._time_two_chats,
+        ]
+        self._next = 0
+        self._steps: Iterator[None] | None = None  # of the next job, where it was begun
+        self._heads_are_read = self._is_deep = self.is_wanted = False
+        self._costs = PRESUMED
+
+    def measure(self, stop: Callable[[], bool] = lambda: False) -> PassCosts | None:
+        """Go on timing; return the costs, or None when stop(), asked before every pass, ended it.
+
+        After a pass that raised, perhaps for a kernel that is off from now on, all is timed anew.
+        """
+        while self._next < len(self._jobs):
+            if stop():
+                return None
+            job, self._next = self._next, 0
+            steps, self._steps = self._steps or self._jobs[job](), None
+            is_over = bool(next(steps, True))
+            self._next, self._steps = job + is_over, None if is_over else steps
+        return self._costs
+
+    def use_heads(self) -> None:
+        """Load the heads' weights and add the heads to what is timed, once. Raises EngineError."""
+        if self._model.heads and not self._heads_are_read:
+            self._read_heads()
+            self._heads_are_read = True
+            self._jobs.append(self._time_heads)
+
+    def go_deep(self) -> None:
+        """Add passes of drafts longer than MAX_DEPTH to what is timed, where they are possible."""
+        if not self._is_deep and self._deepest() > MAX_DEPTH:
+            self._is_deep = True
+            self._jobs.append(partial(self._time_passes, DEEP_ROWS))
+
+    def costs_now(self) -> PassCosts:
+        """Return the costs measured so far, presumed ones before that."""
+        self.is_wanted = True
+        return self._costs
+
+    def _update(self) -> None:
+        """Make the costs from the fastest times. A pass that took longer than one of more rows was
+        disturbed, and counts as fast as that one.
+        """
+        rows = sorted(self._fastest)
+        backwards = accumulate((self._fastest[count] for count in reversed(rows)), min)
+        verify_ms = tuple(np.interp(range(1, rows[-1] + 1), rows, [*backwards][::-1]).tolist())
+        presumed = PRESUMED.draft_ms * verify_ms[0] if self._model.heads else 0.0
+        draft_ms, *later_ms = self._fastest_heads or [presumed]
+        self._costs = PassCosts(verify_ms, draft_ms, tuple(later_ms), self._beside_ms)
+
+    def _time_passes(self, counts: Sequence[int]) -> Iterator[None]:
+        """Time target passes of these row counts, in sweeps up and down by turns."""
+        model = self._model
+        tokens = mx.arange(CONTEXT)[None] % model.vocabulary
+        caches = _filled_caches(model, tokens)
+        yield
+        fastest = dict.fromkeys(counts, float("inf"))
+        for sweep in range(REPEATS + 1):  # the first one warms up
+            for rows in counts if sweep % 2 else reversed(counts):
+                one_pass = partial(_one_pass, model, tokens[:, :rows], caches)
+                is_queued = self._on_host and rows == 1
+                took = _behind_another_ms(one_pass) if is_queued else _alone_ms(one_pass)
+                if not sweep:
+                    _compile_picks(model, rows)
+                fastest[rows] = min(fastest[rows], took)
+                yield
+            if sweep:
+                self._fastest.update(fastest)
+                self._update()
+
+    def _time_two_chats(self) -> Iterator[None]:
+        """Time a pass with one row of each of two chats, where passes can be shared."""
+        model, fastest = self._model, float("inf")
+        if model.joint is None:
+            return
+        tokens = mx.zeros((1, CONTEXT), dtype=mx.int32)
+        chats = [_filled_caches(model, tokens), _filled_caches(model, tokens)]
+        yield
+
+        def shared_pass() -> mx.array:
+            assert model.joint is not None
+            hidden = model.joint(tokens[:, :2], joint_caches(chats, (1, 1)))
+            for caches in chats:
+                caches.commit(0)
+            return mx.argmax(model.logits(hidden), axis=-1)
+
+        for _ in range(REPEATS):
+            fastest = min(fastest, _alone_ms(shared_pass))
+            yield
+        self._beside_ms = max(0.0, fastest - self._fastest[2])
+        self._update()
+
+    def _time_heads(self) -> Iterator[None]:
+        """Time a pass of each head over the fewest rows that a round gives it.
+
+        Passes of every possible row count come first, to compile their kernels.
+        """
+        heads = self._model.heads
+        state = self._model.forward(mx.zeros((1, 1), mx.int32), self._model.make_caches())
+        mx.eval(state)
+        fastest = [float("inf")] * len(heads)
+        for head in heads:
+            for rows in FEW_ROWS:
+                _head_pass_ms(head, state, rows)
+                yield
+        for _ in range(REPEATS):
+            for turn, head in enumerate(heads):
+                fastest[turn] = min(fastest[turn], _head_pass_ms(head, state, turn + 1))
+                yield
+        self._fastest_heads = fastest
+        self._update()
+
+
+def pass_timer(model: Model) -> Callable[[int], float]:
+    """Return what times a pass of n rows after a short text, in milliseconds, logits included."""
+    tokens = mx.arange(CONTEXT)[None] % model.vocabulary
+    caches = _filled_caches(model, tokens)
+    return lambda rows: _alone_ms(partial(_one_pass, model, tokens[:, :rows], caches))
+
+
+def _filled_caches(model: Model, tokens: mx.array) -> LayerCaches:
+    """Caches that hold these tokens, evaluated."""
+    caches = model.make_caches()
+    mx.eval(model.forward(tokens, caches))
+    caches.commit(tokens.shape[1])
+    mx.eval(caches.arrays())
+    return caches
+
+
+def _one_pass(model: Model, tokens: mx.array, caches: LayerCaches) -> mx.array:
+    """Likeliest next tokens, lazy; the caches stay as they are."""
+    hidden = model.forward(tokens, caches)
+    caches.commit(0)
+    return mx.argmax(model.logits(hidden), axis=-1)
+
+
+def _alone_ms(one_pass: Callable[[], mx.array]) -> float:
+    """Milliseconds of a pass that is written down and run."""
+    started = perf_counter()
+    mx.eval(one_pass())
+    return 1000 * (perf_counter() - started)
+
+
+def _behind_another_ms(one_pass: Callable[[], mx.array]) -> float:
+    """Mean milliseconds between the ends of passes of which one more is always queued.
+
+    The mean, because after an end that was seen late the next pass seems too fast.
+    """
+    queued, ended = [], []
+    for _ in range(QUEUED):
+        queued.append(one_pass())
+        mx.async_eval(queued[-1])  # type: ignore[no-untyped-call]
+        if len(queued) > 1:
+            mx.eval(queued.pop(0))
+            ended.append(perf_counter())
+    mx.eval(queued)
+    return 1000 * (ended[-1] - ended[0]) / (len(ended) - 1)
+
+
+def _compile_picks(model: Model, rows: int) -> None:
+    """Compile the kernels that pick tokens without logits, with noise and without."""
+    tokens = mx.zeros((1, rows), dtype=mx.int32)
+    states = model.forward(tokens, model.make_caches())[..., : model.hidden_size]
+    if model.output_rows is not None and model.output_rows.takes(states):
+        keys = mx.zeros((rows, 2), dtype=mx.uint32)
+        mx.eval([model.output_rows.pick(states, how) for how in (Choosing(), Choosing(keys))])
+
+
+def _head_pass_ms(head: MtpHead, state: mx.array, rows: int) -> float:
+    """Milliseconds of a head's pass over so many rows of this hidden state [1, 1, H]."""
+    caches = head.make_head_caches()
+    tokens, hidden = mx.zeros((1, rows), dtype=mx.int32), mx.repeat(state, rows, axis=1)
+    mx.eval(tokens, hidden)
+
+    def one_pass() -> mx.array:
+        states = head.mtp_forward(tokens, hidden, caches)
+        return mx.argmax(head.mtp_logits(states[:, -1:]), axis=-1)
+
+    return _alone_ms(one_pass)
