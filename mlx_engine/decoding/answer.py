@@ -1,4 +1,4 @@
-"""One answer: reads the prompt, runs rounds until something ends it, and reports."""
+"""One answer: read the prompt, run rounds until something ends the answer, report events."""
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ from mlx_engine.values.stats import (
 
 
 class _Kept(NamedTuple):
-    """What was kept of a round: how many rows, their text, and whether they end the answer."""
+    """Tokens of a round that the answer takes: their number, their text, why they end it."""
 
     rows: int
     pieces: list[TextPiece]
@@ -42,9 +42,9 @@ class _Kept(NamedTuple):
 
 @dataclass(slots=True)
 class Tally:
-    """Sums of an answer; seconds are spent in the engine, not by the reader of its events.
+    """Sums of an answer; seconds count time in the engine, not in the reader of its events.
 
-    waited_seconds: before the prompt was begun.
+    waited_seconds: time before the prompt was begun.
     """
 
     seed: int
@@ -60,7 +60,7 @@ class Tally:
     rounds: list[RoundStats] = field(default_factory=list)
 
     def prompt_took(self, seconds: float, head_rows: int = 0) -> None:
-        """Add the time of a chunk of the prompt, or of `head_rows` rows that heads have read."""
+        """Add the seconds of a prompt chunk, or of `head_rows` rows that MTP heads have read."""
         self.prompt_seconds += seconds
         if head_rows:
             self.head_rows += head_rows
@@ -68,7 +68,7 @@ class Tally:
         self._look_at_memory()
 
     def _look_at_memory(self) -> None:
-        """Note the peak now and then: another answer may begin meanwhile and reset it."""
+        """Note the peak memory now: another answer may begin meanwhile and reset it."""
         self.peak_memory_bytes = max(self.peak_memory_bytes, mx.get_peak_memory())
 
     def add(self, stats: RoundStats, seconds: float) -> None:
@@ -80,7 +80,7 @@ class Tally:
         self.rounds.append(stats)
 
     def stats(self) -> GenerationStats:
-        """The sums by now."""
+        """Statistics of the answer so far."""
         rounds = self.rounds
         generated = sum(r.emitted for r in rounds)
         fresh = self.prompt_tokens - self.reused_tokens
@@ -115,14 +115,13 @@ def _rate(count: float, seconds: float) -> float:
 
 
 class Answer:
-    """Runs once; `tokens` holds the answer so far without its end token.
+    """One answer, which runs once; `tokens` holds its tokens so far, without the end token.
 
-    settings: the owner may change sampling and draft while the answer runs; the seed stays. text:
-    what tokens become (of a StreamingText it needs add, finish, hit_stop, text and thinking).
-    stopped: asked before every round. After an error that can be retried all is read again,
-    because rows that were written last may have come from what failed. Whatever interrupts an
-    answer (the owner, a reader that walks away), the sequence stands after tokens that were really
-    emitted; after an error it is of no use.
+    settings: sampling and draft may change while the answer runs; the seed stays. text: turns
+    tokens into text. stopped: asked before every round. After an error that can be retried
+    everything is read again, because the rows written last may have come from what failed. If the
+    answer is stopped, or its events are not read to the end, the state holds the emitted tokens;
+    after an error the state is empty.
     """
 
     def __init__(
@@ -156,7 +155,7 @@ class Answer:
         text.add(prompt.answered)
 
     def events(self) -> Generator[Event, None, None]:
-        """Progress, text and rounds. Raises NumericsError, OutOfMemory."""
+        """Run the answer: prompt progress, text, rounds. Raises NumericsError, OutOfMemory."""
         config = self._config
         with (
             translate_oom(),
@@ -176,7 +175,7 @@ class Answer:
             yield from self._text.finish()
 
     def finished(self) -> GenerationFinished:
-        """The last event, once `events` has come to its end."""
+        """The last event; to be asked for when `events` has ended."""
         assert self._finish is not None
         return GenerationFinished(
             self._finish, self.tally.stats(), self._text.text, self._text.thinking
@@ -204,13 +203,13 @@ class Answer:
         return self._finish is None
 
     def _start_over(self) -> None:
-        """Where the answer stands, with nothing read: as when it is continued."""
+        """Forget everything read, and go on after the tokens of the answer so far."""
         read_anew(self.sequence, self._drafting, self._settings)
         self._prompt = self._prompt._replace(answered=tuple(self.tokens))
         self.rounds = self._new_rounds()
 
     def _pop_unsaid(self) -> list[TextPiece | RoundFinished]:
-        """What rounds have had to say since the last time."""
+        """Take the events of rounds that have not been yielded yet."""
         said, self._unsaid = self._unsaid, []
         return said
 
@@ -227,11 +226,11 @@ class Answer:
             yield progress
 
     def _must_end(self) -> bool:
-        """Whether it was stopped, or cannot go on."""
+        """Whether the answer was stopped, or there is no memory to go on."""
         return self._must_stop() or not self._has_room()
 
     def _has_room(self) -> bool:
-        """Whether there is memory to go on, once others have given back what they can."""
+        """Whether there is memory to go on, after other conversations gave back what they can."""
         most = self._config.most_bytes
         if most and mx.get_active_memory() > most:
             self._config.make_room()
@@ -239,7 +238,7 @@ class Answer:
         return True
 
     def _must_stop(self) -> bool:
-        """Whether it was stopped, once and for all."""
+        """Whether the answer was stopped; once True it stays True."""
         self._was_stopped = self._was_stopped or self._stopped()
         return self._was_stopped
 
@@ -264,7 +263,7 @@ class Answer:
         drafting.learn(found.choice, tried, found.accepted, took_ms, found.others)
 
     def _figures(self, found: Outcome, rows: int, began: float) -> RoundStats:
-        """Of a round that has just ended."""
+        """Figures of a round that has just ended; began: its start, in seconds."""
         accepting = self._ended - found.read_at
         if found.idle is None:
             on_device = found.read_at - max(found.queued_at, began)
@@ -307,7 +306,7 @@ class Answer:
         return _Kept(rows, added.pieces, finish)
 
     def _new_rounds(self) -> Lookahead:
-        """From where the answer stands."""
+        """Rounds that go on after the newest token."""
         return Lookahead(
             self._config,
             self.sequence,
@@ -343,7 +342,7 @@ def open_answer(
     text: StreamingText,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Answer:
-    """An answer that has not begun, to a prompt that fits the context. Raises OutOfMemory."""
+    """Prepare an answer to a prompt that fits the context. Raises OutOfMemory."""
     began = perf_counter()
     with translate_oom():
         try:
@@ -365,7 +364,7 @@ def open_answer(
 
 
 def read_anew(sequence: SequenceState, drafting: Drafting, settings: Settings) -> None:
-    """Forget all that was read, after an error, and begin with a draft source of its own."""
+    """Forget all that was read, after an error, and make a new draft source."""
     sequence.forget()
     drafting.forget()
     drafting.begin(sequence, settings.draft)

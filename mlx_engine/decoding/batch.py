@@ -1,16 +1,16 @@
-"""Several conversations of one engine at the same time: their rounds share passes of the weights.
+"""Batching: rounds of several conversations of one engine share passes of the weights.
 
-Whoever drives answers may take events from one and then from another, in any order. An answer that
-sees that others had a turn since its last one begins its next round as soon as one has ended, and
-lets it wait; whichever answer needs an outcome first has a pass run for all that wait. A round that
-is not asked for again has been run in vain, once, or twice where the device computes beside the
-host.
+The caller may take events from several answers in any order. An answer that sees that another one
+had a turn since its own last turn begins its next round as soon as the present one has ended, and
+lets that round wait. The first answer that needs an outcome runs one pass for all rounds that wait.
+If the caller never goes on with an answer, its last round was run in vain (two rounds with
+lookahead).
 
-There the first who reads a pass has the next one queued before: all whose rounds are in it begin
-what follows, and rounds that wait go along. Where one of them has to know its outcome first, or may
-end with it, all wait: passes that are shared are worth more than a device that is never idle. So
-all do while another pass is under way, or was read by some of its own and not by others, until one
-takes all in.
+With lookahead, the first answer that reads a pass first has the next pass queued: all answers in
+the pass begin their next rounds, and waiting rounds join. If one of these answers needs its outcome
+first, or may end with it, nothing is queued: a shared pass is worth more than a device that is
+never idle. Nothing is queued either while another pass is under way, or has been read by some of
+its answers only.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,40 +27,40 @@ from mlx_engine.drafting.depth import Room
 from mlx_engine.drafting.drafter import DEEPEST
 
 
-class Ahead(Protocol):
-    """The rounds of an answer (lookahead.py)."""
+class AnswerRounds(Protocol):
+    """The rounds of an answer (`Lookahead` in lookahead.py)."""
 
     @property
     def passes(self) -> Sequence[Pass]:
-        """Those of the present round, and of the next where it has begun."""
+        """Passes of the present round, and of the next round if it has begun."""
 
     def knows_ahead(self) -> bool:
-        """Whether what follows the present round can be begun before its outcome is known."""
+        """Whether the next round can begin before the outcome of the present one is known."""
 
     def begin_next(self) -> Round:
-        """Begin what follows the present round."""
+        """Begin the next round, whatever the outcome of the present one."""
 
     def fail(self, error: Exception) -> None:
-        """Raise this in the place of the next round."""
+        """Note an error, to be raised in place of the next round."""
 
 
 class Answering(Protocol):
-    """An answer that is read."""
+    """A running answer."""
 
     @property
     def sequence(self) -> SequenceState:
         """The state of its conversation."""
 
     @property
-    def rounds(self) -> Ahead:
+    def rounds(self) -> AnswerRounds:
         """The rounds of the answer."""
 
 
 class BatchScheduler:
     """Shares passes of the target among the answers of an engine.
 
-    most_rows: of a pass of several conversations. reader: waits for outcomes (round.py), None where
-    the host's own processor computes. shared: rounds so far that went into the pass of another.
+    most_rows: the largest number of rows of a shared pass. reader: thread that waits for outcomes
+    (round.py), None on a CPU. shared: how many rounds so far joined the pass of another answer.
     """
 
     def __init__(
@@ -78,18 +78,18 @@ class BatchScheduler:
 
     @property
     def answering(self) -> int:
-        """How many answers have begun and not come to their end."""
+        """Number of running answers."""
         return len(self._answers)
 
     @property
     def room(self) -> Room:
-        """Room of one answer in a pass that all answers share."""
+        """How deep one answer may draft in a pass that all running answers share."""
         each = self.most_rows() // max(1, self.answering)
         return Room(self.answering - 1, max(0, each - 1))
 
     @contextmanager
     def answer(self, answer: Answering) -> Iterator[None]:
-        """Context of an answer that is read; the first of several resets the peak of memory."""
+        """Register a running answer; the first one resets the peak memory."""
         if not self._answers:
             mx.reset_peak_memory()
         self._answers.append(answer)
@@ -103,7 +103,7 @@ class BatchScheduler:
             ]
 
     def take_turn(self, who: object) -> bool:
-        """Whether somebody else had a turn since the last one of who takes it now."""
+        """Note whose turn it is; whether another answer had a turn since the last call."""
         latest, self._latest = self._latest(), ref(who)
         return latest is not None and latest is not who
 
@@ -117,7 +117,7 @@ class BatchScheduler:
             self._waiting = [other for other in self._waiting if other is not round_]
 
     def begin(self, first: Round) -> Pass:
-        """A pass of a round, and of those that wait, are of the same model and fit."""
+        """Make a pass of a round and of all waiting rounds of the same model that fit."""
         self.leave(first)
         model, rounds, rows = first.state.model, [first], first.most_rows
         for other in self._waiting if model.joint is not None else ():
@@ -130,7 +130,7 @@ class BatchScheduler:
         return Pass(rounds, self._reader)
 
     def read(self, pass_: Pass) -> None:
-        """Wait for an outcome; the device was free for it when it had the one before."""
+        """Wait for a pass; set the seconds it took, from when the device was free for it."""
         if pass_.read_at:
             return
         pass_.wait()
@@ -144,7 +144,7 @@ class BatchScheduler:
         self._read = pass_
 
     def look_ahead(self, pass_: Pass) -> None:
-        """Begin what follows a pass that nobody has read yet, where all its answers can."""
+        """Begin the next rounds of all answers in an unread pass, if all of them can."""
         every = [answer.rounds for answer in self._answers]
         elsewhere = [other for rounds in every for other in rounds.passes if other is not pass_]
         if any(other is self._read or not other.read_at for other in elsewhere):

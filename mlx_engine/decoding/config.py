@@ -1,4 +1,4 @@
-"""How answers are decoded, the parts of a loaded model they need, and a chat's settings."""
+"""Configuration of decoding, the parts of a loaded model that it needs, settings of a chat."""
 
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -28,36 +28,35 @@ from mlx_engine.values.options import (
 
 
 def never_retry(error: Exception) -> bool:
-    """Where there is no other way to compute."""
+    """Default policy after an error: nothing is retried."""
     del error
     return False
 
 
 def computes_beside() -> bool:
-    """Whether the default device is a GPU: a CPU's threads are the host's as well."""
+    """Whether the default device is a GPU, which computes while the host does other work."""
     return bool(mx.default_device().type == mx.DeviceType.gpu)
 
 
 def outcome_reader() -> Executor | None:
-    """A thread that waits for the outcomes of passes; None where the host's processor computes.
+    """A thread that waits for the outcomes of passes on a GPU; None on a CPU.
 
-    On a GPU queueing the next pass can block until most of it has run, so who queues it sees the
-    outcome of the last one that much too late.
+    Queueing the next pass on a GPU can block until most of it has run, so the queueing thread would
+    see the outcome of the present pass too late.
     """
     return ThreadPoolExecutor(1, "outcomes") if computes_beside() else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeConfig:
-    """How answers of an engine are decoded.
+    """Configuration of decoding, the same for all answers of an engine.
 
-    chunk: prompt tokens read between two looks at the stop flag. sampling: kernels that pick.
-    suppressed: tokens that are never picked; first_suppressed: not as the first of an answer.
-    can_retry: whether the engine works in another way after an error of the device, so that it is
-    worth going on. batch: shares passes among the engine's answers. looks_ahead: a round is begun
-    before the outcome of the last is known; follows_drafts: also where that one has a draft, which
-    is more to compute and pays where the host has no part in that. most_bytes: of all that MLX
-    holds, 0 for any number.
+    chunk: prompt tokens per pass, between two looks at the stop flag. sampling: kernels that pick
+    tokens. suppressed: tokens that are never picked; first_suppressed: tokens that never begin an
+    answer. can_retry: whether the engine computes differently after an error of the device, so that
+    a second attempt may succeed. batch: shares passes among answers. looks_ahead: queue a round
+    before the outcome of the present one is known; follows_drafts: also if the present one has a
+    draft, which takes more operations. most_bytes: memory of MLX at most, 0 for no limit.
     """
 
     chunk: int
@@ -73,16 +72,16 @@ class DecodeConfig:
     most_bytes: int = 0
 
     def make_room(self) -> None:
-        """Give back memory of conversations that rest; they read it again when they go on."""
+        """Free memory of conversations without a running answer, if there are any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelParts(DecodeConfig):
-    """What a conversation needs of a loaded model.
+    """Parts of a loaded model that its conversations use.
 
-    prompts: all that its conversations have read. stop: strings that end an answer in this
-    template's format. drafting: what there is to draft with. after_answer: called when an answer is
-    complete and was handed out.
+    stop: strings that end an answer in the template's format. drafting: heads and models that can
+    draft. prompts: prompts that conversations have read. after_answer: called after the last event
+    of an answer.
     """
 
     model: Model
@@ -95,11 +94,11 @@ class ModelParts(DecodeConfig):
     after_answer: Callable[[], None] = lambda: None
 
     def make_room(self) -> None:
-        """Drop what conversations without a running answer have read."""
+        """Drop all that conversations without a running answer have read."""
         self.prompts.forget()
 
     def check_cache(self, cache: CacheOptions) -> None:
-        """BadOption where this model cannot keep keys and values so."""
+        """Raise BadOption if this model cannot keep keys and values in these bits."""
         why = self.model.packed_cache
         if why is not None and cache != AS_THEY_COME:
             raise BadOption(
@@ -111,9 +110,9 @@ class ModelParts(DecodeConfig):
 
 @dataclass(slots=True)
 class Settings:
-    """Of one chat; changes apply at the next round (sampling, draft) or message.
+    """Settings of one chat. Changes apply at the next round (sampling, draft) or message.
 
-    cache: another one is in effect from the next message on, for which all is read again.
+    cache: after a change the next message reads the whole conversation again.
     """
 
     sampling: SamplingOptions
@@ -124,7 +123,7 @@ class Settings:
     cache: CacheOptions = AS_THEY_COME
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Raises BadOption for what is no such options: Python looks at no types."""
+        """Set a field. Raises BadOption if the value is of another type."""
         kind = _OPTIONS.get(name, object)
         words = kind.__name__ if isinstance(kind, type) else str(kind)
         require(name, value, words, lambda given: isinstance(given, kind))

@@ -1,4 +1,4 @@
-"""Memory of the device: how much there is, limits while generating, errors when it is full."""
+"""Device memory: its size, MLX's limits while generating, out-of-memory errors."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -10,10 +10,10 @@ from mlx_engine.values.errors import EngineError, OutOfMemory, is_out_of_memory
 from mlx_engine.values.options import LoadOptions
 
 MOST_CACHED = 2 * 1024**3
-"""Bytes of freed buffers that MLX may keep to use again, at most."""
+"""Bytes of freed buffers that MLX may keep for reuse, at most."""
 
 CACHED_SHARE = 16
-"""At most this part of what the device is recommended to hold: 0.7 GB where that is 11 GB."""
+"""Freed buffers take at most 1/16 of the recommended working set: 0.7 GB of 11 GB."""
 
 CLEAR_EVERY = 256
 """Tokens between two clearings. Keys and values grow by so many (cache/attention.py), and buffers
@@ -26,7 +26,7 @@ def memory_bytes() -> int:
 
 
 def gpu_bytes() -> int:
-    """Bytes that the GPU is recommended to hold, 0 without Metal."""
+    """Recommended working set of the GPU in bytes, 0 without Metal."""
     if not mx.metal.is_available():
         return 0
     return int(mx.device_info()["max_recommended_working_set_size"])
@@ -38,11 +38,11 @@ def usable_bytes() -> int:
 
 
 class MemoryLimits:
-    """MLX's limits while an engine generates; a process has one set of them.
+    """Sets MLX's limits of cached and wired memory, per process, while an engine generates.
 
-    By itself MLX keeps freed buffers up to 1.5 times the device's memory, and wires nothing: the
-    system may page weights out, and on macOS the GPU then waits for them. Memory that nobody
-    generates in is not wired, as in mlx-lm's `wired_limit`.
+    Without them MLX keeps freed buffers up to 1.5 times the device's memory and wires nothing: the
+    system may page weights out, and the GPU then waits for them. Memory is wired only while
+    generating, as by mlx-lm's `wired_limit`.
     """
 
     def __init__(self) -> None:
@@ -51,8 +51,9 @@ class MemoryLimits:
 
     @contextmanager
     def generating(self) -> Iterator[None]:
-        """Within, also of several answers at once, our limits are in effect; without effect where
-        there is no Metal.
+        """Context in which the limits are in effect, until the last of several answers ends.
+
+        Has no effect without Metal.
         """
         most = gpu_bytes()
         if most and not self._answers:
@@ -78,7 +79,7 @@ class MemoryLimits:
 
 @contextmanager
 def translate_oom() -> Iterator[None]:
-    """Raise OutOfMemory where MLX or Python says that memory ran out."""
+    """Context that raises OutOfMemory if MLX or Python reports that memory ran out."""
     try:
         yield
     except (MemoryError, RuntimeError, ValueError) as error:
@@ -93,12 +94,12 @@ def translate_oom() -> Iterator[None]:
 
 
 def most_bytes(options: LoadOptions) -> int:
-    """Bytes that a model and its conversations may take, 0 for no limit."""
+    """Bytes that a model and its conversations may take; 0 for no limit."""
     return 0 if options.anyway else options.memory_bytes or usable_bytes()
 
 
 def kept_bytes(options: LoadOptions, weights: int) -> int:
-    """Bytes that conversations may hold: as asked, else half of what the weights leave free."""
+    """Bytes that conversations may hold: as the options say, else half of the memory left free."""
     if options.prompt_cache_bytes is not None:
         return options.prompt_cache_bytes
     return max(0, (options.memory_bytes or usable_bytes()) - weights) // 2

@@ -1,23 +1,22 @@
-"""The rounds of an answer; the next one is begun before the outcome of the last is known.
+"""Lookahead: the next round of an answer is queued before the outcome of the present one is known.
 
-A device that computes beside the host must not wait for it. So while it runs a round the next one
-is written down and queued, whatever the outcome: how many rows count is a number on the device
-(round.py), which the host reads while the next round runs. A round that was begun behind the end of
-an answer, or by settings that have changed since, is dropped: none of its rows is committed. Where
-the answer may have all its tokens with a round, nothing is begun before its outcome.
+A GPU must not wait for the host. So while the device runs a round, the host writes the next round
+down and queues it, whatever the outcome: the number of accepted rows is a scalar on the device
+(round.py), which the host reads while the next round runs. A round that was queued beyond the end
+of an answer, or for settings that have changed since, is dropped: none of its rows is committed. If
+the present round may be the last of the answer, nothing is queued before its outcome.
 
-The outcome of a draft is waited for where the state behind it has to know its rows: with classes of
-mlx-lm, whose caches are told a number, and with DFlash and Gemma's assistant, which read what the
-target has computed of the rows that count. So is that of any draft where the host's own processor
-computes: a state that does not know its rows takes more operations than there is waiting to be
-saved. (There a pass is begun layer by layer, while the rest is written down: MLX's CPU backend has
-`async_eval` wait until a hundred operations are left, so of what is queued whole hardly anything
-runs beside the host.) And so is that of any round behind words that have stood in the conversation
-before, where a copy would be drafted: where it goes on depends on the outcome.
+The outcome of a drafted round is awaited first in three cases:
+- The caches or the drafter need the number of accepted rows on the host: mlx-lm's classes, DFlash,
+  Gemma's assistant.
+- The model runs on a CPU: to follow an unknown outcome takes more operations than the waiting would
+  cost. (A CPU pass begins layer by layer while the rest is written down: `async_eval` of MLX's CPU
+  backend waits until a hundred operations are left, so hardly anything would run beside the host.)
+- The text repeats earlier text, so prompt lookup would draft a copy, which depends on the outcome.
 
-Of several conversations that share passes the first whose turn comes begins what follows for all
-(batch.py). So a round may be followed before its own turn: then it stands, and settings that have
-changed meanwhile are in effect from the round after it on.
+When conversations share passes, the first one whose turn comes begins the next rounds of all
+(batch.py). So the next round may begin before the present round's own turn: the present round is
+then kept, and changed settings are in effect one round later.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,15 +36,15 @@ from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.conversation import FinishReason
 
 ALREADY_DONE_S = 5e-5
-"""Seconds; an outcome that was waited for no longer had been there before."""
+"""Seconds of waiting, at most, after which an outcome counts as having been there before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Conditions that end an answer; stop strings are found by StreamingText.
+    """Conditions that end an answer, besides stop strings, which StreamingText finds.
 
-    end_ids: tokens that end it, empty to ignore them. max_tokens: None for no budget.
-    context_length: tokens of conversation at most.
+    end_ids: tokens that end the answer, empty to ignore them. max_tokens: tokens of the answer at
+    most, None for no limit. context_length: tokens of the conversation at most.
     """
 
     end_ids: frozenset[int]
@@ -53,11 +52,11 @@ class Limits:
     context_length: int
 
     def finish(self, token: int, generated: int, position: int) -> FinishReason | None:
-        """Why `token`, at index `position` and `generated`-th of the answer, ends it, if so."""
+        """Why `token`, the `generated`-th of the answer, at index `position`, ends it, or None."""
         return "end" if token in self.end_ids else self.full(generated, position)
 
     def full(self, generated: int, position: int) -> FinishReason | None:
-        """Why the answer ends after `generated` tokens, if it does, whatever the newest is."""
+        """Why the answer ends after `generated` tokens, whatever the newest token is; else None."""
         if self.max_tokens is not None and generated >= self.max_tokens:
             return "max-tokens"
         if position + 1 >= self.context_length:
@@ -65,25 +64,24 @@ class Limits:
         return None
 
     def deepest(self, generated: int, read: int) -> int:
-        """Tokens of a draft that could still be used after `read` tokens of conversation."""
+        """Largest useful draft after `read` tokens of the chat and `generated` of the answer."""
         room = self.context_length - read - 2
         budget = room if self.max_tokens is None else self.max_tokens - generated - 1
         return max(0, min(room, budget))
 
 
 class Outcome(NamedTuple):
-    """A round's outcome.
+    """The outcome of a round.
 
     tokens: the accepted drafts and the target's next token. position: of the first of them. asked:
     the depth that was asked for; drafted, accepted: how many tokens of the draft were of use.
-    draft_passes: of a head or small model, also for a draft that came to nothing. queued_at,
-    read_at: when the device could begin it and when its tokens were read, by the clock. draft_ms:
-    what of that time the draft took, where it is told apart. was_ahead: it was queued before the
-    round before it had ended; is_followed: what comes after it was queued; was_awaited: the device
-    was at work until it ended. took: the seconds that are the pass's own, idle those of them that
-    the device waited for the host; None where outcomes are not stamped as they come. others: of
-    other conversations, in its pass; where one of them has waited for the pass before, its end is
-    told as now.
+    draft_passes: passes of a head or small model, also for a draft of no tokens. queued_at,
+    read_at: when the device could begin the round and when its tokens were read, in seconds of
+    `perf_counter`. draft_ms: milliseconds of the draft, 0 where they cannot be told apart.
+    was_ahead: the round was queued before the round before it had ended; is_followed: the next
+    round is queued; was_awaited: the host waited for the outcome. took: seconds of the pass itself;
+    idle: the part of them in which the device waited for the host, None without an outcome reader.
+    others: rounds and rows of other conversations in the pass.
     """
 
     tokens: tuple[int, ...]
@@ -150,13 +148,13 @@ class Lookahead:
 
     @property
     def is_followed(self) -> bool:
-        """Whether what comes after the present round has been begun."""
+        """Whether the next round has begun."""
         return self._next is not None
 
     def find(self) -> Outcome:
-        """The outcome of the next round, the one wait. Raises NumericsError.
+        """Run the next round and wait for its outcome. Raises NumericsError.
 
-        Of a draft that is longer than what is left of the answer only so much counts.
+        Drafted tokens beyond the end of the answer do not count.
         """
         self._is_shared = self._batch.take_turn(self._state)
         round_ = self._begun
@@ -199,9 +197,9 @@ class Lookahead:
         )
 
     def commit(self, tokens: Sequence[int], *, goes_on: bool) -> None:
-        """Append the first tokens of the round whose outcome was found, all of them if it goes on.
+        """Append the first tokens of the round that `find` has run; all of them if `goes_on`.
 
-        Raises what beginning the next round has raised.
+        Raises the error that beginning the next round has met with.
         """
         (round_, following), self._begun, self._next = (self._begun, self._next), None, None
         assert round_ is not None
@@ -223,8 +221,9 @@ class Lookahead:
             self._batch.wait(self._begun)
 
     def drop(self) -> None:
-        """Take back what was begun ahead: the state is that after the tokens that were committed,
-        the newest included where a plain round that reads it was followed.
+        """Roll back rounds that have begun but were not committed.
+
+        A plain round that has been followed stays committed: it has read the newest token.
         """
         (round_, following), self._begun, self._next = (self._begun, self._next), None, None
         if self._failed is not None:
@@ -246,12 +245,12 @@ class Lookahead:
         self._drafting.forget()
 
     def _holds(self, plan: Plan) -> bool:
-        """Whether a plan was made for the settings of now."""
+        """Whether the settings are still those that a plan was made for."""
         settings = self._settings
         return plan.sampling == settings.sampling and plan.draft == settings.draft
 
     def _begin_now(self) -> Round:
-        """A round after what is known; the device has nothing to do meanwhile but to draft."""
+        """Begin a round after the newest token, which the host knows."""
         state = self._state
         if self._settings.sampling != self._sampling:
             self._sampling, state.sampler = self._settings.sampling, self._new_sampler()
@@ -262,20 +261,18 @@ class Lookahead:
         return Round(state, plan, self._limits.deepest(self._generated, state.caches.length))
 
     def _new_plan(self) -> Plan:
-        """Plan one round; called once for each."""
+        """Choose source and depth of a round; called once for each round."""
         sampling, draft = self._settings.sampling, self._settings.draft
         room = self._batch.room if self._is_shared else ALONE
         return Plan(self._drafting.plan(self._state, draft, self._last, room), sampling, draft)
 
     def _may_follow(self, round_: Round) -> bool:
-        """Whether a round can be followed before its outcome is known, as far as that depends on
-        the device and what drafts.
-        """
+        """Whether device, caches and drafter can follow a round before its outcome is known."""
         looks = self._follows_drafts if round_.wanted.depth else self._looks_ahead
         return looks and round_.can_be_followed
 
     def knows_ahead(self) -> bool:
-        """Whether what follows the present round can be begun before its outcome is known; plans it
+        """Whether the next round can begin before the outcome of the present one is known; plan it
         if so.
         """
         round_ = self._begun
@@ -293,7 +290,7 @@ class Lookahead:
         return self._follows_drafts or self._plan.choice.depth == 0
 
     def begin_next(self) -> Round:
-        """Begin what follows, whatever the outcome, where `knows_ahead`."""
+        """Begin the next round, whatever the outcome of the present one, after `knows_ahead`."""
         round_, plan, self._plan = self._begun, self._plan, None
         assert round_ is not None
         assert plan is not None
@@ -304,7 +301,7 @@ class Lookahead:
         return self._next
 
     def fail(self, error: Exception) -> None:
-        """Raise this once the outcome of the present round is known, if the answer goes on."""
+        """Note an error, to be raised in place of the next round if the answer goes on."""
         if self._next is not None:
             self._batch.leave(self._next)
         self._failed, self._next = error, None

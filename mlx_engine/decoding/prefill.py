@@ -1,4 +1,4 @@
-"""The prompt of an answer, and how it is read."""
+"""Prefill: the prompt of an answer, and how the model reads it."""
 
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
@@ -17,13 +17,13 @@ NOTHING_SAID = Message("assistant", "")
 
 
 class Prompt(NamedTuple):
-    """What an answer goes on from.
+    """The prompt of an answer.
 
-    ids: at least one token. stable: how many of them the next turn's prompt is sure to begin with.
-    thinking_open: whether a thought is open at their end, None where the template does not tell.
-    answered: this answer's first tokens, when it is continued. said: the answer's beginning where
-    only its text is known (it is then part of the ids). shared: how many of them other
-    conversations may well begin with, too.
+    ids: tokens, one at least. stable: how many of them the next turn's prompt begins with, too.
+    thinking_open: whether a thought is open at the end, None if the template does not tell.
+    answered: first tokens of the answer, if it is continued. said: beginning of the answer, if only
+    its text is known (it is then part of `ids`). shared: how many of `ids` the prompts of other
+    chats probably begin with, too.
     """
 
     ids: tuple[int, ...]
@@ -35,15 +35,15 @@ class Prompt(NamedTuple):
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """Everything that stands before the next token."""
+        """All tokens before the next one."""
         return self.ids + self.answered
 
 
 def stable_length(prompt: tuple[int, ...], special_ids: AbstractSet[int]) -> int:
-    """How much of a chat prompt the next turn's prompt is sure to begin with.
+    """Number of tokens of a chat prompt that the prompt of the next turn begins with, too.
 
-    What a template puts before an answer may be gone from the history ("<think>"): it starts at
-    the last special token. Where there is none near the end, all but the last token.
+    Tokens that a template puts before an answer ("<think>") may be left out of the history. They
+    start at the last special token; without one near the end, all tokens but the last are stable.
     """
     end = len(prompt) - 1
     for start in range(end, max(0, end - LONGEST_LEAD_IN), -1):
@@ -55,13 +55,13 @@ def stable_length(prompt: tuple[int, ...], special_ids: AbstractSet[int]) -> int
 def prefill(
     sequence: SequenceState, prompt: Prompt, chunk: int, stopped: Callable[[], bool]
 ) -> Iterator[PromptProgress]:
-    """Read all tokens of the prompt but the last; ends early, between chunks, when `stopped`.
+    """Read all tokens of the prompt but the last; end early, between chunks, when `stopped`.
 
-    What an earlier turn, or another conversation, has read is reused; a draft source that runs a
-    model, and is new here, reads that first. The sequence makes a checkpoint to come back to after
-    the shared tokens, after the stable ones, and on a long way to them; none where it is past them.
-    Heads read at the first two of these, and only what is near before them: hidden states of all
-    else are not computed. A prompt is read in the same parts with and without heads.
+    Tokens that an earlier turn or another conversation has read are reused; a new draft source that
+    runs a model reads them first. Checkpoints are made after the shared tokens, after the stable
+    tokens, and on a long way to them. MTP heads read at the first two of these, and only tokens
+    near before them: hidden states of all other tokens are not computed. Chunks are the same with
+    and without heads.
     """
     tokens = prompt.tokens
     reused = min(sequence.reuse(tokens), sequence.followed)

@@ -1,4 +1,4 @@
-"""Prompts that an engine has read, shared by all its conversations; bounded in bytes."""
+"""Prefix cache: prompts that an engine has read, shared by its conversations, bounded in bytes."""
 
 from collections.abc import Sequence
 from weakref import ReferenceType, WeakKeyDictionary, ref
@@ -17,17 +17,17 @@ CLOSING_S = 2.0
 
 
 class PromptCache:
-    """All conversations that have read something, each of which another may branch off.
+    """All conversations that have read a prompt; a new one may branch off any of them.
 
     Prefixes are shared copy on write: MLX never changes an array that has another holder, so the
-    first to write after a branch copies what it keeps, once. A conversation without an owner, all
-    of which another continues, is dropped before that writes: nothing is copied then. Beyond
-    `most_bytes` the least recently used are dropped, whoever owns them; they are read again when
-    they go on. The newest stays whatever its size; with a bound of 0 nothing stays or is shared.
+    first write after a branch copies. A conversation without an owner whose tokens all belong to
+    the branch is dropped before that write, so nothing is copied. Beyond `most_bytes` the least
+    recently used conversations are dropped; their next answer reads them again. The newest one
+    stays whatever its size; with a limit of 0 nothing stays or is shared.
     """
 
     def __init__(self, model: Model, most_bytes: int, files: PromptFiles | None = None) -> None:
-        """files: where prompts are saved, too."""
+        """files: saves prompts on disk; None for memory only."""
         self.most_bytes = most_bytes
         self.files = files
         self._model = model
@@ -42,8 +42,8 @@ class PromptCache:
         cache: CacheOptions = AS_THEY_COME,
         chat: str | None = None,
     ) -> SequenceState:
-        """A new conversation. owner: who can go on with it, None where only others will. chat: the
-        id that its files belong to.
+        """Make a new conversation. owner: object that can continue it, None if only branches will.
+        chat: id of the chat in the saved files.
         """
         made = SequenceState(self._model, cache=cache, shared=self, chat=chat)
         if owner is not None:
@@ -51,8 +51,9 @@ class PromptCache:
         return made
 
     def reuse(self, sequence: SequenceState, wanted: Sequence[int]) -> None:
-        """Branch off the conversation, or restore the file, that has most of these tokens, if that
-        is worth it.
+        """Branch off the conversation, or restore the saved prompt, with most of the wanted tokens.
+
+        Done only if that saves WORTH_A_COPY tokens of reading.
         """
         others = [other for other in self._known if other is not sequence]
         self._known = [*others, sequence]
@@ -74,7 +75,7 @@ class PromptCache:
             self._tags.setdefault(sequence, self.files.tag)
 
     def answer_ended(self, sequence: SequenceState) -> None:
-        """Note what is to be saved, and drop the least recently used beyond the bound."""
+        """Note a conversation to be saved, and drop the least recently used beyond the limit."""
         if self.files is not None and any(known is sequence for known in self._known):
             self._unsaved[sequence] = len(sequence.tokens)
         while self.nbytes > self.most_bytes:
@@ -84,13 +85,15 @@ class PromptCache:
             self.drop(idle[0])
 
     def note_next_prompt(self, sequence: SequenceState, count: int) -> None:
-        """Note how many tokens of a conversation that is to be saved its next prompt shares."""
+        """Note how many tokens the next prompt shares with a conversation that is to be saved."""
         if sequence in self._unsaved:
             self._unsaved[sequence] = count
 
     def save(self) -> None:
-        """Save what answers have read since the last time: where the next prompt goes on, and the
-        first checkpoint, for other chats to begin with; while the disk is at work, the next time.
+        """Save conversations that have had answers since the last save.
+
+        Of each the place where the next prompt goes on is saved, and the first checkpoint, with
+        which other chats may begin. While the disk is still writing, nothing is saved.
         """
         if self.files is None or self.files.is_writing or not self._unsaved:
             return
@@ -103,14 +106,14 @@ class PromptCache:
         )
 
     def close(self) -> None:
-        """Save the rest, for at most CLOSING_S."""
+        """Save what is not saved yet, for at most CLOSING_S seconds."""
         if self.files is not None:
             self.files.wait(CLOSING_S / 2)
             self.save()
             self.files.wait(CLOSING_S / 2)
 
     def _restore(self, sequence: SequenceState, wanted: Sequence[int], least: int) -> bool:
-        """Restore the longest prefix of these tokens from files, if it has at least so many."""
+        """Restore the longest saved prefix of the wanted tokens, if it has at least `least`."""
         if self.files is None:
             return False
         found = self.files.restore(_as_saved(sequence), wanted, least, sequence.shed)
@@ -121,20 +124,20 @@ class PromptCache:
         return True
 
     def drop(self, sequence: SequenceState) -> None:
-        """Drop what it has read; while its answer runs, as soon as its owner does."""
+        """Drop the tokens of a conversation; during an answer they are freed with their owner."""
         self._known = [other for other in self._known if other is not sequence]
         self._unsaved.pop(sequence, None)
         if not sequence.is_busy:
             sequence.shed()
 
     def forget(self) -> None:
-        """Drop all that was read, except by answers that run."""
+        """Drop the tokens of all conversations without a running answer."""
         for sequence in [known for known in self._known if not known.is_busy]:
             self.drop(sequence)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all conversations; a checkpoint that several share counts once."""
+        """Bytes of all conversations; a shared checkpoint counts once."""
         places = [place for sequence in self._known for place in sequence.checkpoints]
         shared = {id(place.caches): place.nbytes for place in places}
         return sum(sequence.live_nbytes for sequence in self._known) + sum(shared.values())
@@ -151,7 +154,7 @@ def _as_saved(sequence: SequenceState) -> Conversation:
 
 
 def _states(sequence: SequenceState, count: int) -> list[CacheState]:
-    """The first checkpoint, and where a prompt that shares `count` tokens goes on."""
+    """Caches to save: the first checkpoint, and the place after `count` tokens."""
     return [
         CacheState(place.length, (place.caches, *place.drafter.caches), place.drafter.newest)
         for place in (*sequence.checkpoints[:1], sequence.place_for(count))

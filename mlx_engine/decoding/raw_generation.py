@@ -1,4 +1,4 @@
-"""Raw prompts that are continued without a chat template: one, or several in passes they share."""
+"""Generation without a chat template: one raw prompt, or several in shared passes."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
@@ -19,7 +19,7 @@ from mlx_engine.values.options import require
 
 
 def known_tokens(parts: ModelParts, tokens: Sequence[int]) -> list[int]:
-    """The ids as plain integers, if the model has all of them. Raises BadPrompt."""
+    """Token ids as plain integers. Raises BadPrompt if the vocabulary lacks one."""
     vocabulary = parts.model.vocabulary
     if isinstance(tokens, bytes):  # whole numbers as well
         raise BadPrompt("A prompt is text or token ids: decode the bytes to text.")
@@ -36,7 +36,10 @@ def known_tokens(parts: ModelParts, tokens: Sequence[int]) -> list[int]:
 
 
 def readable_tokens(parts: ModelParts, tokens: Sequence[int]) -> list[int]:
-    """Check that ids are a prompt which leaves room to answer. Raises BadPrompt, PromptTooLong."""
+    """Check that token ids are a prompt that leaves room for an answer.
+
+    Raises BadPrompt, PromptTooLong.
+    """
     ids, limit = known_tokens(parts, tokens), parts.context_length
     if not ids:
         raise BadPrompt("The prompt is empty: give at least one token.")
@@ -50,8 +53,9 @@ def readable_tokens(parts: ModelParts, tokens: Sequence[int]) -> list[int]:
 
 
 def raw_prompt(parts: ModelParts, prompt: str | Sequence[int]) -> list[int]:
-    """Check ids, or tokenise a text, with the begin token (BOS) that its tokenizer adds. Raises
-    BadPrompt, PromptTooLong.
+    """Check token ids, or tokenise a text with the begin token (BOS) that the tokenizer adds.
+
+    Raises BadPrompt, PromptTooLong.
     """
     tokens = parts.tokenizer.encode(prompt, True) if isinstance(prompt, str) else prompt
     return readable_tokens(parts, tokens)
@@ -64,7 +68,7 @@ def raw_answer(
     depth_policy: DepthPolicy,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Answer:
-    """Prepare an answer in a conversation of its own. Raises OutOfMemory."""
+    """Prepare an answer to a raw prompt in a new conversation. Raises OutOfMemory."""
     return open_answer(
         parts,
         settings,
@@ -83,7 +87,7 @@ def raw_generation(
     depth_policy: DepthPolicy,
     stopped: Callable[[], bool],
 ) -> Generation:
-    """Continue a prompt to the end. stopped: asked before every round. Raises BadOption."""
+    """Generate an answer to the end. stopped: asked before every round. Raises BadOption."""
     require("should_stop", stopped, "a function", callable)
     answer = raw_answer(parts, settings, prompt, depth_policy, stopped)
     deque(answer.events(), maxlen=0)
@@ -91,7 +95,7 @@ def raw_generation(
 
 
 class _Running(NamedTuple):
-    """One of several prompts, and the events still to come of its answer."""
+    """A running answer of several, with the number of its prompt."""
 
     number: int
     answer: Answer
@@ -105,9 +109,10 @@ def raw_generations(
     new_policy: Callable[[], DepthPolicy],
     stopped: Callable[[int], bool],
 ) -> list[Generation]:
-    """Continue several prompts, as many at once as rows fit into a pass; the others follow as these
-    end. new_policy: called once per prompt. stopped: asked with the number of a prompt.
-    Raises BadPrompt, BadOption, PromptTooLong.
+    """Generate answers to several prompts, as many at once as a pass has rows.
+
+    new_policy: called once per prompt. stopped: asked with the number of a prompt before its every
+    round. Raises BadPrompt, BadOption, PromptTooLong.
     """
     require("should_stop", stopped, "a function", callable)
     if isinstance(prompts, str):

@@ -2,17 +2,17 @@
 
 The target's token at a position is a function of its logits, the seed and the position alone. So
 the emitted tokens are those of plain decoding, whatever was drafted; a draft only decides how many
-of them one pass yields. A drafted token is accepted when it equals the target's, and what is
-emitted is always the target's.
+tokens one pass yields. A drafted token is accepted if it equals the target's token, and the emitted
+token is always the target's.
 
-Every shape follows from k, the number of drafted tokens, which the host knows without waiting. It
-waits once a round, for drafted and picked tokens in one array. The next round can do without that
-outcome: `commit_ahead` appends as many rows as the device finds accepted, so that the next round is
-written down, and queued, while this one still runs (lookahead.py).
+Every shape follows from k, the number of drafted tokens, which the host knows without waiting. The
+host waits once a round, for drafted and picked tokens in one array. The next round does not need
+that outcome: `commit_ahead` appends as many rows as the device finds accepted, so that the next
+round can be queued while this one still runs (lookahead.py).
 
 A pass may verify rounds of several conversations: their rows lie one after the other, weights and
-output head are read once for all, each row sees the caches of its own conversation (cache/joint.py)
-and none of its numbers depend on the rows beside it.
+output head are read once, and each row sees only the caches of its own conversation
+(cache/joint.py). No row's numbers depend on the rows beside it.
 """
 
 from collections.abc import Sequence
@@ -41,11 +41,10 @@ class Plan(NamedTuple):
 
 
 class Round:
-    """A round that goes on from a state; a Pass makes its draft and verifies it.
+    """One round from a state; a Pass makes its draft and verifies it.
 
-    wanted: what is asked of the drafter. draft, rows: the draft and the rows of the pass that
-    verifies it, which caches hold uncommitted. outcome: the drafted tokens, then the picked ones,
-    int32 [2 * k + 1].
+    wanted: the request to the drafter. draft, rows: the draft, and the rows that verify it, which
+    the caches hold uncommitted. outcome: the k drafted tokens, then the k + 1 picked ones, int32.
     """
 
     draft: Draft
@@ -55,8 +54,8 @@ class Round:
     def __init__(
         self, state: SequenceState, plan: Plan, deepest: int, after: RowCount | None = None
     ) -> None:
-        """deepest: tokens of the draft at most. after: how many rows of the round before count,
-        where only the device knows.
+        """deepest: tokens of the draft at most. after: number of accepted rows of the round before,
+        if only the device knows it.
         """
         self.state = state
         self.plan = plan
@@ -70,21 +69,22 @@ class Round:
 
     @property
     def position(self) -> int:
-        """Index in the conversation of the first token; as long as the rows of the round before are
-        not known, as if none of them counted.
+        """Index in the conversation of the first token that the round picks.
+
+        While the number of accepted rows of the round before is unknown, those rows are left out.
         """
         return self.wanted.position + (0 if self._after is None else self._after.known or 0)
 
     @property
     def can_be_followed(self) -> bool:
-        """Whether its outcome need not be known for what comes after it to be written down."""
+        """Whether the next round can be written down before the outcome is known."""
         return not self.draft.depth or self.state.can_follow
 
     def read(self) -> tuple[int, ...]:
         """Wait for the outcome: the accepted drafts and the target's next token.
 
-        Raises NumericsError when the model produced NaN or infinity in a row that counts: what
-        follows a token that is not accepted is not the model's to answer for.
+        Raises NumericsError if the model produced NaN or infinity in an accepted row; rejected rows
+        follow tokens that the model would not have picked.
         """
         numbers: list[int] = self.outcome.tolist()  # type: ignore[assignment]
         depth, accepted = self.draft.depth, 0
@@ -102,8 +102,9 @@ class Round:
         return tokens
 
     def commit_ahead(self) -> RowCount | None:
-        """Append what counts to the state, before the host knows how many rows that are; None where
-        it is one.
+        """Append the accepted rows to the state before the host knows how many they are.
+
+        Returns their number on the device; None for a plain round, which has one row.
         """
         if not self.draft.depth:
             self._count = 1
@@ -116,7 +117,7 @@ class Round:
         return self._count if isinstance(self._count, RowCount) else None
 
     def commit(self, count: int) -> None:
-        """Append the first rows to the state, or tell how many have been appended ahead."""
+        """Append the first `count` rows to the state; after `commit_ahead`, set their number."""
         if isinstance(self._count, RowCount):
             self._count.known = count
             self.state.caches.resolve()
@@ -124,7 +125,7 @@ class Round:
             self.state.commit(self.rows, count)
 
     def drop(self) -> None:
-        """Roll the state back, but for the sampler; a round that follows was dropped before."""
+        """Roll the state back, except the sampler; the next round has to be dropped before."""
         if isinstance(self._count, RowCount):
             self._count.known = 0
         elif self.verified_by is not None and not self._count:
@@ -132,24 +133,23 @@ class Round:
 
 
 class Pass:
-    """One pass of the target over the rows of one round or several, of one conversation each.
+    """One pass of the target over the rows of one round, or of one round each of several chats.
 
-    rows: of all `rounds`. written_at, began_at, queued_at, read_at: when the host began to write
-    it down, when the device could begin, when it had everything, and when the outcome was there, by
-    the clock; 0 before that. took: the seconds from when the device could begin until the outcome,
-    drafts included, once it was read. idle: with a reader, the seconds of them in which the device
-    waited for the host. draft_ms: what drafts took, where that is told apart.
+    rounds, rows: their numbers. written_at, began_at, queued_at, read_at: when the host began to
+    write the pass down, when the device could begin, when all was queued, and when the outcome was
+    there, in seconds of `perf_counter`; 0 before that. took: seconds from when the device could
+    begin until the outcome, drafts included. idle: with a reader, the part of them in which the
+    device waited for the host. draft_ms: milliseconds of the drafts, if they can be told apart.
     """
 
     def __init__(self, rounds: Sequence[Round], reader: Executor | None = None) -> None:
-        """Writes it down, drafts first, of all in the same passes of what drafts.
+        """Write the pass down, drafts first; drafts of several rounds share passes of their heads.
 
-        reader: a thread that waits for outcomes and nothing else, so that `read_at` is when an
-        outcome was there even where `queue` of the next pass blocks; None on a CPU, which begins
-        layer by layer while the rest is written down, and whose outcomes this thread waits for.
+        reader: a thread that only waits for outcomes, so that `read_at` is right even if `queue` of
+        the next pass blocks; None on a CPU, where the calling thread waits.
 
-        It does not hold the rounds, which hold it: what is dropped has to be gone at once, for keys
-        and values to be written in place.
+        The pass holds no reference to the rounds: a dropped round has to be freed at once, so that
+        keys and values are written in place.
         """
         self.rounds = len(rounds)
         self.rows = 0
@@ -188,9 +188,10 @@ class Pass:
         self._outcomes = [round_.outcome for round_ in rounds]
 
     def queue(self) -> None:
-        """Have the device begin, as soon as it is free. It is not told to keep keys and values,
-        which come along: what it was asked for it holds, and the next round would have to copy
-        them.
+        """Have the device begin as soon as it is free.
+
+        Only the outcomes are asked for: arrays passed to `async_eval` are held, and the next round
+        would have to copy keys and values that are.
         """
         if self.queued_at:
             return
@@ -204,7 +205,7 @@ class Pass:
             self._ended = self.reader.submit(_end_of, self._outcomes)
 
     def wait(self) -> None:
-        """Until the outcome is there. Raises what another conversation in it has met with."""
+        """Wait for the outcome. Raises the error of any conversation in the pass."""
         if self._failed is not None:
             raise self._failed
         self.queue()
@@ -224,9 +225,9 @@ class Pass:
 
 
 def _end_of(outcomes: Sequence[mx.array]) -> float:
-    """Wait for arrays that were passed to `async_eval`; when the last was there, by the clock.
+    """Wait for arrays that were passed to `async_eval`; return the time, of `perf_counter`.
 
-    Any thread may: it asks for nothing that is derived of them, which would be work of its own.
+    Any thread may wait for such arrays, but for nothing that is computed from them.
     """
     for outcome in outcomes:
         outcome.tolist()
@@ -270,14 +271,17 @@ class _Unpicked(NamedTuple):
 
 
 class _PickKey(NamedTuple):
-    """How a kernel picks tokens without logits; rounds of equal keys are picked together."""
+    """Options of the kernel that picks tokens without logits; equal keys share a launch."""
 
     is_drawn: bool
     temperature: float
 
 
 def _pick_key(round_: Round, hidden: mx.array) -> _PickKey | None:
-    """None where options, model or kernel want logits; that depends on nobody else's rows."""
+    """Key of the kernel that picks tokens of a round; None where logits are needed.
+
+    The choice depends on the round alone, never on the rounds beside it in the pass.
+    """
     model = round_.state.model
     if model.output_rows is None or not model.output_rows.takes(hidden[..., : model.hidden_size]):
         return None
@@ -286,6 +290,7 @@ def _pick_key(round_: Round, hidden: mx.array) -> _PickKey | None:
 
 
 def _pick_from_logits(model: Model, parts: Sequence[_Unpicked]) -> list[mx.array]:
+    """Pick tokens of all parts from their logits, -1 where a row has a logit that is not finite."""
     logits = model.logits(_joined([part.hidden for part in parts], axis=1)).squeeze(0)
     found = []
     for part, rows in zip(parts, _apart(logits, parts), strict=True):
@@ -296,7 +301,7 @@ def _pick_from_logits(model: Model, parts: Sequence[_Unpicked]) -> list[mx.array
 
 
 def _pick_by_kernel(model: Model, parts: Sequence[_Unpicked]) -> list[mx.array]:
-    """The kernel picks -1 where a logit is not finite."""
+    """Pick tokens of all parts by a kernel from hidden states, -1 where a logit is not finite."""
     assert model.output_rows is not None
     hows = [
         part.round.state.sampler.choosing(part.round.wanted.position, part.tokens.shape[0])
@@ -310,7 +315,7 @@ def _pick_by_kernel(model: Model, parts: Sequence[_Unpicked]) -> list[mx.array]:
 
 
 def _apart(rows: mx.array, parts: Sequence[_Unpicked]) -> list[mx.array]:
-    """Cut [R, ...] of all parts into the rows of each."""
+    """Cut an array [R, ...] of all parts' rows into one array per part."""
     return apart(rows, [part.tokens.shape[0] for part in parts], axis=0)
 
 

@@ -1,4 +1,4 @@
-"""A chat: messages in, events out; settings may change while an answer runs."""
+"""A chat session: messages in, events out; settings may change while an answer runs."""
 
 import threading
 from bisect import bisect_left
@@ -35,10 +35,10 @@ from mlx_engine.values.options import (
 from mlx_engine.values.stats import GenerationStats
 
 LEAST_SHARED = 64
-"""Tokens of a system prompt that are worth a checkpoint for the next chat."""
+"""Tokens of a system prompt, at least, for a checkpoint that other chats begin with."""
 
 UNLIKELY = Message("user", "\0")
-"""A question that begins like no other."""
+"""A question that shares no beginning with another question."""
 
 
 class _Asked(NamedTuple):
@@ -49,10 +49,12 @@ class _Asked(NamedTuple):
 
 
 class Session:
-    """A chat with memory. Every method that answers is an iterator of events; run it to the end,
-    stop it, or walk away: the messages then hold what was answered so far. They are up to date, and
-    the session is free for the next question, when GenerationFinished arrives. Iterators of several
-    sessions of one engine may be driven by turns: their rounds then share passes of the weights.
+    """A chat with memory.
+
+    Every method that answers returns an iterator of events. Read it to the end, stop it, or drop
+    it: `messages` then hold the answer so far. They are up to date, and the session is free for the
+    next question, when GenerationFinished arrives. Iterators of several sessions of one engine may
+    be read by turns: their rounds then share passes of the weights.
     """
 
     def __init__(
@@ -63,8 +65,8 @@ class Session:
         check: Callable[[], None],
         name: str | None = None,
     ) -> None:
-        """check: raises EngineMisuse where the engine may not be used now. name: the id that its
-        saved prompts belong to, None for no chat.
+        """check: raises EngineMisuse if the engine is closed or the thread is another one. name: id
+        of the chat in saved prompts, None to save none.
         """
         self._parts = parts
         self._name = name
@@ -83,7 +85,7 @@ class Session:
         self._unread = 0
 
     def _begin_anew(self) -> None:
-        """Drop all caches; new ones are of the formats that the settings ask for."""
+        """Drop all caches, and make new ones in the formats of the settings."""
         self._sequence = self._parts.prompts.sequence(self, self._settings.cache, self._name)
         self._drafting = Drafting(self._parts.drafting, self._depth_policy)
 
@@ -119,7 +121,7 @@ class Session:
 
     @property
     def generation(self) -> GenerationOptions:
-        """When answers end."""
+        """Conditions that end an answer."""
         return self._settings.generation
 
     @generation.setter
@@ -160,17 +162,17 @@ class Session:
 
     @property
     def unread(self) -> int:
-        """Number of the oldest messages that the model no longer reads; they stay in `messages`."""
+        """How many of the oldest messages the model no longer reads; they stay in `messages`."""
         return self._unread
 
     @property
     def stats(self) -> GenerationStats:
-        """Figures of the newest answer, also while it runs."""
+        """Statistics of the newest answer, also while it runs."""
         return self._tally.stats()
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """Tokens of the newest answer, without its end token; of a continued one, all of them."""
+        """Tokens of the newest answer without its end token, including what was continued."""
         return tuple(self._tokens)
 
     @property
@@ -181,13 +183,13 @@ class Session:
 
     @property
     def draft_output(self) -> DraftOutput | None:
-        """The output head that MTP heads draft with ("auto" until measured); None without them."""
+        """The output head that MTP heads draft with; None without MTP heads."""
         self._check()
         return self._sequence.drafter.output
 
     @property
     def nbytes(self) -> int:
-        """Bytes that this conversation holds: caches, checkpoints and what drafts."""
+        """Bytes of this conversation: caches, checkpoints and the drafter."""
         self._check()
         return self._sequence.nbytes
 
@@ -196,14 +198,15 @@ class Session:
         self._stop.set()
 
     def forget(self) -> None:
-        """Free the memory of this conversation, that of a running answer with the session. Messages
-        stay, and the next one reads them again.
+        """Free the memory of this conversation; during an answer it is freed with the session.
+
+        The messages stay; the next answer reads them again.
         """
         self._check()
         self._parts.prompts.drop(self._sequence)
 
     def let_go(self) -> None:
-        """Drop the model when the engine closes; messages, settings and figures stay."""
+        """Drop the model when the engine closes; messages, settings and statistics stay."""
         del self._parts
         del self._sequence
         del self._drafting
@@ -213,11 +216,11 @@ class Session:
     # answering
 
     def send(self, text: str) -> Iterator[Event]:
-        """Ask. Raises PromptTooLong, BadPrompt or BadChatTemplate before anything changes."""
+        """Ask a question. Raises PromptTooLong, BadPrompt, BadChatTemplate before any change."""
         return self._stoppable(lambda: self._question(self._messages, text))
 
     def regenerate(self) -> Iterator[Event]:
-        """Answer the last question again; another text unless the seed is set."""
+        """Answer the last question again; the text differs unless the seed is set."""
         return self._stoppable(self._last_question)
 
     def _last_question(self) -> _Asked:
@@ -227,7 +230,7 @@ class Session:
         return self._question(asked[:-1], asked[-1].text)
 
     def edit(self, index: int, text: str) -> Iterator[Event]:
-        """Replace message `index` (one of the user's), forget what came after, and answer."""
+        """Replace message `index`, which is the user's, drop all later messages, and answer."""
         return self._stoppable(lambda: self._edited(index, text))
 
     def _edited(self, index: int, text: str) -> _Asked:
@@ -245,10 +248,10 @@ class Session:
         return _Asked(messages, self._prompt(messages))
 
     def continue_answer(self) -> Iterator[Event]:
-        """Go on where the last answer was cut, be it before its first word.
+        """Continue the last answer where it was cut, be it before its first word.
 
-        The first piece may show again what the cut had shown of a character or stop string; the
-        text of GenerationFinished is the whole answer.
+        The first piece may repeat part of a character or stop string that was shown before the cut;
+        the text of GenerationFinished is the whole answer.
         """
         return self._stoppable(self._cut_answer)
 
@@ -262,8 +265,10 @@ class Session:
         return _Asked(asked, self._continues_at or self._prompt(messages, said))
 
     def load_messages(self, messages: Sequence[Message]) -> None:
-        """Replace the conversation, for chats that were saved; a system message at its beginning
-        becomes the system prompt. Raises BadOption, also for system messages further on.
+        """Replace the messages by those of a saved chat.
+
+        A system message at the beginning becomes the system prompt. Raises BadOption, also for
+        system messages further on.
         """
         self._check()
         self._require_idle()
@@ -279,11 +284,11 @@ class Session:
         self._continues_at, self._unread = None, 0
 
     def drop_oldest(self) -> int:
-        """Make room in a full context: stop reading the oldest turns, as few as leave half of the
-        context free, but at least one. Returns `unread`.
+        """Make room in a full context: stop reading the oldest turns. Returns `unread`.
 
-        `continue_answer` then goes on with an answer that was cut. After an edit of an unread
-        message all are read again. Raises EngineMisuse where only the last question is left.
+        As few turns as leave half of the context free, at least one. `continue_answer` then goes on
+        with an answer that was cut. After an edit of an unread message all messages are read again.
+        Raises EngineMisuse if only the last question is left.
         """
         self._begin()
         messages, half = self._messages, self._parts.context_length // 2
@@ -300,13 +305,13 @@ class Session:
         return self._unread
 
     def _stoppable(self, ask: Callable[[], _Asked]) -> Iterator[Event]:
-        """Have `stop` mean this answer from now on, also before its first event is asked for."""
+        """Make the iterator of an answer, which `stop` ends from now on."""
         if not self._is_busy:
             self._stop.clear()
         return self._answer(ask)
 
     def _answer(self, ask: Callable[[], _Asked]) -> Iterator[Event]:
-        """Answer what is asked for when the first event is."""
+        """Answer the question that `ask` returns; nothing happens before the first event."""
         self._begin()
         messages, prompt = ask()
         self._check_fits(len(prompt.tokens))
@@ -351,8 +356,10 @@ class Session:
             self._after_answer()
 
     def _note_next_prompt(self) -> None:
-        """Tell the prompt cache what the next prompt shares with this one: templates drop thoughts,
-        and the text of an answer may be tokenised differently.
+        """Tell the prompt cache how many tokens the next prompt shares with this conversation.
+
+        They are fewer than all: templates drop thoughts, and the text of an answer may be tokenised
+        differently.
         """
         prompts, sequence = self._parts.prompts, self._sequence
         if prompts.files is not None:
@@ -361,7 +368,7 @@ class Session:
             prompts.note_next_prompt(sequence, shared_prefix(begins, sequence.tokens))
 
     def _prompt(self, messages: Sequence[Message], said: Message = NOTHING_SAID) -> Prompt:
-        """Render the conversation; `said` is its last message where that is to be continued."""
+        """Render the conversation; said: its last message, if that answer is to be continued."""
         continues = said is not NOTHING_SAID
         prompt = self._rendered(messages[self._unread :] or messages, continues=continues)
         if not prompt.tokens:
@@ -381,8 +388,9 @@ class Session:
         )
 
     def _rendered(self, messages: Sequence[Message], *, continues: bool) -> ChatPrompt:
-        """Tokens of the system prompt and the messages, empty answers left out, and of what the
-        template puts before an answer. continues: the last message is an answer to go on with.
+        """Tokens of the system prompt, the messages, and the beginning of an answer.
+
+        Empty answers are left out. continues: the last message is an answer to be continued.
         """
         system = [Message("system", self.system)] if self.system else []
         *before, last = messages
@@ -397,7 +405,7 @@ class Session:
         )
 
     def _beginning(self) -> tuple[int, ...]:
-        """Tokens of a prompt that shares only the system prompt with others."""
+        """Tokens of a prompt that shares only the system prompt with other prompts."""
         if self._begins is None:
             self._begins = self._rendered([UNLIKELY], continues=False).tokens
         return self._begins

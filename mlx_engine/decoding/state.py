@@ -21,7 +21,7 @@ LEAST_APART = 512
 class Checkpoint(NamedTuple):
     """Snapshot of the trunk's caches and of the drafter after `length` tokens.
 
-    drafter: None where another drafter was in use; the present one then reads the tokens again.
+    drafter: None if another drafter was in use; the present one then reads the tokens again.
     is_on_the_way: made in the middle of a prompt, where a return is less likely.
     """
 
@@ -40,10 +40,10 @@ class SharedPrompts(Protocol):
     """Prompts that other conversations of the engine have read (prompt_cache.py)."""
 
     def reuse(self, sequence: "SequenceState", wanted: Sequence[int]) -> None:
-        """Have the sequence `branch` off one that has read more of these tokens than it has."""
+        """Have a conversation `branch` off another one that has read more of the wanted tokens."""
 
     def answer_ended(self, sequence: "SequenceState") -> None:
-        """Make room after an answer."""
+        """Note that an answer has ended, and drop conversations beyond the memory limit."""
 
 
 class SequenceState:
@@ -85,16 +85,14 @@ class SequenceState:
 
     @property
     def can_follow(self) -> bool:
-        """Whether `commit` takes a RowCount: layers and drafter are ours, as those that read
-        several conversations in one pass.
-        """
+        """Whether `commit` takes a RowCount: only our own layers and some drafters can."""
         return self.model.joint is not None and self.drafter.can_follow
 
     def commit(self, rows: ReadRows, count: int | RowCount) -> None:
-        """Append the first `count` rows of the last pass; not committing rolls it back.
+        """Append the first `count` rows of the last pass; not committing rolls the pass back.
 
-        A RowCount where `can_follow`; it has to be known before the next commit. The host appends
-        the tokens, with `append`, once it knows them.
+        A RowCount if `can_follow`; it has to be known before the next commit. The host passes the
+        token ids to `append` once it knows them.
         """
         self.caches.commit(count)
         self.drafter.commit(rows, count)
@@ -117,9 +115,9 @@ class SequenceState:
             mx.clear_cache()
 
     def read(self, tokens: Sequence[int], hidden: mx.array, *, is_far: bool = False) -> None:
-        """Append tokens of a prompt, which a pass has read to hidden [1, rows, H].
+        """Append prompt tokens that a pass has read. hidden: their hidden states [1, rows, H].
 
-        is_far: no answer follows soon.
+        is_far: the tokens are far before the answer, so MTP heads need not read them.
         """
         count = len(tokens)
         self.catch_up()
@@ -132,17 +130,17 @@ class SequenceState:
         self.append(tokens)
 
     def forget(self) -> None:
-        """Drop everything, drafter included, as after an error."""
+        """Drop all tokens, the caches and the drafter, as after an error."""
         self._begin(NoDraft())
         mx.clear_cache()
 
     def shed(self) -> None:
-        """Drop all tokens to free memory; they are read again when the conversation goes on."""
+        """Drop all tokens to free memory; the next answer reads them again."""
         self._go_to(self._start)
 
     @contextmanager
     def answering(self) -> Iterator[None]:
-        """Context of a running answer: others do not drop the tokens; an error drops them."""
+        """Context of a running answer: the tokens are not dropped, unless an error is raised."""
         self.is_busy = True
         try:
             yield
@@ -157,7 +155,7 @@ class SequenceState:
                 self._shared.answer_ended(self)
 
     def use(self, drafter: Drafter) -> None:
-        """Exchange the drafter for a new one; a drafter that reads hidden states begins at token 0.
+        """Exchange the drafter. A drafter that reads hidden states begins at token 0.
 
         A drafter that runs a model over the tokens has to `catch_up` before it drafts.
         """
@@ -173,11 +171,11 @@ class SequenceState:
 
     @property
     def followed(self) -> int:
-        """Number of tokens that the drafter has read; fewer than all while a new one catches up."""
+        """Number of tokens that the drafter has read; fewer than all until `catch_up` is done."""
         return self.drafter.length
 
     def catch_up(self, most: int | None = None) -> None:
-        """Have the drafter read tokens that it has missed, at most `most`."""
+        """Have the drafter read up to `most` of the tokens that it has not read yet."""
         missed = self.tokens[self.followed :][:most]
         if missed:
             unused = mx.zeros((1, len(missed), 0))
@@ -186,16 +184,16 @@ class SequenceState:
             mx.eval(self.drafter.arrays())
 
     def here(self) -> Checkpoint:
-        """Snapshot here, lazy, after the drafter has read what waits."""
+        """Snapshot at the present length, lazy, after the drafter has read all tokens."""
         self.drafter.flush()
         return self._passing()
 
     def _passing(self) -> Checkpoint:
-        """Snapshot here, with the rows that wait for the drafter."""
+        """Snapshot at the present length, with the rows that the drafter has not read yet."""
         return Checkpoint(len(self.tokens), self.caches.snapshot(), self.drafter.snapshot())
 
     def mark(self) -> int:
-        """Make a checkpoint; return the number of rows that heads read for it."""
+        """Make a checkpoint; return the number of rows that MTP heads read for it."""
         read = self.drafter.flush()
         self._mark(self._passing())
         return read
@@ -206,20 +204,20 @@ class SequenceState:
         self.settle()
 
     def mark_if_far(self) -> None:
-        """Make a checkpoint if the last is as far back as its bytes are worth."""
+        """Make a checkpoint if the distance to the last one is worth the bytes of one."""
         last = self.checkpoints[-1] if self.checkpoints else self._start
         apart = max(LEAST_APART, self.caches.snapshot().nbytes // WORTH_A_TOKEN)
         if len(self.tokens) - last.length >= apart:
             self._mark(self._passing()._replace(is_on_the_way=True))
 
     def settle(self) -> None:
-        """Evaluate caches and drafter, so that no lazy graph stays."""
+        """Evaluate caches and drafter, so that no lazy graph remains."""
         mx.eval(self.caches.arrays(), self.drafter.arrays())
 
     def reuse(self, prompt: Sequence[int]) -> int:
-        """Go to the longest stored prefix of `prompt`, leaving a token to read; its length.
+        """Go to the longest prefix of `prompt` that some conversation has read; return its length.
 
-        What another conversation has read counts as stored, too.
+        At least one token of the prompt is left to read.
         """
         wanted = prompt[:-1]
         if self._shared is not None:
@@ -232,20 +230,20 @@ class SequenceState:
         return len(self.tokens)
 
     def reach(self, wanted: Sequence[int]) -> int:
-        """Number of these tokens that need no reading, from here or an earlier checkpoint."""
+        """Number of the wanted tokens that need not be read again, by tokens or a checkpoint."""
         common = shared_prefix(self.tokens, wanted)
         if common == len(self.tokens) and not self.is_busy:
             return common
         return self._place_within(common).length
 
     def place_for(self, count: int) -> Checkpoint:
-        """The snapshot from which a conversation with the first `count` tokens goes on."""
+        """Snapshot after the first `count` tokens, or the nearest one before."""
         return self.here() if count >= len(self.tokens) else self._place_within(count)
 
     def branch(self, other: "SequenceState", wanted: Sequence[int]) -> None:
-        """Take over the longest prefix of these tokens that another conversation has read.
+        """Take over the longest prefix of the wanted tokens that another conversation has read.
 
-        Arrays are shared until either writes to them: then one copy is made of what is kept.
+        Arrays are shared until one of the two writes to them, which then copies.
         """
         common = shared_prefix(other.tokens, wanted)
         place = other._place_within(common) if other.is_busy else other.place_for(common)
@@ -262,7 +260,10 @@ class SequenceState:
             self.checkpoints = [kept._replace(drafter=None) for kept in known]
 
     def begin_at(self, tokens: Sequence[int], newest: mx.array | None) -> None:
-        """Set the tokens that caches and the drafter's caches were filled with."""
+        """Set the tokens that a saved prompt has filled the caches with, the drafter's included.
+
+        newest: hidden state of the last token [1, 1, H] for MTP heads.
+        """
         memories = tuple(caches.snapshot() for caches in self.drafter.held)
         snapshot = SourceSnapshot(len(tokens), memories, newest)
         self.tokens, self.checkpoints = list(tokens), []
@@ -271,7 +272,7 @@ class SequenceState:
         self.mark()
 
     def can_branch(self, other: "SequenceState") -> bool:
-        """Whether this conversation can take over what the other has read."""
+        """Whether this conversation can take over tokens that another one has read."""
         can_follow = not self.drafter.reads_hidden or self._drafts_like(other)
         return self.model is other.model and self.cache == other.cache and can_follow
 
@@ -280,7 +281,7 @@ class SequenceState:
         return type(mine) is type(its) and mine.options.source == its.options.source
 
     def _place_within(self, common: int) -> Checkpoint:
-        """The longest snapshot of at most `common` tokens."""
+        """The longest snapshot of at most `common` tokens; the empty one if there is none."""
         drafter = self.drafter.earlier(common) if self.caches.keeps_all_rows else None
         if drafter is not None:
             return Checkpoint(drafter.length, self.caches.at(drafter.length), drafter)
@@ -297,7 +298,7 @@ class SequenceState:
         self.checkpoints = [kept for kept in self.checkpoints if kept.length <= place.length]
 
     def _tell_anew(self) -> None:
-        """Have the drafter read all tokens again, or leave that to `catch_up`."""
+        """Reset the drafter; one that runs a model reads the tokens again in `catch_up`."""
         if self._start.drafter is not None:
             self.drafter.restore(self._start.drafter)
         if not self.drafter.runs_a_model:
@@ -310,13 +311,15 @@ class SequenceState:
 
     @property
     def live_nbytes(self) -> int:
-        """Bytes of caches and drafter, without checkpoints, which conversations may share."""
+        """Bytes of caches and drafter; without checkpoints, which conversations may share."""
         return self.caches.nbytes + self.drafter.nbytes
 
 
 def thinned(places: Sequence[Checkpoint]) -> list[Checkpoint]:
-    """Drop checkpoints down to CHECKPOINTS: the first and the newest stay, and between them those
-    with the largest gaps relative to their distance from the end; places on the way go first.
+    """Drop checkpoints down to CHECKPOINTS; the first and the newest stay.
+
+    Between them those stay that leave the largest gap relative to their distance from the end;
+    checkpoints made in the middle of a prompt count a quarter.
     """
     kept = list(places)
     end = kept[-1].length + 1
