@@ -16,7 +16,12 @@ from mlx_engine.built_in_model import built_in_model
 from mlx_engine.cache.prompt_files import prompt_files
 from mlx_engine.decoding.batch import BatchScheduler
 from mlx_engine.decoding.config import ModelParts, Settings, outcome_reader
-from mlx_engine.decoding.device_memory import gpu_bytes, kept_bytes, most_bytes, translate_oom
+from mlx_engine.decoding.device_memory import (
+    gpu_bytes,
+    most_bytes,
+    prompt_cache_bytes_of,
+    translate_oom,
+)
 from mlx_engine.decoding.prompt_cache import PromptCache
 from mlx_engine.decoding.raw_generation import (
     known_tokens,
@@ -116,7 +121,7 @@ class Engine:
             chunk=chunk_rows(told.nbytes, told.active_parameters or told.parameters, gpu_bytes()),
             prompts=PromptCache(
                 loaded.model,
-                kept_bytes(options, told.nbytes),
+                prompt_cache_bytes_of(options, told.nbytes),
                 prompt_files(
                     options, told.path, lambda: rows.computed_by(self.description.numerics)
                 ),
@@ -389,8 +394,8 @@ class Engine:
             self._parts.prompts.close()
         self._is_closed = True
         for session in self._sessions:
-            session.let_go()
-        self._self_check.let_go()
+            session.drop_model()
+        self._self_check.drop_model()
         del self._loaded, self._parts, self._generated
         mx.synchronize()  # so that what the device still reads is freed, too
         mx.clear_cache()

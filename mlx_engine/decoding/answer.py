@@ -10,7 +10,7 @@ import mlx.core as mx
 from mlx_engine.decoding.config import DecodeConfig, ModelParts, Settings
 from mlx_engine.decoding.device_memory import translate_oom
 from mlx_engine.decoding.lookahead import Limits, Lookahead, Outcome
-from mlx_engine.decoding.prefill import NOTHING_SAID, Prompt, prefill
+from mlx_engine.decoding.prefill import EMPTY_ANSWER, Prompt, prefill
 from mlx_engine.decoding.state import SequenceState
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.sampling.sampler import Sampler, fresh_seed
@@ -192,7 +192,7 @@ class Answer:
             self.rounds.drop()
             raise
         self.rounds.drop()
-        self.sequence.settle()
+        self.sequence.evaluate()
 
     def _may_go_on(self) -> bool:
         """Whether another round may begin; else the reason is noted."""
@@ -204,7 +204,7 @@ class Answer:
 
     def _start_over(self) -> None:
         """Forget everything read, and go on after the tokens of the answer so far."""
-        read_anew(self.sequence, self._drafting, self._settings)
+        start_over(self.sequence, self._drafting, self._settings)
         self._prompt = self._prompt._replace(answered=tuple(self.tokens))
         self.rounds = self._new_rounds()
 
@@ -244,7 +244,7 @@ class Answer:
 
     def _round(self) -> None:
         began = perf_counter()
-        found = self.rounds.find()
+        found = self.rounds.run()
         # a device that was still at work had been so while events were read, too
         began = self._ended if found.was_ahead and found.was_awaited else began
         began = min(began, found.queued_at) if found.others.rounds else began
@@ -326,7 +326,7 @@ class Answer:
             self.tally.seed,
             self._config.sampling,
             self._config.suppressed,
-            self._config.first_suppressed if self._prompt.said is NOTHING_SAID else (),
+            self._config.first_suppressed if self._prompt.said is EMPTY_ANSWER else (),
         )
         sampler.begin(self._prompt.ids)
         sampler.commit(mx.array(self.tokens, dtype=mx.int32), len(self.tokens))
@@ -350,7 +350,7 @@ def open_answer(
         except Exception as error:
             if not parts.can_retry(error):
                 raise
-            read_anew(sequence, drafting, settings)
+            start_over(sequence, drafting, settings)
     waited = perf_counter() - began
     generation = settings.generation
     limits = Limits(
@@ -363,7 +363,7 @@ def open_answer(
     return answer
 
 
-def read_anew(sequence: SequenceState, drafting: Drafting, settings: Settings) -> None:
+def start_over(sequence: SequenceState, drafting: Drafting, settings: Settings) -> None:
     """Forget all that was read, after an error, and make a new draft source."""
     sequence.forget()
     drafting.forget()

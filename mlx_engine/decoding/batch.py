@@ -107,25 +107,25 @@ class BatchScheduler:
         latest, self._latest = self._latest(), ref(who)
         return latest is not None and latest is not who
 
-    def wait(self, round_: Round) -> None:
+    def add_waiting(self, round_: Round) -> None:
         """Have a round wait for the next pass."""
         self._waiting.append(round_)
 
-    def leave(self, round_: Round) -> None:
+    def remove_waiting(self, round_: Round) -> None:
         """Withdraw a round, if it waits."""
         if self._waiting:
             self._waiting = [other for other in self._waiting if other is not round_]
 
     def begin(self, first: Round) -> Pass:
         """Make a pass of a round and of all waiting rounds of the same model that fit."""
-        self.leave(first)
+        self.remove_waiting(first)
         model, rounds, rows = first.state.model, [first], first.most_rows
         for other in self._waiting if model.joint is not None else ():
             if other.state.model is model and rows + other.most_rows <= self.most_rows():
                 rounds.append(other)
                 rows += other.most_rows
         for other in rounds[1:]:
-            self.leave(other)
+            self.remove_waiting(other)
         self.shared += len(rounds) - 1
         return Pass(rounds, self._reader)
 

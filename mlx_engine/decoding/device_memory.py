@@ -98,7 +98,7 @@ def most_bytes(options: LoadOptions) -> int:
     return 0 if options.anyway else options.memory_bytes or usable_bytes()
 
 
-def kept_bytes(options: LoadOptions, weights: int) -> int:
+def prompt_cache_bytes_of(options: LoadOptions, weights: int) -> int:
     """Bytes that conversations may hold: as the options say, else half of the memory left free."""
     if options.prompt_cache_bytes is not None:
         return options.prompt_cache_bytes

@@ -105,7 +105,7 @@ class Outcome(NamedTuple):
 class Lookahead:
     """Runs the rounds of an answer, for a state that has read all but the newest token.
 
-    For each round first `find` its outcome, then `commit` as many of its tokens as the answer
+    For each round first `run` its outcome, then `commit` as many of its tokens as the answer
     takes. settings: their owner may change them meanwhile; rounds follow from the next one on.
     new_sampler: makes one that knows the answer so far. last: the newest token; generated: how many
     tokens the answer has.
@@ -151,7 +151,7 @@ class Lookahead:
         """Whether the next round has begun."""
         return self._next is not None
 
-    def find(self) -> Outcome:
+    def run(self) -> Outcome:
         """Run the next round and wait for its outcome. Raises NumericsError.
 
         Drafted tokens beyond the end of the answer do not count.
@@ -197,7 +197,7 @@ class Lookahead:
         )
 
     def commit(self, tokens: Sequence[int], *, goes_on: bool) -> None:
-        """Append the first tokens of the round that `find` has run; all of them if `goes_on`.
+        """Append the first tokens of the round that `run` has run; all of them if `goes_on`.
 
         Raises the error that beginning the next round has met with.
         """
@@ -218,7 +218,7 @@ class Lookahead:
         self._state.append(read)
         if following is None and goes_on and self._is_shared:
             self._begun = self._begin_now()
-            self._batch.wait(self._begun)
+            self._batch.add_waiting(self._begun)
 
     def drop(self) -> None:
         """Roll back rounds that have begun but were not committed.
@@ -237,7 +237,7 @@ class Lookahead:
                 self._state.append([self._last])
                 return
         if round_ is not None:
-            self._batch.leave(round_)
+            self._batch.remove_waiting(round_)
             round_.drop()
 
     def _forget(self) -> None:
@@ -303,5 +303,5 @@ class Lookahead:
     def fail(self, error: Exception) -> None:
         """Note an error, to be raised in place of the next round if the answer goes on."""
         if self._next is not None:
-            self._batch.leave(self._next)
+            self._batch.remove_waiting(self._next)
         self._failed, self._next = error, None

@@ -10,10 +10,10 @@ from mlx_engine.decoding.state import SequenceState
 from mlx_engine.drafting.drafter import ROWS_OF_A_PROMPT
 from mlx_engine.values.conversation import Message, PromptProgress
 
-LONGEST_LEAD_IN = 24
+MAX_LEAD_IN_TOKENS = 24
 """Tokens a template may put before an answer ("<|im_start|>assistant\\n<think>\\n")."""
 
-NOTHING_SAID = Message("assistant", "")
+EMPTY_ANSWER = Message("assistant", "")
 
 
 class Prompt(NamedTuple):
@@ -30,7 +30,7 @@ class Prompt(NamedTuple):
     stable: int
     thinking_open: bool | None = None
     answered: tuple[int, ...] = ()
-    said: Message = NOTHING_SAID
+    said: Message = EMPTY_ANSWER
     shared: int = 0
 
     @property
@@ -46,7 +46,7 @@ def stable_length(prompt: tuple[int, ...], special_ids: AbstractSet[int]) -> int
     start at the last special token; without one near the end, all tokens but the last are stable.
     """
     end = len(prompt) - 1
-    for start in range(end, max(0, end - LONGEST_LEAD_IN), -1):
+    for start in range(end, max(0, end - MAX_LEAD_IN_TOKENS), -1):
         if prompt[start] in special_ids:
             return start
     return end
@@ -64,22 +64,22 @@ def prefill(
     and without heads.
     """
     tokens = prompt.tokens
-    reused = min(sequence.reuse(tokens), sequence.followed)
+    reused = min(sequence.reuse(tokens), sequence.drafter_length)
     last = len(tokens) - 1
     yield PromptProgress(reused, len(tokens), reused)
     while not stopped():
         start = len(sequence.tokens)
-        if sequence.followed < start:
+        if sequence.drafter_length < start:
             sequence.catch_up(chunk)
-            yield PromptProgress(sequence.followed, len(tokens), reused)
+            yield PromptProgress(sequence.drafter_length, len(tokens), reused)
             continue
         if start and start in (prompt.shared, prompt.stable):
-            head_rows = sequence.mark()
+            head_rows = sequence.add_checkpoint()
             if head_rows:
                 yield PromptProgress(start, len(tokens), reused, head_rows)
         if start == last:
             return
-        sequence.mark_if_far()
+        sequence.add_checkpoint_if_far()
         marks = [place for place in (prompt.shared, prompt.stable) if place > start]
         near = [place - ROWS_OF_A_PROMPT - 1 for place in marks]
         is_far = bool(near) and start < min(near)
@@ -87,5 +87,5 @@ def prefill(
         part = tokens[start : min(start + chunk, *stops)]
         hidden = sequence.model.forward(mx.array([part]), sequence.caches)
         sequence.read(part, hidden, is_far=is_far)
-        sequence.settle()
+        sequence.evaluate()
         yield PromptProgress(len(sequence.tokens), len(tokens), reused)

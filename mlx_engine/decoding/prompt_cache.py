@@ -9,7 +9,7 @@ from mlx_engine.decoding.state import SequenceState
 from mlx_engine.models.contract import Model
 from mlx_engine.values.options import AS_THEY_COME, CacheOptions
 
-WORTH_A_COPY = 16
+MIN_BRANCH_TOKENS = 16
 """Tokens that another conversation must have read beyond one's own to branch off it."""
 
 CLOSING_S = 2.0
@@ -53,20 +53,22 @@ class PromptCache:
     def reuse(self, sequence: SequenceState, wanted: Sequence[int]) -> None:
         """Branch off the conversation, or restore the saved prompt, with most of the wanted tokens.
 
-        Done only if that saves WORTH_A_COPY tokens of reading.
+        Done only if that saves MIN_BRANCH_TOKENS tokens of reading.
         """
         others = [other for other in self._known if other is not sequence]
         self._known = [*others, sequence]
         if self.most_bytes == 0:
             return
-        reached = {other: other.reach(wanted) for other in others if sequence.can_branch(other)}
+        reached = {
+            other: other.reusable_length(wanted) for other in others if sequence.can_branch(other)
+        }
         best = max(reached, key=reached.__getitem__, default=sequence)
-        far, own = reached.get(best, 0), sequence.reach(wanted)
+        far, own = reached.get(best, 0), sequence.reusable_length(wanted)
         if own == 0:
             self._tags.pop(sequence, None)
-        if self._restore(sequence, wanted, max(far, own) + WORTH_A_COPY):
+        if self._restore(sequence, wanted, max(far, own) + MIN_BRANCH_TOKENS):
             return
-        if best is not sequence and far >= own + WORTH_A_COPY:
+        if best is not sequence and far >= own + MIN_BRANCH_TOKENS:
             sequence.branch(best, wanted)
             self._tags[sequence] = self._tags.get(best, "")
             if self._is_free(best) and len(best.tokens) == len(sequence.tokens):
@@ -116,10 +118,10 @@ class PromptCache:
         """Restore the longest saved prefix of the wanted tokens, if it has at least `least`."""
         if self.files is None:
             return False
-        found = self.files.restore(_as_saved(sequence), wanted, least, sequence.shed)
+        found = self.files.restore(_as_saved(sequence), wanted, least, sequence.drop_tokens)
         if found is None:
             return False
-        sequence.begin_at(wanted[: found.length], found.newest)
+        sequence.set_restored(wanted[: found.length], found.newest)
         self._tags[sequence] = self.files.tag
         return True
 
@@ -128,7 +130,7 @@ class PromptCache:
         self._known = [other for other in self._known if other is not sequence]
         self._unsaved.pop(sequence, None)
         if not sequence.is_busy:
-            sequence.shed()
+            sequence.drop_tokens()
 
     def forget(self) -> None:
         """Drop the tokens of all conversations without a running answer."""
@@ -157,6 +159,6 @@ def _states(sequence: SequenceState, count: int) -> list[CacheState]:
     """Caches to save: the first checkpoint, and the place after `count` tokens."""
     return [
         CacheState(place.length, (place.caches, *place.drafter.caches), place.drafter.newest)
-        for place in (*sequence.checkpoints[:1], sequence.place_for(count))
+        for place in (*sequence.checkpoints[:1], sequence.snapshot_at(count))
         if place.drafter is not None
     ]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from mlx_engine.decoding.answer import Tally, open_answer
 from mlx_engine.decoding.config import ModelParts, Settings
-from mlx_engine.decoding.prefill import NOTHING_SAID, Prompt, stable_length
+from mlx_engine.decoding.prefill import EMPTY_ANSWER, Prompt, stable_length
 from mlx_engine.decoding.state import shared_prefix
 from mlx_engine.drafting.depth import DepthPolicy
 from mlx_engine.drafting.sources import Drafting
@@ -34,10 +34,10 @@ from mlx_engine.values.options import (
 )
 from mlx_engine.values.stats import GenerationStats
 
-LEAST_SHARED = 64
+MIN_SHARED_TOKENS = 64
 """Tokens of a system prompt, at least, for a checkpoint that other chats begin with."""
 
-UNLIKELY = Message("user", "\0")
+UNLIKE_ANY_QUESTION = Message("user", "\0")
 """A question that shares no beginning with another question."""
 
 
@@ -72,7 +72,7 @@ class Session:
         self._name = name
         self._settings = settings
         self._depth_policy = depth_policy
-        self._begin_anew()
+        self._make_caches()
         self._check = check
         self._after_answer = parts.after_answer
         self._messages: list[Message] = []
@@ -84,7 +84,7 @@ class Session:
         self._begins: tuple[int, ...] | None = None
         self._unread = 0
 
-    def _begin_anew(self) -> None:
+    def _make_caches(self) -> None:
         """Drop all caches, and make new ones in the formats of the settings."""
         self._sequence = self._parts.prompts.sequence(self, self._settings.cache, self._name)
         self._drafting = Drafting(self._parts.drafting, self._depth_policy)
@@ -205,7 +205,7 @@ class Session:
         self._check()
         self._parts.prompts.drop(self._sequence)
 
-    def let_go(self) -> None:
+    def drop_model(self) -> None:
         """Drop the model when the engine closes; messages, settings and statistics stay."""
         del self._parts
         del self._sequence
@@ -260,8 +260,8 @@ class Session:
         if not asked:
             raise EngineMisuse("There is no answer to continue: send a question first.")
         last = self._messages[-1]
-        said = last if len(asked) < len(self._messages) and last != NOTHING_SAID else NOTHING_SAID
-        messages = asked if said is NOTHING_SAID else self._messages
+        said = last if len(asked) < len(self._messages) and last != EMPTY_ANSWER else EMPTY_ANSWER
+        messages = asked if said is EMPTY_ANSWER else self._messages
         return _Asked(asked, self._continues_at or self._prompt(messages, said))
 
     def load_messages(self, messages: Sequence[Message]) -> None:
@@ -316,7 +316,7 @@ class Session:
         messages, prompt = ask()
         self._check_fits(len(prompt.tokens))
         if self._sequence.cache != self._settings.cache:
-            self._begin_anew()
+            self._make_caches()
         said = prompt.said
         text = StreamingText(
             self._parts.tokenizer,
@@ -364,12 +364,12 @@ class Session:
         prompts, sequence = self._parts.prompts, self._sequence
         if prompts.files is not None:
             read = self._messages[self._unread :]
-            begins = self._rendered([*read, UNLIKELY], continues=False).tokens
+            begins = self._rendered([*read, UNLIKE_ANY_QUESTION], continues=False).tokens
             prompts.note_next_prompt(sequence, shared_prefix(begins, sequence.tokens))
 
-    def _prompt(self, messages: Sequence[Message], said: Message = NOTHING_SAID) -> Prompt:
+    def _prompt(self, messages: Sequence[Message], said: Message = EMPTY_ANSWER) -> Prompt:
         """Render the conversation; said: its last message, if that answer is to be continued."""
-        continues = said is not NOTHING_SAID
+        continues = said is not EMPTY_ANSWER
         prompt = self._rendered(messages[self._unread :] or messages, continues=continues)
         if not prompt.tokens:
             raise BadChatTemplate(
@@ -384,7 +384,7 @@ class Session:
             stable,
             prompt.thinking_open,
             said=said,
-            shared=shared if shared >= LEAST_SHARED else 0,
+            shared=shared if shared >= MIN_SHARED_TOKENS else 0,
         )
 
     def _rendered(self, messages: Sequence[Message], *, continues: bool) -> ChatPrompt:
@@ -407,7 +407,7 @@ class Session:
     def _beginning(self) -> tuple[int, ...]:
         """Tokens of a prompt that shares only the system prompt with other prompts."""
         if self._begins is None:
-            self._begins = self._rendered([UNLIKELY], continues=False).tokens
+            self._begins = self._rendered([UNLIKE_ANY_QUESTION], continues=False).tokens
         return self._begins
 
     def _check_fits(self, count: int) -> None:

@@ -14,7 +14,7 @@ from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.model_description import CHECKPOINTS
 from mlx_engine.values.options import AS_THEY_COME, CacheOptions
 
-LEAST_APART = 512
+MIN_CHECKPOINT_DISTANCE = 512
 """Tokens between two checkpoints on the way through a long prompt, at least."""
 
 
@@ -81,7 +81,7 @@ class SequenceState:
         self.caches = self.model.make_caches(self.cache.bits)
         self.tokens: list[int] = []
         self.checkpoints: list[Checkpoint] = []
-        self._start = self.here()
+        self._empty = self.snapshot()
 
     @property
     def can_follow(self) -> bool:
@@ -134,9 +134,9 @@ class SequenceState:
         self._begin(NoDraft())
         mx.clear_cache()
 
-    def shed(self) -> None:
+    def drop_tokens(self) -> None:
         """Drop all tokens to free memory; the next answer reads them again."""
-        self._go_to(self._start)
+        self._go_back_to(self._empty)
 
     @contextmanager
     def answering(self) -> Iterator[None]:
@@ -164,53 +164,53 @@ class SequenceState:
             return
         self.drafter = drafter
         self.model = self._plain
-        self._start = self._start._replace(drafter=drafter.snapshot())
+        self._empty = self._empty._replace(drafter=drafter.snapshot())
         self.checkpoints = [place._replace(drafter=None) for place in self.checkpoints]
         if not drafter.runs_a_model:
             self.catch_up()
 
     @property
-    def followed(self) -> int:
+    def drafter_length(self) -> int:
         """Number of tokens that the drafter has read; fewer than all until `catch_up` is done."""
         return self.drafter.length
 
     def catch_up(self, most: int | None = None) -> None:
         """Have the drafter read up to `most` of the tokens that it has not read yet."""
-        missed = self.tokens[self.followed :][:most]
+        missed = self.tokens[self.drafter_length :][:most]
         if missed:
             unused = mx.zeros((1, len(missed), 0))
             self.drafter.commit(ReadRows(mx.array(missed, dtype=mx.int32), unused), len(missed))
             self.drafter.append(missed)
             mx.eval(self.drafter.arrays())
 
-    def here(self) -> Checkpoint:
+    def snapshot(self) -> Checkpoint:
         """Snapshot at the present length, lazy, after the drafter has read all tokens."""
         self.drafter.flush()
-        return self._passing()
+        return self._lazy_snapshot()
 
-    def _passing(self) -> Checkpoint:
+    def _lazy_snapshot(self) -> Checkpoint:
         """Snapshot at the present length, with the rows that the drafter has not read yet."""
         return Checkpoint(len(self.tokens), self.caches.snapshot(), self.drafter.snapshot())
 
-    def mark(self) -> int:
+    def add_checkpoint(self) -> int:
         """Make a checkpoint; return the number of rows that MTP heads read for it."""
         read = self.drafter.flush()
-        self._mark(self._passing())
+        self._add_checkpoint(self._lazy_snapshot())
         return read
 
-    def _mark(self, here: Checkpoint) -> None:
+    def _add_checkpoint(self, here: Checkpoint) -> None:
         others = [place for place in self.checkpoints if place.length != len(self.tokens)]
-        self.checkpoints = thinned([*others, here])
-        self.settle()
+        self.checkpoints = thin_checkpoints([*others, here])
+        self.evaluate()
 
-    def mark_if_far(self) -> None:
+    def add_checkpoint_if_far(self) -> None:
         """Make a checkpoint if the distance to the last one is worth the bytes of one."""
-        last = self.checkpoints[-1] if self.checkpoints else self._start
-        apart = max(LEAST_APART, self.caches.snapshot().nbytes // WORTH_A_TOKEN)
+        last = self.checkpoints[-1] if self.checkpoints else self._empty
+        apart = max(MIN_CHECKPOINT_DISTANCE, self.caches.snapshot().nbytes // WORTH_A_TOKEN)
         if len(self.tokens) - last.length >= apart:
-            self._mark(self._passing()._replace(is_on_the_way=True))
+            self._add_checkpoint(self._lazy_snapshot()._replace(is_on_the_way=True))
 
-    def settle(self) -> None:
+    def evaluate(self) -> None:
         """Evaluate caches and drafter, so that no lazy graph remains."""
         mx.eval(self.caches.arrays(), self.drafter.arrays())
 
@@ -224,21 +224,21 @@ class SequenceState:
             self._shared.reuse(self, wanted)
         common = shared_prefix(self.tokens, wanted)
         if common < len(self.tokens):
-            self._go_to(self._place_within(common))
+            self._go_back_to(self._longest_snapshot(common))
         elif common:
-            self.mark()  # of what is behind it another conversation may want less
+            self.add_checkpoint()  # of what is behind it another conversation may want less
         return len(self.tokens)
 
-    def reach(self, wanted: Sequence[int]) -> int:
+    def reusable_length(self, wanted: Sequence[int]) -> int:
         """Number of the wanted tokens that need not be read again, by tokens or a checkpoint."""
         common = shared_prefix(self.tokens, wanted)
         if common == len(self.tokens) and not self.is_busy:
             return common
-        return self._place_within(common).length
+        return self._longest_snapshot(common).length
 
-    def place_for(self, count: int) -> Checkpoint:
+    def snapshot_at(self, count: int) -> Checkpoint:
         """Snapshot after the first `count` tokens, or the nearest one before."""
-        return self.here() if count >= len(self.tokens) else self._place_within(count)
+        return self.snapshot() if count >= len(self.tokens) else self._longest_snapshot(count)
 
     def branch(self, other: "SequenceState", wanted: Sequence[int]) -> None:
         """Take over the longest prefix of the wanted tokens that another conversation has read.
@@ -246,7 +246,7 @@ class SequenceState:
         Arrays are shared until one of the two writes to them, which then copies.
         """
         common = shared_prefix(other.tokens, wanted)
-        place = other._place_within(common) if other.is_busy else other.place_for(common)
+        place = other._longest_snapshot(common) if other.is_busy else other.snapshot_at(common)
         self.tokens = other.tokens[: place.length]
         self.caches = other.caches.fork()
         self.caches.restore(place.caches)
@@ -256,10 +256,10 @@ class SequenceState:
             self.drafter.append(self.tokens)
             self.checkpoints = known
         else:
-            self._tell_anew()
+            self._reset_drafter()
             self.checkpoints = [kept._replace(drafter=None) for kept in known]
 
-    def begin_at(self, tokens: Sequence[int], newest: mx.array | None) -> None:
+    def set_restored(self, tokens: Sequence[int], newest: mx.array | None) -> None:
         """Set the tokens that a saved prompt has filled the caches with, the drafter's included.
 
         newest: hidden state of the last token [1, 1, H] for MTP heads.
@@ -269,7 +269,7 @@ class SequenceState:
         self.tokens, self.checkpoints = list(tokens), []
         self.drafter.join(self.drafter, snapshot)
         self.drafter.append(self.tokens)
-        self.mark()
+        self.add_checkpoint()
 
     def can_branch(self, other: "SequenceState") -> bool:
         """Whether this conversation can take over tokens that another one has read."""
@@ -280,27 +280,27 @@ class SequenceState:
         mine, its = self.drafter, other.drafter
         return type(mine) is type(its) and mine.options.source == its.options.source
 
-    def _place_within(self, common: int) -> Checkpoint:
+    def _longest_snapshot(self, common: int) -> Checkpoint:
         """The longest snapshot of at most `common` tokens; the empty one if there is none."""
         drafter = self.drafter.earlier(common) if self.caches.keeps_all_rows else None
         if drafter is not None:
             return Checkpoint(drafter.length, self.caches.at(drafter.length), drafter)
         fitting = [place for place in self.checkpoints if place.length <= common]
-        return max(fitting, key=lambda fit: fit.length, default=self._start)
+        return max(fitting, key=lambda fit: fit.length, default=self._empty)
 
-    def _go_to(self, place: Checkpoint) -> None:
+    def _go_back_to(self, place: Checkpoint) -> None:
         self.caches.restore(place.caches)
         del self.tokens[place.length :]
         if place.drafter is not None:
             self.drafter.restore(place.drafter)
         else:
-            self._tell_anew()
+            self._reset_drafter()
         self.checkpoints = [kept for kept in self.checkpoints if kept.length <= place.length]
 
-    def _tell_anew(self) -> None:
+    def _reset_drafter(self) -> None:
         """Reset the drafter; one that runs a model reads the tokens again in `catch_up`."""
-        if self._start.drafter is not None:
-            self.drafter.restore(self._start.drafter)
+        if self._empty.drafter is not None:
+            self.drafter.restore(self._empty.drafter)
         if not self.drafter.runs_a_model:
             self.catch_up()
 
@@ -315,7 +315,7 @@ class SequenceState:
         return self.caches.nbytes + self.drafter.nbytes
 
 
-def thinned(places: Sequence[Checkpoint]) -> list[Checkpoint]:
+def thin_checkpoints(places: Sequence[Checkpoint]) -> list[Checkpoint]:
     """Drop checkpoints down to CHECKPOINTS; the first and the newest stay.
 
     Between them those stay that leave the largest gap relative to their distance from the end;

@@ -77,7 +77,7 @@ class SelfCheck:
         self.description = loaded.description
         self.tell()
 
-    def let_go(self) -> None:
+    def drop_model(self) -> None:
         """Free the model; nothing more is checked."""
         del self._loaded, self._meter, self._steps, self.costs_now, self.go_deep
 

@@ -69,7 +69,7 @@ def long_answer(name: str, tokens: int) -> None:
             made += event.stats.emitted
             if made >= places[0]:
                 del places[0]
-                session._sequence.settle()
+                session._sequence.evaluate()
                 beside = mx.get_active_memory() - session.nbytes
                 first = first or beside
                 print(

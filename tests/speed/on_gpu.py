@@ -417,7 +417,7 @@ def unread(bench: Bench, depth: int, passes: int) -> float:
     state.last = mx.array(PROMPT[-1:])
     hidden = bench.model.forward(mx.array([PROMPT[:-1]]), state.caches)
     state.read(PROMPT[:-1], hidden)
-    state.settle()
+    state.evaluate()
     plan = Plan(Choice(depth, None), NOISE, DraftOptions(depth=depth))
     began = perf_counter()
     for _ in range(passes):

@@ -193,7 +193,7 @@ def test_4096_tokens_leave_no_outgrown_buffers_behind():
         for layer in layers:
             layer.write(new, new)
         sequence.read([1] * rows, mx.zeros((1, rows, 8)))
-        sequence.settle()
+        sequence.evaluate()
         most = max(most, mx.get_cache_memory())
     mx.set_cache_limit(before)
     assert len(sequence.tokens) == 4096

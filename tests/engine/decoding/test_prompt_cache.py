@@ -18,7 +18,12 @@ from tiny_model import TinySizes, tiny_model
 import mlx_engine
 from mlx_engine.cache.contract import CachesSnapshot
 from mlx_engine.decoding.prompt_cache import PromptCache
-from mlx_engine.decoding.state import LEAST_APART, Checkpoint, shared_prefix, thinned
+from mlx_engine.decoding.state import (
+    MIN_CHECKPOINT_DISTANCE,
+    Checkpoint,
+    shared_prefix,
+    thin_checkpoints,
+)
 from mlx_engine.drafting.drafter import ROWS_OF_A_PROMPT, NoDraft
 from mlx_engine.drafting.model_drafter import HeadMemory
 from mlx_engine.drafting.mtp import MtpDraft
@@ -133,7 +138,7 @@ def test_a_long_prompt_leaves_checkpoints_on_the_way(engines, kind):
     other = [*TEXT[:1200], *TEXT[:20]]
     its = run(model, other, None, 0, max_tokens=9, sequence=second)
     assert its.tokens == run(model, other, NoDraft(), 0, max_tokens=9, chunk=64).tokens
-    assert 1200 - LEAST_APART <= its.stats.reused_tokens <= 1200
+    assert 1200 - MIN_CHECKPOINT_DISTANCE <= its.stats.reused_tokens <= 1200
     del cache, owners
 
 
@@ -341,7 +346,7 @@ def test_checkpoints_are_thinned_where_they_are_missed_least():
     def lengths(count):
         kept = []
         for n in range(1, count + 1):
-            kept = thinned([*kept, Checkpoint(100 * n, CachesSnapshot(100 * n, ()), None)])
+            kept = thin_checkpoints([*kept, Checkpoint(100 * n, CachesSnapshot(100 * n, ()), None)])
         return [place.length // 100 for place in kept]
 
     for count in (CHECKPOINTS, CHECKPOINTS + 1, 40, 200):
@@ -353,7 +358,7 @@ def test_checkpoints_are_thinned_where_they_are_missed_least():
         Checkpoint(100 * n, CachesSnapshot(100 * n, ()), None, is_on_the_way=n not in (1, 9, 20))
         for n in range(1, 21)
     ]
-    assert 900 in [place.length for place in thinned(way)], "the end of a turn"
+    assert 900 in [place.length for place in thin_checkpoints(way)], "the end of a turn"
     gaps = np.diff(lengths(200))
     assert list(gaps) == sorted(gaps, reverse=True), "closer together the nearer they are"
 

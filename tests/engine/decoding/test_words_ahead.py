@@ -36,13 +36,13 @@ FREQUENT = DraftOptions(output="frequent", vocabulary=256, depth=2)
 @pytest.fixture
 def found(monkeypatch):
     """Of each round what was found, in order."""
-    every, find = [], Lookahead.find
+    every, find = [], Lookahead.run
 
     def noted(its):
         every.append(find(its))
         return every[-1]
 
-    monkeypatch.setattr(Lookahead, "find", noted)
+    monkeypatch.setattr(Lookahead, "run", noted)
     return every
 
 
@@ -172,7 +172,7 @@ def test_what_another_conversation_has_read_is_known_by_its_words(engine, draft)
     sequence, tokens = SequenceState(model, PromptLookupDraft(LOOKUP)), [5, 3, 9, 1, 3]
     model.forward(mx.array([tokens]), sequence.caches)
     sequence.caches.commit(len(tokens))
-    sequence.begin_at(tokens, None)
+    sequence.set_restored(tokens, None)
     words_are_in_step(sequence)
 
 
