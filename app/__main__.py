@@ -52,11 +52,11 @@ def _run(arguments: Sequence[str]) -> int:
 
 def _in_the_terminal(arguments: Sequence[str]) -> int:
     """Imported here: for the window they would be a fifth of all that is imported."""
-    from mlx_engine.command_line.outside import real_outside
     from mlx_engine.command_line.run import run
+    from mlx_engine.command_line.runtime import process_runtime
 
     folders = this_users_folders()
-    return run(arguments, real_outside(folders.logs, folders.kernels_file))
+    return run(arguments, process_runtime(folders.logs, folders.kernels_file))
 
 
 if __name__ == "__main__":

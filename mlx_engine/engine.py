@@ -1,4 +1,4 @@
-"""The engine: a loaded model, its conversations, and raw access to its tokens and logits."""
+"""The engine: a loaded model, sessions with it, raw generation, tokens and logits."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -71,7 +71,10 @@ def open_engine(
     kernel_verdict: Path | None = None,
     on_download: Callable[[int, int], None] | None = None,
 ) -> "Engine":
-    """Load a model, its kernels by `kernel_verdict`, and check its numerics. Raises EngineError."""
+    """Load a model and choose kernels and numerics for this machine. Raises EngineError.
+
+    kernel_verdict: the file of verdicts on kernels, None for one in the user's caches.
+    """
     use_private_temporary_folder()
     launcher, most = launcher_here(), most_bytes(options)
     record = None if launcher is None else record_here(kernel_verdict)
@@ -87,7 +90,10 @@ def open_engine(
 
 
 class Engine:
-    """Belongs to the thread that made it; only `Session.stop` may be called from another."""
+    """A loaded model and its sessions.
+
+    Belongs to the thread that made it; only `Session.stop` may be called from other threads.
+    """
 
     def __init__(
         self,
@@ -96,7 +102,7 @@ class Engine:
         small: "SmallModel | None" = None,
         record: KernelRecord | None = None,
     ) -> None:
-        """record: what is known of kernels on this machine, None where there are none to try."""
+        """record: verdicts on this machine's kernels; None where there are no kernels."""
         self._thread = threading.get_ident()
         self._is_closed = False
         self._sessions = WeakSet[Session]()
@@ -134,7 +140,7 @@ class Engine:
             batch=BatchScheduler(self._self_check.most_rows, outcome_reader()),
             most_bytes=most_bytes(options),
         )
-        self._self_check.tell()  # of the kernels that were asked for by now
+        self._self_check.tell()  # the kernels that the layers have asked for
         self._self_check.description = replace(
             self._self_check.description,
             context_length=self._parts.context_length,
@@ -148,18 +154,18 @@ class Engine:
 
     @property
     def description(self) -> ModelDescription:
-        """The loaded model, and what is in effect now (numerics, kernels, declined options)."""
+        """The loaded model with the numerics, kernels and declined options now in effect."""
         return self._self_check.description
 
     @property
     def parts(self) -> ModelParts:
-        """Model, tokenizer and template, for measurements (bench/)."""
+        """Model, tokenizer, template and the other parts of a generation, for bench/."""
         self._check()
         return self._parts
 
     @property
     def pass_costs(self) -> PassCosts:
-        """Milliseconds of a pass of 1 to 9 rows, and of the heads, measured at the first call."""
+        """Milliseconds of passes of 1 to 9 rows and of the heads; the first call measures them."""
         self._check()
         costs = None
         with self._parts.limits.generating():
@@ -168,25 +174,24 @@ class Engine:
         return costs
 
     def measure_costs(self, stop: Callable[[], bool]) -> PassCosts | None:
-        """Measure pass costs until stop(), asked before every pass; None where that ended it: the
-        next call goes on.
+        """Measure what passes cost; None where stop(), asked before every pass, ended it.
 
-        Kernels that were never tried on this machine are tried first; the description then says
-        more. Heads that were not used yet are not read: their cost is presumed, as all costs are
-        by answers in between.
+        A later call goes on. Kernels that this machine has not tried are tried first, and the
+        description is updated. Heads that were not used yet are not loaded: their cost is presumed.
         """
         self._check()
         with self._parts.limits.generating():
             return self._self_check.measure(stop)
 
     def give_way(self, is_awaited: Callable[[], bool]) -> None:
-        """End measurements between answers as soon as is_awaited(), asked before every pass: other
-        work waits for this thread. By themselves they take up to half a second.
+        """Have measurements between answers, of up to half a second, end as soon as is_awaited().
+
+        is_awaited: asked before every pass whether other work waits for this thread.
         """
         self._self_check.is_awaited = is_awaited
 
     def _after_answer(self) -> None:
-        """Do a little of the work that answers should not wait for: self-check, saving prompts."""
+        """Do some self-check, and save prompts, so that no answer waits for either."""
         if self._is_closed or self._parts.batch.answering:
             return
         with suppress(OutOfMemory), translate_oom():  # the answer stands; it is tried again
@@ -206,13 +211,13 @@ class Engine:
         cache: CacheOptions = AS_THEY_COME,
         name: str | None = None,
     ) -> Session:
-        """A new conversation; what is not given is what the model recommends.
+        """Begin a conversation; sampling defaults to what the model recommends.
 
         template_arguments: variables of the chat template by name, such as "preserve_thinking" or
-        "reasoning_effort"; the description lists those that it asks for. thinking: short for the
-        one named "enable_thinking". name: an id for `PromptFolder.forget`, where
-        LoadOptions.prompt_files saves prompts. Raises BadOption, also for a cache that this model
-        cannot have (`description.packed_cache`).
+        "reasoning_effort"; the description lists the template's. thinking: sets the variable
+        "enable_thinking". name: an id for `PromptFolder.forget`, where LoadOptions.prompt_files
+        saves prompts. Raises BadOption, also for a cache that this model cannot have
+        (`description.packed_cache`).
         """
         self._check()
         self._parts.check_cache(cache)
@@ -245,9 +250,9 @@ class Engine:
     ) -> Generation:
         """Continue a raw prompt (text or token ids), without a chat template.
 
-        Text gets the begin token that its tokenizer adds; ids are taken as they are. should_stop:
-        asked before every round and every chunk of the prompt; what there is by then is returned,
-        with finish_reason "stopped".
+        Text gets the begin token that the tokenizer adds; ids are used as they are. should_stop:
+        asked before every round and every chunk of the prompt; where it ends the generation, the
+        text so far is returned with finish_reason "stopped".
         """
         self._check()
         settings = self._raw_settings(max_tokens, sampling, draft, stop, ignore_eos, cache)
@@ -267,10 +272,10 @@ class Engine:
         should_stop: Callable[[int], bool] = lambda number: False,  # noqa: ARG005
         cache: CacheOptions = AS_THEY_COME,
     ) -> list[Generation]:
-        """Continue several raw prompts, each as `generate` does, in passes that all of them share.
+        """Continue several raw prompts, each as `generate` does, in shared passes.
 
-        As many at once as rows fit into a pass; the others follow as these end. should_stop: asked
-        with the number of a prompt. Raises what `generate` would for the first that fails.
+        As many prompts run at once as rows fit into a pass; the others follow. should_stop: called
+        with the number of a prompt. Raises what `generate` raises, for the first that fails.
         """
         self._check()
         settings = self._raw_settings(max_tokens, sampling, draft, stop, ignore_eos, cache)
@@ -298,8 +303,9 @@ class Engine:
     def memory_plan(
         self, context: int | None = None, cache: CacheOptions = AS_THEY_COME
     ) -> MemoryPlan:
-        """Memory with one more chat of `context` tokens (None: a full context), beside what the
-        conversations hold now. Raises BadOption.
+        """Plan the memory of one more chat beside the present conversations. Raises BadOption.
+
+        context: tokens of that chat, None for a full context.
         """
         self._check()
         self._parts.check_cache(cache)
@@ -312,22 +318,24 @@ class Engine:
         )
 
     def tokenize(self, text: str, add_special: bool = False) -> list[int]:
-        """Text -> token ids, special tokens recognised; with those the tokenizer opens a text with
-        (BOS) where `add_special` is set. Raises BadPrompt.
+        """Encode text, special tokens included, as token ids. Raises BadPrompt.
+
+        add_special: begin with the tokens (BOS) that the tokenizer opens a text with.
         """
         self._check()
         return self._parts.tokenizer.encode(text, add_special)
 
     def detokenize(self, tokens: Sequence[int]) -> str:
-        """Token ids -> text, special tokens included. Raises BadPrompt for ids there are not."""
+        """Decode token ids, special tokens included. Raises BadPrompt for unknown ids."""
         self._check()
         return self._parts.tokenizer.decode(known_tokens(self._parts, tokens), keep_special=True)
 
     def logits(
         self, tokens: Sequence[int], cache: CacheOptions = AS_THEY_COME
     ) -> NDArray[np.float32]:
-        """Teacher-forced logits [T, V]; row t scores token t+1. Raises BadPrompt, BadOption,
-        OutOfMemory.
+        """Compute teacher-forced logits [T, V]; row t scores token t+1.
+
+        Raises BadPrompt, BadOption, OutOfMemory.
         """
         self._check()
         self._parts.check_cache(cache)
@@ -339,10 +347,10 @@ class Engine:
     def draft_logits(
         self, tokens: Sequence[int], cache: CacheOptions = AS_THEY_COME
     ) -> NDArray[np.float32]:
-        """What each head predicts, [heads, T-1, V]: row t of head h is for token t+2+h.
+        """Compute each head's logits [heads, T-1, V]; row t of head h scores token t+2+h.
 
-        A head after the first counts tokens t+2 to t+1+h as drafted (teacher_forced.py);
-        its last h rows lack them and are NaN. Raises BadPrompt, BadOption, OutOfMemory.
+        For head h tokens t+2 to t+1+h count as drafted (teacher_forced.py); the last h rows lack
+        such tokens and are NaN. Raises BadPrompt, BadOption, OutOfMemory.
         """
         self._check()
         self._parts.check_cache(cache)
@@ -356,20 +364,22 @@ class Engine:
     @property
     def prompt_files_trouble(self) -> Reason | None:
         """Why a saved prompt could not be used, or the newest not be saved; None for no trouble.
-        Files are written in a thread: what goes wrong there is told a little later.
+
+        A thread writes the files, so that trouble shows a little later.
         """
         files = self._parts.prompts.files
         return None if files is None else files.trouble
 
     @property
     def conversations_nbytes(self) -> int:
-        """Bytes that all conversations hold: caches, checkpoints and what drafts."""
+        """Bytes of all conversations: caches, checkpoints and states of drafters."""
         self._check()
         return self._parts.prompts.nbytes
 
     def forget_conversations(self) -> None:
-        """Free the memory of all conversations except running answers; messages stay, and are read
-        again when a conversation goes on.
+        """Free the memory of all conversations except running answers.
+
+        Messages stay, and are read again when a conversation goes on.
         """
         self._check()
         self._parts.prompts.forget()
@@ -383,9 +393,9 @@ class Engine:
         self.close()
 
     def close(self) -> None:
-        """Free the model; its sessions then raise EngineMisuse. A second call has no effect.
+        """Free the model; sessions then raise EngineMisuse. A second call has no effect.
 
-        Prompts that are still being saved get a few seconds for it.
+        Waits a few seconds for prompts that are being saved.
         """
         if self._is_closed:
             return
@@ -401,7 +411,7 @@ class Engine:
         mx.clear_cache()
 
     def new_depth_policy(self) -> DepthPolicy:
-        """A depth policy for a new conversation, with what earlier conversations have found."""
+        """Make a depth policy that begins with what earlier conversations have measured."""
         share = self._parts.drafting.small_share
         return DepthPolicy(self._self_check.costs_now, share, self._draft_records)
 

@@ -231,24 +231,24 @@ class Arm:
     is_peer: bool = False
 
 
-class OwnDraft(NamedTuple):
+class DraftSetting(NamedTuple):
     """Draft options of the engine, with the name of the arm in tables."""
 
     name: str
     draft: DraftOptions
 
 
-def own_drafts(engine: Engine, plan: Plan) -> Iterator[OwnDraft | Reason]:
+def draft_settings(engine: Engine, plan: Plan) -> Iterator[DraftSetting | Reason]:
     """List drafting off, then the plan's draft settings, or why this model cannot draft so."""
     source: DraftSourceName = "mtp" if engine.parts.drafting.small is None else "model"
     for name in dict.fromkeys((OFF, *plan.arms)):
         if name not in PEERS:
             draft = draft_of(name, source)
             why_not = engine.session(draft=draft).why_not_drafting if name != OFF else None
-            yield why_not or OwnDraft(arm_words(name), draft)
+            yield why_not or DraftSetting(arm_words(name), draft)
 
 
-def own_arm(engine: Engine, plan: Plan, own: OwnDraft) -> Arm:
+def draft_arm(engine: Engine, plan: Plan, own: DraftSetting) -> Arm:
     """Make the arm of the engine with some draft options."""
 
     def answer(prompt: Sequence[int], tokens: int) -> Run:
@@ -258,10 +258,10 @@ def own_arm(engine: Engine, plan: Plan, own: OwnDraft) -> Arm:
     return Arm(own.name, answer)
 
 
-def own_arms(engine: Engine, plan: Plan) -> Iterator[Arm | Reason]:
+def draft_arms(engine: Engine, plan: Plan) -> Iterator[Arm | Reason]:
     """Make an arm of the engine for each of the plan's draft settings."""
-    for own in own_drafts(engine, plan):
-        yield own if isinstance(own, Reason) else own_arm(engine, plan, own)
+    for own in draft_settings(engine, plan):
+        yield own if isinstance(own, Reason) else draft_arm(engine, plan, own)
 
 
 def peer_arms(

@@ -8,14 +8,14 @@ from typing import NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from mlx_engine.bench.arms import OwnDraft, own_drafts
+from mlx_engine.bench.arms import DraftSetting, draft_settings
 from mlx_engine.bench.report import CacheRow, ChatsRow, MemoryReport, Plan
 from mlx_engine.bench.runs import (
     GREEDY,
     PLAIN,
     SEED,
     chat_prompt,
-    in_turn,
+    in_turns,
     long_prompt,
     nine_kinds,
     open_answer,
@@ -89,11 +89,11 @@ def measure_chats(engine: Engine, plan: Plan) -> tuple[ChatsRow, ...]:
     room = engine.parts.context_length - plan.short_tokens
     every = (chat_prompt(engine, kind.question) for kind in nine_kinds())
     prompts = [prompt for prompt in every if len(prompt) < room][:CHATS]
-    arms = [arm for arm in own_drafts(engine, plan) if isinstance(arm, OwnDraft)]
+    arms = [arm for arm in draft_settings(engine, plan) if isinstance(arm, DraftSetting)]
     return tuple(_chats_row(engine, prompts, plan, arm) for arm in arms)
 
 
-def _chats_row(engine: Engine, prompts: Prompts, plan: Plan, arm: OwnDraft) -> ChatsRow:
+def _chats_row(engine: Engine, prompts: Prompts, plan: Plan, arm: DraftSetting) -> ChatsRow:
     limit, sampling, eos = plan.short_tokens, plan.sampling, plan.ignore_eos
 
     def at_once() -> list[Generation]:
@@ -107,7 +107,7 @@ def _chats_row(engine: Engine, prompts: Prompts, plan: Plan, arm: OwnDraft) -> C
 
     ways: list[Callable[[], list[Generation]]] = [at_once, one_by_one]
     runs: dict[Callable[[], list[Generation]], list[_ChatsRun]] = {way: [] for way in ways}
-    for way in in_turn(ways, plan.repeats + 1):
+    for way in in_turns(ways, plan.repeats + 1):
         runs[way].append(_timed(engine, way))
     together, alone = runs[at_once][1:], runs[one_by_one][1:]
     return ChatsRow(

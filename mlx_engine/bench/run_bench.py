@@ -15,7 +15,15 @@ from rich.console import Console, RenderableType
 from rich.progress import Progress, TextColumn, TimeRemainingColumn
 
 from mlx_engine.bench import tables
-from mlx_engine.bench.arms import PEER_ERRORS, Arm, OwnDraft, cannot, own_arm, own_arms, peer_arms
+from mlx_engine.bench.arms import (
+    PEER_ERRORS,
+    Arm,
+    DraftSetting,
+    cannot,
+    draft_arm,
+    draft_arms,
+    peer_arms,
+)
 from mlx_engine.bench.measures import (
     measure_cache_bits,
     measure_chats,
@@ -28,7 +36,7 @@ from mlx_engine.bench.runs import (
     Run,
     agreement,
     chat_prompt,
-    in_turn,
+    in_turns,
     long_prompt,
     nine_kinds,
     total_rows,
@@ -206,7 +214,7 @@ class _Bench:
             self._begin("Prompt other programs")
             peers = self._runnable(peer_arms(engine, plan, self._heads, longest, stack))
             if self._is_asked("drafting"):
-                self._drafting(prompts, [*self._runnable(own_arms(engine, plan)), *peers])
+                self._drafting(prompts, [*self._runnable(draft_arms(engine, plan)), *peers])
             if self._is_asked("prompt"):
                 self._reading(peers)
 
@@ -233,7 +241,7 @@ class _Bench:
                 reference = arms[0].answer(prompt, plan.tokens).tokens
                 self._progress.advance(self._task)
                 done.append(_answers(kind, prompt, reference, arms))
-                in_order = in_turn(arms, plan.repeats, is_backwards=number % 2 == 0)
+                in_order = in_turns(arms, plan.repeats, is_backwards=number % 2 == 0)
                 try:
                     self._answer(in_order, arms, done[-1], prompt, plan.tokens)
                 finally:
@@ -250,20 +258,22 @@ class _Bench:
         """Time reading a long prompt and generating one token."""
         engine, plan = self._engine, self._plan
         prompt = long_prompt(engine, min(plan.prompt, engine.parts.context_length - LEAST_ROOM))
-        arms = [own_arm(engine, plan, OwnDraft("without heads", PLAIN)), *peers]
+        arms = [draft_arm(engine, plan, DraftSetting("without heads", PLAIN)), *peers]
         if engine.parts.model.heads:
-            arms.insert(1, own_arm(engine, plan, OwnDraft("with heads", DraftOptions(depth=1))))
+            arms.insert(
+                1, draft_arm(engine, plan, DraftSetting("with heads", DraftOptions(depth=1)))
+            )
         answers = _answers("prompt", prompt, (), arms)
         self._begin("Measuring prompt", len(arms) * (1 + plan.repeats))
         self._warm_up(arms, prompt, 1)
-        self._answer(in_turn(arms, plan.repeats), arms, answers, prompt, 1)
+        self._answer(in_turns(arms, plan.repeats), arms, answers, prompt, 1)
         rows = answers.prompt_rows()
         self._keep(tables.prompt_table(rows), prompt=rows)
 
     def _warm_up(self, arms: list[Arm], prompt: list[int], tokens: int) -> None:
         """Have every arm give an answer that does not count, so that kernels are compiled."""
         answers = _answers("warming up", prompt, (0,) * tokens, arms)
-        self._answer(in_turn(arms, 1), arms, answers, prompt, tokens)
+        self._answer(in_turns(arms, 1), arms, answers, prompt, tokens)
 
     def _answer(
         self,

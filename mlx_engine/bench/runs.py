@@ -222,7 +222,7 @@ def agreement(kinds: Iterable[KindRows]) -> Agreement:
     return Agreement(texts, tokens)
 
 
-def in_turn(arms: MutableSequence[T], repeats: int, *, is_backwards: bool = False) -> Iterator[T]:
+def in_turns(arms: MutableSequence[T], repeats: int, *, is_backwards: bool = False) -> Iterator[T]:
     """Yield arms in the order A B C C B A; an arm removed from `arms` has no later turns."""
     for _ in range(repeats):
         yield from arms[:: -1 if is_backwards else 1]

@@ -25,6 +25,7 @@ from mlx_engine.bench.report import (
 from mlx_engine.bench.runs import shares
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import SamplingOptions
+from mlx_engine.values.untrusted import without_controls
 from mlx_engine.values.words import percent_words, size_words
 
 INTERRUPTED = "Interrupted: this is what was measured by then."
@@ -57,11 +58,6 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-def _printable(text: str) -> str:
-    """Replace characters that could control the terminal."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-
-
 def _yes(is_same: bool) -> Text:
     return Text("yes", style="green") if is_same else Text("NO", style="bold red")
 
@@ -80,7 +76,7 @@ def heading(conditions: Conditions) -> Group:
     quick = ", quick" if conditions.is_quick else ""
     versions = f"MLX {conditions.mlx}, Headstart {conditions.headstart}"
     return Group(
-        Text(_printable(model), style="bold"),
+        Text(without_controls(model), style="bold"),
         Text(f"{conditions.machine}, {versions}"),
         Text(f"{sampling}; {length}, {times}{quick}; {conditions.date}"),
     )
@@ -190,7 +186,7 @@ def ending(found: BenchReport) -> Group:
         words = f"{same.texts} drafted texts, {same.tokens} tokens, all as without drafting"
         lines.append(Text(f"Same words: {words}", style="green"))
     declined = [f"Declined ({reason.code}): {reason.words}" for reason in found.declined]
-    lines += [Text(_printable(words), style="yellow") for words in declined]
+    lines += [Text(without_controls(words), style="yellow") for words in declined]
     if found.is_interrupted:
         lines.append(Text(INTERRUPTED, style="yellow"))
     return Group(*lines)

@@ -1,11 +1,12 @@
-"""Saves prompts that were read to disk, and restores them, also after a restart.
+"""Saved prompts: caches of conversations on disk, restored also after a restart.
 
-A prompt is one file, which continues the file of a shorter one: of keys and values it holds new
-rows only. Where windows and recurrent states are large beside the new rows, no other file continues
-it: the next prompt repeats its few rows, and it goes when the chat has moved on by two. Names are
-hashes of the tokens and of all that rows depend on. The least recently used files go first.
+A prompt is one file that continues the file of a shorter prompt: of keys and values it holds only
+the new rows. Where windows and recurrent states are large beside the new rows, no other file
+continues it; the next prompt repeats these rows, and the file is removed two prompts later. File
+names are hashes of the tokens and of all that rows depend on. The least recently used files are
+removed first.
 
-The files contain no text, but whoever has them and the model can recover the conversation.
+The files contain no text, but the conversation can be recovered from the files and the model.
 """
 
 import hashlib
@@ -40,17 +41,17 @@ from mlx_engine.values.words import Words, size_words
 
 FORMAT = "headstart-prompt-4"
 LEAST_NEW = 32
-"""Tokens that a file must add to the one before it."""
+"""Tokens that a file must add to the file that it continues."""
 
 SAMPLES, SAMPLE_BYTES = 16, 65536
-"""Places of a model's file that its fingerprint reads, and bytes at each."""
+"""Places of a model's file that `fingerprint` reads, and bytes at each."""
 
 
 class Conversation(NamedTuple):
-    """A conversation as files know it.
+    """A conversation whose prompt is saved or restored.
 
-    kind: what its rows depend on beside model and tokens: formats and drafter. tokens: those read.
-    caches: the trunk's, then the drafter's. chat: the id whose files these are, None outside chats.
+    kind: formats and drafter, on which the rows depend. tokens: in the caches. caches: the trunk's,
+    then the drafter's. chat: the id of the chat, None for a raw prompt.
     """
 
     kind: str
@@ -62,9 +63,10 @@ class Conversation(NamedTuple):
 class PromptFiles:
     """Saved prompts of one model in a folder.
 
-    model: its fingerprint. computed_by: by name, what else rows depend on (kernels, numerics); it
-    may change while the model is in use. No method raises OSError: `trouble` says what is wrong.
-    Files are written by a thread that runs no MLX; all else is for the engine's thread.
+    model: fingerprint of the model. computed_by: returns by name what else rows depend on (kernels,
+    numerics), which may change while the model is in use. No method raises OSError: `trouble` says
+    what is wrong. A thread that runs no MLX writes the files; all methods are for the engine's
+    thread.
     """
 
     def __init__(
@@ -89,12 +91,12 @@ class PromptFiles:
 
     @property
     def trouble(self) -> Reason | None:
-        """Why the newest prompt was not written, or a file not read the last time."""
+        """Why the newest prompt was not written, or the last one not read; None for no trouble."""
         return self._unwritten or self._unread
 
     @property
     def tag(self) -> str:
-        """Hash of what would compute rows now."""
+        """Hash of the kernels and numerics that would compute rows now."""
         return hashlib.sha256(self._computed.encode()).hexdigest()[:16]
 
     @property
@@ -104,14 +106,20 @@ class PromptFiles:
     # reading
 
     def restore(
-        self, of: Conversation, wanted: Sequence[int], least: int, empty: Callable[[], None]
+        self,
+        conversation: Conversation,
+        wanted: Sequence[int],
+        least: int,
+        empty: Callable[[], None],
     ) -> CacheState | None:
-        """Fill the caches with the longest prefix of `wanted` that files hold, if it has at least
-        so many tokens. empty: called before; it empties the caches. Damaged files are removed.
+        """Fill the caches with the longest prefix of `wanted`, of `least` tokens or more, on disk.
+
+        empty: empties the caches; called before. None where there is no such prefix. Damaged files
+        are removed.
         """
         self._unread, tag = None, self.tag
         while True:
-            saved = self._prefixes(of.kind, wanted)
+            saved = self._prefixes(conversation.kind, wanted)
             long = [prompt for prompt in saved if prompt.end >= least]
             mine = [prompt for prompt in long if prompt.tag == tag]
             others = [prompt for prompt in long if prompt.tag != tag]
@@ -123,7 +131,7 @@ class PromptFiles:
                 chain = [saved[prompt][0] for prompt in _chain(mine[-1], saved)]
                 files = [read(path) for path in chain]
                 empty()
-                restored = fill(of.caches, files)
+                restored = fill(conversation.caches, files)
             except UNFIT as error:
                 empty()
                 remove(saved[mine[-1]])
@@ -136,21 +144,23 @@ class PromptFiles:
                     ),
                 )
             else:
-                self._folder.use(chain, of.chat)
+                self._folder.use(chain, conversation.chat)
                 return restored
 
     # writing
 
     @property
     def is_writing(self) -> bool:
-        """Whether the disk is at work; `save` has to wait then."""
+        """Whether files are being written; `save` may not be called then."""
         return self._writer.is_alive()
 
     def save(self, read: Iterable[tuple[Conversation, Sequence[CacheState]]]) -> None:
-        """Begin to write states of conversations, each unless it is there."""
+        """Begin to write states of conversations that are not saved yet."""
         assert not self.is_writing
         try:
-            jobs = [job for of, states in read for job in self._jobs(of, states)]
+            jobs = [
+                job for conversation, states in read for job in self._jobs(conversation, states)
+            ]
         except OSError as error:
             self._cannot_write(error)
             return
@@ -158,26 +168,30 @@ class PromptFiles:
         self._writer.start()
 
     def wait(self, seconds: float | None = None) -> None:
-        """Until all is written, or for so long; the program may end before that."""
+        """Wait until all is written, or for so many seconds."""
         if self.is_writing:
             self._writer.join(seconds)
 
-    def _jobs(self, of: Conversation, states: Sequence[CacheState]) -> Iterator[Callable[[], None]]:
-        """Work of the thread, for those of the states that add enough. Raises OSError."""
-        if not self._most_bytes or not all(map(can_be_saved, of.caches)):
+    def _jobs(
+        self, conversation: Conversation, states: Sequence[CacheState]
+    ) -> Iterator[Callable[[], None]]:
+        """Make the thread's work for the states that add enough tokens. Raises OSError."""
+        if not self._most_bytes or not all(map(can_be_saved, conversation.caches)):
             return
-        folder, tag = self._folder.make(of.chat), self.tag
-        found = self._prefixes(of.kind, of.tokens)
+        folder, tag = self._folder.make(conversation.chat), self.tag
+        found = self._prefixes(conversation.kind, conversation.tokens)
         there = {prompt: links[0] for prompt, links in found.items() if prompt.tag == tag}
-        self._folder.use(there.values(), of.chat)
+        self._folder.use(there.values(), conversation.chat)
         chain, files = list(there), list[NewFile]()
-        keys = self._keys(of.kind, of.tokens, (state.length for state in states))
+        keys = self._keys(
+            conversation.kind, conversation.tokens, (state.length for state in states)
+        )
         for state in sorted(states, key=lambda state: state.length):
             end, before = state.length, [saved for saved in chain if saved.end <= state.length]
             if end - max((saved.end for saved in before), default=0) < LEAST_NEW:
                 continue
             start = max((saved.end for saved in before if saved.is_base), default=0)
-            rows, rest = collect(of.caches, state, start)
+            rows, rest = collect(conversation.caches, state, start)
             if nbytes(rows) + nbytes(rest) > self._most_bytes:
                 self._unwritten = _too_large(nbytes(rows) + nbytes(rest))
                 return
@@ -193,7 +207,7 @@ class PromptFiles:
     def _write(
         self, folder: Path, files: Sequence[NewFile], chain: list[Path], replaced: list[Path]
     ) -> None:
-        """In the thread. chain: the files that the new ones continue."""
+        """Write files, in the thread. chain: the files that the new files continue."""
         try:
             new = [file.write(folder) for file in files]
         except OSError as error:
@@ -214,14 +228,14 @@ class PromptFiles:
         self._unwritten = Reason("prompt-files-unwritten", words)
 
     def _prefixes(self, kind: str, tokens: Sequence[int]) -> dict[SavedPrompt, list[Path]]:
-        """Files of prefixes of these tokens, the shortest first, each with its links."""
+        """Find the files of prefixes of these tokens, the shortest first, each with its links."""
         saved = self._folder.saved()
         keys = self._keys(kind, tokens, (prompt.end for prompt in saved))
         found = sorted(prompt for prompt in saved if keys.get(prompt.end) == prompt.key)
         return {prompt: saved[prompt] for prompt in found}
 
     def _keys(self, kind: str, tokens: Sequence[int], ends: Iterable[int]) -> dict[int, str]:
-        """Hashes of the first `end` tokens, by end."""
+        """Hash the first `end` tokens for each of `ends`; the hashes by end."""
         digest = hashlib.sha256(f"{self._model} {kind} ".encode())
         data, done, keys = np.array(tokens, dtype=np.int32), 0, dict[int, str]()
         for end in sorted({end for end in ends if end <= len(tokens)}):
@@ -232,11 +246,11 @@ class PromptFiles:
 
 def _run(jobs: list[Callable[[], None]]) -> None:
     while jobs:
-        jobs.pop(0)()  # and let its bytes go
+        jobs.pop(0)()  # popped, so that the job's bytes are freed
 
 
 def _chain(last: SavedPrompt, saved: Iterable[SavedPrompt]) -> list[SavedPrompt]:
-    """The files that `last` continues, in order, and itself. Raises ValueError."""
+    """List the files that `last` continues, in order, then `last`. Raises ValueError."""
     chain = [last]
     while chain[0].start:
         before = (p for p in saved if p.end == chain[0].start and p.is_base and p.tag == last.tag)
@@ -257,7 +271,7 @@ def _too_large(size: int) -> Reason:
 
 
 def _differences(path: Path, computed: str) -> Reason | None:
-    """What a file was computed with, where that is not what computes now."""
+    """The reason for a file that was computed by other kernels or numerics than now in use."""
     with suppress(*UNFIT):
         there, now = json.loads(peek(path).metadata["computed"]), json.loads(computed)
         differ = [name for name in now if there.get(name) != now[name]]
@@ -271,9 +285,10 @@ def _differences(path: Path, computed: str) -> Reason | None:
 
 
 def fingerprint(path: Path) -> str:
-    """Hash of a model's weights and config, wherever they lie: of names and sizes of the files in a
-    folder (of a single file its size), and bytes from the beginning, where headers are, and from
-    places all over them. Other files of a folder do not count. Raises OSError.
+    """Hash a model's weights and config; the path itself does not count. Raises OSError.
+
+    Hashes names and sizes of the files of a folder (of a single file the size), and bytes from the
+    beginning, where headers are, and from SAMPLES places. Other files of a folder do not count.
     """
     kinds = ("*.safetensors", "*.gguf", "config.json")
     is_folder = path.is_dir()
@@ -293,8 +308,9 @@ def fingerprint(path: Path) -> str:
 def prompt_files(
     options: LoadOptions, path: str, computed_by: Callable[[], Mapping[str, str]]
 ) -> PromptFiles | None:
-    """Saved prompts of a model that was loaded from `path`; None where they are not wanted, or its
-    files are gone by now.
+    """Open the saved prompts of a model that was loaded from `path`.
+
+    None where the options want none, or the model's files are gone.
     """
     if options.prompt_files is None:
         return None
@@ -307,6 +323,6 @@ def prompt_files(
 
 
 def _identity(place: str | Path | None) -> str:
-    """The fingerprint of what lies there, or the id of a model of the hub."""
+    """Fingerprint of a file or folder, or the id of a model of the hub."""
     here = Path("" if place is None else place).expanduser()
     return fingerprint(here) if place is not None and here.exists() else str(place)

@@ -1,8 +1,8 @@
 """The folder of saved prompts: its files, the chats that use them, and its size limit.
 
-A file of a chat lies in a folder of that chat; a file that several chats use has a hard link in the
-folder of each. So a deleted chat takes along what no other chat needs. File names tell all that a
-search needs. Nothing is remembered between two calls: several programs may use the folder, and any
+A file is in the folder of its chat; a file that several chats use has a hard link in the folder of
+each. Deleting a chat's folder thus keeps what other chats use. File names hold all that a search
+needs. Nothing is kept in memory between two calls, as several programs may use the folder and any
 file may disappear. No MLX here: an app shows and clears the folder without a model.
 """
 
@@ -21,16 +21,15 @@ from mlx_engine.values.private_files import FOLDER_MODE, make_private_folder
 _NAME = re.compile(r"(\d+)-(\d+)-([0-9a-f]{40})-([0-9a-f]{16})-(\d)-([0-9a-f]{40})\.safetensors")
 _CHAT = "[0-9a-f]" * 40
 _OLD = re.compile(r"\d+-[0-9a-f-]{57,}(\.\w+)?\.(safetensors|part)|[0-9a-f]{40}\.(chat|part)")
-"""Files of earlier formats, which lay in the folder itself."""
+"""File names of earlier formats, in the folder itself."""
 
 
 class SavedPrompt(NamedTuple):
-    """The name of a file, which holds rows `start` to `end` of keys and values, and at `end` the
-    states and windows.
+    """The name of a file: rows `start` to `end` of keys and values, states and windows at `end`.
 
-    key: hash of the first `end` tokens, the model and the formats. tag: hash of what computed the
-    rows (kernels, numerics). is_base: longer prompts may continue from `end` in files of their own.
-    checksum: of the rest of the name and all bytes; "" while the file is not written.
+    key: hash of the first `end` tokens, the model and the formats. tag: hash of the kernels and
+    numerics that computed the rows. is_base: files of longer prompts may continue this one.
+    checksum: of the rest of the name and all bytes; "" before the file is written.
     """
 
     end: int
@@ -42,7 +41,7 @@ class SavedPrompt(NamedTuple):
 
     @property
     def stem(self) -> str:
-        """The name without the checksum."""
+        """The file name without checksum and suffix."""
         return f"{self.end}-{self.start}-{self.key}-{self.tag}-{self.is_base:d}"
 
     @property
@@ -52,14 +51,15 @@ class SavedPrompt(NamedTuple):
 
 
 class PromptFolder:
-    """Saved prompts under `path`. A file that cannot be removed is left in place."""
+    """The folder of saved prompts. A file that cannot be removed is left in place."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def prepare(self) -> None:
-        """Make the folder, for its owner alone (mode 0700); remove files of earlier formats and
-        unfinished ones. Raises OSError.
+        """Make the folder, readable by its owner only. Raises OSError.
+
+        Removes files of earlier formats and unfinished files.
         """
         make_private_folder(self.path)
         for path in self.path.iterdir():
@@ -71,7 +71,7 @@ class PromptFolder:
                 folder.rmdir()  # if it is empty
 
     def saved(self) -> dict[SavedPrompt, list[Path]]:
-        """Every complete file and its links, one per chat that uses it; empty without a folder."""
+        """Find all complete files, each with its links, one per chat; none without a folder."""
         found: dict[SavedPrompt, list[Path]] = {}
         for path in self.path.glob(f"{_CHAT}/*.safetensors"):
             if told := _NAME.fullmatch(path.name):
@@ -83,12 +83,13 @@ class PromptFolder:
 
     @property
     def nbytes(self) -> int:
-        """Size of all files; links count once."""
+        """Bytes of all files; a file with several links counts once."""
         return sum(file.nbytes for file in self._by_use())
 
     def keep_within(self, most_bytes: int) -> None:
-        """Remove the least recently used files until the rest fits; of a chain the last first. With
-        0 nothing stays.
+        """Remove the least recently used files until the rest fits; with 0 remove all.
+
+        Of a chain of files the longest prompt is removed first.
         """
         if not most_bytes:
             self.forget_all()
@@ -101,11 +102,11 @@ class PromptFolder:
             total -= file.nbytes
 
     def chat_folder(self, chat: str | None) -> Path:
-        """Where files of this chat lie; None stands for all prompts outside of a chat."""
+        """Path of a chat's folder; None stands for all raw prompts."""
         return self.path / hashlib.sha256((chat or "").encode()).hexdigest()[:40]
 
     def use(self, files: Iterable[Path], chat: str | None) -> None:
-        """Mark files as used now, all at the same time, and link them into the chat's folder."""
+        """Mark files as used now, and link them into the chat's folder."""
         now = time_ns()
         for file in files:
             with suppress(OSError):
@@ -115,14 +116,14 @@ class PromptFolder:
                     os.link(file, self.make(chat) / file.name)
 
     def make(self, chat: str | None) -> Path:
-        """Make the chat's folder, if there is none. Raises OSError."""
+        """Make a chat's folder, if there is none. Raises OSError."""
         make_private_folder(self.path)
         folder = self.chat_folder(chat)
         folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
         return folder
 
     def forget(self, chat: str) -> None:
-        """Remove what this chat has saved, except for what other chats use too."""
+        """Remove a chat's files, except those that other chats use too."""
         _remove_folder(self.chat_folder(chat))
 
     def forget_all(self) -> None:
@@ -155,13 +156,13 @@ class _StoredFile(NamedTuple):
 
 
 def remove(files: Iterable[Path]) -> None:
-    """Delete files that are still there."""
+    """Delete those files that exist."""
     for file in files:
         with suppress(OSError):
             file.unlink(missing_ok=True)
 
 
 def _remove_folder(folder: Path) -> None:
-    """Remove it for good, though a file may be begun in it meanwhile: that needs the folder."""
+    """Remove a folder, also when another thread writes a file into it at this moment."""
     for _ in range(3):
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""What a file of a saved prompt contains, as safetensors (huggingface.co/docs/safetensors).
+"""The contents of a saved prompt's file, as safetensors (huggingface.co/docs/safetensors).
 
-Arrays are named "caches.layer.part". Of the trunk's keys and values a file holds the rows since the
-file that it continues, which never change; all else is as it is at the end of the prompt.
+Arrays are named "caches.layer.part". Of the trunk's keys and values a file holds the rows after
+those of the file that it continues; of all other caches the state at the end of the prompt.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from mlx_engine.cache.window import WindowCache, WindowSnapshot
 from mlx_engine.values.private_files import FILE_MODE
 
 UNFIT = (AssertionError, LookupError, OSError, RuntimeError, TypeError, ValueError)
-"""What reading a damaged file, or one of other layers, raises."""
+"""Errors of reading a damaged file, or a file of other layers."""
 
 _STORED = (AttentionCache, WindowCache, RecurrentCache)
 _DTYPES = {
@@ -32,14 +32,16 @@ _DTYPES = {
     mx.uint32: "U32",
     mx.int32: "I32",
 }
-"""Names in safetensors of what caches hold."""
+"""Names in safetensors of the types of caches' arrays."""
 
 Arrays = dict[str, mx.array]
 
 
 class CacheState(NamedTuple):
-    """State of a conversation after `length` tokens. places: of the trunk's caches and each of the
-    drafter's. newest: the hidden state [1, 1, H] that the drafter still needs.
+    """State of a conversation after `length` tokens.
+
+    places: snapshots of the trunk's caches and each of the drafter's. newest: the hidden state
+    [1, 1, H] that the drafter still needs.
     """
 
     length: int
@@ -48,7 +50,7 @@ class CacheState(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """Arrays and metadata of a file."""
+    """Arrays and metadata of a safetensors file."""
 
     arrays: Arrays
     metadata: dict[str, str]
@@ -61,8 +63,9 @@ class NewFile(NamedTuple):
     pieces: list[bytes | memoryview]
 
     def write(self, folder: Path) -> Path:
-        """Write under a temporary name, then rename: the file's path. Without MLX. Where it raises
-        OSError nothing is left.
+        """Write under a temporary name, then rename; return the path. Runs no MLX.
+
+        Raises OSError; nothing is left on disk then.
         """
         part = folder / f"{self.name.stem}.part"
         digest = hashlib.sha256(self.name.stem.encode())
@@ -82,14 +85,14 @@ class NewFile(NamedTuple):
 
 
 def can_be_saved(caches: LayerCaches) -> bool:
-    """Whether files know all kinds of these layers."""
+    """Whether all layers are of kinds that files can hold."""
     return all(type(layer) in _STORED for layer in caches.layers)
 
 
 def collect(
     all_caches: Sequence[LayerCaches], state: CacheState, start: int
 ) -> tuple[Arrays, Arrays]:
-    """Rows from `start` on, and all else, of a state of the caches; lazy."""
+    """Collect the arrays of a state: keys and values from row `start` on, and the rest; lazy."""
     rows: Arrays = {}
     rest = {} if state.newest is None else {"newest": state.newest}
     for number, (caches, places) in enumerate(zip(all_caches, state.places, strict=True)):
@@ -103,12 +106,12 @@ def collect(
 
 
 def nbytes(arrays: Arrays) -> int:
-    """Of all arrays, which need not be evaluated for it."""
+    """Bytes of all arrays, which are not evaluated."""
     return sum(array.nbytes for array in arrays.values())
 
 
 def encoded(contents: Contents) -> list[bytes | memoryview]:
-    """A safetensors file in pieces, evaluated. Pieces that are no copies keep arrays alive."""
+    """Encode a safetensors file, in pieces that share the memory of the evaluated arrays."""
     raw = [array.flatten().view(mx.uint8) for array in contents.arrays.values()]
     mx.eval(raw)
     header: dict[str, object] = {"__metadata__": contents.metadata}
@@ -124,7 +127,7 @@ def encoded(contents: Contents) -> list[bytes | memoryview]:
 
 
 def read(path: Path) -> Contents:
-    """A file whose bytes are still those that were written; arrays are lazy. Raises UNFIT."""
+    """Read a file after comparing its checksum; arrays are lazy. Raises UNFIT."""
     stem, _, checksum = path.stem.rpartition("-")
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, partial(hashlib.sha256, stem.encode()))
@@ -134,12 +137,12 @@ def read(path: Path) -> Contents:
 
 
 def peek(path: Path) -> Contents:
-    """The same of any file. Raises UNFIT."""
+    """Read a file without comparing its checksum; arrays are lazy. Raises UNFIT."""
     return Contents(*cast(tuple[Arrays, dict[str, str]], mx.load(str(path), return_metadata=True)))
 
 
 def fill(all_caches: Sequence[LayerCaches], files: Sequence[Contents]) -> CacheState:
-    """Fill empty caches from a chain of files; the state that they then have. Raises UNFIT."""
+    """Fill empty caches from a chain of files; return the caches' state. Raises UNFIT."""
     arrays, told = files[-1]
     lengths: list[int] = json.loads(told["lengths"])
     for number, (caches, length) in enumerate(zip(all_caches, lengths, strict=True)):
@@ -159,13 +162,15 @@ def fill(all_caches: Sequence[LayerCaches], files: Sequence[Contents]) -> CacheS
 
 
 def _grows(number: int, cache: LayerCache) -> bool:
-    """Whether these are rows of the trunk's keys and values. Those of drafters are few."""
+    """Whether files hold only new rows of a layer: keys and values of the trunk, caches 0."""
     return number == 0 and isinstance(cache, AttentionCache)
 
 
 def _stored(cache: LayerCache, place: LayerSnapshot, start: int) -> list[mx.array]:
-    """A layer at a place: rows from `start` on; or a window's first position and rows; or the
-    convolution's window and the state.
+    """Arrays of a layer at a snapshot.
+
+    Keys and values from row `start` on; or a window's first position and rows; or a recurrent
+    layer's convolution window and state.
     """
     if isinstance(cache, AttentionCache):
         return list(cache.rows(start, place.length))
@@ -177,7 +182,7 @@ def _stored(cache: LayerCache, place: LayerSnapshot, start: int) -> list[mx.arra
 
 
 def _fill(cache: LayerCache, length: int, files: Sequence[list[mx.array]]) -> None:
-    """Have an empty layer stand after `length` tokens; files: what `_stored` gave, in order."""
+    """Fill an empty layer with `length` tokens; files: the arrays of `_stored`, in order."""
     last = files[-1]
     if isinstance(cache, AttentionCache):
         cache.fill([mx.concatenate(list(side), axis=2) for side in zip(*files, strict=True)])

@@ -16,7 +16,7 @@ from mlx_engine.command_line.options import (
     sampling_options,
     template_arguments,
 )
-from mlx_engine.command_line.outside import Outside, check_options, opened_model
+from mlx_engine.command_line.runtime import Runtime, check_options, opened_model
 from mlx_engine.command_line.screen import PROMPT_MARK, Screen, make_screen
 from mlx_engine.values.errors import BadPrompt
 
@@ -177,28 +177,28 @@ def _completer() -> "Completer":
     return CommandCompleter()
 
 
-def typed_lines(outside: Outside, screen: Screen, *, plain: bool) -> "Lines":
+def typed_lines(runtime: Runtime, screen: Screen, *, plain: bool) -> "Lines":
     """Choose how to read lines: from a pipe, plainly, or with editing."""
-    if not outside.interactive:
-        return Lines(outside.stdin, screen)
+    if not runtime.interactive:
+        return Lines(runtime.stdin, screen)
     if plain or not screen.takes_codes:
-        return PlainLines(outside.stdin, screen)
-    return EditedLines(outside.stdin, screen)
+        return PlainLines(runtime.stdin, screen)
+    return EditedLines(runtime.stdin, screen)
 
 
-def chat(arguments: Namespace, outside: Outside) -> int:
+def chat(arguments: Namespace, runtime: Runtime) -> int:
     """Talk until the user leaves; with --once, 2 when there was no answer."""
     check_options(arguments)
-    screen = make_screen(outside.stdout, outside.stderr, plain=arguments.plain)
+    screen = make_screen(runtime.stdout, runtime.stderr, plain=arguments.plain)
     with _exit_on_sigterm(), ExitStack() as stack:
         with screen.quiet_keys():  # keys typed while it loads wait for the first line
-            lines = typed_lines(outside, screen, plain=arguments.plain)
-            engine = stack.enter_context(opened_model(arguments, outside, screen.progress))
-        chat = _chat_with(engine, arguments, outside, screen)
+            lines = typed_lines(runtime, screen, plain=arguments.plain)
+            engine = stack.enter_context(opened_model(arguments, runtime, screen.progress))
+        chat = _chat_with(engine, arguments, runtime, screen)
         chat.greet()
         if arguments.once is not None:
             return 0 if chat.send(arguments.once) else 2
-        if outside.interactive:
+        if runtime.interactive:
             chat.explain_colours()
             screen.note(INVITATION)
         run_chat(chat, lines)
@@ -216,7 +216,7 @@ def _exit_on_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _chat_with(engine: "Engine", arguments: Namespace, outside: Outside, screen: Screen) -> Chat:
+def _chat_with(engine: "Engine", arguments: Namespace, runtime: Runtime, screen: Screen) -> Chat:
     """Begin a conversation with the options of the command line."""
     limits = generation_options(arguments)
     session = engine.session(
@@ -228,7 +228,7 @@ def _chat_with(engine: "Engine", arguments: Namespace, outside: Outside, screen:
         template_arguments=template_arguments(arguments.template_argument),
         cache=cache_options(arguments),
     )
-    return Chat(engine, session, limits, screen, outside.machine().words)
+    return Chat(engine, session, limits, screen, runtime.machine().words)
 
 
 def run_chat(chat: Chat, lines: Lines) -> None:

@@ -18,19 +18,25 @@ from mlx_engine.command_line.options import (
     load_options,
     sampling_options,
 )
-from mlx_engine.command_line.outside import (
+from mlx_engine.command_line.runtime import (
     DOWNLOADING,
-    Outside,
+    Runtime,
     check_options,
     opened_model,
     percent_progress,
 )
-from mlx_engine.command_line.screen import WARNING, Screen, harmless, make_screen, status_line
+from mlx_engine.command_line.screen import (
+    WARNING,
+    Screen,
+    make_screen,
+    status_line,
+)
 from mlx_engine.values.conversation import Generation, GenerationFinished
 from mlx_engine.values.errors import BadPrompt
 from mlx_engine.values.memory_plan import SHORT_CONTEXT
 from mlx_engine.values.model_description import ModelDescription, TensorGroup
 from mlx_engine.values.options import CacheBits, CacheOptions
+from mlx_engine.values.untrusted import without_controls
 from mlx_engine.values.words import count_words, size_words, token_words
 
 ENDED_AT_ONCE = (
@@ -39,15 +45,15 @@ ENDED_AT_ONCE = (
 )
 
 
-def generate(arguments: Namespace, outside: Outside) -> int:
+def generate(arguments: Namespace, runtime: Runtime) -> int:
     """Print the continuation, or with --chat the answer, to stdout, and figures to stderr.
 
     The first Ctrl-C ends the text; the text is printed, then KeyboardInterrupt raised.
     """
     check_options(arguments)
-    screen = make_screen(outside.stderr, outside.stderr, plain=False)
-    prompt = _read_prompt(outside, screen) if arguments.prompt is None else arguments.prompt
-    with opened_model(arguments, outside, screen.progress) as engine:
+    screen = make_screen(runtime.stderr, runtime.stderr, plain=False)
+    prompt = _read_prompt(runtime, screen) if arguments.prompt is None else arguments.prompt
+    with opened_model(arguments, runtime, screen.progress) as engine:
         limits, draft = generation_options(arguments), draft_options(arguments)
         sampling = sampling_options(arguments, engine.description.sampling)
         cache = cache_options(arguments)
@@ -78,9 +84,9 @@ def generate(arguments: Namespace, outside: Outside) -> int:
         if arguments.json:
             stats = asdict(made.stats) | {"acceptance": made.stats.acceptance}
             report = asdict(made) | {"model": engine.description.name, "stats": stats}
-            print(json.dumps(report), file=outside.stdout)
+            print(json.dumps(report), file=runtime.stdout)
         else:
-            print(made.text, file=outside.stdout)
+            print(made.text, file=runtime.stdout)
             screen.note(status_line(made.stats))
         if made.finish_reason == "end" and made.stats.generated_tokens <= 1 and not arguments.chat:
             screen.note(ENDED_AT_ONCE, WARNING)
@@ -89,11 +95,11 @@ def generate(arguments: Namespace, outside: Outside) -> int:
     return 0
 
 
-def _read_prompt(outside: Outside, screen: Screen) -> str:
-    if outside.stdin.isatty():
+def _read_prompt(runtime: Runtime, screen: Screen) -> str:
+    if runtime.stdin.isatty():
         screen.note("Type a prompt; Ctrl-D on an empty line ends it.")
     try:
-        text = outside.stdin.read()
+        text = runtime.stdin.read()
     except UnicodeDecodeError as error:
         raise BadPrompt(f"The prompt on stdin is not UTF-8 (byte {error.start}).") from None
     if not text:
@@ -101,19 +107,19 @@ def _read_prompt(outside: Outside, screen: Screen) -> str:
     return text
 
 
-def inspect(arguments: Namespace, outside: Outside) -> int:
+def inspect(arguments: Namespace, runtime: Runtime) -> int:
     """Print a description of a model as tables, or with --json as one object."""
-    screen = make_screen(outside.stdout, outside.stderr, plain=False)
+    screen = make_screen(runtime.stdout, runtime.stderr, plain=False)
     fetched = percent_progress(screen.progress, DOWNLOADING)
     try:
-        model = outside.inspect(
+        model = runtime.inspect(
             arguments.model, heads=arguments.heads, on_download=fetched, text=True
         )
     finally:
         screen.progress("")
-    gpu_bytes = outside.machine().gpu_bytes or ROOMY
+    gpu_bytes = runtime.machine().gpu_bytes or ROOMY
     if arguments.json:
-        print(json.dumps(description_report(model, gpu_bytes)), file=outside.stdout)
+        print(json.dumps(description_report(model, gpu_bytes)), file=runtime.stdout)
     else:
         _show(model, gpu_bytes, screen)
     return 0
@@ -146,26 +152,26 @@ def _show(model: ModelDescription, gpu_bytes: int, screen: Screen) -> None:
     facts.add_column(style="dim", no_wrap=True)
     facts.add_column(overflow="fold")
     for name, value in _facts(model, gpu_bytes):
-        facts.add_row(name, Text(harmless(value)))
+        facts.add_row(name, Text(without_controls(value)))
     groups = Table(box=None, pad_edge=False, header_style="dim")
     for header in ("weights", "tensors", "parameters", "size", "stored as"):
         groups.add_column(header, justify="left" if header in ("weights", "stored as") else "right")
     for group in model.groups:
         groups.add_row(
-            Text(harmless(group.name)),
+            Text(without_controls(group.name)),
             str(group.tensors),
             count_words(group.parameters),
             _size(group),
-            Text(harmless(group.words)),
+            Text(without_controls(group.words)),
         )
-    screen.answers.print(Text(harmless(model.name), style="bold"), soft_wrap=True)
+    screen.answers.print(Text(without_controls(model.name), style="bold"), soft_wrap=True)
     screen.answers.print(facts)
     if model.groups:
         screen.answers.print()
         screen.answers.print(groups)
     for reason in (*((model.mtp,) if model.mtp else ()), *model.declined):
         text = f"Declined ({reason.code}): {reason.words}"
-        screen.answers.print(Text(harmless(text), style=WARNING), soft_wrap=True)
+        screen.answers.print(Text(without_controls(text), style=WARNING), soft_wrap=True)
 
 
 def _size(group: TensorGroup) -> str:
@@ -230,23 +236,23 @@ def _facts(model: ModelDescription, gpu_bytes: int) -> list[tuple[str, str]]:
 STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
-def doctor(arguments: Namespace, outside: Outside) -> int:
+def doctor(arguments: Namespace, runtime: Runtime) -> int:
     """Print a line for each finding, or with --json one object; return 1 when a check failed."""
     findings = []
-    screen = make_screen(outside.stdout, outside.stderr, plain=False)
-    for finding in outside.examine(arguments.model):
+    screen = make_screen(runtime.stdout, runtime.stderr, plain=False)
+    for finding in runtime.examine(arguments.model):
         findings.append(finding)
         if not arguments.json:
             line = Text.assemble(
                 (f"{finding.state:<5}", STYLES[finding.state]),
                 (f"{finding.name:<20}", "bold"),
-                harmless(finding.words),
+                without_controls(finding.words),
             )
             screen.answers.print(line, soft_wrap=True)
     is_ok = all(finding.state != "fail" for finding in findings)
     if arguments.json:
         report = {"ok": is_ok, "checks": [asdict(finding) for finding in findings]}
-        print(json.dumps(report), file=outside.stdout)
+        print(json.dumps(report), file=runtime.stdout)
     return 0 if is_ok else 1
 
 
@@ -254,7 +260,7 @@ WIDEST = 160
 """Columns of bench tables that are written to a file."""
 
 
-def bench(arguments: Namespace, outside: Outside) -> int:
+def bench(arguments: Namespace, runtime: Runtime) -> int:
     """Print tables of figures, with --json one JSON line too; return 1 if drafting changed a text.
 
     With --json tables go to stderr. After Ctrl-C the figures so far are printed and
@@ -272,7 +278,7 @@ def bench(arguments: Namespace, outside: Outside) -> int:
     )
     if arguments.svg is not None:
         check_picture(arguments.svg)
-    screen = make_screen(outside.stdout, outside.stderr, plain=False)
+    screen = make_screen(runtime.stdout, runtime.stderr, plain=False)
     console = screen.notes if arguments.json else screen.answers
     console.width = max(console.width, WIDEST)
     report = run_bench(
@@ -283,7 +289,7 @@ def bench(arguments: Namespace, outside: Outside) -> int:
         progress=bench_progress(screen.notes),
     )
     if arguments.json:
-        print(report.as_json(), file=outside.stdout)
+        print(report.as_json(), file=runtime.stdout)
     if arguments.svg is not None:
         write_picture(report, arguments.svg)
     if report.is_interrupted:

@@ -9,7 +9,7 @@ from errno import EDQUOT, ENOSPC
 from pathlib import Path
 
 from mlx_engine.command_line.arguments import parse
-from mlx_engine.command_line.outside import Outside, real_outside
+from mlx_engine.command_line.runtime import Runtime, process_runtime
 from mlx_engine.values.errors import EngineError
 from mlx_engine.values.private_files import make_private_file, make_private_folder
 
@@ -18,35 +18,35 @@ BUG = 70
 INTERRUPTED = 130
 NO_ROOM = (ENOSPC, EDQUOT)
 
-Command = Callable[[Namespace, Outside], int]
+Command = Callable[[Namespace, Runtime], int]
 
 
-def run(arguments: Sequence[str], outside: Outside | None = None) -> int:
+def run(arguments: Sequence[str], runtime: Runtime | None = None) -> int:
     """Run one command and return its exit status; --help and bad arguments raise SystemExit."""
-    outside = outside or real_outside()
+    runtime = runtime or process_runtime()
     try:
         parsed = parse(arguments)
-        status = _command(parsed.command)(parsed, outside)
-        outside.stdout.flush()  # so that a closed pipe raises here, not when Python exits
+        status = _command(parsed.command)(parsed, runtime)
+        runtime.stdout.flush()  # so that a closed pipe raises here, not when Python exits
         return status
     except EngineError as error:
         from mlx_engine.command_line.screen import make_screen
 
-        make_screen(outside.stderr, outside.stderr, plain=True).note(f"headstart: {error}", "")
+        make_screen(runtime.stderr, runtime.stderr, plain=True).note(f"headstart: {error}", "")
         return BAD_INPUT
     except KeyboardInterrupt:
-        print(file=outside.stderr)
+        print(file=runtime.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        _drop_stdout(outside)
+        _drop_stdout(runtime)
         return 0
     except Exception as error:
         if isinstance(error, OSError) and error.errno in NO_ROOM:
-            _drop_stdout(outside)
+            _drop_stdout(runtime)
             words = f"{error.strerror}, so the output is cut: free space, or write elsewhere."
-            print(f"headstart: {words}", file=outside.stderr)
+            print(f"headstart: {words}", file=runtime.stderr)
             return BAD_INPUT
-        print(crash_note(error, outside.log_folder), file=outside.stderr)
+        print(crash_note(error, runtime.log_folder), file=runtime.stderr)
         return BUG
 
 
@@ -66,10 +66,10 @@ def _command(name: str) -> Command:
     }[name]
 
 
-def _drop_stdout(outside: Outside) -> None:
+def _drop_stdout(runtime: Runtime) -> None:
     """Redirect stdout to nowhere, so that Python's flush at exit raises nothing."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, outside.stdout.fileno())
+    os.dup2(nowhere, runtime.stdout.fileno())
 
 
 def crash_note(error: BaseException, folder: Path | None) -> str:

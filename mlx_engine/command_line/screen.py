@@ -24,6 +24,7 @@ from mlx_engine.values.conversation import (
     TextPiece,
 )
 from mlx_engine.values.stats import GenerationStats, RoundStats
+from mlx_engine.values.untrusted import without_controls
 from mlx_engine.values.words import percent_words
 
 NOTE = "dim"
@@ -54,16 +55,6 @@ ENDINGS: dict[FinishReason, str] = {
     "stopped": "Stopped; /continue goes on.",
 }
 """Notes on why an answer ended; none where the model was done."""
-
-_CONTROLS = dict.fromkeys(
-    (*range(32), 127, *range(128, 160), *range(0xD800, 0xE000)), "\N{REPLACEMENT CHARACTER}"
-)
-_KEPT = {ord("\n"): "\n", ord("\t"): "\t"}
-
-
-def harmless(text: str) -> str:
-    """Replace control characters and lone surrogates, which could steer the terminal."""
-    return text.translate(_CONTROLS | _KEPT)
 
 
 def status_line(stats: GenerationStats) -> str:
@@ -179,15 +170,15 @@ class Screen:
 
     def note(self, text: str, style: str = NOTE) -> None:
         """Print a note, which is no text of the model."""
-        words = Text(harmless(text), style=style)
+        words = Text(without_controls(text), style=style)
         self.notes.print(words, soft_wrap=not self.wraps, width=self.width)
 
     def piece(self, text: str, style: str = "") -> None:
         """Print a piece of an answer; where lines wrap, hold the last word back until it ends."""
         if self.wraps:
-            written = self._wrap.add(harmless(text), style, self.width)
+            written = self._wrap.add(without_controls(text), style, self.width)
         else:
-            written = Text(harmless(text), style)
+            written = Text(without_controls(text), style)
         self.answers.print(written, end="", soft_wrap=True)
 
     def depth_style(self, depth: int) -> str:

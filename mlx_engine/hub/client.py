@@ -125,9 +125,9 @@ class Hub:
 
 
 def ask(hub: Hub, question: Callable[[Hub], T]) -> T:
-    """Ask; when the hub refuses the user's token, perhaps an expired one, ask again without it.
+    """Send a request; where the hub refuses the user's token, send it again without the token.
 
-    Most models are public.
+    An expired token would else keep users from models, most of which are public.
     """
     from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 

@@ -40,7 +40,7 @@ from mlx_engine.values.untrusted import REFERENCE_BYTES, read_text
 LARGEST_BY_HTTP = 50_000_000_000
 PIECE = 2**16
 LOOK_S = 0.1
-"""Seconds between two looks at `stop` while nothing arrives."""
+"""Seconds between two calls of `stop` while nothing arrives."""
 
 
 def download(
@@ -249,7 +249,7 @@ class _Target:
         return self._opened.seek(0, SEEK_END)
 
     def begin(self) -> None:
-        """Empty the file."""
+        """Empty the file and begin a new checksum."""
         self._opened.truncate(0)
         self.checksum = self._new_hash()
 

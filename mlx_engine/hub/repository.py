@@ -29,7 +29,7 @@ _QUANTISATION = re.compile(
 _REVISION = re.compile(r"(?:[\w][\w.+@-]{0,99}/){0,9}[\w][\w.+@-]{0,99}", re.ASCII)
 _UNREAD_DRAFTS = re.compile("gemma-?4", re.IGNORECASE)
 """Models whose assistants (draft models) are not read from GGUFs."""
-_IN_WORDS = 12
+_MOST_LISTED = 12
 """Choices that an error message lists."""
 
 _NO_MODELS = ("datasets", "spaces", "docs", "blog", "papers", "collections", "api", "models")
@@ -235,8 +235,8 @@ def _chosen(choices: tuple[GgufChoice, ...], model: HubModel) -> tuple[GgufChoic
 
 def _choice_words(choices: tuple[GgufChoice, ...]) -> str:
     labels = [f"{choice.label} ({size_words(choice.nbytes)})" for choice in choices]
-    more = f" and {len(labels) - _IN_WORDS} larger ones" if len(labels) > _IN_WORDS else ""
-    return ", ".join(labels[:_IN_WORDS]) + more
+    more = f" and {len(labels) - _MOST_LISTED} larger ones" if len(labels) > _MOST_LISTED else ""
+    return ", ".join(labels[:_MOST_LISTED]) + more
 
 
 def _folder_files(everything: dict[str, HubFile], weights: list[str]) -> tuple[HubFile, ...]:

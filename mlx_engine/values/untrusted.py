@@ -37,6 +37,19 @@ _MAYBE_HALF = re.compile(rf"{_HIGH}..(?!{_LOW})|(?<!{_HIGH}..){_LOW}")
 Pairs = Callable[[list[tuple[str, Any]]], object]
 Object = Callable[[dict[str, Any]], object]
 
+_CONTROLS = dict.fromkeys(
+    (*range(9), *range(11, 32), *range(127, 160), *range(0xD800, 0xE000)),
+    "\N{REPLACEMENT CHARACTER}",
+)
+
+
+def without_controls(text: str) -> str:
+    """Replace control characters and lone surrogates, which could control a terminal.
+
+    Tabs and line ends stay.
+    """
+    return text.translate(_CONTROLS)
+
 
 class BadJsonError(ValueError):
     """A text that is not JSON or not within the limits; its message says why, without an end."""

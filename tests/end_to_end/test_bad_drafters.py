@@ -13,8 +13,9 @@ from tiny_qwen3_5 import write_tiny_qwen3_5
 from tiny_tokenizer import make_tiny_tokenizer
 
 import mlx_engine
-from mlx_engine.command_line.outside import Outside
 from mlx_engine.command_line.run import run
+from mlx_engine.command_line.runtime import Runtime
+from mlx_engine.self_check.doctor import Machine
 from mlx_engine.values.errors import EngineError
 from mlx_engine.values.options import DraftOptions, LoadOptions
 
@@ -32,7 +33,7 @@ def plain(target):
 def command(*arguments):
     """Status and what was said to the user."""
     out, err = io.StringIO(), io.StringIO()
-    world = Outside(
+    runtime = Runtime(
         stdin=io.StringIO(),
         stdout=out,
         stderr=err,
@@ -40,10 +41,9 @@ def command(*arguments):
         load=mlx_engine.load,
         inspect=mlx_engine.inspect,
         examine=lambda _: (),
-        backend=lambda: "CPU",
-        gpu_bytes=lambda: 0,
+        machine=lambda: Machine("CPU", "", 0, 0),
     )
-    status = run([str(argument) for argument in arguments], world)
+    status = run([str(argument) for argument in arguments], runtime)
     assert "Traceback" not in err.getvalue()
     return status, " ".join(err.getvalue().split())
 

@@ -28,7 +28,7 @@ from mlx_engine.bench.runs import (
     PLAIN,
     Run,
     chat_prompt,
-    in_turn,
+    in_turns,
     nine_kinds,
     settings_of,
     timed_answer,
@@ -99,7 +99,7 @@ def compare(folder: str | None, tokens: int, repeats: int) -> None:
     runs: dict[Callable[[], Run], list[Run]] = {ours: [], its: []}
     for side in sides:
         side()  # warms up
-    for side in in_turn(sides, repeats):
+    for side in in_turns(sides, repeats):
         runs[side].append(side())
     equal = shared_prefix(runs[ours][0].tokens, runs[its][0].tokens)
     print(f"  {equal} of {tokens} tokens equal; {repeats} pairs")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mlx_engine.bench.report import Row
-from mlx_engine.bench.runs import Answers, Run, agreement, in_turn, shares, total_rows
+from mlx_engine.bench.runs import Answers, Run, agreement, in_turns, shares, total_rows
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.stats import RoundStats
 
@@ -97,9 +97,9 @@ def test_how_fast_a_prompt_was_read() -> None:
 
 def test_turns_alternate_who_is_first() -> None:
     arms = ["a", "b", "c"]
-    assert "".join(in_turn(arms, 3)) == "abccbaabc"
-    assert "".join(in_turn(arms, 2, is_backwards=True)) == "cbaabc"
-    turns = in_turn(arms, 2)
+    assert "".join(in_turns(arms, 3)) == "abccbaabc"
+    assert "".join(in_turns(arms, 2, is_backwards=True)) == "cbaabc"
+    turns = in_turns(arms, 2)
     seen = [next(turns), next(turns)]
     arms.remove("b")
     assert [*seen, *turns] == ["a", "b", "c", "c", "a"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from fake_outside import FakeOutside, Terminal
+from fake_runtime import FakeRuntime, Terminal
 from rich.console import Console, Group, RenderableType
 from rich.progress import Progress
 from tiny_qwen3_5 import write_tiny_qwen3_5
@@ -70,7 +70,7 @@ class Script:
     def bench(self, engine: Engine, monkeypatch: pytest.MonkeyPatch, plan: Plan) -> BenchReport:
         arms = [self.arm(name) for name in self.texts]
         room = "mlx_engine.bench.run_bench"
-        monkeypatch.setattr(f"{room}.own_arms", lambda *_: [a for a in arms if not a.is_peer])
+        monkeypatch.setattr(f"{room}.draft_arms", lambda *_: [a for a in arms if not a.is_peer])
         monkeypatch.setattr(f"{room}.peer_arms", lambda *_: [a for a in arms if a.is_peer])
         return run_bench(engine, plan, show=self.shown.append, progress=self.progress)
 
@@ -283,7 +283,7 @@ def test_without_heads_the_rest_is_measured(tmp_path: Path) -> None:
 
 
 def test_the_command(folder: Path, tmp_path: Path) -> None:
-    outside = FakeOutside(tmp_path)
+    outside = FakeRuntime(tmp_path)
     status = outside.run("bench", str(folder), "--quick", "--only", "memory", "--json")
     assert status == 0
     (line,) = outside.out.splitlines()
@@ -327,8 +327,8 @@ def test_options_become_a_plan(tmp_path: Path, measured: Measured) -> None:
         "--quick --only memory,drafting --arms 1,2@0.5,mlx-lm --tokens 4 --repeats 3 --ignore-eos"
     )
     server = "--llama-server bin/llama-server --temperature 0.5 --top-k 20"
-    assert FakeOutside(tmp_path).run("bench", *chosen.split(), *server.split()) == 0
-    FakeOutside(tmp_path).run("bench")
+    assert FakeRuntime(tmp_path).run("bench", *chosen.split(), *server.split()) == 0
+    FakeRuntime(tmp_path).run("bench")
     assert measured.plans == [
         replace(
             quick_plan(),
@@ -349,7 +349,7 @@ def test_no_figure_is_cut_off(
     tmp_path: Path, measured: Measured, stream: type[io.StringIO]
 ) -> None:
     """A file has no width, and a narrow terminal breaks lines by itself."""
-    outside = FakeOutside(tmp_path, stdout=stream())
+    outside = FakeRuntime(tmp_path, stdout=stream())
     assert outside.run("bench", "--quick") == 0
     title = next(line for line in outside.out.splitlines() if "tok/pass" in line)
     assert all(column in title for column in ("accepted by depth", "cpu ms/tok", "same words"))
@@ -357,17 +357,17 @@ def test_no_figure_is_cut_off(
 
 
 def test_how_far_it_is_is_shown_at_a_terminal(tmp_path: Path, measured: Measured) -> None:
-    outside = FakeOutside(tmp_path)
+    outside = FakeRuntime(tmp_path)
     outside.run("bench")
     assert outside.err == ""
-    at_terminal = FakeOutside(tmp_path, stdout=Terminal())
+    at_terminal = FakeRuntime(tmp_path, stdout=Terminal())
     at_terminal.run("bench")
     assert "code in Python, depth 1" in at_terminal.out
 
 
 def test_ctrl_c_prints_and_leaves_with_130(tmp_path: Path, measured: Measured) -> None:
     measured.report = replace(measured.report, is_interrupted=True)
-    outside = FakeOutside(tmp_path)
+    outside = FakeRuntime(tmp_path)
     assert outside.run("bench", "--json") == 130
     assert json.loads(outside.out)["is_interrupted"] is True
 
@@ -375,7 +375,7 @@ def test_ctrl_c_prints_and_leaves_with_130(tmp_path: Path, measured: Measured) -
 def test_the_picture(tmp_path: Path, measured: Measured) -> None:
     picture = tmp_path / "figures.svg"
     measured.report = replace(measured.report, is_interrupted=True)
-    assert FakeOutside(tmp_path).run("bench", "--svg", str(picture)) == 130
+    assert FakeRuntime(tmp_path).run("bench", "--svg", str(picture)) == 130
     root = ElementTree.parse(picture).getroot()
     text = " ".join(" ".join(root.itertext()).split()).replace("\xa0", " ")
     for words in ("code in Python", "in all", "depth 2, p 0.85", "× 1.00", "Interrupted"):
@@ -395,7 +395,7 @@ def test_a_picture_that_cannot_be_is_refused_before_anything_is_measured(
     tmp_path: Path, measured: Measured
 ) -> None:
     for path in (tmp_path, tmp_path / "none" / "figures.svg"):
-        outside = FakeOutside(tmp_path)
+        outside = FakeRuntime(tmp_path)
         assert outside.run("bench", "--svg", str(path)) == 2
         assert "name a file in a folder that exists" in outside.err
     assert measured.plans == []
@@ -407,7 +407,7 @@ def test_a_picture_that_cannot_be_is_refused_before_anything_is_measured(
 )
 def test_the_command_refuses(tmp_path: Path, option: str, value: str) -> None:
     with pytest.raises(SystemExit, match="2"):
-        FakeOutside(tmp_path).run("bench", option, value)
+        FakeRuntime(tmp_path).run("bench", option, value)
 
 
 @pytest.mark.parametrize("source", SOURCES)

@@ -5,24 +5,24 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fake_outside import FakeOutside
+from fake_runtime import FakeRuntime
 from scripted_engine import Answer
 
 from mlx_engine.command_line.conversation import COMMANDS
 from mlx_engine.values.options import CacheOptions, DraftOptions
 
-Talk = Callable[..., FakeOutside]
+Talk = Callable[..., FakeRuntime]
 
 
 @pytest.fixture
 def talk(tmp_path: Path) -> Talk:
     """Type lines into a fresh chat."""
 
-    def type_lines(*lines: str) -> FakeOutside:
-        outside = FakeOutside(tmp_path)
-        outside.type(*lines)
-        assert outside.run("chat") == 0
-        return outside
+    def type_lines(*lines: str) -> FakeRuntime:
+        runtime = FakeRuntime(tmp_path)
+        runtime.type(*lines)
+        assert runtime.run("chat") == 0
+        return runtime
 
     return type_lines
 
@@ -73,9 +73,9 @@ def talk(tmp_path: Path) -> Talk:
     ],
 )
 def test_a_bad_command_is_a_line(talk: Talk, line: str, says: str) -> None:
-    outside = talk(line, "Still here")
-    assert says in outside.err
-    assert outside.out == "You said: Still here\n"
+    runtime = talk(line, "Still here")
+    assert says in runtime.err
+    assert runtime.out == "You said: Still here\n"
 
 
 def test_help_lists_every_command(talk: Talk) -> None:
@@ -92,16 +92,16 @@ def test_two_slashes_send_one(talk: Talk) -> None:
 
 
 def test_system(talk: Talk) -> None:
-    outside = talk("/system Be brief.", "/system")
-    assert outside.engine.sessions[0].system == "Be brief."
-    assert outside.err.count("System prompt: Be brief.") == 2
+    runtime = talk("/system Be brief.", "/system")
+    assert runtime.engine.sessions[0].system == "Be brief."
+    assert runtime.err.count("System prompt: Be brief.") == 2
     assert talk("/system x", "/system off").engine.sessions[0].system is None
 
 
 def test_draft(talk: Talk) -> None:
-    outside = talk("/draft 2", "/draft")
-    assert outside.engine.sessions[0].draft == DraftOptions(depth=2)
-    assert outside.err.count("source mtp, depth 2") == 2
+    runtime = talk("/draft 2", "/draft")
+    assert runtime.engine.sessions[0].draft == DraftOptions(depth=2)
+    assert runtime.err.count("source mtp, depth 2") == 2
     assert "depth is set to 0" in talk("/draft off").err
     keyed = talk("/draft depth=2 source=prompt-lookup").engine.sessions[0].draft
     assert keyed == talk("/draft 2 prompt-lookup").engine.sessions[0].draft
@@ -109,17 +109,17 @@ def test_draft(talk: Talk) -> None:
 
 
 def test_the_cache_is_shown_and_set_and_kept_by_a_new_chat(talk: Talk) -> None:
-    outside = talk("/cache", "one", "/cache 8 4", "/cache 4", "/clear", "/cache")
-    assert "16 bits\n" in outside.err
-    assert "8 bits, 4 for drafting (the next message reads" in outside.err
-    assert [one.cache for one in outside.engine.sessions] == [CacheOptions(4, 4)] * 2
+    runtime = talk("/cache", "one", "/cache 8 4", "/cache 4", "/clear", "/cache")
+    assert "16 bits\n" in runtime.err
+    assert "8 bits, 4 for drafting (the next message reads" in runtime.err
+    assert [one.cache for one in runtime.engine.sessions] == [CacheOptions(4, 4)] * 2
 
 
 def test_sampling(talk: Talk) -> None:
-    outside = talk("/sampling temperature=0 seed=3")
-    sampling = outside.engine.sessions[0].sampling
+    runtime = talk("/sampling temperature=0 seed=3")
+    sampling = runtime.engine.sessions[0].sampling
     assert (sampling.temperature, sampling.seed, sampling.top_k) == (0.0, 3, 20)
-    assert "temperature=0 top_k=20" in outside.err
+    assert "temperature=0 top_k=20" in runtime.err
 
 
 def test_stats_show_depths_and_stages(talk: Talk) -> None:
@@ -129,10 +129,10 @@ def test_stats_show_depths_and_stages(talk: Talk) -> None:
 
 
 def test_regenerate_edit_and_continue(talk: Talk) -> None:
-    outside = talk("one", "two", "/edit 1 three", "/regenerate", "/continue")
-    session = outside.engine.sessions[0]
+    runtime = talk("one", "two", "/edit 1 three", "/regenerate", "/continue")
+    session = runtime.engine.sessions[0]
     assert [m.text for m in session.messages] == ["three", "You said: three" * 2]
-    assert outside.out.splitlines()[2:] == ["You said: three"] * 3
+    assert runtime.out.splitlines()[2:] == ["You said: three"] * 3
 
 
 def test_an_answer_cannot_be_edited(talk: Talk) -> None:
@@ -140,7 +140,7 @@ def test_an_answer_cannot_be_edited(talk: Talk) -> None:
 
 
 def test_a_complete_answer_is_not_continued_in_silence(talk: Talk) -> None:
-    complete = FakeOutside(Path())
+    complete = FakeRuntime(Path())
     complete.engine.answers = [Answer("All of it."), Answer("")]
     complete.type("one", "/continue")
     assert complete.run("chat") == 0
@@ -165,15 +165,15 @@ def test_save_and_load(talk: Talk, tmp_path: Path) -> None:
     path = tmp_path / "chat.json"
     talk("/system Hm", "one", f"/save {path}")
     assert [m["text"] for m in json.loads(path.read_text())["messages"]] == ["one", "You said: one"]
-    outside = talk(f"/load {path}", "two")
-    session = outside.engine.sessions[-1]
+    runtime = talk(f"/load {path}", "two")
+    session = runtime.engine.sessions[-1]
     assert session.system == "Hm"
     assert [m.text for m in session.messages][:3] == ["one", "You said: one", "two"]
 
 
 def test_clear_keeps_the_settings(talk: Talk) -> None:
-    outside = talk("one", "/system Hm", "/draft 2", "/clear", "two")
-    first, second = outside.engine.sessions
+    runtime = talk("one", "/system Hm", "/draft 2", "/clear", "two")
+    first, second = runtime.engine.sessions
     assert [m.text for m in second.messages] == ["two", "You said: two"]
     assert (second.system, second.draft) == (first.system, first.draft)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fake_outside import FakeOutside, Terminal
+from fake_runtime import FakeRuntime, Terminal
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
@@ -145,7 +145,7 @@ def test_commands_are_completed_with_what_they_do() -> None:
     assert found[2].display_meta_text == COMMANDS["stats"].help
 
 
-class EditingOutside(FakeOutside):
+class EditingOutside(FakeRuntime):
     """A terminal whose lines are edited; `while_loading` happens before the model is there."""
 
     while_loading: Callable[[], None]
@@ -156,76 +156,76 @@ class EditingOutside(FakeOutside):
 
 
 @pytest.fixture
-def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EditingOutside:
+def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EditingOutside:
     monkeypatch.setenv("TERM", "xterm-256color")
     return EditingOutside(tmp_path, stdin=Terminal(), stdout=Terminal())
 
 
 def test_a_question_may_be_sent_while_the_model_loads(
-    keys: PipeInput, outside: EditingOutside
+    keys: PipeInput, runtime: EditingOutside
 ) -> None:
-    outside.while_loading = lambda: keys.send_text("Early\r\x03\r")
-    assert outside.run("chat") == 0
-    assert outside.out.index("Scripted · ") < outside.out.index("Type a message")
-    assert "You said: Early" in outside.engine.sessions[0].messages[1].text
-    assert outside.engine.closed
+    runtime.while_loading = lambda: keys.send_text("Early\r\x03\r")
+    assert runtime.run("chat") == 0
+    assert runtime.out.index("Scripted · ") < runtime.out.index("Type a message")
+    assert "You said: Early" in runtime.engine.sessions[0].messages[1].text
+    assert runtime.engine.closed
 
 
-def test_control_c_leaves_while_the_model_loads(keys: PipeInput, outside: EditingOutside) -> None:
-    outside.while_loading = lambda: signal.raise_signal(signal.SIGINT)
-    assert outside.run("chat") == 130
-    assert not outside.engine.sessions
+def test_control_c_leaves_while_the_model_loads(keys: PipeInput, runtime: EditingOutside) -> None:
+    runtime.while_loading = lambda: signal.raise_signal(signal.SIGINT)
+    assert runtime.run("chat") == 130
+    assert not runtime.engine.sessions
 
 
 def test_a_model_that_cannot_be_loaded_takes_the_question_away(
-    keys: PipeInput, outside: EditingOutside
+    keys: PipeInput, runtime: EditingOutside
 ) -> None:
-    outside.while_loading, outside.error = lambda: None, ModelNotFound("x: no such file.")
-    assert outside.run("chat", "x") == 2
-    assert outside.err == "headstart: x: no such file.\n"
+    runtime.while_loading, runtime.error = lambda: None, ModelNotFound("x: no such file.")
+    assert runtime.run("chat", "x") == 2
+    assert runtime.err == "headstart: x: no such file.\n"
 
 
 def test_a_chat_that_no_file_has_is_offered_to_be_saved(
-    keys: PipeInput, outside: EditingOutside, tmp_path: Path
+    keys: PipeInput, runtime: EditingOutside, tmp_path: Path
 ) -> None:
     file, nowhere = tmp_path / "chat.md", tmp_path / "no" / "chat.md"
-    outside.while_loading = lambda: keys.send_text(f"Hi\r/quit\r{nowhere}\r{file}\r")
-    assert outside.run("chat") == 0
+    runtime.while_loading = lambda: keys.send_text(f"Hi\r/quit\r{nowhere}\r{file}\r")
+    assert runtime.run("chat") == 0
     assert "You said: Hi" in file.read_text()
-    assert "There is no folder" in outside.out
+    assert "There is no folder" in runtime.out
 
 
 @pytest.mark.parametrize(("answer", "files"), [("n", 0), ("No", 0), ("", 0), ("y", 1), ("YES", 1)])
 def test_yes_and_no_are_no_names_of_files(
     keys: PipeInput,
-    outside: EditingOutside,
+    runtime: EditingOutside,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     answer: str,
     files: int,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    outside.while_loading = lambda: keys.send_text(f"Hi\r/quit\r{answer}\r\r")
-    assert outside.run("chat") == 0
+    runtime.while_loading = lambda: keys.send_text(f"Hi\r/quit\r{answer}\r\r")
+    assert runtime.run("chat") == 0
     made = list(tmp_path.iterdir())
-    assert len(made) == files and "is not possible" not in outside.out
+    assert len(made) == files and "is not possible" not in runtime.out
     assert all("You said: Hi" in read_chat(file).messages[1].text for file in made)
 
 
 def test_a_saved_chat_is_left_without_a_question(
-    keys: PipeInput, outside: EditingOutside, tmp_path: Path
+    keys: PipeInput, runtime: EditingOutside, tmp_path: Path
 ) -> None:
     file = tmp_path / "chat.json"
-    outside.while_loading = lambda: keys.send_text(f"Hi\r/save {file}\r\x04")
-    assert outside.run("chat") == 0
+    runtime.while_loading = lambda: keys.send_text(f"Hi\r/save {file}\r\x04")
+    assert runtime.run("chat") == 0
 
 
 def test_a_process_that_is_told_to_end_leaves_the_terminal_as_it_was(
-    keys: PipeInput, outside: EditingOutside
+    keys: PipeInput, runtime: EditingOutside
 ) -> None:
     before = signal.getsignal(signal.SIGTERM)
-    outside.while_loading = lambda: signal.raise_signal(signal.SIGTERM)
+    runtime.while_loading = lambda: signal.raise_signal(signal.SIGTERM)
     with pytest.raises(SystemExit) as left:
-        outside.run("chat")
+        runtime.run("chat")
     assert left.value.code == 143
     assert signal.getsignal(signal.SIGTERM) is before

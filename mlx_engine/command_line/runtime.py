@@ -31,8 +31,8 @@ DOWNLOADING = "Downloading (Ctrl-C stops, a later try goes on)"
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
-    """All that a command reads, writes and calls outside of itself; tests replace it.
+class Runtime:
+    """All that a command reads, writes and calls besides its arguments; tests replace it.
 
     load, inspect: as in `mlx_engine`. examine: runs the doctor's checks, with the memory plan of a
     model. machine: describes backend and memory. log_folder: for tracebacks of crashes; None
@@ -54,7 +54,7 @@ class Outside:
         return self.stdin.isatty() and self.stdout.isatty()
 
 
-def real_outside(log_folder: Path | None = None, kernel_verdict: Path | None = None) -> Outside:
+def process_runtime(log_folder: Path | None = None, kernel_verdict: Path | None = None) -> Runtime:
     """Use the process's own streams and the real engine; loads no MLX yet.
 
     kernel_verdict: file of verdicts on Metal kernels, None for one in the user's caches.
@@ -66,7 +66,7 @@ def real_outside(log_folder: Path | None = None, kernel_verdict: Path | None = N
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-    return Outside(
+    return Runtime(
         stdin=sys.stdin or nowhere.open(),
         stdout=sys.stdout or nowhere.open("w"),
         stderr=sys.stderr or nowhere.open("w"),
@@ -114,7 +114,7 @@ def check_options(arguments: Namespace) -> None:
 
 @contextmanager
 def opened_model(
-    arguments: Namespace, outside: Outside, progress: Callable[[str], None]
+    arguments: Namespace, runtime: Runtime, progress: Callable[[str], None]
 ) -> Iterator["Engine"]:
     """Load the model of a command and close it at the end.
 
@@ -123,7 +123,7 @@ def opened_model(
     name = arguments.model or "the built-in model"
     progress(f"Loading {name}")
     try:
-        engine = outside.load(
+        engine = runtime.load(
             arguments.model,
             options=load_options(arguments),
             on_progress=percent_progress(progress, f"Loading {name}"),

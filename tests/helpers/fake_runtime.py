@@ -7,8 +7,8 @@ from pathlib import Path
 
 from scripted_engine import ScriptedEngine
 
-from mlx_engine.command_line.outside import Outside
 from mlx_engine.command_line.run import run
+from mlx_engine.command_line.runtime import Runtime
 from mlx_engine.self_check import Finding
 from mlx_engine.self_check.doctor import Machine
 from mlx_engine.values.model_description import ModelDescription
@@ -23,7 +23,7 @@ class Terminal(io.StringIO):
 
 
 @dataclass
-class FakeOutside:
+class FakeRuntime:
     """Run commands with `run`, then look at out, err and what was asked of the engine."""
 
     log_folder: Path
@@ -49,7 +49,7 @@ class FakeOutside:
         self.stdin.seek(0)
 
     def run(self, *arguments: str) -> int:
-        world = Outside(
+        world = Runtime(
             stdin=self.stdin,
             stdout=self.stdout,
             stderr=self.stderr,
