@@ -87,8 +87,8 @@ def test_a_sequence_keeps_a_few_checkpoints_the_newest_among_them():
     for token in range(20):
         hidden = model.forward(mx.array([[token]]), sequence.caches)
         sequence.read([token], hidden)
-        sequence.mark()
-        sequence.mark()
+        sequence.add_checkpoint()
+        sequence.add_checkpoint()
     one = sequence.caches.snapshot().nbytes
     assert sequence.nbytes - sequence.caches.nbytes == CHECKPOINTS * one
     kept = [place.length for place in sequence.checkpoints]
