@@ -1,24 +1,23 @@
-"""Safetensors files: headers checked before any use, and lazy arrays.
+"""Safetensors files: tensor headers, checked by the `safetensors` library, and lazy MLX arrays.
 
 Format: 8 bytes little-endian length n, n bytes of JSON, then the data
-(https://github.com/huggingface/safetensors#format). The library's own reader is not used: it
-refuses gaps between tensors, accepts repeated names, and says neither where a file is cut.
+(https://github.com/huggingface/safetensors#format).
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
-from os import fstat
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeGuard
+from typing import TYPE_CHECKING, NoReturn
+
+from safetensors import SafetensorError, safe_open
 
 from mlx_engine.loading.no_model import stand_in
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel, why_not_read
-from mlx_engine.values.untrusted import HEADER_BYTES, BadJsonError, open_regular, parse_json
+from mlx_engine.values.untrusted import open_regular
 from mlx_engine.values.words import Words
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ BYTES_OF = {
     "F8_E4M3": 1,
     "C64": 8,
 }
-_NOT_RUN_HERE = ("F8_E5M2", "F8_E8M0", "F6_E2M3", "F6_E3M2", "F4")
+"""Element types that can be loaded, by the format's names -> bytes of an element."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,48 +65,30 @@ class WideTensor(TensorInfo):
     """A float64 tensor, loaded as float32; dtype and nbytes are of the float32."""
 
 
-class _Span(NamedTuple):
-    """Bytes [begin, end) of the data, and the tensor's name."""
-
-    begin: int
-    end: int
-    name: str
-
-
-class _RepeatedKeyError(Exception):
-    """A JSON object with one key twice."""
-
-
 def read_header(path: Path) -> tuple[TensorInfo, ...]:
-    """Read the tensors of a file. Raises BadModelFile for an impossible header."""
+    """Read name, dtype and shape of every tensor in the file, without its data.
+
+    Raises BadModelFile for a header that is damaged or does not fit the file's length,
+    UnsupportedModel for element types that cannot be loaded.
+    """
+    start = b""
     try:
         with open_regular(path) as file:
-            size = fstat(file.fileno()).st_size
-            if size < _LENGTH_BYTES:
-                refuse(path, Words("it is only {size} bytes long", size=size))
-            length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
-            if length == 0 or length > min(HEADER_BYTES, size - _LENGTH_BYTES):
-                file.seek(0)
-                if (other := stand_in(file.read(4 * _LENGTH_BYTES))) is not None:
-                    refuse(path, Words("it is {other}", other=other))
-                refuse(path, f"its header claims {length} bytes of a file of {size}")
-            text = file.read(length)
+            start = file.read(4 * _LENGTH_BYTES)
+            with safe_open(path, framework="np") as header:
+                names = header.keys()
+                if len(names) > _MOST_TENSORS:
+                    refuse(
+                        path, f"its header names {len(names)} tensors, more than {_MOST_TENSORS}"
+                    )
+                slices = ((name, header.get_slice(name)) for name in names)
+                return tuple(_info(path, name, s.get_dtype(), s.get_shape()) for name, s in slices)
     except OSError as error:
         raise BadModelFile(why_not_read(path, error)) from error
-    entries = _parse(path, text)
-    if len(entries) > _MOST_TENSORS:
-        refuse(path, f"its header names {len(entries)} tensors, more than {_MOST_TENSORS}")
-    data_bytes = size - _LENGTH_BYTES - length
-    infos, spans = [], []
-    for name, entry in entries.items():
-        if name == "__metadata__":
-            _check_metadata(path, entry)
-            continue
-        span = _span(path, name, entry, data_bytes)
-        infos.append(_info(path, name, entry, span))
-        spans.append(span)
-    _check_apart(path, spans)
-    return tuple(infos)
+    except SafetensorError as error:
+        if (other := stand_in(start)) is not None:
+            refuse(path, Words("it is {other}", other=other))
+        refuse(path, shown(str(error)))
 
 
 def merge_headers(paths: Iterable[Path]) -> dict[str, TensorInfo]:
@@ -150,58 +131,12 @@ def are_alike(one: TensorInfo, other: TensorInfo | None) -> bool:
         return False
 
 
-def _parse(path: Path, text: bytes) -> dict[str, object]:
-    try:
-        entries = parse_json(text, pairs_hook=_without_repeats)
-    except _RepeatedKeyError as error:
-        refuse(path, str(error))
-    except BadJsonError as error:
-        refuse(path, Words("its header: {why}", why=error.args[0]))
-    if not isinstance(entries, dict):
-        refuse(path, Words("its header is not a JSON object"))
-    return entries
-
-
-def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    table = dict(pairs)
-    if len(table) < len(pairs):
-        twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
-        raise _RepeatedKeyError(f"its header names {shown(twice)} twice")
-    return table
-
-
-def _check_metadata(path: Path, entry: object) -> None:
-    """Check that it is a table of strings, or null, as MLX writes for none."""
-    if entry is None:
-        return
-    if not isinstance(entry, dict) or not all(isinstance(value, str) for value in entry.values()):
-        refuse(path, Words("its __metadata__ is not a table of strings"))
-
-
-def _span(path: Path, name: str, entry: object, data_bytes: int) -> _Span:
+def _info(path: Path, name: str, dtype: str, shape: list[int]) -> TensorInfo:
     if not name or len(name) > _LONGEST_NAME or not name.isprintable():
         refuse(path, f"it has a tensor named {shown(name)}")
-    offsets = entry.get("data_offsets") if isinstance(entry, dict) else None
-    if not _are_counts(offsets) or len(offsets) != 2:
-        refuse(path, f"{name} has no place in the data")
-    begin, end = offsets
-    if not begin <= end <= data_bytes:
-        refuse(
-            path,
-            Words(
-                "{name} should end at byte {end} of {data_bytes}: the file is cut short",
-                name=name,
-                end=end,
-                data_bytes=data_bytes,
-            ),
-        )
-    return _Span(begin, end, name)
-
-
-def _info(path: Path, name: str, entry: object, span: _Span) -> TensorInfo:
-    assert isinstance(entry, Mapping)
-    dtype, shape = entry.get("dtype"), entry.get("shape")
-    if dtype in _NOT_RUN_HERE:
+    if len(shape) > _MOST_DIMENSIONS:
+        refuse(path, f"{name} has {len(shape)} dimensions")
+    if dtype not in BYTES_OF:
         raise UnsupportedModel(
             "{path}: {name} is stored as {dtype}, which this version does not run. Take an "
             "MLX conversion of the model, or the original in 16 bits.",
@@ -209,31 +144,9 @@ def _info(path: Path, name: str, entry: object, span: _Span) -> TensorInfo:
             name=name,
             dtype=dtype,
         )
-    if not isinstance(dtype, str) or dtype not in BYTES_OF:
-        refuse(path, f"{name} has the unknown type {shown(dtype)}")
-    if not _are_counts(shape) or len(shape) > _MOST_DIMENSIONS:
-        refuse(path, f"{name} has no proper shape")
-    nbytes = prod(shape) * BYTES_OF[dtype]
-    if nbytes != span.end - span.begin:
-        refuse(path, f"{name} {list(shape)} takes {nbytes} bytes but has {span.end - span.begin}")
     if dtype == "F64":
-        return WideTensor(name, "F32", tuple(shape), nbytes // 2, path)
-    return TensorInfo(name, dtype, tuple(shape), nbytes, path)
-
-
-def _check_apart(path: Path, spans: list[_Span]) -> None:
-    last = _Span(0, 0, "")
-    for span in sorted(spans):
-        if span.begin < last.end and span.end > span.begin:
-            refuse(
-                path, Words("{name} and {last_name} overlap", name=span.name, last_name=last.name)
-            )
-        last = max(last, span, key=lambda span: span.end)
-
-
-def _are_counts(value: object) -> TypeGuard[list[int]]:
-    """Whether it is a list of whole numbers from 0 to 2**63 - 1."""
-    return isinstance(value, list) and all(type(n) is int and 0 <= n < 2**63 for n in value)
+        return WideTensor(name, "F32", tuple(shape), 4 * prod(shape), path)
+    return TensorInfo(name, dtype, tuple(shape), prod(shape) * BYTES_OF[dtype], path)
 
 
 def shown(value: object) -> str:

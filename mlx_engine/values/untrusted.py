@@ -34,7 +34,6 @@ _HIGH, _LOW = r"\\u[dD][89abAB]", r"\\u[dD][c-fC-F]"
 _MAYBE_HALF = re.compile(rf"{_HIGH}..(?!{_LOW})|(?<!{_HIGH}..){_LOW}")
 """The escape of half a character (surrogate) without the other, unless its backslash is escaped."""
 
-Pairs = Callable[[list[tuple[str, Any]]], object]
 Object = Callable[[dict[str, Any]], object]
 
 _CONTROLS = dict.fromkeys(
@@ -129,10 +128,8 @@ def read_json(
     return value
 
 
-def parse_json(
-    text: str | bytes, *, object_hook: Object | None = None, pairs_hook: Pairs | None = None
-) -> Any:
-    """The value of a JSON text of any origin; hooks as json.loads has them.
+def parse_json(text: str | bytes, *, object_hook: Object | None = None) -> Any:
+    """The value of a JSON text of any origin; object_hook as json.loads has it.
 
     A whole number of more than 64 bits becomes a float. Raises BadJsonError, also for too many
     values, too deep ones, and half surrogates, which no file or tokenizer takes.
@@ -141,9 +138,7 @@ def parse_json(
         whole = text.decode("utf-8-sig") if isinstance(text, bytes) else text
         if sum(map(whole.count, ",[{")) > JSON_VALUES:
             raise BadJsonError(Words("more than {most} values of JSON", most=JSON_VALUES))
-        value = json.loads(
-            whole, object_hook=object_hook, object_pairs_hook=pairs_hook, parse_int=_whole_number
-        )
+        value = json.loads(whole, object_hook=object_hook, parse_int=_whole_number)
         if _MAYBE_HALF.search(whole):
             json.dumps(value, ensure_ascii=False).encode()
     except BadJsonError:

@@ -51,34 +51,32 @@ def test_what_mlx_writes_is_read(file: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "0 bytes"),
-        (b"1234567", "7 bytes"),
-        (safetensors(SOUND, DATA, length=2**63), "claims"),
-        (safetensors(SOUND, DATA, length=100_000_001), "claims"),
-        (safetensors(SOUND, DATA)[:40], "claims"),
-        (safetensors(SOUND, DATA[:-1]), "c should end at byte 36 of 35"),
-        (safetensors(b"[1]"), "not a JSON object"),
-        (safetensors(b"\xff\xfe{}"), "not JSON"),
-        (safetensors(b"[" * 100_000), "not JSON"),
-        (safetensors(b'{"a":' * 50_000), "not JSON"),
-        (safetensors(b"9" * 10_000), "not a JSON object"),
-        (safetensors(b'{"a": 1, "a": 2}'), "'a' twice"),
-        (safetensors({"__metadata__": {"x": 1}}), "__metadata__"),
-        (safetensors({"a": 1}), "a has no place"),
-        (safetensors({"a": entry(offsets=(0, "24"))}, DATA), "a has no place"),
-        (safetensors({"a": entry(offsets=(0, 24, 24))}, DATA), "a has no place"),
-        (safetensors({"a": entry(offsets=(-4, 20))}, DATA), "a has no place"),
-        (safetensors({"a": entry(offsets=(24, 0))}, DATA), "a should end"),
-        (safetensors({"a": entry(shape=(2, 4))}, DATA), "a .*32 bytes but has 24"),
-        (safetensors({"a": entry(shape=(2.0, 3))}, DATA), "a has no proper shape"),
-        (safetensors({"a": entry(shape=(True, 6))}, DATA), "a has no proper shape"),
-        (safetensors({"a": entry(shape=(1,) * 9)}, DATA), "a has no proper shape"),
-        (safetensors({"a": entry(shape=(2**62, 2**62, 2**62))}, DATA), "bytes but has 24"),
-        (safetensors({"a": entry("X7")}, DATA), "unknown type 'X7'"),
-        (safetensors({"a": entry(), "b": entry(offsets=(12, 36))}, DATA), "b and a overlap"),
-        (safetensors({"\ud800": entry()}, DATA), "half of a character"),
-        (safetensors({"n" * 301: entry()}, DATA), "tensor named 'nnn"),
-        (safetensors({str(n): 0 for n in range(2**18 + 1)}), "262145 tensors, more than"),
+        (b"", "too small"),
+        (b"1234567", "too small"),
+        (safetensors(SOUND, DATA, length=2**63), "too large"),
+        (safetensors(SOUND, DATA, length=100_000_001), "too large"),
+        (safetensors(SOUND, DATA)[:40], "header"),
+        (safetensors(SOUND, DATA[:-1]), "not fully covered"),
+        (safetensors(b"[1]"), "invalid JSON"),
+        (safetensors(b"\xff\xfe{}"), "header"),
+        (safetensors(b"[" * 100_000), "invalid JSON"),
+        (safetensors(b'{"a":' * 50_000), "invalid JSON"),
+        (safetensors({"__metadata__": {"x": 1}}), "invalid JSON"),
+        (safetensors({"a": 1}), "invalid JSON"),
+        (safetensors({"a": entry(offsets=(-4, 20))}, DATA[:24]), "invalid JSON"),
+        (safetensors({"a": entry(offsets=(24, 0))}, DATA[:24]), "invalid offset"),
+        (safetensors({"a": entry(shape=(2, 4))}, DATA[:24]), "header"),
+        (safetensors({"a": entry(shape=(1,) * 9, offsets=(0, 4))}, DATA[:4]), "9 dimensions"),
+        (safetensors({"a": entry(shape=(2**62, 2**62, 2**62))}, DATA), "overflow"),
+        (safetensors({"a": entry("X7")}, DATA), "X7"),
+        (safetensors({"a": entry(), "b": entry(offsets=(12, 36))}, DATA), "invalid offset"),
+        (safetensors({"\ud800": entry()}, DATA), "invalid JSON"),
+        (safetensors({"n" * 301: entry()}, DATA[:24]), "tensor named 'nnn"),
+        (safetensors({"a\n": entry()}, DATA[:24]), r"tensor named 'a\\n"),
+        (
+            safetensors({str(n): entry("U8", (0,), (0, 0)) for n in range(2**18 + 1)}),
+            "262145 tensors, more than",
+        ),
     ],
 )
 def test_damage_is_named(file: Path, content: bytes, message: str) -> None:
@@ -90,7 +88,7 @@ def test_damage_is_named(file: Path, content: bytes, message: str) -> None:
 
 
 def test_types_of_other_machines_are_sound_but_not_run(file: Path) -> None:
-    file.write_bytes(safetensors({"a": entry("F8_E5M2", (24,))}, DATA))
+    file.write_bytes(safetensors({"a": entry("F8_E5M2", (24,))}, DATA[:24]))
     with pytest.raises(UnsupportedModel, match="F8_E5M2"):
         read_header(file)
 
@@ -98,7 +96,7 @@ def test_types_of_other_machines_are_sound_but_not_run(file: Path) -> None:
 def test_one_tensor_in_two_shards(tmp_path: Path) -> None:
     for name in ("one", "two"):
         header = {name: entry(), "x": entry("F32", (0,), (0, 0))}
-        (tmp_path / f"{name}.safetensors").write_bytes(safetensors(header, DATA))
+        (tmp_path / f"{name}.safetensors").write_bytes(safetensors(header, DATA[:24]))
     with pytest.raises(BadModelFile, match=r"two\.safetensors: x is also in one"):
         merge_headers([tmp_path / "one.safetensors", tmp_path / "two.safetensors"])
 
