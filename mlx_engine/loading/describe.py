@@ -1,9 +1,11 @@
 """A model's description by its headers, without MLX and before any weight is read."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from mlx_engine.hub.weight_files import folder_name
 from mlx_engine.loading.find import (
@@ -28,6 +30,10 @@ from mlx_engine.values.errors import BadModelFile, BadOption, Reason
 from mlx_engine.values.model_description import ModelDescription, TensorGroup
 from mlx_engine.values.options import LoadOptions, SamplingOptions
 from mlx_engine.values.words import Words
+
+if TYPE_CHECKING:
+    from mlx_engine.text.chat_template import ChatTemplate
+    from mlx_engine.text.tokenizer import Tokenizer
 
 _ORDER = (
     Words("embedding"),
@@ -173,11 +179,32 @@ def _inspected(
     headers = read_headers(files, heads)
     with_metal = describe(keep_blocks(headers, lambda _kind, _shape: True), options)
     if text:
-        from mlx_engine.loading.text_parts import read_text_parts
-
         read_text_parts(headers).tokenizer.fitted(with_metal.vocabulary)
     without = describe(headers, options, metal=False, packed=False)
     return with_metal if with_metal == without else replace(with_metal, without_metal=without)
+
+
+class TextParts(NamedTuple):
+    """A tokenizer, and a chat template; None for models that cannot chat."""
+
+    tokenizer: Tokenizer
+    template: ChatTemplate | None
+
+
+def read_text_parts(headers: ModelHeaders) -> TextParts:
+    """Read the tokenizer and chat template of a model.
+
+    Raises BadTokenizer, BadChatTemplate, UnsupportedModel.
+    """
+    from mlx_engine.text.chat_template import ChatTemplate
+    from mlx_engine.text.gguf_tokenizer import template_from_gguf, tokenizer_from_gguf
+    from mlx_engine.text.tokenizer_folder import read_tokenizer
+
+    root = headers.files.root
+    if headers.gguf is None:
+        return TextParts(read_tokenizer(root), ChatTemplate.from_folder(root))
+    metadata, origin = headers.gguf.metadata, str(root)
+    return TextParts(tokenizer_from_gguf(metadata, origin), template_from_gguf(metadata, origin))
 
 
 _GGUF_PREFIX = "general.sampling."

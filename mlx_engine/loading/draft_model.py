@@ -8,6 +8,7 @@ import mlx.core as mx
 
 from metal_kernels.stock import computes_on_gpu
 from mlx_engine.loading.arrays import cast_floats, evaluate_arrays
+from mlx_engine.loading.describe import read_text_parts
 from mlx_engine.loading.find import FromHub, ModelFiles, locate_model, read_json_object
 from mlx_engine.loading.fp8 import join_fp8
 from mlx_engine.loading.headers import read_headers
@@ -15,7 +16,6 @@ from mlx_engine.loading.load import LoadedModel, load_model
 from mlx_engine.loading.load_tensors import load_tensors
 from mlx_engine.loading.no_model import DrafterKind, drafter_kind
 from mlx_engine.loading.safetensors import TensorInfo, merge_headers
-from mlx_engine.loading.text_parts import read_text_parts
 from mlx_engine.models.contract import Model
 from mlx_engine.models.decoder import Decoder
 from mlx_engine.models.drafters import Drafter, SmallModel

@@ -9,8 +9,8 @@ from mlx_engine.loading.assembled_tensors import assemble
 from mlx_engine.loading.find import ModelFiles, read_json_object
 from mlx_engine.loading.fp8 import fp8_reasons, join_fp8
 from mlx_engine.loading.gguf.file import GgufFile
-from mlx_engine.loading.gguf.model import check_trunk, read_gguf_model
-from mlx_engine.loading.gguf.part import IsRead, kept_in_blocks, unpacking_reasons
+from mlx_engine.loading.gguf.model import read_gguf_model
+from mlx_engine.loading.gguf.part import GgufPart, IsRead, kept_in_blocks, unpacking_reasons
 from mlx_engine.loading.heads import HeadTensors, find_heads, without_repeats
 from mlx_engine.loading.no_model import are_heads, heads_only, refuse_parts
 from mlx_engine.loading.safetensors import TensorInfo, WideTensor, merge_headers
@@ -109,18 +109,21 @@ def _check_complete(
 def _check_trunk(trunk: Mapping[str, TensorInfo], wanted: Mapping[str, Shape], origin: str) -> None:
     """Raise BadModelFile for tensors that are missing, no floats or of a wrong shape.
 
-    Axes of length one are ignored; of packed matrices only rows are compared.
+    Axes of length one are ignored; of matrices that MLX packed only rows are compared.
     """
     for name, shape in wanted.items():
         tensor = trunk.get(name)
         if tensor is None:
             raise tensor_missing(origin, name)
         packed = f"{name.removesuffix('.weight')}.scales" in trunk
-        stored, needed = tensor.shape, shape
-        if packed:
+        in_file, stored, needed = name, tensor.shape, shape
+        if isinstance(tensor, GgufPart):
+            packed, stored = tensor.plan.becomes != "dense", tensor.unpacked_shape
+            in_file = tensor.stored.name
+        elif packed:
             stored, needed = stored[:-1], needed[:-1]
         if _long_axes(stored) != _long_axes(needed):
-            raise tensor_misshapen(origin, name, tensor.shape, shape)
+            raise tensor_misshapen(origin, in_file, stored, shape)
         if not packed and tensor.dtype not in _FLOATING:
             raise tensor_not_floating(origin, name, tensor.dtype)
 
@@ -148,7 +151,9 @@ def _read_gguf_headers(files: ModelFiles, heads: Path | None) -> ModelHeaders:
     origin = str(files.root)
     family = family_for(_model_type(model.config, files.root), model.config, origin)
     parts = _assembled(family.split(model.tensors, origin))
-    check_trunk(model, parts.trunk, family.trunk_shapes(parts.trunk))
+    if not any(name.startswith("blk.0.") for name in model.file.tensors):
+        raise heads_only(files.root, model.config)
+    _check_trunk(parts.trunk, family.trunk_shapes(parts.trunk), origin)
     found = find_heads(files, parts.head, family, heads)
     return ModelHeaders(
         files=files,

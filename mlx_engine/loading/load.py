@@ -10,7 +10,7 @@ import mlx.core as mx
 from metal_kernels.choice import NO_KERNELS, Kernels, Work
 from metal_kernels.stock import computes_on_gpu
 from mlx_engine.loading.arrays import Progress, Stop, cast_floats, evaluate_arrays
-from mlx_engine.loading.describe import describe
+from mlx_engine.loading.describe import describe, read_text_parts
 from mlx_engine.loading.find import FromHub, ModelFiles, locate_heads, locate_model
 from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.headers import ModelHeaders, keep_blocks, read_headers
@@ -18,7 +18,6 @@ from mlx_engine.loading.heads import HeadTensors
 from mlx_engine.loading.load_tensors import load_for_later, load_tensors
 from mlx_engine.loading.repack_cache import RepackCache
 from mlx_engine.loading.stored_weights import CPU_LAYOUT_LIMIT
-from mlx_engine.loading.text_parts import read_text_parts
 from mlx_engine.models.contract import PASSES_OF_ONE, Model
 from mlx_engine.models.matrix import Layout, as_stored, by_columns
 from mlx_engine.models.weights import WeightTable

@@ -7,10 +7,10 @@ import mlx.core as mx
 import numpy as np
 
 from mlx_engine.loading.arrays import cast_floats
+from mlx_engine.loading.describe import read_text_parts
 from mlx_engine.loading.find import locate_model
 from mlx_engine.loading.headers import read_headers
 from mlx_engine.loading.load_tensors import load_tensors
-from mlx_engine.loading.text_parts import read_text_parts
 from mlx_engine.models.contract import Model
 from mlx_engine.models.matrix import by_columns
 from mlx_engine.models.weights import WeightTable

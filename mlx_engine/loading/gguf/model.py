@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from mlx_engine.loading.gguf import gemma, hybrid, layer_normed, llama, nextn, others, qwen
+from mlx_engine.loading.gguf import dense, experts, gemma, hybrid, llama, nextn, qwen
 from mlx_engine.loading.gguf.architecture import Architecture
 from mlx_engine.loading.gguf.file import GgufFile, read_gguf
 from mlx_engine.loading.gguf.metadata import GgufMetadata
 from mlx_engine.loading.gguf.part import GgufPart, parts_of
-from mlx_engine.loading.no_model import adapter, heads_only
+from mlx_engine.loading.no_model import adapter
 from mlx_engine.loading.safetensors import TensorInfo
-from mlx_engine.models.layer_specs import Shape
 from mlx_engine.models.tensor_names import why_unneeded
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 from mlx_engine.values.words import Words
@@ -30,38 +29,38 @@ ARCHITECTURES: dict[str, Callable[[GgufFile], Architecture]] = {
     "smollm3": partial(llama.LlamaGguf, model_type="smollm3"),
     **dict.fromkeys(("exaone", "seed_oss", "pangu-embedded"), llama.PlainGguf),
     **dict.fromkeys(("qwen2", "qwen2vl"), partial(Architecture, model_type="qwen2")),
-    "qwen2moe": qwen.Qwen2MoeGguf,
-    "olmoe": others.OlmoeGguf,
+    "qwen2moe": experts.Qwen2MoeGguf,
+    "olmoe": experts.OlmoeGguf,
     **dict.fromkeys(("qwen3", "qwen3vl"), partial(Architecture, model_type="qwen3")),
-    **dict.fromkeys(("qwen3moe", "qwen3vlmoe"), qwen.Qwen3MoeGguf),
+    **dict.fromkeys(("qwen3moe", "qwen3vlmoe"), experts.Qwen3MoeGguf),
     "gemma": gemma.GemmaGguf,
     "gemma2": gemma.Gemma2Gguf,
     "gemma3": gemma.Gemma3Gguf,
-    "command-r": layer_normed.CohereGguf,
-    "cohere2": layer_normed.Cohere2Gguf,
-    **dict.fromkeys(("hunyuan-dense", "hunyuan_vl"), others.HunyuanGguf),
+    "command-r": dense.CohereGguf,
+    "cohere2": dense.Cohere2Gguf,
+    **dict.fromkeys(("hunyuan-dense", "hunyuan_vl"), dense.HunyuanGguf),
     "lfm2": hybrid.Lfm2Gguf,
     "lfm2moe": hybrid.Lfm2MoeGguf,
     "gemma3n": gemma.Gemma3nGguf,
     "gemma4": gemma.Gemma4Gguf,
-    "phi2": layer_normed.Phi2Gguf,
-    "starcoder2": layer_normed.Starcoder2Gguf,
-    "stablelm": layer_normed.StablelmGguf,
-    "nemotron": layer_normed.NemotronGguf,
-    "hunyuan-moe": others.HunyuanMoeGguf,
+    "phi2": dense.Phi2Gguf,
+    "starcoder2": dense.Starcoder2Gguf,
+    "stablelm": dense.StablelmGguf,
+    "nemotron": dense.NemotronGguf,
+    "hunyuan-moe": experts.HunyuanMoeGguf,
     "falcon-h1": hybrid.FalconH1Gguf,
     "granitehybrid": hybrid.GraniteHybridGguf,
     **dict.fromkeys(("nemotron_h", "nemotron_h_moe"), hybrid.NemotronHGguf),
-    "gpt-oss": others.GptOssGguf,
-    "phi3": others.Phi3Gguf,
-    "glm4": others.Glm4Gguf,
-    "chatglm": partial(others.Glm4Gguf, model_type="glm"),
-    "olmo2": others.Olmo2Gguf,
-    "exaone4": partial(others.Olmo2Gguf, model_type="exaone4"),
+    "gpt-oss": experts.GptOssGguf,
+    "phi3": dense.Phi3Gguf,
+    "glm4": dense.Glm4Gguf,
+    "chatglm": partial(dense.Glm4Gguf, model_type="glm"),
+    "olmo2": dense.Olmo2Gguf,
+    "exaone4": partial(dense.Olmo2Gguf, model_type="exaone4"),
     "exaone-moe": nextn.ExaoneMoeGguf,
-    "ernie4_5": others.Ernie45Gguf,
-    "ernie4_5-moe": others.Ernie45MoeGguf,
-    "minimax-m2": others.MiniMaxM2Gguf,
+    "ernie4_5": dense.Ernie45Gguf,
+    "ernie4_5-moe": experts.Ernie45MoeGguf,
+    "minimax-m2": experts.MiniMaxM2Gguf,
     "glm4moe": nextn.Glm4MoeGguf,
     "dots1": partial(nextn.Glm4MoeGguf, model_type="dots1"),
     "bailingmoe2": nextn.BailingMoe2Gguf,
@@ -79,7 +78,6 @@ _NOT_MODELS = {
     "imatrix": Words("an importance matrix, which a model is quantised with"),
     "controlvector": Words("a control vector"),
 }
-_FIRST_LAYER = re.compile(r"((model|backbone)\.)?(language_model\.)?layers\.0\..+")
 _NO_TEXT = re.compile(
     r".*(bert|bert-v\d|bert-moe|encoder|embed|embedding|whisper|wavtokenizer.*|tts|kokoro)|"
     r"flux|sd\d|sdxl|wan|lumina2|qwen_image|ltxv|hidream"
@@ -143,32 +141,6 @@ def _is_factor(made: Architecture, name: str) -> bool:
     within = name.split(".", 2)[-1]
     is_scale = name.endswith((".scale", ".input_scale"))
     return is_scale and made.place(name)[0].name.endswith(within)
-
-
-def check_trunk(
-    model: GgufModel, trunk: Mapping[str, TensorInfo], wanted: Mapping[str, Shape]
-) -> None:
-    """Raise BadModelFile when the trunk lacks a tensor or has one of another shape."""
-    path = model.file.path
-    if not any(map(_FIRST_LAYER.fullmatch, trunk)):
-        raise heads_only(path, model.config)
-    for name, shape in wanted.items():
-        part = trunk.get(name)
-        if part is None:
-            raise BadModelFile(
-                "{path}: the tensor for {name} is missing. Get the file again.",
-                path=path,
-                name=name,
-            )
-        if isinstance(part, GgufPart) and part.unpacked_shape != shape:
-            raise BadModelFile(
-                "{path}: {name} has the shape {shape} where the "
-                "metadata ask for {wanted}. Get the file again.",
-                path=path,
-                name=part.stored.name,
-                shape=list(part.stored.shape),
-                wanted=list(shape),
-            )
 
 
 def _known(architecture: str, path: Path) -> Callable[[GgufFile], Architecture]:

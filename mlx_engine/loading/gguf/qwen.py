@@ -1,4 +1,4 @@
-"""GGUF architectures of Qwen: 2 and 3 with experts, 3-Next, 3.5 and 3.6.
+"""GGUF architectures of Qwen3-Next, Qwen3.5 and Qwen3.6.
 
 Qwen3.5's files, as llama.cpp's converter writes them: norms as used (1 + w), decays as
 -exp(A_log), convolutions without their axis of length one, and, with more value than key heads,
@@ -164,32 +164,3 @@ class Qwen3NextGguf(Qwen35MoeGguf):
 
     def _is_tiled(self) -> bool:
         return False
-
-
-class Qwen3MoeGguf(Architecture):
-    """Qwen3 with experts in every layer and normalised expert weights."""
-
-    model_type = "qwen3_moe"
-    names = ATTENTION | DENSE | EXPERTS
-
-    def _own_config(self) -> dict[str, object]:
-        return {
-            **self._experts("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
-            "norm_topk_prob": True,
-            "decoder_sparse_step": 1,
-            "mlp_only_layers": [],
-        }
-
-
-class Qwen2MoeGguf(Architecture):
-    """Qwen1.5 and Qwen2 with experts and a gated shared expert."""
-
-    model_type = "qwen2_moe"
-    changes: ClassVar[Mapping[str, Change]] = {"ffn_gate_inp_shexp.weight": "add first axis"}
-    names = ATTENTION | DENSE | EXPERTS | ONE_SHARED
-
-    def _own_config(self) -> dict[str, object]:
-        return {
-            **self._experts("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
-            "shared_expert_intermediate_size": self._width("ffn_up_shexp.weight"),
-        }

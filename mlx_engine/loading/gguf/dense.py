@@ -1,0 +1,209 @@
+"""GGUF architectures of dense models: OLMo 2, Phi, GLM-4, ERNIE 4.5, Hunyuan, Command R, ..."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import ClassVar
+
+from mlx_engine.loading.gguf.architecture import ATTENTION, DENSE, OUTSIDE, Architecture
+from mlx_engine.loading.gguf.metadata import Kind, layer_types
+from mlx_engine.loading.gguf.part import Change, Placement
+
+
+class Olmo2Gguf(Architecture):
+    """OLMo 2: norms after attention and feed-forward; OLMo 3 where layers have windows."""
+
+    names = ATTENTION | DENSE | {"post_ffw_norm": "post_feedforward_layernorm"}
+
+    def _find_model_type(self) -> str:
+        return "olmo3" if self._metadata.count("attention.sliding_window", 0) else "olmo2"
+
+    def _rotation(self) -> dict[str, object]:
+        rotation = super()._rotation()
+        if self._find_model_type() == "olmo2":
+            return rotation
+        plain = {"rope_theta": rotation["rope_theta"]}
+        return rotation | {"rope_parameters": {"full_attention": plain, "sliding_attention": plain}}
+
+    def _own_config(self) -> dict[str, object]:
+        window = self._metadata.count("attention.sliding_window", 0)
+        return {
+            "attention_bias": self._has("attn_q.bias"),
+            "sliding_window": window or None,
+            "layer_types": layer_types(self._metadata, self._main_blocks, 4 if window else 0),
+        }
+
+
+class Phi3Gguf(Architecture):
+    """Phi-3 and Phi-4: joined QKV and joined gate and up projections."""
+
+    model_type = "phi3"
+    rotates_whole_heads = False
+    rope_kinds: ClassVar[tuple[Kind, ...]] = ("longrope",)
+    names = ATTENTION | DENSE | {"ffn_up": "mlp.gate_up_proj"}
+
+    def _own_config(self) -> dict[str, object]:
+        count = self._metadata.count
+        longest = count("context_length")
+        return {
+            "partial_rotary_factor": self._partial_factor(),
+            "original_max_position_embeddings": count(
+                "rope.scaling.original_context_length", longest
+            ),
+            "sliding_window": count("attention.sliding_window", 0) or None,
+        }
+
+
+class Glm4Gguf(Architecture):
+    """GLM-4-0414: norms before and after, joined gate and up projections.
+
+    Rows are as published, but in vision models rotated rows of queries and keys are stored as first
+    halves, then second ones.
+    """
+
+    model_type = "glm4"
+    rotates_whole_heads = False
+    default_divisor = 2
+    names = (
+        ATTENTION
+        | DENSE
+        | {
+            "ffn_up": "mlp.gate_up_proj",
+            "post_attention_norm": "post_self_attn_layernorm",
+            "post_ffw_norm": "post_mlp_layernorm",
+        }
+    )
+
+    def _own_config(self) -> dict[str, object]:
+        return {
+            "partial_rotary_factor": self._partial_factor(),
+            "attention_bias": self._has("attn_q.bias") or self._has("attn_qkv.bias"),
+        }
+
+    def _place_one(self, block: int, rest: str) -> Placement:
+        place = super()._place_one(block, rest)
+        heads = {"attn_q": self._heads, "attn_k": self._kv_heads(block)}
+        part = rest.partition(".")[0]
+        if part not in heads or not self._metadata.has("rope.dimension_sections"):
+            return place
+        return replace(place, rows=_interleaved(heads[part], self._head_dim, self._rotary_dim()))
+
+
+@lru_cache(maxsize=8)
+def _interleaved(heads: int, head: int, rotated: int) -> tuple[int, ...]:
+    """Stored rows in Hugging Face's order: rotated row 2 j + s is stored as s * rotated / 2 + j."""
+    return tuple(
+        first + (row % 2 * rotated // 2 + row // 2 if row < rotated else row)
+        for first in range(0, heads * head, head)
+        for row in range(head)
+    )
+
+
+class Ernie45Gguf(Architecture):
+    """ERNIE 4.5 without experts."""
+
+    model_type = "ernie4_5"
+
+    def _own_config(self) -> dict[str, object]:
+        return {"use_bias": self._has("attn_q.bias")}
+
+
+class HunyuanGguf(Architecture):
+    """Hunyuan without experts: QK norms after RoPE; its scaling is folded into the base."""
+
+    model_type = "hunyuan_v1_dense"
+    names = (
+        ATTENTION
+        | DENSE
+        | {"attn_q_norm": "self_attn.query_layernorm", "attn_k_norm": "self_attn.key_layernorm"}
+    )
+
+
+class CohereGguf(Architecture):
+    """Command R and Aya: parallel attention and feed-forward, scaled logits."""
+
+    model_type = "cohere"
+    supported = ("logit_scale",)
+
+    def _own_config(self) -> dict[str, object]:
+        number = self._metadata.number
+        return {
+            "layer_norm_eps": number("attention.layer_norm_epsilon", 1e-5),
+            "logit_scale": number("logit_scale", 0.0625),
+            "use_qk_norm": self._has("attn_q_norm.weight"),
+        }
+
+
+class Cohere2Gguf(CohereGguf):
+    """Command R7B and A: every fourth layer is full and has no RoPE, the others have a window."""
+
+    model_type = "cohere2"
+
+    def _own_config(self) -> dict[str, object]:
+        window = self._metadata.count("attention.sliding_window", 4096)
+        return super()._own_config() | {"sliding_window": window, "sliding_window_pattern": 4}
+
+
+class _LayerNormed(Architecture):
+    """Architectures with layer norms, biases and perhaps partial rotation."""
+
+    rotates_whole_heads = False
+    rope_kinds: ClassVar[tuple[Kind, ...]] = ()
+    eps_key = "layer_norm_eps"
+
+    def _own_config(self) -> dict[str, object]:
+        return {
+            self.eps_key: self._metadata.number("attention.layer_norm_epsilon", 1e-5),
+            "partial_rotary_factor": self._partial_factor(),
+        }
+
+
+class Phi2Gguf(_LayerNormed):
+    """Phi-1 and 2: parallel attention and feed-forward, biases everywhere."""
+
+    model_type = "phi"
+    outside: ClassVar = OUTSIDE | {"output_norm": "model.final_layernorm"}
+    names = ATTENTION | {
+        "attn_output": "self_attn.dense",
+        "ffn_up": "mlp.fc1",
+        "ffn_down": "mlp.fc2",
+    }
+
+
+class Starcoder2Gguf(_LayerNormed):
+    """StarCoder 2; files have no key for its window of 4096."""
+
+    model_type = "starcoder2"
+    eps_key = "norm_epsilon"
+    names = ATTENTION | DENSE | {"ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"}
+
+    def _own_config(self) -> dict[str, object]:
+        return super()._own_config() | {"sliding_window": 4096}
+
+
+class StablelmGguf(_LayerNormed):
+    """StableLM; the 12B has QK norms and parallel attention and feed-forward."""
+
+    model_type = "stablelm"
+
+    def _own_config(self) -> dict[str, object]:
+        return super()._own_config() | {
+            "use_qkv_bias": self._has("attn_q.bias"),
+            "qk_layernorm": self._has("attn_q_norm.weight"),
+            "use_parallel_residual": not self._has("ffn_norm.weight"),
+        }
+
+
+class NemotronGguf(_LayerNormed):
+    """Nemotron 3 and 4, Minitron: norms as used (1 + w), feed-forward without gates."""
+
+    model_type = "nemotron"
+    changes: ClassVar[Mapping[str, Change]] = {"norm.weight": "subtract one"}
+    eps_key = "norm_eps"
+
+    def _own_config(self) -> dict[str, object]:
+        return super()._own_config() | {
+            "attention_bias": self._has("attn_q.bias"),
+            "hidden_act": "relu2",
+            "mlp_bias": self._has("ffn_up.bias"),
+        }
