@@ -6,21 +6,18 @@ from dataclasses import replace
 from PySide6.QtCore import QObject, QTimer
 from PySide6.QtWidgets import QApplication
 
-from app.control.answers import Answers, RunningAnswer
-from app.control.chat import ChatController
 from app.control.chat_list import ChatListController
 from app.control.commands import CommandController
 from app.control.compare import CompareController
-from app.control.composer import ChatKeeper, ComposerController
+from app.control.composer import ComposerController
 from app.control.drops import DropController
 from app.control.figures import LiveFigures
 from app.control.files import FileController
 from app.control.head import HeadController, RestController
+from app.control.last_chat import LastChat
 from app.control.library import LibraryController
-from app.control.models import ModelController
 from app.control.notices import NotificationController, TroubleController
 from app.control.offers import CardController, ChatModelController
-from app.control.open_chat import OpenChat
 from app.control.session import SessionController
 from app.control.settings import KeptSettings, LookController, SettingsController
 from app.library.machine import this_machine
@@ -29,6 +26,10 @@ from app.start.awake import Awake, this_systems_power
 from app.start.folders import Folders
 from app.start.mistakes import Mistakes
 from app.start.threads import Collector, keep_clipboard, share_python
+from app.state.answers import Answers, RunningAnswer
+from app.state.chat import ChatState
+from app.state.drafts import Drafts
+from app.state.models import ModelState
 from app.store.session_store import open_some_store
 from app.values.app_settings import settings_of
 from app.window.controls.labels import announce
@@ -89,40 +90,41 @@ class App(QObject):
         self.worker = EngineWorker(machine.usable_bytes, source, self, machine.gpu_bytes)
         request = self.worker.request
         self.answers = answers = Answers(store, request, parent=self)
-        self.models = models = ModelController(
+        self.models = models = ModelState(
             request,
             lambda path: settings_of(settings.value, path),
             self,
             lambda: bool(answers.chat_ids),
         )
-        self.compare = compare = CompareController(
-            widgets.compare, models, request, lambda: self.chats.chat, self
+        self.drafts = drafts = Drafts(store, self)
+        self.chat = chat = ChatState(
+            store, answers, models, drafts, request, settings.value.new_chat, self
         )
-        opened, page = OpenChat(store, settings.value.new_chat), widgets.transcript
-        self.chats = chats = ChatController(opened, answers, models, page, request, self)
+        page = widgets.transcript
+        page.watch(chat)
+        page.reader.unsent = drafts.edits
+        for changed in (page.reader.typed, page.reader.edit_given_up):
+            changed.connect(drafts.save_soon)
+        self.compare = compare = CompareController(widgets.compare, models, request, chat, self)
         self.listed = listed = ChatListController(store, widgets.sidebar, parent=self)
         self.rest = RestController(
             models, answers, compare, settings, widgets.head, widgets.notice, self
         )
         HeadController(widgets.head, widgets.start, models, self)
-        self.troubles = TroubleController(
-            widgets.notice, widgets.window, self.mistakes, chats, self
-        )
+        self.troubles = TroubleController(widgets.notice, widgets.window, self.mistakes, chat, self)
         self.figures = LiveFigures(widgets.strip, widgets.drafting, store.messages, self)
         self.session = SessionController(
-            widgets.session, chats, models, self.figures, settings, machine, self
+            widgets.session, chat, models, self.figures, settings, machine, self
         )
         SettingsController(widgets.settings, settings, look, PromptFolder(folders.prompts), self)
         NotificationController(
             widgets.system, answers, settings, self._title_of, self._come_back, self
         )
-        ChatModelController(page.offer, chats, models, self)
+        ChatModelController(page.offer, chat, models, self)
         self.composer = composer = ComposerController(
-            widgets.composer, chats, answers, models, page.edit_last_prompt, self
+            widgets.composer, chat, answers, models, drafts, page.edit_last_prompt, self
         )
-        self.keeper = ChatKeeper(
-            composer, chats, page.reader, settings, store, listed, folders.being_shown_file, self
-        )
+        self.last_chat = LastChat(chat, page.reader.turns, settings, folders.being_shown_file, self)
         self.cards = cards = CardController(
             widgets.card, widgets.layer, models, settings, machine, read_card, self
         )
@@ -135,13 +137,13 @@ class App(QObject):
             widgets, store, self.drops, log, lambda: settings.value.new_chat, self
         )
         self.commands = CommandController(
-            widgets, chats, compare, models, listed, look, files, settings, self.begin_chat, self
+            widgets, chat, compare, models, listed, look, files, settings, self.begin_chat, self
         )
         self._end_catching = self.mistakes.catch_all()
         self._connect_models()
         self._connect_chats()
         self._connect_look()
-        for one in (listed, settings, files, answers):
+        for one in (listed, settings, files, answers, drafts):
             one.failed.connect(self.troubles.tell)
         answers.saved.connect(widgets.notice.withdraw)
         self.troubles.tell_of_the_start((*store.notices, *settings.notes))
@@ -155,7 +157,8 @@ class App(QObject):
         window.restore(value.window_state)
         self.listed.refresh()
         titles = {chat.id: chat.title for chat in self.store.chats.listed()}
-        if words := self.keeper.restore(value, titles):
+        self._take_old_texts()
+        if words := self.last_chat.restore(value, titles):
             self.widgets.notice.say(words)
         window.painted.connect(self._begin_work)
         QTimer.singleShot(UNSEEN_MS, self, self._begin_work)
@@ -166,6 +169,14 @@ class App(QObject):
             self.drops.begin_with(paths, self._load_last)
         else:
             self._load_last()
+
+    def _take_old_texts(self) -> None:
+        """From the settings, where an older Headstart and one that could not write left them."""
+        value = self.settings.value
+        if value.unsent or value.rewritten:
+            self.drafts.add_texts(value.unsent, value.rewritten)
+            if self.drafts.save():
+                self.settings.change(replace(value, unsent={}, rewritten={}))
 
     def _begin_work(self) -> None:
         """Importing MLX would hold up the first painting; once begun it goes on."""
@@ -183,7 +194,7 @@ class App(QObject):
     def begin_chat(self) -> None:
         """Show a new chat, ready to be typed into."""
         self.widgets.window.show_page("chat")
-        self.chats.begin(self.settings.value.new_chat)
+        self.chat.begin(self.settings.value.new_chat)
 
     def close(self) -> None:
         """Keep everything, and end the engine's thread."""
@@ -194,10 +205,12 @@ class App(QObject):
         self.widgets.window.hide()
         lost = self.answers.keep_all()
         self.awake.hold(False, "")
-        self.keeper.close()
-        kept = self.keeper.settings()
-        rewritten = {**kept.rewritten, **lost}
-        self.settings.change(replace(kept, window_state=window_state, rewritten=rewritten))
+        self.last_chat.keep()
+        self.last_chat.close()
+        self.drafts.edits.update(lost)
+        left = self.drafts.close()
+        value = replace(self.settings.value, window_state=window_state)
+        self.settings.change(replace(value, unsent=left.chats, rewritten=left.messages))
         self.settings.close()
         self.library.close()
         self.files.close()
@@ -211,7 +224,7 @@ class App(QObject):
         self._end_sharing()
 
     def _load_last(self) -> None:
-        self.rest.load_last(self.chats.chat.settings.load)
+        self.rest.load_last(self.chat.settings.load)
 
     # models
 
@@ -272,25 +285,20 @@ class App(QObject):
     # chats
 
     def _connect_chats(self) -> None:
-        chats, listed, answers = self.chats, self.listed, self.answers
+        chat, listed, answers = self.chat, self.listed, self.answers
         widgets, window = self.widgets, self.widgets.window
         reader = widgets.transcript.reader
-        reader.regenerate_wanted.connect(chats.regenerate)
-        reader.edit_wanted.connect(chats.edit)
         reader.branch_off_wanted.connect(listed.branch_off)
-        reader.continue_wanted.connect(chats.continue_answer)
-        reader.drop_wanted.connect(chats.drop_oldest)
-        reader.branch_wanted.connect(chats.show_branch)
         reader.stats_clicked.connect(lambda _: window.show_panel("drafting"))
         for page in (reader, widgets.compare.reader):
             page.link_clicked.connect(self.files.open_link)
-        widgets.start.asked.connect(chats.send)
+        widgets.start.asked.connect(chat.send)
         widgets.sidebar.list.export_wanted.connect(self.files.export)
         window.dragged.connect(self.drops.hover)
         window.drag_left.connect(self.drops.leave)
         window.dropped.connect(self.drops.take)
-        chats.opened.connect(self._show_chat)
-        chats.stored.connect(listed.show_changed)
+        chat.changed.connect(self._show_chat)
+        chat.stored.connect(listed.show_changed)
         listed.chosen.connect(self._choose_chat)
         listed.gone.connect(self._lose_chat)
         listed.changed.connect(self._show_changed_list)
@@ -306,7 +314,7 @@ class App(QObject):
 
     def _choose_chat(self, chat_id: int, message_id: int | None = None) -> None:
         self.widgets.window.show_page("chat")
-        self.chats.open(chat_id, message_id)
+        self.chat.open(chat_id, message_id)
 
     def _title_of(self, chat_id: int) -> str:
         return self.store.chats.get(chat_id).title or tr("New chat")
@@ -316,31 +324,30 @@ class App(QObject):
         self._choose_chat(chat_id)
 
     def _lose_chat(self, chat_id: int) -> None:
-        self.chats.forget(chat_id)
-        if self.chats.chat.chat_id == chat_id:
+        self.chat.forget(chat_id)
+        if self.chat.chat_id == chat_id:
             self.begin_chat()
 
     def _show_chat(self) -> None:
-        widgets, chat = self.widgets, self.chats.chat
+        widgets, chat = self.widgets, self.chat
         widgets.chat_page.show_start(not chat.turns)
         widgets.sidebar.list.show_current(chat.chat_id)
-        self.figures.show_chat(chat.chat_id, self.chats.last_stats, self.chats.running)
+        self.figures.show_chat(chat.chat_id, chat.last_stats, chat.running)
         self.session.show_now()
         self._show_title()
 
     def _show_title(self) -> None:
-        title = self.chats.chat.title or tr("New chat")
+        title = self.chat.title or tr("New chat")
         self.widgets.window.setWindowTitle(f"{title} – Headstart")
 
     def _show_changed_list(self) -> None:
         """The chat on show may be among those that were renamed or pinned."""
-        self.chats.look_again()
-        self._show_title()
+        self.chat.look_again()
         self.commands.refresh()
 
     def _end_answer(self, answer: RunningAnswer) -> None:
         self.figures.end(answer)
-        if answer.chat_id == self.chats.chat.chat_id:
+        if answer.chat_id == self.chat.chat_id:
             transcript, words = self.widgets.transcript, answer.answer.text
             ended = words or tr("The answer has ended.")
             transcript.reader.turns.do(lambda: announce(transcript, ended))

@@ -102,7 +102,7 @@ CONTRACT = {"mlx_engine/cache/contract.py": "", "mlx_engine/values/errors.py": "
         ("app/window/a.py", "from mlx_engine import load"),
         ("app/window/a.py", "from app.store import database"),
         ("app/store/a.py", "from app.worker import engine_worker"),
-        ("app/control/chat.py", "from mlx_engine.cache import contract"),
+        ("app/state/chat.py", "from mlx_engine.cache import contract"),
         ("mlx_engine/attic/a.py", ""),
     ],
 )
@@ -122,7 +122,7 @@ def test_a_wrong_arrow_is_seen(tmp_path: Path, file: str, line: str) -> None:
         ("mlx_engine/command_line/a.py", "import mlx_engine\nfrom mlx_engine import load"),
         ("app/window/a.py", "from mlx_engine.values import errors\nfrom PySide6 import QtCore"),
         ("app/worker/a.py", "from mlx_engine import load"),
-        ("app/app.py", "from app.control.chat import ChatController"),
+        ("app/app.py", "from app.state.chat import ChatState"),
     ],
 )
 def test_a_right_arrow_is_let_through(tmp_path: Path, file: str, line: str) -> None:

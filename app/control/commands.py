@@ -6,12 +6,12 @@ from dataclasses import replace
 from PySide6.QtCore import QMetaObject, QObject, Qt
 from PySide6.QtWidgets import QAbstractButton, QApplication
 
-from app.control.chat import ChatController
 from app.control.chat_list import ChatListController
 from app.control.compare import CompareController
 from app.control.files import FileController
-from app.control.models import ModelController
 from app.control.settings import KeptSettings, LookController
+from app.state.chat import ChatState
+from app.state.models import ModelState
 from app.window.main_window import Panel
 from app.window.widgets import Widgets
 
@@ -33,9 +33,9 @@ class CommandController(QObject):
     def __init__(
         self,
         widgets: Widgets,
-        chats: ChatController,
+        chat: ChatState,
         compare: CompareController,
-        models: ModelController,
+        models: ModelState,
         listed: ChatListController,
         look: LookController,
         files: FileController,
@@ -44,7 +44,7 @@ class CommandController(QObject):
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
-        self._widgets, self._chats, self._listed = widgets, chats, listed
+        self._widgets, self._chat, self._listed = widgets, chat, listed
         self._look, self._files, self._settings = look, files, settings
         self._compare, self._models = compare, models
         self._new_chat = new_chat
@@ -55,11 +55,11 @@ class CommandController(QObject):
         settings.changed.connect(self.refresh)
         models.changed.connect(self.refresh)
         compare.changed.connect(self.refresh)
-        chats.opened.connect(self.refresh)
+        chat.changed.connect(self.refresh)
         self.refresh()
 
     def _connect(self) -> None:
-        widgets, chats, look = self._widgets, self._chats, self._look
+        widgets, chat, look = self._widgets, self._chat, self._look
         window, transcript = widgets.window, widgets.transcript
         commands: dict[str, Callable[[], object]] = {
             "new-chat": self._begin_chat,
@@ -76,8 +76,8 @@ class CommandController(QObject):
             "search": self._search,
             "undo-delete": widgets.sidebar.undo.undo,
             "stop": self._stop,
-            "regenerate": self._in_chat(chats.regenerate),
-            "continue": self._in_chat(chats.continue_answer),
+            "regenerate": self._in_chat(chat.regenerate),
+            "continue": self._in_chat(chat.continue_answer),
             "compare": self._show_compare,
             "rename-chat": self._rename,
             "pin-chat": self._pin,
@@ -146,7 +146,9 @@ class CommandController(QObject):
         """Whatever ends in the chat leaves the keys with its message."""
         widgets = self._widgets
         for ends_in_chat in (
-            self._chats.opened,
+            self._chat.opened,
+            self._chat.added,
+            self._chat.replaced,
             widgets.layer.left,
             widgets.sidebar.search_left,
             widgets.sidebar.list.named,
@@ -175,16 +177,16 @@ class CommandController(QObject):
     def refresh(self) -> None:
         """Make checks and availability true."""
         actions, window = self._widgets.actions, self._widgets.window
-        is_answering = self._chats.running is not None
+        is_answering = self._chat.running is not None
         has_work = is_answering or self._compare.is_running or self._models.loading is not None
-        has_chat = self._chats.chat.chat_id is not None
+        has_chat = self._chat.chat_id is not None
         actions.enable(has_work, "stop")
         actions.enable(has_chat and not is_answering, "regenerate", "continue")
         actions.enable(
             has_chat, "rename-chat", "pin-chat", "duplicate-chat", "delete-chat", "export-chat"
         )
         checked = {
-            "pin-chat": self._chats.chat.pinned,
+            "pin-chat": self._chat.pinned,
             "bin": self._listed.shows_bin,
             "sidebar": window.has_sidebar,
             "session": window.is_shown("session"),
@@ -212,14 +214,14 @@ class CommandController(QObject):
         """End one thing, what the user looks at first; what there is of an answer stays."""
         if self._compare.is_running:
             self._compare.stop()
-        elif self._chats.running is not None:
-            self._chats.stop()
+        elif self._chat.running is not None:
+            self._chat.stop()
         else:
             self._models.cancel()
 
     def _with_chat(self, action: Callable[[int], object]) -> None:
-        if self._chats.chat.chat_id is not None:
-            action(self._chats.chat.chat_id)
+        if self._chat.chat_id is not None:
+            action(self._chat.chat_id)
 
     def _with_chats(self, action: Callable[..., object]) -> None:
         """Those marked in the list where several are, else the one on show."""

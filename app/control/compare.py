@@ -8,9 +8,9 @@ from itertools import groupby
 
 from PySide6.QtCore import QObject, Signal
 
-from app.control.answers import RunningAnswer
-from app.control.models import ModelController
-from app.control.open_chat import OpenChat
+from app.state.answers import RunningAnswer
+from app.state.chat import ChatState
+from app.state.models import ModelState
 from app.window.compare.compare_view import CompareView, Side
 from app.worker.replies import AnswerEvents, AnswerFailed, AnswerWithdrawn
 from app.worker.requests import Ask, CloseChat, Request, StopAnswer
@@ -35,9 +35,9 @@ class CompareController(QObject):
     def __init__(
         self,
         view: CompareView,
-        models: ModelController,
+        models: ModelState,
         request: Callable[[Request], None],
-        chat: Callable[[], OpenChat],
+        chat: ChatState,
         parent: QObject | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -68,7 +68,7 @@ class CompareController(QObject):
         """With the last question of the chat on show as the prompt; what is typed since stays until
         another question is the last.
         """
-        chat, asked = self._chat(), self._chat().last_question
+        chat, asked = self._chat, self._chat.last_question
         begun_with = (chat.chat_id, asked.id if asked else None)
         if begun_with != self._begun_with:
             self._begun_with = begun_with
@@ -79,7 +79,7 @@ class CompareController(QObject):
         """Answer `prompt` twice, as the chat on show would; a model that rests is loaded first."""
         if self.is_running or not self._models.wake():
             return
-        settings = self._chat().settings
+        settings = self._chat.settings
         own = settings.sampling.seed
         seed = random.getrandbits(63) if own is None else own
         settings = replace(settings, sampling=replace(settings.sampling, seed=seed))

@@ -6,7 +6,6 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.control.composer import ComposerController
 from app.control.library import LibraryController
-from app.control.models import ModelController
 from app.control.offers import CardController
 from app.library.dropped import (
     Dropped,
@@ -20,6 +19,7 @@ from app.library.dropped import (
     what_says,
 )
 from app.start.threads import Beside
+from app.state.models import ModelState
 from app.values.attached_text import Refused
 from app.window.language import said, tr
 from app.window.layers import DropPlan
@@ -49,7 +49,7 @@ class DropController(QObject):
     def __init__(
         self,
         widgets: Widgets,
-        models: ModelController,
+        models: ModelState,
         cards: CardController,
         library: LibraryController,
         composer: ComposerController,

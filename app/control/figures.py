@@ -2,7 +2,7 @@
 
 from PySide6.QtCore import QObject
 
-from app.control.answers import Growth, RunningAnswer, worth_telling
+from app.state.answers import Growth, RunningAnswer, worth_telling
 from app.store.messages import Messages
 from app.values.errors import StoreError
 from app.window.drafting.drafting_view import DraftingView

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, QTimer
 
-from app.control.answers import Answers
 from app.control.compare import CompareController
-from app.control.models import ModelController, model_name
 from app.control.settings import KeptSettings
+from app.state.answers import Answers
+from app.state.models import ModelState, model_name
 from app.values.app_settings import BUILT_IN, settings_of
 from app.values.models import FoundModel
 from app.window.chat_page import HeadBar
@@ -34,7 +34,7 @@ class HeadController(QObject):
         self,
         head: HeadBar,
         start: FirstRunView,
-        models: ModelController,
+        models: ModelState,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
@@ -70,7 +70,7 @@ class RestController(QObject):
 
     def __init__(
         self,
-        models: ModelController,
+        models: ModelState,
         answers: Answers,
         compare: CompareController,
         settings: KeptSettings,

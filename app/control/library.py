@@ -11,7 +11,6 @@ from PySide6.QtWidgets import QFileDialog, QMessageBox, QWidget
 
 from app.control.downloads import Downloads
 from app.control.hub import HubController
-from app.control.models import BUILT_IN_NAME
 from app.control.offers import CardController
 from app.control.settings import KeptSettings
 from app.library.find_models import FoundHere, look_around, own_files, usual_places
@@ -24,7 +23,7 @@ from app.values.app_settings import (
     without_model_folder,
     without_recent_model,
 )
-from app.values.models import BUILT_IN_PLACE, DownloadFigures, FoundModel
+from app.values.models import BUILT_IN_NAME, BUILT_IN_PLACE, DownloadFigures, FoundModel
 from app.window.language import tr
 from app.window.widgets import Widgets
 from mlx_engine.hub.client import Hub

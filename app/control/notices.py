@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QObject, Qt
 
-from app.control.answers import Answers, RunningAnswer
-from app.control.chat import ChatController
 from app.control.settings import KeptSettings
 from app.start.mistakes import Mistakes
+from app.state.answers import Answers, RunningAnswer
+from app.state.chat import ChatState
 from app.window.controls.notice_bar import NoticeBar
 from app.window.language import said, tr
 from app.window.layers import CrashBox
@@ -79,14 +79,14 @@ class TroubleController(QObject):
         notice: NoticeBar,
         window: MainWindow,
         mistakes: Mistakes,
-        chats: ChatController,
+        chat: ChatState,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
         self._notice, self._window, self._mistakes = notice, window, mistakes
         self._of_a_question = ""
-        chats.failed.connect(self._tell_of_a_question)
-        chats.stored.connect(lambda _: notice.withdraw(self._of_a_question))
+        chat.failed.connect(self._tell_of_a_question)
+        chat.stored.connect(lambda _: notice.withdraw(self._of_a_question))
         notice.details_wanted.connect(lambda details: self._show(notice.words(), details))
         mistakes.made.connect(self._show)
 

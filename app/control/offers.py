@@ -6,13 +6,13 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from app.control.chat import ChatController
-from app.control.models import BUILT_IN_NAME, ModelController, model_name
 from app.control.settings import KeptSettings
 from app.library.machine import Machine
 from app.start.threads import Beside
+from app.state.chat import ChatState
+from app.state.models import ModelState, model_name
 from app.values.app_settings import ModelSettings, settings_of, with_settings_of
-from app.values.models import ModelCard
+from app.values.models import BUILT_IN_NAME, ModelCard
 from app.window.controls.notice_bar import NoticeBar
 from app.window.language import tr
 from app.window.layers import CardLayer
@@ -35,7 +35,7 @@ class CardController(QObject):
         self,
         card: ModelCardView,
         layer: CardLayer,
-        models: ModelController,
+        models: ModelState,
         settings: KeptSettings,
         machine: Machine,
         read_card: ReadCard,
@@ -158,20 +158,19 @@ class ChatModelController(QObject):
     def __init__(
         self,
         line: NoticeBar,
-        chats: ChatController,
-        models: ModelController,
+        chat: ChatState,
+        models: ModelState,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
-        self._line, self._chats, self._models = line, chats, models
+        self._line, self._chat, self._models = line, chat, models
         line.taken.connect(lambda _: self._load())
-        chats.opened.connect(self.refresh)
-        chats.stored.connect(lambda _: self.refresh())
+        chat.changed.connect(self.refresh)
         models.changed.connect(self.refresh)
 
     def refresh(self) -> None:
         """Say what is so now; nothing while a model is being loaded."""
-        chat, line = self._chats.chat, self._line
+        chat, line = self._chat, self._line
         answer, path = chat.last_answer, chat.settings.model_path
         name = answer.model if answer else ""
         is_known = path is not None or name == BUILT_IN_NAME
@@ -198,6 +197,6 @@ class ChatModelController(QObject):
         return current is not None and (current.path == path or self._models.model_name == name)
 
     def _load(self) -> None:
-        settings = self._chats.chat.settings
+        settings = self._chat.settings
         self._models.load_path(settings.model_path, settings.load)
         self.refresh()

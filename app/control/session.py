@@ -4,13 +4,13 @@ from dataclasses import replace
 
 from PySide6.QtCore import QObject
 
-from app.control.answers import Growth, RunningAnswer
-from app.control.chat import ChatController
 from app.control.figures import LiveFigures
-from app.control.models import ModelController
 from app.control.settings import KeptSettings
 from app.library.machine import Machine
 from app.library.model_card import make_card
+from app.state.answers import Growth, RunningAnswer
+from app.state.chat import ChatState
+from app.state.models import ModelState
 from app.values.app_settings import with_preset, with_preset_named, without_preset
 from app.values.chat_settings import THINKING, CacheChoice, ChatSettings, as_preset
 from app.values.models import ModelCard
@@ -76,15 +76,15 @@ class SessionController(QObject):
     def __init__(
         self,
         panel: SessionPanel,
-        chats: ChatController,
-        models: ModelController,
+        chat: ChatState,
+        models: ModelState,
         figures: LiveFigures,
         settings: KeptSettings,
         machine: Machine,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
-        self._panel, self._chats, self._models = panel, chats, models
+        self._panel, self._chat, self._models = panel, chat, models
         self._figures, self._settings, self._machine = figures, settings, machine
         self._outputs: dict[str, DraftOutput | None] = {}
         self._by_probability, self._by_output = SpeedBySetting(), SpeedBySetting()
@@ -98,8 +98,8 @@ class SessionController(QObject):
         panel.presets.defaults_wanted.connect(self._make_default)
         panel.fold_groups(settings.value.folded_groups)
         panel.groups_folded.connect(self._keep_folded)
-        chats.settings_shown.connect(self._show_settings)
-        chats.opened.connect(self._show_chat)
+        chat.settings_changed.connect(self._show_settings)
+        chat.changed.connect(self._show_chat)
         models.loaded.connect(self._use_model)
         models.described.connect(lambda _: self._show_model(models.description))
         models.unloaded.connect(lambda _: self._lose_model())
@@ -108,7 +108,7 @@ class SessionController(QObject):
 
     def take(self, answer: RunningAnswer, growth: Growth) -> None:
         """An answer grew: how fast it is with these settings, and what drafting does in it."""
-        chat = self._chats.chat
+        chat = self._chat
         if answer.chat_id != chat.chat_id:
             return
         self._by_probability.add(f"{chat.settings.draft.min_probability:g}", growth.rounds)
@@ -128,15 +128,16 @@ class SessionController(QObject):
         self._show_output()
 
     def _show_output(self) -> None:
-        self._panel.fields.draft.show_output(self._outputs.get(str(self._chats.chat.chat_id)))
+        self._panel.fields.draft.show_output(self._outputs.get(str(self._chat.chat_id)))
 
     def _change(self, **changes: object) -> None:
-        settings = self._chats.chat.settings
+        settings = self._chat.settings
         self._own = replace(settings, **changes)  # type: ignore[arg-type]
-        self._chats.change_settings(self._own)
+        self._chat.change_settings(self._own)
 
-    def _show_settings(self, settings: ChatSettings) -> None:
+    def _show_settings(self) -> None:
         """What the panel itself asked for is on show; what is typed wrong elsewhere in it stays."""
+        settings = self._chat.settings
         if settings is not self._own:
             self._panel.fields.show_settings(settings)
         model = self._models.description
@@ -145,7 +146,7 @@ class SessionController(QObject):
         self._show_presets()
 
     def _show_chat(self) -> None:
-        stats = self._chats.last_stats
+        stats = self._chat.last_stats
         self._panel.fields.sampling.show_last_seed(stats.seed if stats else None)
         self._show_output()
 
@@ -171,7 +172,7 @@ class SessionController(QObject):
 
     def _card(self, model: ModelDescription) -> ModelCard:
         """With the memory that this chat's keys and values take."""
-        self._cache = self._chats.chat.settings.cache
+        self._cache = self._chat.settings.cache
         usual = self._models.in_use.cache if self._models.in_use else AS_THEY_COME
         cache = AS_THEY_COME if model.packed_cache else self._cache.over(usual)
         return make_card(model, self._machine, cache)
@@ -184,20 +185,20 @@ class SessionController(QObject):
     def _use_preset(self, name: str) -> None:
         preset = self._settings.value.presets.get(name)
         if preset is not None:
-            kept = self._chats.chat.settings
+            kept = self._chat.settings
             load = replace(kept.load, numerics=preset.load.numerics)
             own = replace(preset, model_path=kept.model_path, read_from=kept.read_from)
-            self._chats.change_settings(replace(own, load=load, preset=name))
+            self._chat.change_settings(replace(own, load=load, preset=name))
 
     def _save_preset(self, name: str) -> None:
-        preset = as_preset(self._chats.chat.settings)
+        preset = as_preset(self._chat.settings)
         self._settings.change(with_preset(self._settings.value, name, preset))
         self._change(preset=name)
 
     def _rename_preset(self, name: str, new: str) -> None:
         """In all chats that began with it."""
         self._settings.change(with_preset_named(self._settings.value, name, new))
-        self._chats.rename_preset(name, new)
+        self._chat.rename_preset(name, new)
 
     def _delete_preset(self, name: str) -> None:
         """Chats still name it until they are given another, so that it can come back."""
@@ -212,13 +213,13 @@ class SessionController(QObject):
         self._panel.presets.undo.offer(tr("“{name}” is deleted.", name=name), give_back)
 
     def _make_default(self) -> None:
-        settings = self._chats.chat.settings
+        settings = self._chat.settings
         chosen = replace(as_preset(settings), preset=settings.preset)
         self._settings.change(replace(self._settings.value, new_chat=chosen))
 
     def _show_presets(self) -> None:
         """The chat's own stays named after it was changed by hand."""
-        settings, presets = self._chats.chat.settings, self._settings.value.presets
+        settings, presets = self._chat.settings, self._settings.value.presets
         current = presets.get(settings.preset or "")
         is_changed = current is not None and as_preset(current) != as_preset(settings)
         name = None if current is None else settings.preset

@@ -4,7 +4,6 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from app.store.chats import chat_gone, copy_message, title_from
@@ -17,10 +16,10 @@ from app.store.rows import (
     stats_to_json,
     text_of,
 )
-from app.values.chats import AnswerSoFar, Branch, DraftedSpan, MessageState, StoredMessage, Turn
+from app.values.chats import AnswerSoFar, Branch, EndedAnswer, StoredMessage, Turn
 from app.values.errors import NoSuchChat, StoreDamaged, StoreError
 from app.values.typed_json import words_to_text
-from mlx_engine.values.conversation import FinishReason, GenerationFinished, Message, Role
+from mlx_engine.values.conversation import Message, Role
 from mlx_engine.values.stats import GenerationStats
 
 MOST_FIGURES = 500
@@ -41,31 +40,6 @@ class AnswerFigures(NamedTuple):
 
     model: str
     stats: GenerationStats
-
-
-@dataclass(frozen=True, slots=True)
-class EndedAnswer:
-    """An answer as it stays; stats and problem as StoredMessage has them."""
-
-    so_far: AnswerSoFar
-    state: MessageState
-    reason: FinishReason | None
-    stats: GenerationStats | None = None
-    problem: str = ""
-
-    def of(self, message: StoredMessage) -> StoredMessage:
-        """The message that this is the end of."""
-        return replace(
-            message,
-            text=self.so_far.text,
-            thinking=self.so_far.thinking,
-            spans=tuple(self.so_far.spans),
-            thinking_seconds=self.so_far.thinking_seconds,
-            state=self.state,
-            finish_reason=self.reason,
-            stats=self.stats,
-            problem=self.problem,
-        )
 
 
 class Messages:
@@ -209,8 +183,9 @@ class Messages:
             )
         return self.get(rewritten)
 
-    def begin_answer(self, chat_id: int, parent: int | None, model: str) -> int:
-        """Add an empty answer after `parent`, select it; its id.
+    def begin_answer(self, chat_id: int, parent: int | None, model: str = "") -> int:
+        """Add an empty answer after `parent`, select it; its id. model: that writes it, "" where
+        that is told later.
 
         To regenerate an answer, give the parent of the old one.
         """
@@ -221,46 +196,50 @@ class Messages:
         """Keep what there is of an answer so far: safe from a killed process on return."""
         changed = self._database.write(
             """UPDATE message SET state = 'partial', text = ?, thinking = ?, spans = ?,
-                thinking_seconds = ? WHERE id = ?""",
+                thinking_seconds = ?, model = coalesce(nullif(?, ''), model) WHERE id = ?""",
             so_far.text,
             so_far.thinking,
             self._written.json(so_far.spans),
             so_far.thinking_seconds,
+            so_far.model,
             message_id,
         )
         if not changed:
             raise _gone(message_id)
 
-    def finish_answer(
-        self,
-        message_id: int,
-        finished: GenerationFinished,
-        spans: Sequence[DraftedSpan] = (),
-        thinking_seconds: float | None = None,
-    ) -> None:
+    def end_answer(self, message_id: int, ended: EndedAnswer) -> None:
         """The answer as it stays, brought onto the disk. Where that fails it is read as it should
         be, and `write_again` tries once more.
         """
-        state: MessageState = "stopped" if finished.reason == "stopped" else "done"
-        whole = AnswerSoFar(finished.text, finished.thinking, spans, thinking_seconds)
-        self._end(message_id, EndedAnswer(whole, state, finished.reason, finished.stats))
-
-    def interrupt_answer(
-        self,
-        message_id: int,
-        so_far: AnswerSoFar,
-        problem: str = "",
-        reason: FinishReason | None = None,
-    ) -> None:
-        """Keep what there is of an answer that an error ended, as `finish_answer` does; problem:
-        which, in words; reason: what it amounts to, where something can be done about it.
-        """
-        self._end(message_id, EndedAnswer(so_far, "stopped", reason, None, problem))
+        self.unwritten[message_id] = ended
+        try:
+            with self._database.transaction():
+                self.save_partial(message_id, ended.so_far)
+                self._database.write(
+                    """UPDATE message SET state = ?, finish_reason = ?, stats = ?, problem = ?
+                        WHERE id = ?""",
+                    ended.state,
+                    ended.reason,
+                    stats_to_json(ended.stats),
+                    words_to_text(ended.problem),
+                    message_id,
+                )
+                self._database.write(
+                    """UPDATE chat SET updated_at = ?
+                        WHERE id = (SELECT chat FROM message WHERE id = ?)""",
+                    self._clock(),
+                    message_id,
+                )
+        except (NoSuchChat, StoreDamaged):
+            del self.unwritten[message_id]
+            raise
+        del self.unwritten[message_id]
+        self._database.checkpoint()
 
     def write_again(self) -> None:
         """Answers that could not be written when they ended, up to the first that still cannot."""
         for message_id, ended in list(self.unwritten.items()):
-            self._end(message_id, ended)
+            self.end_answer(message_id, ended)
 
     def interrupt_left_over(self) -> int:
         """Call at start: answers that a crash left partial are complete now; how many."""
@@ -298,32 +277,6 @@ class Messages:
         if not changed:
             raise chat_gone(chat_id)
         return added
-
-    def _end(self, message_id: int, ended: EndedAnswer) -> None:
-        self.unwritten[message_id] = ended
-        try:
-            with self._database.transaction():
-                self.save_partial(message_id, ended.so_far)
-                self._database.write(
-                    """UPDATE message SET state = ?, finish_reason = ?, stats = ?, problem = ?
-                        WHERE id = ?""",
-                    ended.state,
-                    ended.reason,
-                    stats_to_json(ended.stats),
-                    words_to_text(ended.problem),
-                    message_id,
-                )
-                self._database.write(
-                    """UPDATE chat SET updated_at = ?
-                        WHERE id = (SELECT chat FROM message WHERE id = ?)""",
-                    self._clock(),
-                    message_id,
-                )
-        except (NoSuchChat, StoreDamaged):
-            del self.unwritten[message_id]
-            raise
-        del self.unwritten[message_id]
-        self._database.checkpoint()
 
     def _read(self, row: sqlite3.Row) -> StoredMessage:
         """A message as it is, or will be once it is written."""

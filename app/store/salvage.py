@@ -31,6 +31,8 @@ TABLE_LEAF = 13
 _LOST_CHATS = """INSERT INTO chat (id, title, created_at, updated_at, settings)
     SELECT chat, 'Recovered chat', min(created_at), max(created_at), '{}' FROM message
     WHERE chat NOT IN (SELECT id FROM chat) GROUP BY chat"""
+_LOST_DRAFTS = """DELETE FROM draft
+    WHERE chat NOT IN (SELECT id FROM chat) OR message NOT IN (SELECT id FROM message)"""
 _LOST_FOLDERS = """INSERT INTO folder (id, created_at, name)
     SELECT folder, 0, 'Recovered folder ' || folder FROM chat
     WHERE folder IS NOT NULL AND folder NOT IN (SELECT id FROM folder) GROUP BY folder"""
@@ -92,7 +94,7 @@ def salvage(aside: Path, path: Path) -> Saved:
 
 def relink(connection: sqlite3.Connection) -> None:
     """Within a transaction: give rows that belong to what is not there what they belong to."""
-    for statement in (_LOST_CHATS, _LOST_FOLDERS, _LOST_PARENTS, _LOST_LEAVES):
+    for statement in (_LOST_CHATS, _LOST_FOLDERS, _LOST_PARENTS, _LOST_LEAVES, _LOST_DRAFTS):
         connection.execute(statement)
 
 

@@ -159,16 +159,32 @@ def _folders_and_edits(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
+def _unsent_texts(connection: sqlite3.Connection) -> None:
+    """What is typed and not sent in a chat, both columns NULL for one that is not stored yet, or as
+    another wording of a message; attachments in a row of their own.
+    """
+    connection.execute(
+        """CREATE TABLE draft (
+            id INTEGER PRIMARY KEY,
+            chat INTEGER REFERENCES chat ON DELETE CASCADE,
+            message INTEGER REFERENCES message ON DELETE CASCADE,
+            attached INTEGER NOT NULL,
+            text TEXT NOT NULL
+        )"""
+    )
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     _chats_and_messages,
     make_index,
     _how_answers_went,
     _folders_and_edits,
+    _unsent_texts,
 )
 
 
 Columns = Mapping[str, tuple[type, ...]]
-TABLES = ("folder", "chat", "message")
+TABLES = ("folder", "chat", "message", "draft")
 _TYPES: Mapping[str, tuple[type, ...]] = {"INTEGER": (int,), "REAL": (int, float), "TEXT": (str,)}
 
 

@@ -1,16 +1,15 @@
 """All chats of a user: opened, listed, searched and written through one object."""
 
-import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from app.store.chats import Chats, Search
 from app.store.database import Database
+from app.store.drafts import DraftTable
 from app.store.folders import Folders
 from app.store.messages import Messages
 from app.store.open_database import open_database, open_held, open_in_memory
@@ -28,6 +27,7 @@ class SessionStore:
     folders: Folders
     messages: Messages
     search: Search
+    drafts: DraftTable
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -45,11 +45,6 @@ class SessionStore:
         return Chat(
             self.chats.get(chat_id), settings.value, self.messages.path(chat_id), settings.notes
         )
-
-    def there(self, kind: Literal["chat", "message"], ids: Iterable[int]) -> set[int]:
-        """Those that were not deleted for good; raises StoreError."""
-        sql = f"SELECT id FROM {kind} WHERE id IN (SELECT value FROM json_each(?))"
-        return {row["id"] for row in self.database.rows(sql, json.dumps(list(ids)))}
 
     def close(self) -> None:
         """No use after this."""
@@ -110,4 +105,5 @@ def _store(database: Database, clock: Callable[[], float]) -> SessionStore:
         Folders(database, clock),
         Messages(database, clock),
         Search(database),
+        DraftTable(database),
     )

@@ -1,7 +1,8 @@
 """Stored chats as the window sees them: a list of chats, and the turns of one branch."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from app.values.chat_settings import ChatSettings
@@ -39,12 +40,16 @@ class DraftedSpan(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AnswerSoFar:
-    """What there is of an answer that is being written; thinking_seconds: None if not known."""
+    """What there is of an answer that is being written; thinking_seconds: None if not known.
+
+    model: the name of the one that writes it, "" before that is known.
+    """
 
     text: str = ""
     thinking: str = ""
     spans: Sequence[DraftedSpan] = ()
     thinking_seconds: float | None = None
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,7 @@ class StoredMessage:
     @property
     def so_far(self) -> AnswerSoFar:
         """An answer that was cut, to go on with."""
-        return AnswerSoFar(self.text, self.thinking, self.spans, self.thinking_seconds)
+        return AnswerSoFar(self.text, self.thinking, self.spans, self.thinking_seconds, self.model)
 
     @property
     def interrupted(self) -> bool:
@@ -119,21 +124,34 @@ class LazySequence(Sequence[T]):
         if place not in self._items:
             first = place - place % self._block
             places = range(first, min(first + self._block, self._length))
-            self._items.update(zip(places, self._read(places), strict=True))
+            for at, item in zip(places, self._read(places), strict=True):
+                self._items.setdefault(at, item)
         return self._items[place]
 
 
 class Branch(LazySequence[Turn]):
-    """The turns of one branch; ids: of their messages."""
+    """The turns of one branch; ids: of their messages, ascending, which `read` reads by place."""
 
     def __init__(
-        self, ids: Sequence[int], read: Callable[[range], Sequence[Turn]], block: int = 1
+        self, ids: list[int], read: Callable[[range], Sequence[Turn]], block: int = 1
     ) -> None:
         super().__init__(len(ids), read, block)
         self.ids = ids
 
+    def place(self, message_id: int | None) -> int | None:
+        """The place of a message, None where it is not in the branch."""
+        place = 0 if message_id is None else bisect_left(self.ids, message_id)
+        return place if message_id in self.ids[place : place + 1] else None
 
-NO_TURNS = Branch((), lambda _: ())
+    def replace_from(self, place: int, turn: Turn) -> None:
+        """This turn in place of all from `place` on."""
+        self._items = {at: item for at, item in self._items.items() if at < place}
+        self.ids[place:] = [turn.message.id]
+        self._items[place], self._length = turn, place + 1
+
+    def put_message(self, place: int, message: StoredMessage) -> None:
+        """The message of a turn as it is now."""
+        self._items[place] = replace(self[place], message=message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +177,32 @@ class ChatSummary:
     updated_at: float
     deleted_at: float | None = None
     folder: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EndedAnswer:
+    """An answer as it stays; stats and problem as StoredMessage has them."""
+
+    so_far: AnswerSoFar
+    state: MessageState
+    reason: FinishReason | None
+    stats: GenerationStats | None = None
+    problem: str = ""
+
+    def of(self, message: StoredMessage) -> StoredMessage:
+        """The message that this is the end of."""
+        return replace(
+            message,
+            text=self.so_far.text,
+            thinking=self.so_far.thinking,
+            spans=tuple(self.so_far.spans),
+            thinking_seconds=self.so_far.thinking_seconds,
+            model=self.so_far.model or message.model,
+            state=self.state,
+            finish_reason=self.reason,
+            stats=self.stats,
+            problem=self.problem,
+        )
 
 
 @dataclass(frozen=True, slots=True)

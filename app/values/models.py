@@ -9,6 +9,7 @@ from mlx_engine.values.memory_plan import MemoryFit
 from mlx_engine.values.model_description import ModelDescription, TensorGroup
 from mlx_engine.values.words import Words, joined, size_words
 
+BUILT_IN_NAME = "Pocket model"
 RECENT, BUILT_IN_PLACE = Words("Recent"), Words("Built in")
 
 

@@ -110,6 +110,7 @@ class _Running:
     """One answer, its events to come, and what has come of them."""
 
     question: Ask
+    model: str
     session: "Session"
     events: Generator[Event, None, None]
     batcher: Batcher
@@ -143,7 +144,12 @@ class Answering:
             session = chats.open(question.chat_id, question.settings, self._running)
             effects = Effects(question.chat_id, session, chats, self._reply)
             self._running[question.chat_id] = _Running(
-                question, session, _events(session, question), Batcher(), effects
+                question,
+                chats.model_name,
+                session,
+                _events(session, question),
+                Batcher(),
+                effects,
             )
         except INTERPRETER_EXITS:
             raise
@@ -160,7 +166,7 @@ class Answering:
         try:
             for event in running.events:
                 batch = running.batcher.add(event)
-                self._send(question, batch)
+                self._send(running, batch)
                 if batch:
                     running.effects.tell()
                 self._obey(chats)
@@ -172,7 +178,7 @@ class Answering:
         except BaseException as error:
             del self._running[question.chat_id]
             running.events.close()
-            self._send(question, running.batcher.rest())
+            self._send(running, running.batcher.rest())
             self._fail(question, error, chats)
 
     def _fail(self, question: Ask, error: BaseException, chats: KeptChats) -> None:
@@ -181,11 +187,12 @@ class Answering:
             chats.forget(question.chat_id)  # nobody knows what state it is in: read it anew
         elif problem.code == OutOfMemory.__name__:
             chats.forget_all(self._running)
-        self._reply(AnswerFailed(question.chat_id, question.message_id, problem))
+        self._reply(AnswerFailed(question.chat_id, question.message_id, problem, chats.model_name))
 
-    def _send(self, question: Ask, batch: tuple[Event, ...]) -> None:
+    def _send(self, running: _Running, batch: tuple[Event, ...]) -> None:
         if batch:
-            self._reply(AnswerEvents(question.chat_id, question.message_id, batch))
+            chat_id, message_id = running.question.chat_id, running.question.message_id
+            self._reply(AnswerEvents(chat_id, message_id, batch, running.model))
 
     def _change(self, wanted: ChangeSettings, chats: KeptChats) -> None:
         """What is wrong with settings ends no answer."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.values.chat_settings import ChatSettings
+from app.values.models import BUILT_IN_NAME
 from app.worker.inbox import Inbox, interruptions
 from app.worker.replies import (
     INTERPRETER_EXITS,
@@ -17,6 +18,7 @@ from app.worker.replies import (
     ModelUnloaded,
     Pace,
     Reply,
+    WorkerFailed,
     problem_of,
 )
 from app.worker.requests import CancelLoad, CloseChat, LoadModel
@@ -94,6 +96,7 @@ class KeptChats:
     """chat id -> session of one engine, which bounds what all of them hold.
 
     usual: the caches of chats that do not ask for others. forget_files: of a chat, by its id.
+    model_name: as the window names it.
     """
 
     def __init__(
@@ -101,12 +104,26 @@ class KeptChats:
         engine: "Engine",
         usual: CacheOptions = AS_THEY_COME,
         forget_files: Callable[[str], None] = lambda chat_id: None,  # noqa: ARG005
+        *,
+        is_built_in: bool = False,
     ) -> None:
         self._engine = engine
+        self._is_built_in = is_built_in
         self._usual = usual
         self._forget_files = forget_files
         self._sessions: dict[str, Session] = {}  # oldest use first
         self._told = engine.description
+
+    @property
+    def description(self) -> ModelDescription:
+        """Of the engine's model, under the name that the window has for it."""
+        told = self._engine.description
+        return replace(told, name=BUILT_IN_NAME) if self._is_built_in else told
+
+    @property
+    def model_name(self) -> str:
+        """The name of the model that answers."""
+        return self.description.name
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -153,7 +170,7 @@ class KeptChats:
         if self._engine.description is self._told:
             return None
         self._told = self._engine.description
-        return self._told
+        return self.description
 
     def forget(self, chat_id: str) -> None:
         """Free the chat's cache, if it has one."""
@@ -232,8 +249,9 @@ class ModelInUse:
             self.close()
             engine.give_way(lambda: not self._inbox.is_empty())
             self.engine, self._drafter = engine, drafter
-            self.chats = KeptChats(engine, request.cache, self._source.forget_files)
-            self._reply(ModelLoaded(request.path, engine.description))
+            forget, is_built_in = self._source.forget_files, request.path is None
+            self.chats = KeptChats(engine, request.cache, forget, is_built_in=is_built_in)
+            self._reply(ModelLoaded(request.path, self.chats.description))
 
     @property
     def nbytes(self) -> int:
@@ -250,11 +268,16 @@ class ModelInUse:
             self._source.forget_files(chat_id)
 
     def close(self) -> None:
-        """Let the model and all sessions go."""
+        """Let the model and all sessions go. What is wrong with that is replied, and holds up
+        nothing: the model is not used any more.
+        """
         self.chats = None
         engine, self.engine = self.engine, None
-        if engine is not None:
-            engine.close()
+        try:
+            if engine is not None:
+                engine.close()
+        except Exception as error:
+            self._reply(WorkerFailed(problem_of(error)))
 
     def _look_at(self, request: LoadModel, on_download: Progress) -> ModelDescription:
         """What its headers tell, with the bytes of this machine."""

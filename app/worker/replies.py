@@ -104,12 +104,13 @@ class TokensCounted:
 @dataclass(frozen=True, slots=True)
 class AnswerEvents:
     """What happened since the last such reply, at most 30 a second; the last one of an answer ends
-    with GenerationFinished unless AnswerFailed follows.
+    with GenerationFinished unless AnswerFailed follows. model: the name of the one that answers.
     """
 
     chat_id: str
     message_id: str
     events: tuple[Event, ...]
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +123,14 @@ class DraftOutputInUse:
 
 @dataclass(frozen=True, slots=True)
 class AnswerFailed:
-    """The answer ended with a problem; the text reported so far stands."""
+    """The answer ended with a problem; the text reported so far stands. model: that was asked, ""
+    for none.
+    """
 
     chat_id: str
     message_id: str
     problem: Problem
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,8 +66,9 @@ def _no_collection_on_other_threads():
 PAUSES = {
     ("app.start.threads", "REST_S"): 0.0,
     ("app.window.controls.fields", "SETTLED_MS"): 50,
-    ("app.control.composer", "KEPT_AFTER_MS"): 50,
-    ("app.control.answers", "TICK_MS"): 50,
+    ("app.control.last_chat", "KEPT_AFTER_MS"): 50,
+    ("app.state.drafts", "SAVED_AFTER_MS"): 50,
+    ("app.state.answers", "TICK_MS"): 50,
 }
 """Of those, in which a core had nothing to do, a test at a time."""
 

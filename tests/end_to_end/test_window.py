@@ -44,12 +44,12 @@ def start(apps: list[App], qapp: QApplication, tmp_path: Path, qtbot: QtBot) -> 
 def set_up(app: App, max_tokens: int = 110, **draft: object) -> None:
     """A repeatable answer, long unless it is told otherwise."""
     settings = replace(
-        app.chats.chat.settings,
+        app.chat.settings,
         sampling=SamplingChoice(temperature=0.7, seed=3),
         generation=GenerationOptions(max_tokens=max_tokens, ignore_eos=True),
         draft=DraftOptions(**draft),  # type: ignore[arg-type]
     )
-    app.chats.change_settings(settings)
+    app.chat.change_settings(settings)
 
 
 def ask(app: App, text: str) -> None:
@@ -59,12 +59,12 @@ def ask(app: App, text: str) -> None:
 
 
 def is_answering(app: App) -> bool:
-    return app.chats.running is not None
+    return app.chat.running is not None
 
 
 def wait_for_words(app: App, qtbot: QtBot, characters: int) -> None:
     def has_words() -> bool:
-        running = app.chats.running
+        running = app.chat.running
         return running is not None and len(running.answer.text) >= characters
 
     qtbot.waitUntil(has_words, timeout=PATIENCE_MS)
@@ -72,14 +72,14 @@ def wait_for_words(app: App, qtbot: QtBot, characters: int) -> None:
 
 def wait_for_end(app: App, qtbot: QtBot) -> StoredMessage:
     qtbot.waitUntil(lambda: not is_answering(app), timeout=PATIENCE_MS)
-    answer = app.chats.chat.last_answer
+    answer = app.chat.last_answer
     assert answer is not None
     return answer
 
 
 def test_a_whole_session(apps: list[App], qapp: QApplication, tmp_path: Path, qtbot: QtBot) -> None:
     app = start(apps, qapp, tmp_path, qtbot)
-    widgets, chats = app.widgets, app.chats
+    widgets, chats = app.widgets, app.chat
     set_up(app, depth=2)
 
     ask(app, QUESTION)
@@ -92,7 +92,7 @@ def test_a_whole_session(apps: list[App], qapp: QApplication, tmp_path: Path, qt
         widgets.strip.accessibleDescription()
     )
 
-    chats.change_settings(replace(chats.chat.settings, draft=DraftOptions(depth=0)))
+    chats.change_settings(replace(chats.settings, draft=DraftOptions(depth=0)))
     qtbot.waitUntil(lambda: history.depth_in_use == 0, timeout=PATIENCE_MS)
     assert is_answering(app)
 
@@ -110,14 +110,14 @@ def test_a_whole_session(apps: list[App], qapp: QApplication, tmp_path: Path, qt
     assert whole.stats is not None
     assert whole.stats.accepted > 0
     assert whole.text.startswith(stopped.text), "same seed, other depth: same words"
-    assert chats.chat.turns[-1].siblings == (stopped.id, whole.id)
+    assert chats.turns[-1].siblings == (stopped.id, whole.id)
 
     close(app)
     apps.remove(app)
     again = start(apps, qapp, tmp_path, qtbot)
     shown = [view.message for view in again.widgets.transcript.column.views]
     assert [message.text for message in shown] == [QUESTION, whole.text]
-    assert again.chats.chat.settings.draft.depth == 3
+    assert again.chats.settings.draft.depth == 3
     found = again.store.search.find("twenty words")
     assert [hit.chat.title for hit in found] == [QUESTION]
 
@@ -143,9 +143,9 @@ def test_a_small_model_that_comes_in_mid_chat_reads_on_show_and_can_be_stopped(
     apps: list[App], qapp: QApplication, tmp_path: Path, qtbot: QtBot
 ) -> None:
     app = start(apps, qapp, tmp_path, qtbot)
-    chats, strip = app.chats, app.widgets.strip
+    chats, strip = app.chat, app.widgets.strip
     beside = LoadOptions(draft_model=str(POCKET), draft_misfit="plain")
-    chats.change_settings(replace(chats.chat.settings, load=beside))
+    chats.change_settings(replace(chats.settings, load=beside))
     qtbot.waitUntil(lambda: app.models.loading is None, timeout=PATIENCE_MS)
     set_up(app, max_tokens=24, source="none")
     ask(app, QUESTION)
@@ -174,20 +174,20 @@ def test_two_chats_never_share_settings(
     app = start(apps, qapp, tmp_path, qtbot)
     set_up(app, max_tokens=24, depth=4)
     ask(app, "One")
-    first = app.chats.chat.chat_id
+    first = app.chat.chat_id
     app.widgets.actions["new-chat"].trigger()
-    assert app.chats.chat.settings.draft.depth == "auto"
+    assert app.chat.settings.draft.depth == "auto"
     set_up(app, max_tokens=24, depth=1)
     ask(app, "Two")
-    second = app.chats.chat.chat_id
+    second = app.chat.chat_id
     assert first is not None
     assert second is not None
     qtbot.waitUntil(lambda: not app.answers.chat_ids, timeout=PATIENCE_MS)
     drafted = app.figures.history_of
     assert len(drafted(first).depths) == 4
     assert len(drafted(second).depths) == 1
-    app.chats.open(first)
-    assert app.chats.chat.settings.draft.depth == 4
+    app.chat.open(first)
+    assert app.chat.settings.draft.depth == 4
 
 
 def test_closing_in_the_middle_of_an_answer_keeps_it(
@@ -197,14 +197,14 @@ def test_closing_in_the_middle_of_an_answer_keeps_it(
     set_up(app, depth=2)
     ask(app, QUESTION)
     wait_for_words(app, qtbot, 30)
-    running = app.chats.running
+    running = app.chat.running
     assert running is not None
     seen = running.answer.text
     app.widgets.window.close()
     close(app)
     apps.remove(app)
     again = start(apps, qapp, tmp_path, qtbot)
-    kept = again.chats.chat.last_answer
+    kept = again.chats.last_answer
     assert kept is not None
     assert kept.text.startswith(seen)
     assert kept.interrupted
@@ -238,6 +238,6 @@ def test_what_does_not_fit_is_loaded_anyway_where_its_user_says_so(
     set_up(app, max_tokens=5)
     ask(app, QUESTION)
     qtbot.waitUntil(lambda: not is_answering(app), timeout=PATIENCE_MS)
-    answer = app.chats.chat.last_answer
+    answer = app.chat.last_answer
     assert answer is not None and answer.finish_reason == "max-tokens"
     assert settings_of(app.settings.value, None).load.anyway

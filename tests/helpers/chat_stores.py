@@ -4,16 +4,18 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from ctypes import CDLL, c_uint32, get_errno
 from pathlib import Path
 from typing import NamedTuple
 
+from app.store.messages import Messages
 from app.store.schema import MIGRATIONS
 from app.store.session_store import SessionStore
 from app.store.transfer import insert_chat, read_chat
 from app.values.chat_settings import ChatSettings
+from app.values.chats import AnswerSoFar, DraftedSpan, EndedAnswer, MessageState
 from mlx_engine.values.conversation import FinishReason, GenerationFinished
 from mlx_engine.values.stats import GenerationStats
 
@@ -38,6 +40,30 @@ def finished(text: str, reason: FinishReason = "end", thinking: str = "") -> Gen
     return GenerationFinished(reason, stats, text, thinking)
 
 
+def finish_answer(
+    messages: Messages,
+    message_id: int,
+    said: GenerationFinished,
+    spans: Sequence[DraftedSpan] = (),
+    thinking_seconds: float | None = None,
+) -> None:
+    """End a stored answer as its model ended it."""
+    so_far = AnswerSoFar(said.text, said.thinking, spans, thinking_seconds)
+    state: MessageState = "stopped" if said.reason == "stopped" else "done"
+    messages.end_answer(message_id, EndedAnswer(so_far, state, said.reason, said.stats))
+
+
+def interrupt_answer(
+    messages: Messages,
+    message_id: int,
+    so_far: AnswerSoFar,
+    problem: str = "",
+    reason: FinishReason | None = None,
+) -> None:
+    """End a stored answer with a problem."""
+    messages.end_answer(message_id, EndedAnswer(so_far, "stopped", reason, None, problem))
+
+
 def talk(store: SessionStore, *texts: str, title: str = "") -> int:
     """A chat in which user and model take turns; its id."""
     chat = store.chats.create(ChatSettings(), title)
@@ -47,7 +73,7 @@ def talk(store: SessionStore, *texts: str, title: str = "") -> int:
             parent = store.messages.add(chat, parent, "user", text).id
         else:
             parent = store.messages.begin_answer(chat, parent, "Tiny")
-            store.messages.finish_answer(parent, finished(text))
+            finish_answer(store.messages, parent, finished(text))
     return chat
 
 

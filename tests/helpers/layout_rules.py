@@ -25,7 +25,7 @@ BELOW_ENGINE = {"metal_kernels"} | _rooms(
 )
 ENGINE_LEVEL = {"mlx_engine"} | _rooms("bench self_check")
 PUBLIC = {"mlx_engine", VALUES}
-APP_ROOMS = {"app.values", "app.store", "app.library", "app.worker", "app.window"} | {
+APP_ROOMS = {"app.values", "app.store", "app.library", "app.worker", "app.state", "app.window"} | {
     "app.start",
     "app.start.threads",
 }
@@ -52,7 +52,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "app.store": PUBLIC | {"app.values"},
     "app.library": PUBLIC | {"app.values", HUB},
     "app.worker": PUBLIC | {"app.values"},
-    "app.window": {VALUES, "app.values", "app.start.asset_files", "app.start.threads"},
+    "app.state": PUBLIC | {"app.values", "app.store", "app.worker", "app.start.threads", HUB},
+    "app.window": {VALUES, "app.values", "app.state", "app.start.asset_files", "app.start.threads"},
     "app.control": PUBLIC | APP_ROOMS | {HUB},
     "app.__main__": PUBLIC | {"app", "app.start", "app.start.folders", "mlx_engine.command_line"},
     "app": PUBLIC | APP_ROOMS | {HUB, "app.control", "app.start.folders"},
@@ -69,6 +70,7 @@ MAY_NOT_IMPORT: dict[str, tuple[str, ...]] = {
     HUB: (*MLX, *QT, "numpy"),
     "app": MLX,
     **dict.fromkeys(("app.values", "app.store", "app.library"), (*MLX, *QT)),
+    "app.state": (*MLX, "PySide6.QtWidgets", "PySide6.QtGui"),
     **dict.fromkeys(("app.start.folders", "app.start.asset_files"), (*MLX, *QT)),
 }
 """Package prefix -> other people's packages nothing below it may import."""
@@ -221,7 +223,7 @@ def wrong_libraries(root: Path) -> list[str]:
             for library in libraries
         }
         for name in imported_names(module, known):
-            if name.split(".")[0] in banned - set(PACKAGES):
+            if any(f"{name}.".startswith(f"{one}.") for one in banned - set(PACKAGES)):
                 wrong.append(f"{module.name} imports {name}")
             elif name.startswith("mlx_lm.models") and room_of(module.name) != "mlx_engine.models":
                 wrong.append(f"{module.name} imports {name}: that is the business of models")

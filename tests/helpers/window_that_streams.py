@@ -55,12 +55,12 @@ def main(folder: Path, log: Path) -> None:
     qt = QApplication(["headstart", "-platform", "offscreen"])
     app = App(qt, Folders(folder, folder, folder / "cache", folder / "logs", folder / "hub"))
     witness = Witness(app, log)
-    chats = app.chats
+    chats = app.chat
 
     def ask(_: object) -> None:
         app.begin_chat()
         settings = replace(
-            chats.chat.settings,
+            chats.settings,
             sampling=SamplingChoice(seed=time.time_ns() % 2**32),
             generation=GenerationOptions(max_tokens=TOKENS, ignore_eos=True),
         )

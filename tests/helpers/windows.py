@@ -69,7 +69,7 @@ class Driven:
 
     def until_answered(self) -> None:
         """And shown."""
-        self.until(lambda: self.app.chats.running is None)
+        self.until(lambda: self.app.chat.running is None)
         self.until(lambda: not self.widgets.transcript.reader.turns.is_busy)
 
     def send(self, text: str) -> None:
@@ -83,7 +83,7 @@ class Driven:
         """Send and wait; the answer's text."""
         self.send(text)
         self.until_answered()
-        answer = self.app.chats.chat.last_answer
+        answer = self.app.chat.last_answer
         assert answer is not None
         return answer.text
 
@@ -104,9 +104,8 @@ class Driven:
         app.settings.change(AppSettings())
         for table in ("chat", "folder", "sqlite_sequence"):
             app.store.database.write(f"DELETE FROM {table}")
-        app.chats.begin(ChatSettings())
-        app.composer._unsent.clear()
-        widgets.composer.show_message("")
+        app.drafts.chats.clear()
+        app.chat.begin(ChatSettings())
         widgets.transcript.reader.unsent.clear()
         widgets.transcript.find_bar.field.clear()
         widgets.transcript.close_find()

@@ -23,6 +23,7 @@ from PySide6.QtWidgets import QApplication, QLineEdit, QMessageBox
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "helpers"))
 
+from chat_stores import finish_answer
 from rich_answer import ANSWER, STATS, drafted
 from scripted_engine import Answer
 from scripted_models import ScriptedModels, WorkerEngine, described
@@ -102,7 +103,7 @@ def rich_chat(app: App, title: str, messages: int = MESSAGES, answer: str = ANSW
         question = f"Question {number}, and some words about it."
         parent = store.messages.add(chat, parent, "user", question).id
         parent = store.messages.begin_answer(chat, parent, "Tiny")
-        store.messages.finish_answer(parent, GenerationFinished("end", STATS, answer, ""), spans)
+        finish_answer(store.messages, parent, GenerationFinished("end", STATS, answer, ""), spans)
         store.database._saving.join()
     return chat
 
@@ -169,16 +170,16 @@ def streaming(bench: Bench) -> Actions:
     def stream(text: str, pause_s: float = 0.01) -> list[Turn]:
         bench.answers.append(Answer(text, accepted=(3, 2, 3), pause_s=pause_s))
         turns_of(app.begin_chat)
-        begin = timed(lambda: app.chats.send("Go on."))
-        return [begin, *turns_until(lambda: app.chats.running is None), *turns_of(turn)]
+        begin = timed(lambda: app.chat.send("Go on."))
+        return [begin, *turns_until(lambda: app.chat.running is None), *turns_of(turn)]
 
     def while_drafting_opens() -> list[Turn]:
         bench.answers.append(Answer(ANSWER * 4, pause_s=0.01))
         turns_of(app.begin_chat)
-        app.chats.send("Go on.")
+        app.chat.send("Go on.")
         toggle = app.widgets.actions["drafting"].trigger
         turns = in_steps([toggle] * 4, 0.3)
-        return [*turns, *turns_until(lambda: app.chats.running is None), *turns_of(turn)]
+        return [*turns, *turns_until(lambda: app.chat.running is None), *turns_of(turn)]
 
     return {
         "streaming": lambda: stream(ANSWER * 4),
@@ -312,8 +313,8 @@ def endless_chat(bench: Bench) -> Actions:
 
     def send() -> list[Turn]:
         bench.answers.append(Answer("So it goes."))
-        begin = timed(lambda: app.chats.send("Go on."))
-        return [begin, *turns_until(lambda: app.chats.running is None), *turns_of(turn)]
+        begin = timed(lambda: app.chat.send("Go on."))
+        return [begin, *turns_until(lambda: app.chat.running is None), *turns_of(turn)]
 
     return {
         **each(

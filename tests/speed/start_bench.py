@@ -46,7 +46,7 @@ def ask():
     QTest.keyClicks(qt.focusWidget(), "Tell me everything.")
     asked = time.perf_counter()
     QTest.keyClick(qt.focusWidget(), Qt.Key.Key_Return)
-    until(lambda: app.chats.running is not None and app.chats.running.answer.text)
+    until(lambda: app.chat.running is not None and app.chat.running.answer.text)
     return time.perf_counter() - asked
 """
 LOADED = """

@@ -12,6 +12,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
+from chat_stores import finish_answer  # noqa: E402
+
 from app.store.session_store import SessionStore, open_store  # noqa: E402
 from app.store.transfer import NewChat, insert_chat  # noqa: E402
 from app.values.chat_settings import ChatSettings  # noqa: E402
@@ -100,7 +102,7 @@ def measure_all(path: Path) -> None:
         event = GenerationFinished("end", GenerationStats(), text)
         measure(
             f"finish an answer of {count} words",
-            lambda answer=answer, event=event: store.messages.finish_answer(answer, event),
+            lambda answer=answer, event=event: finish_answer(store.messages, answer, event),
             10,
         )
     measure("copy the long chat", lambda: store.chats.duplicate(long_chat), 10)

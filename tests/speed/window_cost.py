@@ -34,11 +34,11 @@ QUESTION = "Tell me everything you know."
 
 def shown(app: App) -> float:
     """Tokens per second of an answer that streams into the transcript."""
-    app.chats.begin(SETTINGS)
+    app.chat.begin(SETTINGS)
     began = time.perf_counter()
-    app.chats.send(QUESTION)
-    until(lambda: app.chats.running is None)
-    stats = app.chats.last_stats
+    app.chat.send(QUESTION)
+    until(lambda: app.chat.running is None)
+    stats = app.chat.last_stats
     assert stats is not None
     return stats.generated_tokens / (time.perf_counter() - began)
 

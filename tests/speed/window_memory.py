@@ -57,8 +57,8 @@ def one_round(app: App, number: int) -> None:
     assert isinstance(field, QWidget)
     QTest.keyClicks(field, f"{QUESTIONS[number % len(QUESTIONS)]} {number}")
     QTest.keyClick(field, Qt.Key.Key_Return)
-    until(lambda: app.chats.running is not None)
-    until(lambda: app.chats.running is None)
+    until(lambda: app.chat.running is not None)
+    until(lambda: app.chat.running is None)
     commands["larger" if number % 2 else "actual-size"].trigger()
     rest()
     for name in ("settings", "library", "compare", "drafting", "session"):

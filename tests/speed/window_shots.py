@@ -61,16 +61,16 @@ class Photographer:
 
     def ask(self, question: str) -> None:
         """Ask and wait for the whole answer."""
-        self.app.chats.send(question)
-        until(lambda: self.app.chats.running is None)
+        self.app.chat.send(question)
+        until(lambda: self.app.chat.running is None)
         rest()
 
     def ask_until(self, question: str, characters: int) -> None:
         """Ask and wait for the beginning of the answer."""
-        self.app.chats.send(question)
+        self.app.chat.send(question)
 
         def is_far_enough() -> bool:
-            running = self.app.chats.running
+            running = self.app.chat.running
             return running is None or len(running.answer.text) >= characters
 
         until(is_far_enough)
@@ -138,10 +138,10 @@ def shoot(camera: Photographer) -> None:
     camera.ask(FIRST)
     camera.ask_until(SECOND, 100)
     camera.take_held("chat")
-    until(lambda: app.chats.running is None)
-    app.chats.change_settings(replace(SETTINGS, draft=DraftOptions(depth=0)))
+    until(lambda: app.chat.running is None)
+    app.chat.change_settings(replace(SETTINGS, draft=DraftOptions(depth=0)))
     camera.ask("What can you do?")
-    app.chats.change_settings(SETTINGS)
+    app.chat.change_settings(SETTINGS)
     camera.ask("Which files can I load?")
     widgets.window.show_panel("drafting")
     rest()

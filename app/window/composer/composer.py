@@ -146,14 +146,11 @@ class Composer(QFrame):
             self.stop_wanted.emit()
 
     def _try_send(self) -> None:
-        """Send what is there, and begin anew; while an answer runs the text waits."""
+        """Send what is there, which stays until it is sent; while an answer runs it waits."""
         if self._is_answering or self._problem() or not self._has_message():
             return
-        text, attachments = self.text().strip(), self.attachments()
-        self._box.clear()
-        self._row.show_attachments(())
         self._sent.start()
-        self.sent.emit(text, attachments)
+        self.sent.emit(self.text().strip(), self.attachments())
 
     def _tell_attachments(self) -> None:
         self._refresh()

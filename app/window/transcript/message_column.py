@@ -203,10 +203,12 @@ class MessageColumn(PinnedScroll):
             else:
                 self.follow()
 
-    def replace_from(self, message_id: int, messages: Sequence[ShownMessage]) -> None:
-        """Show another branch: from this message on, these instead; the place is kept."""
-        ids = [view.message.id for view in self._views]
-        place = self._start + ids.index(message_id)
+    def replace_from(self, place: int, messages: Sequence[ShownMessage]) -> None:
+        """Show another branch: from the message at this place on, these instead."""
+        if not self._start <= place <= self._stop:
+            self.messages.replace_from(place, messages)
+            self.follow()
+            return
         self.content.setMinimumHeight(self.content.height())  # until these are as high
         self._drop_from(place - self._start)
         self._drop_live()
@@ -243,7 +245,7 @@ class MessageColumn(PinnedScroll):
         if not is_placed:
             self._drop_live()
         elif not view.finish(message):
-            self.replace_from(message.id, [message, *later])
+            self.replace_from(place, [message, *later])
 
     def _hold_the_end(self) -> None:
         """Where it is in view; until what is in view is made, nobody knows."""

@@ -1,12 +1,16 @@
-"""One message as the transcript shows it: plain values."""
+"""Messages as the transcript shows them: plain values, made of the turns of a chat."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from app.values.chats import DraftedSpan
+from app.state.answers import CLOSED, WITHDRAWN, RunningAnswer, worth_telling
+from app.state.chat import ChatState
+from app.values.chats import DraftedSpan, LazySequence, StoredMessage, Turn
+from app.window.language import said, tr
 from mlx_engine.values.stats import GenerationStats
+from mlx_engine.values.words import Words
 
 Role = Literal["user", "assistant"]
 State = Literal["live", "done", "stopped", "failed"]
@@ -60,3 +64,89 @@ class ShownMessages(Sequence[ShownMessage]):
         place = range(len(self))[place]
         part = bisect_right(self._starts, place) - 1
         return self._parts[part][place - self._starts[part]]
+
+
+ENDINGS = {
+    "stopped": Words("Stopped."),
+    "max-tokens": Words("Ended at this chat's limit of tokens."),
+    "context-full": Words("The context is full. Edit an earlier message or start a new chat."),
+    "memory-full": Words(
+        "Memory is full. Close other programs or chats and continue, or start a new chat."
+    ),
+}
+EDITED = Words("Edited.")
+INTERRUPTED = Words("Interrupted reply.")
+
+
+def shown_messages(chat: ChatState, first: int = 0) -> Sequence[ShownMessage]:
+    """The turns of a chat from the place `first` on, each made when it is first looked at."""
+    length = len(chat.turns) - first
+
+    def shown(places: range) -> list[ShownMessage]:
+        return [shown_message(chat, first + place) for place in places]
+
+    return LazySequence(length, shown)
+
+
+def shown_message(chat: ChatState, place: int) -> ShownMessage:
+    """The message at this place of the branch on show, as it is now."""
+    turn, running = chat.turns[place], chat.running
+    message_id, ids = turn.message.id, chat.turns.ids
+    if running is not None and message_id == running.message_id:
+        return shown_answer(running, turn)
+    is_last = message_id == ids[-1]
+    shown = shown_turn(turn, is_last=is_last, can_drop=is_last and chat.can_drop)
+    is_first_read = message_id == chat.settings.read_from and message_id != ids[0]
+    return replace(shown, is_first_read=True) if is_first_read else shown
+
+
+def shown_turn(turn: Turn, *, is_last: bool, can_drop: bool) -> ShownMessage:
+    """A message that is not being written; can_drop: there are turns to go on without."""
+    message = turn.message
+    is_last_answer = is_last and message.role == "assistant"
+    is_full = message.finish_reason in ("context-full", "memory-full")
+    drops = is_last_answer and can_drop and is_full
+    was_cut = message.state == "stopped" or message.finish_reason in ("max-tokens", "memory-full")
+    return ShownMessage(
+        id=message.id,
+        role="assistant" if message.role == "assistant" else "user",
+        text=message.text,
+        thinking=message.thinking,
+        thinking_seconds=message.thinking_seconds,
+        spans=message.spans,
+        stats=worth_telling(message.stats),
+        state=_state(message),
+        branch_index=turn.number - 1,
+        branch_count=len(turn.siblings),
+        notice=_notice(message),
+        can_continue=is_last_answer and (was_cut or message.edited) and not drops,
+        can_drop=drops,
+    )
+
+
+def shown_answer(answer: RunningAnswer, turn: Turn) -> ShownMessage:
+    """The answer that is being written in the place of `turn`."""
+    return ShownMessage(
+        id=answer.message_id,
+        role="assistant",
+        text=answer.answer.text,
+        thinking=answer.thinking.text,
+        thinking_seconds=answer.thinking_seconds,
+        spans=tuple(answer.answer.spans),
+        thinking_spans=tuple(answer.thinking.spans),
+        state="live",
+        branch_index=turn.number - 1,
+        branch_count=len(turn.siblings),
+    )
+
+
+def _state(message: StoredMessage) -> State:
+    if message.interrupted and message.problem not in (CLOSED, WITHDRAWN):
+        return "failed"
+    return "stopped" if message.state == "stopped" else "done"
+
+
+def _notice(message: StoredMessage) -> str:
+    if message.interrupted:
+        return tr(message.problem or INTERRUPTED)
+    return said(EDITED if message.edited else ENDINGS.get(message.finish_reason or "", ""))

@@ -6,6 +6,8 @@ from PySide6.QtCore import QEvent, QRectF, QSize, Qt
 from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
 
+from app.state.answers import Growth
+from app.state.chat import ChatState
 from app.values.app_settings import TextWidth
 from app.window.controls.icons import icon
 from app.window.controls.layouts import Wide, column
@@ -18,7 +20,12 @@ from app.window.transcript.message_column import MessageColumn
 from app.window.transcript.message_view import MessageView
 from app.window.transcript.page_boxes import RADIUS
 from app.window.transcript.reader import TEXT_WIDTHS, Reader
-from app.window.transcript.shown_message import Role, ShownMessage
+from app.window.transcript.shown_message import (
+    Role,
+    ShownMessage,
+    shown_message,
+    shown_messages,
+)
 from mlx_engine.values.conversation import TextPiece
 from mlx_engine.values.words import Words
 
@@ -103,10 +110,7 @@ ROOM = 80
 
 
 class TranscriptView(QWidget):
-    """Messages come in with `show_messages`, `add_message`, `append_pieces` and `finish`.
-
-    reader: has the signals of what the user wants.
-    """
+    """The messages of the chat that it watches. reader: has the signals of what the user wants."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -142,6 +146,41 @@ class TranscriptView(QWidget):
             hidden.hide()
         self._place()
 
+    def watch(self, chat: ChatState) -> None:
+        """Show this chat, and what becomes of it; do there what the reader wants of it."""
+        reader = self.reader
+        chat.opened.connect(lambda first: self.show_messages(shown_messages(chat), first))
+        chat.replaced.connect(lambda place: self._replace(chat, place))
+        chat.added.connect(lambda place: self._add(shown_messages(chat, place)))
+        chat.grown.connect(lambda message_id, growth: self._grow(chat, message_id, growth))
+        chat.ended.connect(lambda message_id: self._end(chat, message_id))
+        reader.regenerate_wanted.connect(chat.regenerate)
+        reader.edit_wanted.connect(chat.edit)
+        reader.continue_wanted.connect(chat.continue_answer)
+        reader.drop_wanted.connect(chat.drop_oldest)
+        reader.branch_wanted.connect(chat.show_branch)
+
+    def _replace(self, chat: ChatState, place: int) -> None:
+        """An answer that is written there is followed."""
+        self.replace_from(place, shown_messages(chat, place))
+        if chat.running is not None:
+            self.column.follow()
+
+    def _add(self, messages: Sequence[ShownMessage]) -> None:
+        for message in messages:
+            self.add_message(message)
+
+    def _grow(self, chat: ChatState, message_id: int, growth: Growth) -> None:
+        if growth.pieces:
+            self.append_pieces(message_id, growth.pieces)
+        if growth.ends_thinking and chat.running is not None:
+            self.finish_thinking(message_id, chat.running.thinking_seconds)
+
+    def _end(self, chat: ChatState, message_id: int) -> None:
+        place = chat.place(message_id)
+        if place is not None:
+            self.finish(shown_message(chat, place))
+
     def show_messages(self, messages: Sequence[ShownMessage], first: int | None = None) -> None:
         """Show another chat, from the message at the place `first` on or, None, from its end; what
         is not near stays unmade until it is.
@@ -151,10 +190,12 @@ class TranscriptView(QWidget):
         self.reader.formulas.forget_wanted()
         self.column.show_messages(messages, first)
 
-    def replace_from(self, message_id: int, messages: Sequence[ShownMessage]) -> None:
-        """Show these in place of a message and what follows it; the reader stays where they are."""
+    def replace_from(self, place: int, messages: Sequence[ShownMessage]) -> None:
+        """Show these in place of the message at a place and what follows it; the reader stays
+        where they are.
+        """
         self.column.stay()
-        self.column.replace_from(message_id, messages)
+        self.column.replace_from(place, messages)
         self._find_again()
 
     def add_message(self, message: ShownMessage) -> None:

@@ -1,5 +1,8 @@
 """What a user does in a chat reaches the engine and the store, and comes back to the window."""
 
+import json
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -10,7 +13,6 @@ from windows import Driven, folders_in, running, scripted
 
 from app.values.attached_text import AttachedText
 from app.values.chat_settings import SamplingChoice
-from app.values.errors import StoreError
 from mlx_engine.values.errors import PromptTooLong
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 
@@ -23,14 +25,14 @@ def say_next(source: ScriptedModels, *answers: Answer) -> None:
 
 
 def written(driven: Driven) -> str:
-    running = driven.app.chats.running
+    running = driven.app.chat.running
     return running.answer.text if running else ""
 
 
 def test_a_question_is_answered_shown_and_stored(driven):
     assert driven.ask("Hello there") == "You said: Hello there"
     assert driven.shown == ["Hello there", "You said: Hello there"]
-    chat = driven.app.chats.chat
+    chat = driven.app.chat
     assert chat.title == "Hello there"
     stored = driven.app.store.open_chat(chat.chat_id or 0)
     assert [turn.message.text for turn in stored.turns] == driven.shown
@@ -52,7 +54,7 @@ def test_stopping_keeps_what_there_is(driven, source):
     driven.until(lambda: len(written(driven)) > 50)
     driven.widgets.actions["stop"].trigger()
     driven.until_answered()
-    answer = driven.app.chats.chat.last_answer
+    answer = driven.app.chat.last_answer
     assert answer is not None
     assert LONG.startswith(answer.text)
     assert 50 < len(answer.text) < len(LONG)
@@ -91,7 +93,7 @@ def test_a_stopped_answer_goes_on_in_place(driven, source):
     say_next(source, SLOW)
     driven.send("Go")
     driven.until(lambda: len(written(driven)) > 20)
-    driven.app.chats.stop()
+    driven.app.chat.stop()
     driven.until_answered()
     before = driven.shown[-1]
     say_next(source, Answer(" and the end."))
@@ -124,18 +126,18 @@ def test_only_the_last_answer_can_go_on(driven, source):
 
 
 def test_settings_stay_in_their_chat(driven, source):
-    chats = driven.app.chats
+    chats = driven.app.chat
     driven.ask("One")
-    first = chats.chat.chat_id
+    first = chats.chat_id
     driven.widgets.session.fields.changed.emit({"draft": DraftOptions(depth=5)})
     driven.widgets.session.fields.changed.emit({"system": "Be brief."})
     driven.app.begin_chat()
-    assert chats.chat.settings.draft == DraftOptions()
-    assert chats.chat.settings.system == ""
+    assert chats.settings.draft == DraftOptions()
+    assert chats.settings.system == ""
     driven.ask("Two")
     assert source.engines["None"].sessions[-1].draft == DraftOptions()
     chats.open(first or 0)
-    assert chats.chat.settings.draft.depth == 5
+    assert chats.settings.draft.depth == 5
     driven.ask("Three")
     assert source.engines["None"].sessions[0].draft.depth == 5
     assert source.engines["None"].sessions[0].system == "Be brief."
@@ -148,8 +150,8 @@ def test_settings_reach_an_answer_that_runs(driven, source):
     driven.widgets.session.fields.changed.emit({"draft": DraftOptions(depth=1)})
     session = source.engines["None"].sessions[-1]
     driven.until(lambda: session.draft.depth == 1)
-    assert driven.app.chats.running is not None
-    driven.app.chats.stop()
+    assert driven.app.chat.running is not None
+    driven.app.chat.stop()
     driven.until_answered()
 
 
@@ -169,13 +171,13 @@ def test_another_version_is_shown_where_it_stands(driven, source, qtbot):
     for _ in range(6):
         say_next(source, Answer("Tell me more about that, please. " * 20))
         driven.ask("Go on.")
-    first = driven.app.chats.chat.turns[0].message.id
-    driven.app.chats.edit(first, "Begin elsewhere.")
+    first = driven.app.chat.turns[0].message.id
+    driven.app.chat.edit(first, "Begin elsewhere.")
     driven.until_answered()
     say_next(source, Answer("Tell me more about that, please. " * 60))
     driven.ask("Go on.")
     column = driven.widgets.transcript.column
-    edited = driven.app.chats.chat.turns[0].message.id
+    edited = driven.app.chat.turns[0].message.id
     driven.until(lambda: column.verticalScrollBar().maximum() > 200)
     column.verticalScrollBar().setValue(0)
     qtbot.wait(200)
@@ -195,10 +197,10 @@ def test_a_message_rewritten_while_an_answer_runs_is_not_lost(driven, source):
     assert bubble.editor is not None
     bubble.editor.field.setPlainText("Go on")
     bubble.editor.send.click()
-    assert driven.app.chats.running is not None
+    assert driven.app.chat.running is not None
     assert "then send this again" in driven.widgets.notice.words()
     assert bubble.editor.field.toPlainText() == "Go on"
-    driven.app.chats.stop()
+    driven.app.chat.stop()
     driven.until_answered()
     bubble.editor.send.click()
     driven.until_answered()
@@ -220,7 +222,7 @@ def test_escape_leaves_an_editor_or_a_card_and_not_the_answer(driven, source, qt
     driven.until(driven.widgets.layer.isVisible)
     qtbot.keyClick(driven.widgets.card, Qt.Key.Key_Escape)
     assert not driven.widgets.layer.isVisible()
-    assert driven.app.chats.running is not None
+    assert driven.app.chat.running is not None
     qtbot.keyClick(driven.widgets.composer, Qt.Key.Key_Escape)
     driven.until_answered()
 
@@ -234,9 +236,9 @@ def test_return_on_a_card_loads(driven, source, qtbot):
 
 def test_what_is_typed_belongs_to_its_chat_and_outlives_the_program(qapp, qtbot, tmp_path):
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
-        composer, chats = driven.widgets.composer, driven.app.chats
+        composer, chats = driven.widgets.composer, driven.app.chat
         driven.ask("One")
-        first = chats.chat.chat_id
+        first = chats.chat_id
         assert first is not None
         composer.show_message("half a sent", (AttachedText("a.py", "x = 1"),))
         driven.app.begin_chat()
@@ -269,16 +271,22 @@ def test_what_is_rewritten_in_its_place_outlives_the_program(qapp, qtbot, tmp_pa
         driven.app.begin_chat()
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
         (chat,) = driven.app.store.chats.listed()
-        driven.app.chats.open(chat.id)
+        driven.app.chat.open(chat.id)
         bubble = driven.widgets.transcript.column.views[0]
         driven.until(lambda: bubble.editor is not None)
         assert bubble.editor is not None
         assert bubble.editor.field.toPlainText() == "One, in other words"
 
 
+def kept(driven) -> set[str]:
+    """Unsent texts in the file, as another program reads it."""
+    path = driven.app.store.database.path
+    with closing(sqlite3.connect(path)) as file:
+        return {text for (text,) in file.execute("SELECT text FROM draft")}
+
+
 def test_nothing_typed_in_a_chat_outlives_it(driven, qtbot, home):
-    """In the bin it is kept; deleted for good, it is gone from the settings, too."""
-    kept = folders_in(home).settings_file
+    """In the bin it is kept; deleted for good, it is gone too."""
     for name in ("Stays", "Goes"):
         driven.app.begin_chat()
         driven.ask(name)
@@ -287,47 +295,49 @@ def test_nothing_typed_in_a_chat_outlives_it(driven, qtbot, home):
         assert bubble.editor is not None
         qtbot.keyClicks(bubble.editor.field, " otherwise")
         qtbot.keyClicks(driven.widgets.composer.focusProxy(), f"{name} half a sent")
-    number = driven.app.chats.chat.chat_id
+    number = driven.app.chat.chat_id
     assert number is not None
-    driven.until(lambda: "Goes half a sent" in kept.read_text())
+    driven.until(lambda: {"Goes half a sent", "Goes otherwise"} <= kept(driven))
     driven.app.listed.delete(number)
-    driven.until(lambda: "Goes otherwise" in kept.read_text())
-    assert "Goes half a sent" in kept.read_text()
+    assert {"Goes half a sent", "Goes otherwise"} <= kept(driven)
     driven.widgets.sidebar.bin_wanted.emit(True)
     driven.widgets.sidebar.list.delete_for_ever_wanted.emit((number,))
-    driven.until(lambda: "Goes" not in kept.read_text())
-    assert "Stays half a sent" in kept.read_text() and "Stays otherwise" in kept.read_text()
+    assert kept(driven) == {"Stays half a sent", "Stays otherwise"}
+    driven.app.drafts.save()
+    assert kept(driven) == {"Stays half a sent", "Stays otherwise"}
 
 
 def test_what_is_typed_is_on_the_disk_soon(driven, qtbot, home):
     """A program that is killed loses no more of it than of an answer."""
-    kept = folders_in(home).settings_file
     driven.ask("One")
+    settings = folders_in(home).settings_file.stat()
     qtbot.keyClicks(driven.widgets.composer.focusProxy(), "half a sent")
-    driven.until(lambda: "half a sent" in kept.read_text())
+    driven.until(lambda: "half a sent" in kept(driven))
     driven.widgets.transcript.edit_last_prompt()
     bubble = driven.widgets.transcript.column.views[0]
     assert bubble.editor is not None
     qtbot.keyClicks(bubble.editor.field, " in other words")
-    driven.until(lambda: "in other words" in kept.read_text())
+    driven.until(lambda: "One in other words" in kept(driven))
+    now = folders_in(home).settings_file.stat()
+    assert now.st_mtime_ns == settings.st_mtime_ns, "a file that waits for the disk"
 
 
 def test_what_a_model_recommends_is_not_what_a_user_chose(driven, source):
-    engines, chats = source.engines, driven.app.chats
+    engines, chats = source.engines, driven.app.chat
     engines["other"] = WorkerEngine([], described("other", 1_000_000))
     engines["None"].description = replace(
         engines["None"].description, sampling=SamplingOptions(temperature=0.0)
     )
-    own = replace(chats.chat.settings, sampling=SamplingChoice(top_k=5))
+    own = replace(chats.settings, sampling=SamplingChoice(top_k=5))
     chats.change_settings(own)
     driven.app.models.load_path("other")
     driven.until(lambda: driven.app.models.model_name == "other")
     driven.ask("One")
     assert engines["other"].sessions[-1].sampling == SamplingOptions(0.6, 5, 0.95)
-    assert chats.chat.settings.sampling == SamplingChoice(top_k=5)
+    assert chats.settings.sampling == SamplingChoice(top_k=5)
     driven.widgets.session.presets.defaults_wanted.emit()
     driven.app.begin_chat()
-    assert chats.chat.settings.sampling == SamplingChoice(top_k=5)
+    assert chats.settings.sampling == SamplingChoice(top_k=5)
 
 
 def test_what_the_engine_refuses_is_said_in_the_chat(driven, source):
@@ -357,18 +367,18 @@ def test_a_chat_that_was_being_shown_when_the_program_died_is_not_shown_first(
     alone, qapp, qtbot, tmp_path
 ):
     alone.ask("Stars")
-    chat_id, marker = alone.app.chats.chat.chat_id, tmp_path / "home" / "being-shown"
+    chat_id, marker = alone.app.chat.chat_id, tmp_path / "home" / "being-shown"
     assert marker.read_text() == str(chat_id)
     alone.until(lambda: not marker.exists())  # once nothing more is laid out
     alone.app.close()
     marker.write_text(str(chat_id))
     with running(qapp, qtbot, tmp_path / "home", scripted()) as again:
-        assert again.app.chats.chat.chat_id is None
+        assert again.app.chat.chat_id is None
         assert "“Stars”. It is in the list" in again.widgets.notice.accessibleDescription()
         again.app._choose_chat(chat_id)
         assert again.shown == ["Stars", "You said: Stars"] and marker.exists()
     with running(qapp, qtbot, tmp_path / "home", scripted()) as after:
-        assert after.app.chats.chat.chat_id == chat_id
+        assert after.app.chat.chat_id == chat_id
 
 
 def test_an_answer_cut_by_closing_the_window_says_so(alone, source, qapp, qtbot, tmp_path):
@@ -393,7 +403,7 @@ def test_an_answer_that_does_not_fit_on_the_disk_stays_on_show(driven, source):
     driven.until_answered()
     assert driven.shown[-1] == words
     assert "free some space" in driven.widgets.notice.words()
-    driven.app.chats.open(driven.app.chats.chat.chat_id)
+    driven.app.chat.open(driven.app.chat.chat_id)
     assert driven.shown[-1] == words
     database.rows("PRAGMA max_page_count = 1000000")
     driven.until(lambda: not driven.widgets.notice.words())
@@ -403,14 +413,14 @@ def test_an_answer_that_does_not_fit_on_the_disk_stays_on_show(driven, source):
 def test_an_answer_that_cannot_be_saved_to_the_end_is_offered_at_the_next_start(
     alone, source, qapp, qtbot, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("app.control.answers.PATIENCE_S", 0.0)
+    monkeypatch.setattr("app.state.answers.PATIENCE_S", 0.0)
     words = LONG * 10
     say_next(source, Answer(words))
     alone.send("Go")
     pages = alone.app.store.database.rows("PRAGMA page_count")[0][0]
     alone.app.store.database.rows(f"PRAGMA max_page_count = {pages}")
     alone.until_answered()
-    answer = alone.app.chats.chat.turns[-1].message.id
+    answer = alone.app.chat.turns[-1].message.id
     alone.app.close()
     with running(qapp, qtbot, tmp_path / "home", scripted()) as again:
         assert again.widgets.transcript.reader.unsent == {answer: words}
@@ -426,35 +436,24 @@ def test_a_mistake_of_ours_is_told_with_details(driven, source):
     assert "ZeroDivisionError" in driven.widgets.notice.words(), "until it is dismissed"
 
 
-def test_a_chat_that_cannot_be_read_after_its_answer_is_told(driven, monkeypatch):
-    def cannot_read() -> None:
-        raise StoreError("chats.db could not be read.")
-
-    driven.send("Go")
-    with monkeypatch.context() as now:
-        now.setattr(driven.app.chats.chat, "reload", cannot_read)
-        driven.until_answered()
-    assert driven.widgets.notice.words() == "chats.db could not be read."
-
-
 def test_another_chat_can_be_read_while_one_is_answered(driven, source):
     driven.ask("One")
-    first = driven.app.chats.chat.chat_id or 0
+    first = driven.app.chat.chat_id or 0
     driven.app.begin_chat()
     say_next(source, Answer(LONG, pause_s=0.002))
     driven.send("Two")
-    second = driven.app.chats.chat.chat_id or 0
-    driven.app.chats.open(first)
+    second = driven.app.chat.chat_id or 0
+    driven.app.chat.open(first)
     assert driven.shown == ["One", "You said: One"]
     driven.until(lambda: not driven.app.answers.chat_ids)
     assert driven.shown == ["One", "You said: One"]
-    driven.app.chats.open(second)
+    driven.app.chat.open(second)
     assert driven.shown == ["Two", LONG]
 
 
 def test_what_cannot_be_sent_stays_in_the_composer(driven, source):
     driven.app.models.description = None
-    driven.widgets.composer.sent.emit("Precious words", ())
+    driven.send("Precious words")
     assert driven.widgets.composer.text() == "Precious words"
     assert "No model is loaded" in driven.widgets.notice.words()
 
@@ -479,11 +478,11 @@ def test_an_answer_is_edited_where_it_stands(driven, qtbot):
 
 def test_an_edited_last_answer_can_go_on(driven, source):
     driven.ask("First")
-    last = driven.app.chats.chat.last_answer
+    last = driven.app.chat.last_answer
     assert last is not None
-    driven.app.chats.edit(last.id, "It begins like")
+    driven.app.chat.edit(last.id, "It begins like")
     assert driven.widgets.transcript.column.views[1].message.can_continue
-    driven.app.chats.continue_answer()
+    driven.app.chat.continue_answer()
     driven.until_answered()
     assert driven.shown[1].startswith("It begins like") and len(driven.shown[1]) > 14
 
@@ -499,7 +498,7 @@ def test_an_answer_kept_as_it_was_stays_one(driven):
 
 def test_an_answer_is_not_edited_while_another_runs(driven, source):
     driven.ask("First")
-    first = driven.app.chats.chat.last_answer
+    first = driven.app.chat.last_answer
     say_next(source, Answer("word " * 500, pause_s=0.01))
     driven.send("Second")
     view = driven.widgets.transcript.column.views[1]
@@ -508,7 +507,7 @@ def test_an_answer_is_not_edited_while_another_runs(driven, source):
     view.editor.send.click()
     assert "Stop the answer" in driven.widgets.notice.words()
     assert view.editor.field.toPlainText() == "Mine", "it stays"
-    driven.app.chats.stop()
+    driven.app.chat.stop()
     driven.until_answered()
     assert first is not None
     view.editor.send.click()
@@ -519,40 +518,40 @@ def test_an_answer_is_not_edited_while_another_runs(driven, source):
 def test_a_new_chat_goes_on_from_any_message(driven, qtbot, place):
     driven.ask("First")
     driven.ask("Second")
-    before, shown = driven.app.chats.chat.chat_id, list(driven.shown)
+    before, shown = driven.app.chat.chat_id, list(driven.shown)
     button = driven.widgets.transcript.column.views[place].buttons.branch_off
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
     assert driven.shown == shown[: place + 1]
-    assert driven.app.chats.chat.chat_id != before
-    assert driven.app.chats.chat.title == "First (branch)"
-    assert driven.widgets.sidebar.list.selected() == (driven.app.chats.chat.chat_id,)
+    assert driven.app.chat.chat_id != before
+    assert driven.app.chat.title == "First (branch)"
+    assert driven.widgets.sidebar.list.selected() == (driven.app.chat.chat_id,)
     assert driven.ask("Elsewhere") == "You said: Elsewhere"
-    driven.app.chats.open(before or 0)
+    driven.app.chat.open(before or 0)
     assert driven.shown == shown
 
 
 def test_a_new_chat_goes_on_while_the_old_one_is_answered(driven, source):
     driven.ask("First")
-    answer, before = driven.app.chats.chat.last_answer, driven.app.chats.chat.chat_id
+    answer, before = driven.app.chat.last_answer, driven.app.chat.chat_id
     say_next(source, Answer("word " * 300, pause_s=0.005))
     driven.send("Second")
     assert answer is not None
     driven.app.listed.branch_off(answer.id)
     assert driven.shown == ["First", "You said: First"]
     driven.until(lambda: not driven.app.answers.chat_ids)
-    driven.app.chats.open(before or 0)
+    driven.app.chat.open(before or 0)
     assert driven.shown[-1].startswith("word word")
 
 
 def test_several_chats_answer_at_once(driven, source):
     """Each has its own stop, and throwing one away leaves the others alone."""
     say_next(source, SLOW, SLOW, SLOW)
-    app, chats, numbers = driven.app, driven.app.chats, list[int]()
+    app, chats, numbers = driven.app, driven.app.chat, list[int]()
     for question in ("One?", "Two?", "Three?"):
-        chats.begin(chats.chat.settings)
+        chats.begin(chats.settings)
         driven.send(question)
-        assert chats.chat.chat_id is not None
-        numbers.append(chats.chat.chat_id)
+        assert chats.chat_id is not None
+        numbers.append(chats.chat_id)
 
     def words(number: int) -> int:
         answer = app.answers.of_chat(number)
@@ -562,7 +561,7 @@ def test_several_chats_answer_at_once(driven, source):
     chats.open(numbers[1])
     driven.widgets.actions["stop"].trigger()
     driven.until(lambda: set(app.answers.chat_ids) == {numbers[0], numbers[2]})
-    assert 0 < len(chats.chat.turns[-1].message.text) < len(LONG)
+    assert 0 < len(chats.turns[-1].message.text) < len(LONG)
     app.listed.delete(numbers[0])
     driven.until(lambda: set(app.answers.chat_ids) == {numbers[2]})
     before = words(numbers[2])
@@ -585,7 +584,7 @@ def test_where_the_context_is_full_it_goes_on_without_the_oldest_turns(
     assert buttons is not None and buttons.drop.isVisibleTo(column)
     say_next(source, Answer(" answer"))
     buttons.drop.click()
-    alone.until(lambda: alone.app.chats.running is None)
+    alone.until(lambda: alone.app.chat.running is None)
     assert alone.shown[0].startswith("One, and")
     assert alone.shown[-1] == "Half an answer"
     read = [m.text for m in source.engines["None"].sessions[-1].turns]
@@ -606,10 +605,10 @@ def test_a_question_that_does_not_fit_is_asked_without_the_oldest_turns(driven, 
     view = driven.widgets.transcript.column.views[-1]
     assert (view.message.state, view.message.can_drop) == ("failed", True)
     say_next(source, Answer("Fits."))
-    driven.app.chats.drop_oldest(view.message.id)
-    driven.until(lambda: driven.app.chats.running is None)
+    driven.app.chat.drop_oldest(view.message.id)
+    driven.until(lambda: driven.app.chat.running is None)
     assert driven.shown == ["One", "You said: One", "Two", "Fits."]
-    assert not driven.app.chats.chat.can_drop
+    assert not driven.app.chat.can_drop
 
 
 def test_the_next_start_has_the_chat_that_was_open_and_what_was_typed(qapp, qtbot, tmp_path):
@@ -628,22 +627,64 @@ def test_the_next_start_has_the_chat_that_was_open_and_what_was_typed(qapp, qtbo
 
 def test_an_answer_without_a_token_has_no_figures(driven, source):
     driven.ask("Hello")
-    figures = driven.app.chats.last_stats
+    figures = driven.app.chat.last_stats
     source.engines["None"].answers.append(Answer(""))
     driven.ask("Nothing to say")
     assert [view.message.stats is None for view in driven.widgets.transcript.column.views] == [
         *(True, False),
         *(True, True),
     ]
-    assert driven.app.chats.last_stats == figures
+    assert driven.app.chat.last_stats == figures
     assert "0.0 tok/s" not in driven.widgets.strip.accessibleDescription()
 
 
-def test_what_is_attached_and_not_sent_is_kept_at_once_unless_it_is_long(driven):
-    """The file of settings, which is written again and again, should not hold it."""
-    composer = driven.widgets.composer
-    composer.show_message("Look")
-    composer.attach([AttachedText("a.txt", "some words")])
-    driven.until(lambda: "some words" in driven.app.settings.value.unsent.get(0, ""))
-    composer.attach([AttachedText("long.txt", "words " * 50_000)])
-    assert driven.app.composer.unsent() == {0: "Look"}
+def test_what_is_attached_and_not_sent_outlives_the_program(qapp, qtbot, tmp_path):
+    """However long it is."""
+    long = AttachedText("long.txt", "words " * 50_000 + "end")
+    with running(qapp, qtbot, tmp_path, scripted()) as driven:
+        driven.widgets.composer.show_message("Look")
+        driven.widgets.composer.attach([long])
+        driven.until(lambda: any("words words" in text for text in kept(driven)))
+    with running(qapp, qtbot, tmp_path, scripted()) as again:
+        assert again.widgets.composer.message() == ("Look", (long,))
+
+
+def test_what_is_typed_stays_when_a_suggestion_is_asked(driven, qtbot):
+    qtbot.keyClicks(driven.widgets.composer.focusProxy(), "half a sent")
+    driven.widgets.start.asked.emit("What can you do?")
+    driven.until_answered()
+    assert driven.shown[0] == "What can you do?"
+    assert driven.widgets.composer.text() == "half a sent"
+    driven.until(lambda: "half a sent" in kept(driven))
+
+
+def test_unsent_texts_of_an_older_headstart_are_taken_over(qapp, qtbot, tmp_path):
+    """They were in the file of settings; what cannot be stored stays there."""
+    with running(qapp, qtbot, tmp_path, scripted()) as driven:
+        driven.ask("One")
+        chat, question = driven.app.chat.chat_id, driven.app.chat.turns[0].message.id
+    file = folders_in(tmp_path).settings_file
+    content = json.loads(file.read_text())
+    content["unsent"] = {"0": "A new thought", str(chat): "Half a sent", "99": "Of no chat"}
+    content["rewritten"] = {str(question): "One, otherwise"}
+    file.write_text(json.dumps(content))
+    for _ in range(2):
+        with running(qapp, qtbot, tmp_path, scripted()) as again:
+            assert again.widgets.composer.text() == "Half a sent"
+            assert again.widgets.transcript.reader.unsent == {question: "One, otherwise"}
+            again.app.begin_chat()
+            assert again.widgets.composer.text() == "A new thought"
+            again.app.chat.open(chat)
+            content = json.loads(file.read_text())
+    assert content["unsent"] == content["rewritten"] == {}
+
+
+def test_unsent_texts_that_cannot_be_stored_are_kept_in_the_settings(qapp, qtbot, tmp_path):
+    with running(qapp, qtbot, tmp_path, scripted()) as driven:
+        driven.ask("One")
+        pages = driven.app.store.database.rows("PRAGMA page_count")[0][0]
+        driven.app.store.database.rows(f"PRAGMA max_page_count = {pages}")
+        driven.widgets.composer.show_message("much " * 3000)
+        driven.until(lambda: "disk is full" in driven.widgets.notice.words())
+    with running(qapp, qtbot, tmp_path, scripted()) as again:
+        assert again.widgets.composer.text() == "much " * 3000

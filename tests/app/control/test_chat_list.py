@@ -28,7 +28,7 @@ def listed(driven: Driven) -> list[str]:
 def chat(driven: Driven, question: str) -> int:
     driven.app.begin_chat()
     driven.ask(question)
-    return driven.app.chats.chat.chat_id or 0
+    return driven.app.chat.chat_id or 0
 
 
 def test_a_new_chat_appears_with_its_first_question(driven):
@@ -47,7 +47,7 @@ def test_deleting_can_be_undone(driven):
     assert driven.shown == []
     driven.widgets.actions["undo-delete"].trigger()
     assert listed(driven) == ["Today", "Precious"]
-    assert driven.app.chats.chat.chat_id == first
+    assert driven.app.chat.chat_id == first
     assert driven.shown[0] == "Precious"
 
 
@@ -65,7 +65,7 @@ def test_what_is_in_effect_with_another_model_is_not_said_any_more(driven, sourc
     assert "The last answer drafted" in in_effect(driven)
     driven.app.models.load_path("/other")
     driven.until(lambda: driven.app.models.model_name == "Other")
-    assert "The last answer" not in in_effect(driven)
+    assert "The last answer drafted" not in in_effect(driven)
 
 
 def in_effect(driven: Driven) -> str:
@@ -103,7 +103,7 @@ def test_a_chat_goes_to_a_file_and_comes_back(driven, tmp_path, ending):
     driven.app.files.export_to(first, file)
     assert str(file) in driven.widgets.notice.words()
     driven.app.files.import_from(file)
-    driven.until(lambda: driven.app.chats.chat.chat_id != first)
+    driven.until(lambda: driven.app.chat.chat_id != first)
     assert driven.shown == ["Carry me", "You said: Carry me"]
     assert listed(driven).count("Carry me") == 2
 
@@ -119,9 +119,9 @@ def test_a_file_that_is_no_chat_is_refused_in_words(driven, tmp_path):
     driven.until(lambda: "it is not text in UTF-8" in words())
     assert '"format"' not in words()
     driven.app.files.export_to(chat(driven, "Sound"), file)
-    first = driven.app.chats.chat.chat_id
+    first = driven.app.chat.chat_id
     driven.app.files.import_from(file)
-    driven.until(lambda: driven.app.chats.chat.chat_id != first)
+    driven.until(lambda: driven.app.chat.chat_id != first)
     assert "is no chat" not in words()
 
 
@@ -135,7 +135,7 @@ def test_a_chat_on_a_slow_disk_does_not_hold_up_the_window(driven, tmp_path, mon
 
     monkeypatch.setattr(files, "read_chat", slowly)
     driven.app.files.import_from(file, file)
-    assert driven.ask("Still here?") and driven.app.chats.chat.chat_id == first
+    assert driven.ask("Still here?") and driven.app.chat.chat_id == first
     happened = list[str]()
     driven.app.files.imported.connect(lambda _: happened.append("added"))
     driven.app.files.imported.connect(
@@ -159,12 +159,12 @@ def test_a_chat_that_goes_on_moves_to_the_top(driven, source):
     driven.app.listed.refresh()
     before = listed(driven)
     assert before[:4] == ["Today", "Third", "Yesterday", "First"]
-    driven.app.chats.open(first)
+    driven.app.chat.open(first)
     driven.ask("More?")
     assert listed(driven) == ["Today", "First", "Third", *before[4:]], "no heading without a chat"
     driven.app.listed.pin(True, second)
     driven.app.listed.pin(True, first)
-    driven.app.chats.open(second)
+    driven.app.chat.open(second)
     driven.ask("And you?")
     assert listed(driven) == ["Pinned", "Second", "First", "Today", "Third"]
     told = listed(driven)
@@ -244,7 +244,7 @@ def test_the_chat_on_show_is_renamed_whatever_hides_it(driven, hides):
             actions[hides].trigger()
     actions["rename-chat"].trigger()
     type_into_the_list(driven, "Dolphins")
-    driven.until(lambda: driven.app.chats.chat.title == "Dolphins")
+    driven.until(lambda: driven.app.chat.title == "Dolphins")
     assert "Dolphins" in listed(driven) and driven.widgets.window.has_sidebar
 
 
@@ -272,7 +272,7 @@ def test_a_new_folder_takes_what_is_marked(driven, qtbot):
 def test_the_menus_mean_all_that_is_marked(driven):
     first, second = chat(driven, "First"), chat(driven, "Second")
     chat(driven, "Third")
-    driven.app.chats.open(second)
+    driven.app.chat.open(second)
     mark(driven, first, second)
     driven.widgets.actions["delete-chat"].trigger()
     assert listed(driven) == ["Today", "Third"] and driven.shown == []
@@ -307,14 +307,14 @@ def test_a_chat_in_a_folder_goes_on_there(driven):
     first = chat(driven, "First")
     chat(driven, "Second")
     driven.app.listed.new_folder((first,))
-    driven.app.chats.open(first)
+    driven.app.chat.open(first)
     driven.ask("More?")
     assert listed(driven) == ["New folder", "First", "Today", "Second"]
     folder = driven.app.store.folders.listed()[0]
     driven.widgets.sidebar.list.folder_opened.emit(folder.id, False)
     driven.ask("And more?")
     assert listed(driven) == ["New folder", "Today", "Second"]
-    assert driven.app.chats.chat.chat_id == first and driven.shown[-2] == "And more?"
+    assert driven.app.chat.chat_id == first and driven.shown[-2] == "And more?"
 
 
 def test_the_chat_on_show_alone_is_marked_after_a_shortcut(driven, qtbot):
@@ -325,12 +325,12 @@ def test_the_chat_on_show_alone_is_marked_after_a_shortcut(driven, qtbot):
     window.activateWindow()
     qtbot.waitUntil(window.isActiveWindow)
     QTest.keyClick(window.windowHandle(), Qt.Key.Key_D, Qt.KeyboardModifier.ControlModifier)
-    assert driven.app.chats.chat.title == "Second (copy)"
-    assert marked() == (driven.app.chats.chat.chat_id,)
+    assert driven.app.chat.title == "Second (copy)"
+    assert marked() == (driven.app.chat.chat_id,)
     held = Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.AltModifier
     for _ in range(2):
         QTest.keyClick(window.windowHandle(), Qt.Key.Key_Down, held)
-    assert marked() == (first,) == (driven.app.chats.chat.chat_id,)
+    assert marked() == (first,) == (driven.app.chat.chat_id,)
 
 
 def test_the_chat_on_show_stays_marked(driven):

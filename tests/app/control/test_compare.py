@@ -4,14 +4,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from chat_states import StatedChat
 from pytestqt.qtbot import QtBot
 from scripted_engine import DESCRIPTION, Answer
 from seen import button, words_on
 from windows import running, scripted
 
 from app.control.compare import CHAT_IDS, CompareController
-from app.control.models import ModelController
-from app.control.open_chat import OpenChat
+from app.state.models import ModelState
 from app.store.session_store import SessionStore, open_passing_store
 from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.window.compare.compare_pane import ComparePane
@@ -38,12 +38,12 @@ class Comparison:
         self.now = 0.0
         self.view = CompareView()
         qtbot.addWidget(self.view)
-        models = ModelController(self.asked.append)
+        models = ModelState(self.asked.append)
         sampling = SamplingChoice(seed=5)
         settings = ChatSettings(draft=DraftOptions(depth=0), sampling=sampling)
-        self.chat = OpenChat(store, settings)
+        self.chat = StatedChat(store, settings).chat
         self.controller = CompareController(
-            self.view, models, self.asked.append, lambda: self.chat, clock=lambda: self.now
+            self.view, models, self.asked.append, self.chat, clock=lambda: self.now
         )
         models.take(ModelLoaded(None, replace(DESCRIPTION, mtp_heads=0)))
 
@@ -177,7 +177,7 @@ def test_the_stop_command_ends_what_runs(qapp, qtbot, tmp_path):
         assert not stop.isEnabled()
         driven.send("Go on.")
         assert stop.isEnabled()
-        driven.until(lambda: len(app.chats.chat.turns) == 2)
+        driven.until(lambda: len(app.chat.turns) == 2)
         stop.trigger()
         driven.until_answered()
         assert not stop.isEnabled()

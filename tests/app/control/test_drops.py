@@ -146,7 +146,7 @@ def test_texts_together_with_one_that_is_none(driven, tmp_path):
 
 def test_a_chat_that_was_exported_is_imported_unless_it_is_attached_with_others(driven, tmp_path):
     driven.ask("What is a head start?")
-    app, before = driven.app, driven.app.chats.chat.chat_id
+    app, before = driven.app, driven.app.chat.chat_id
     assert before is not None
     exported, note = tmp_path / "chat.json", tmp_path / "note.txt"
     app.files.export_to(before, exported)
@@ -154,7 +154,7 @@ def test_a_chat_that_was_exported_is_imported_unless_it_is_attached_with_others(
     app.begin_chat()
     assert drag(driven, mime_of(exported)).startswith("Import chat.json")
     drop(driven, mime_of(exported))
-    driven.until(lambda: app.chats.chat.chat_id not in (None, before))
+    driven.until(lambda: app.chat.chat_id not in (None, before))
     assert driven.shown[0] == "What is a head start?"
     assert driven.widgets.composer.attachments() == ()
     assert drag(driven, mime_of(exported, note)).startswith("Attach 2 files")
@@ -164,7 +164,7 @@ def test_a_chat_that_was_exported_is_imported_unless_it_is_attached_with_others(
 
 def test_chats_dropped_together_are_imported_in_their_order(driven, tmp_path):
     driven.ask("What is a head start?")
-    app, before = driven.app, driven.app.chats.chat.chat_id
+    app, before = driven.app, driven.app.chat.chat_id
     assert before is not None
     exported = tmp_path / "chat.json"
     app.files.export_to(before, exported)

@@ -93,17 +93,17 @@ def test_full_memory_in_an_answer_is_told_and_the_chat_goes_on(driven, source):
     words = "Memory ran out while answering; the conversation is kept. Begin a new chat."
     source.engines["None"].answers.append(Answer("Half of it", error=OutOfMemory(words)))
     driven.send("Why?")
-    driven.until(lambda: driven.app.chats.chat.last_answer is not None)
+    driven.until(lambda: driven.app.chat.last_answer is not None)
     driven.until_answered()
-    answer = driven.app.chats.chat.last_answer
+    answer = driven.app.chat.last_answer
     assert answer is not None
     assert (answer.text, answer.problem, answer.interrupted) == ("Half of it", words, True)
     notices = driven.widgets.transcript.findChildren(ProseSegment)
     assert words in [n.toPlainText() for n in notices if n.accessibleName() == "Why it ended"]
     assert driven.widgets.window.findChild(CrashBox) is None
-    driven.app.chats.continue_answer()
+    driven.app.chat.continue_answer()
     driven.until_answered()
-    driven.until(lambda: driven.app.chats.chat.last_answer.problem == "")
+    driven.until(lambda: driven.app.chat.last_answer.problem == "")
 
 
 def test_full_memory_outside_of_answers_is_a_notice(driven, source):
@@ -145,8 +145,8 @@ def test_tokens_of_an_attachment_are_counted_while_an_answer_runs(driven, source
             label.text().endswith("B · 5 tokens") for label in composer.findChildren(QLabel)
         )
     )
-    assert driven.app.chats.running is not None
-    driven.app.chats.stop()
+    assert driven.app.chat.running is not None
+    driven.app.chat.stop()
     driven.until_answered()
 
 

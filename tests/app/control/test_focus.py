@@ -62,7 +62,7 @@ def ask_a_suggestion(driven: Driven) -> None:
 
 
 def go_to_another_version(driven: Driven) -> None:
-    driven.app.chats.regenerate()
+    driven.app.chat.regenerate()
     driven.until_answered()
     click(foot(driven, 1).previous)
 
@@ -139,14 +139,14 @@ def type_a_name(driven: Driven, last: Qt.Key) -> None:
 def rename(driven: Driven) -> None:
     driven.widgets.actions["rename-chat"].trigger()
     type_a_name(driven, Qt.Key.Key_Return)
-    driven.until(lambda: driven.app.chats.chat.title == "Named")
+    driven.until(lambda: driven.app.chat.title == "Named")
 
 
 def rename_by_double_click(driven: Driven) -> None:
     click_in_the_list(driven, 1)
     click_in_the_list(driven, 1, QTest.mouseDClick)
     type_a_name(driven, Qt.Key.Key_Return)
-    driven.until(lambda: driven.app.chats.chat.title == "Named")
+    driven.until(lambda: driven.app.chat.title == "Named")
 
 
 def give_up_a_rename(driven: Driven) -> None:
@@ -157,7 +157,7 @@ def give_up_a_rename(driven: Driven) -> None:
 def name_a_folder(driven: Driven) -> None:
     driven.widgets.actions["new-folder"].trigger()
     type_a_name(driven, Qt.Key.Key_Return)
-    assert driven.widgets.sidebar.list.selected() == (driven.app.chats.chat.chat_id,)
+    assert driven.widgets.sidebar.list.selected() == (driven.app.chat.chat_id,)
 
 
 def remove_an_attachment(driven: Driven, press: Callable[[QWidget], object]) -> None:
@@ -278,7 +278,7 @@ def stand_at_a_button(driven: Driven) -> None:
     widgets.window.show_sidebar(True)
     widgets.window.activateWindow()
     driven.until(widgets.window.isActiveWindow)
-    if driven.app.chats.chat.chat_id is None:
+    if driven.app.chat.chat_id is None:
         widgets.sidebar.list.choose_first()
     widgets.head.compare.setFocus()
 
@@ -290,7 +290,7 @@ def make_ready(driven: Driven, name: str) -> None:
         driven.send("Go")
         driven.until(driven.widgets.actions["stop"].isEnabled)
     elif name == "undo-delete":
-        driven.app.listed.delete(driven.app.chats.chat.chat_id)
+        driven.app.listed.delete(driven.app.chat.chat_id)
 
 
 def test_every_command_leaves_the_keys_where_they_are_wanted(driven, monkeypatch):
@@ -459,11 +459,11 @@ def test_a_double_click_on_send_does_not_stop_the_answer(driven, qtbot):
     click(send)
     click(send)
     qtbot.wait(100)
-    assert driven.app.chats.running is not None
+    assert driven.app.chat.running is not None
     qtbot.wait(400)
     click(send)
     driven.until_answered()
-    answer = driven.app.chats.chat.last_answer
+    answer = driven.app.chat.last_answer
     assert answer is not None and answer.finish_reason == "stopped"
     view = driven.widgets.transcript.column.views[-1]
     assert view.message.notice == "Stopped."
@@ -475,10 +475,10 @@ def test_escape_stops_an_answer_that_was_asked_for_by_an_edit(driven):
     driven.ask("Hello")
     driven.app.worker._source.source.engines["None"].answers.append(SLOW)
     send_again(driven)
-    driven.until(lambda: driven.app.chats.running is not None)
+    driven.until(lambda: driven.app.chat.running is not None)
     QTest.keyClick(QApplication.focusWidget(), Qt.Key.Key_Escape)
     driven.until_answered()
-    answer = driven.app.chats.chat.last_answer
+    answer = driven.app.chat.last_answer
     assert answer is not None and answer.finish_reason == "stopped"
 
 
@@ -525,6 +525,6 @@ def test_escape_leaves_a_page_and_not_the_answer_behind_it(driven, page):
         assert driven.widgets.window.page == "compare"
     QTest.keyClick(QApplication.focusWidget(), Qt.Key.Key_Escape)
     assert driven.widgets.window.page == "chat"
-    assert driven.app.chats.running is not None
+    assert driven.app.chat.running is not None
     QTest.keyClick(QApplication.focusWidget(), Qt.Key.Key_Escape)
     driven.until_answered()

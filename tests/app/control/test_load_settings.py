@@ -131,9 +131,7 @@ def test_bits_of_keys_and_values_are_usual_for_a_model_and_a_chat_may_have_other
     engine = source.engines[str(model)]
     assert driven.ask("In 8 bits?") == "Yes."
     assert engine.sessions[-1].cache == CacheOptions(8, 16)
-    driven.app.chats.change_settings(
-        replace(driven.app.chats.chat.settings, cache=CacheChoice(4, 4))
-    )
+    driven.app.chat.change_settings(replace(driven.app.chat.settings, cache=CacheChoice(4, 4)))
     driven.until(lambda: engine.sessions[-1].cache == CacheOptions(4, 4))
     assert source.loaded == ["None", str(model)], "a chat's bits load nothing"
 
@@ -202,7 +200,7 @@ def test_the_card_reckons_with_what_is_typed(driven, qtbot):
 
 def test_the_card_reckons_with_the_draft_model_of_the_chat(driven):
     load_options = LoadOptions(draft_model=built_in_model())
-    driven.app.chats.change_settings(replace(driven.app.chats.chat.settings, load=load_options))
+    driven.app.chat.change_settings(replace(driven.app.chat.settings, load=load_options))
     driven.until(lambda: driven.app.models.loading is None)
     offer(driven, None)
 

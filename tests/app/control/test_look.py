@@ -195,7 +195,7 @@ def test_chats_pages_and_looks_that_come_and_go_leave_nothing_behind(driven, qap
     for words in ("One", "Other"):
         driven.app.begin_chat()
         driven.ask(words)
-        chats.append(driven.app.chats.chat.chat_id or 0)
+        chats.append(driven.app.chat.chat_id or 0)
     counts = []
     looks: tuple[Scheme, ...] = ("dark", "light", "dark")
     for scheme in looks:
@@ -306,7 +306,7 @@ def test_escape_in_a_search_leaves_the_answer_alone(qapp, qtbot, tmp_path):
             assert focus is not None
             qtbot.keyClicks(focus, "zebra")
             qtbot.keyClick(focus, Qt.Key.Key_Escape)
-            assert driven.app.chats.running is not None
+            assert driven.app.chat.running is not None
             assert not widgets.transcript.find_bar.isVisible()
         assert isinstance(focus, QLineEdit) and focus.text() == ""
         widgets.actions["stop"].trigger()

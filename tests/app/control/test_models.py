@@ -11,8 +11,8 @@ from seen import button, find, press, words_on
 from windows import Driven, close, folders_in, running, scripted
 
 from app.app import App
-from app.control.models import model_name
 from app.control.settings import save_settings
+from app.state.models import model_name
 from app.values.app_settings import BUILT_IN, AppSettings
 from app.values.chat_settings import ChatSettings
 from app.window.controls.labels import ShortLabel
@@ -139,8 +139,8 @@ def test_a_load_that_waits_for_an_answer_says_so_and_can_be_given_up(driven, sou
     press(card, "Cancel")
     driven.until(lambda: driven.app.models.loading is None)
     assert waits not in words_on(head)
-    assert driven.app.chats.running is not None
-    driven.app.chats.stop()
+    assert driven.app.chat.running is not None
+    driven.app.chat.stop()
     driven.until_answered()
 
 
@@ -157,7 +157,7 @@ def test_texts_are_attached_and_sent_with_the_message(driven, tmp_path):
         driven.shown[0]
         == "What does it print?\n\nAttachment note.py:\n\n```py\nprint('hello')\n```"
     )
-    assert driven.app.chats.chat.title == "What does it print?"
+    assert driven.app.chat.title == "What does it print?"
     assert driven.widgets.composer.attachments() == ()
     bubble = driven.widgets.transcript.column.views[0].findChild(UserBubble)
     assert bubble.prose.text() == "What does it print?"
@@ -169,7 +169,7 @@ def test_an_attachment_longer_than_the_context_is_red_before_it_is_sent(driven, 
     driven.app.drops.take([str(long)])
     driven.until(lambda: any("longer than this model" in text for text in label_texts(driven)))
     driven.send("What does it say?")
-    assert driven.app.chats.running is None
+    assert driven.app.chat.running is None
     assert driven.widgets.composer.text() == "What does it say?"
 
 
@@ -246,7 +246,7 @@ def test_heads_that_turn_out_not_to_fit_are_said_everywhere(qapp, qtbot, tmp_pat
 
 def test_the_output_head_in_use_is_said(driven, source):
     driven.ask("Why?")
-    driven.app.route(DraftOutputInUse(str(driven.app.chats.chat.chat_id), "4-bit"))
+    driven.app.route(DraftOutputInUse(str(driven.app.chat.chat_id), "4-bit"))
     assert "In effect: a copy in 4 bits." in words_on(driven.widgets.session)
     driven.app.begin_chat()
     assert "In effect: a copy in 4 bits." not in words_on(driven.widgets.session)

@@ -63,14 +63,14 @@ def elsewhere(qapp, qtbot, tmp_path):
 def test_a_long_answer_is_told_and_a_click_opens_its_chat(elsewhere):
     driven = elsewhere.driven
     driven.ask("What is it?")
-    chat_id = driven.app.chats.chat.chat_id
+    chat_id = driven.app.chat.chat_id
     ((title, words),) = elsewhere.told.words
     assert title == "What is it?"
     assert words.startswith("Forty-two, as ever ever") and len(words) == MOST
     driven.app.begin_chat()
     driven.widgets.window.show_page("settings")
     elsewhere.told.clicked.emit()
-    assert driven.app.chats.chat.chat_id == chat_id
+    assert driven.app.chat.chat_id == chat_id
     assert driven.widgets.window.page == "chat"
     driven.ask("And now?")
     assert elsewhere.told.words[1][1] == "Full."

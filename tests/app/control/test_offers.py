@@ -34,14 +34,14 @@ def said(driven: Driven) -> str:
 def test_the_model_of_a_chat_is_offered_and_loaded_on_demand(driven, source, other, qtbot):
     load(driven, other)
     driven.ask("One")
-    first = driven.app.chats.chat.chat_id or 0
-    assert driven.app.chats.chat.settings.model_path == str(other)
+    first = driven.app.chat.chat_id or 0
+    assert driven.app.chat.settings.model_path == str(other)
     assert said(driven) == ""
     load(driven, None)
     assert said(driven) == "This chat was answered by Other-8B."
     driven.app.begin_chat()
     assert said(driven) == ""
-    driven.app.chats.open(first)
+    driven.app.chat.open(first)
     assert source.loaded == ["None", str(other), "None"], "nothing loads by itself"
     button = driven.widgets.transcript.offer.take
     assert button.text() == "Load Other-8B"
@@ -65,7 +65,7 @@ def test_a_model_that_is_gone_is_said_so(driven, other):
     driven.ask("One")
     load(driven, None)
     other.unlink()
-    driven.app.chats.open(driven.app.chats.chat.chat_id or 0)
+    driven.app.chat.open(driven.app.chat.chat_id or 0)
     assert f"Other-8B, which is no longer at {other}." in said(driven)
     assert not driven.widgets.transcript.offer.take.isVisible()
 
@@ -83,10 +83,10 @@ def test_no_other_model_goes_on_where_none_is_in_use(driven, other):
 def test_a_chat_from_a_file_names_no_place_and_offers_nothing(driven, other, tmp_path):
     load(driven, other)
     driven.ask("One")
-    first = driven.app.chats.chat.chat_id or 0
+    first = driven.app.chat.chat_id or 0
     driven.app.files.export_to(first, tmp_path / "chat.json")
     load(driven, None)
     driven.app.files.import_from(tmp_path / "chat.json")
-    driven.until(lambda: driven.app.chats.chat.chat_id != first)
-    assert driven.app.chats.chat.last_answer is not None
+    driven.until(lambda: driven.app.chat.chat_id != first)
+    assert driven.app.chat.last_answer is not None
     assert said(driven) == ""

@@ -91,7 +91,7 @@ def test_nothing_is_ejected_while_it_answers(driven):
     eject(driven)
     assert driven.app.models.description is not None
     assert "stop it" in driven.widgets.notice.words()
-    driven.app.chats.stop()
+    driven.app.chat.stop()
     driven.until_answered()
     assert driven.widgets.notice.words() == ""
 
@@ -118,7 +118,7 @@ def test_an_idle_model_is_let_go_after_the_users_time(driven):
     driven.ask("Two")
     driven.send("Three")
     assert not idle.isActive(), "it is answering"
-    driven.app.chats.stop()
+    driven.app.chat.stop()
     driven.until_answered()
     assert idle.isActive()
     idle.start(1)

@@ -34,7 +34,7 @@ def test_settings_open_a_page_and_reach_new_chats(driven, source):
     source.engines["None"].answers.extend([Answer(WORDS)])
     app, widgets = driven.app, driven.widgets
     driven.ask("Count.")
-    mine = app.chats.chat.settings
+    mine = app.chat.settings
     widgets.actions["settings"].trigger()
     assert widgets.window.page == "settings"
     wanted = ChatSettings(system="Be kind.", draft=DraftOptions(depth=2), thinking=False)
@@ -43,10 +43,10 @@ def test_settings_open_a_page_and_reach_new_chats(driven, source):
     widgets.settings.appearance.changed.emit(wish)
     assert app.settings.value.theme == "dark"
     assert app.settings.value.reduce_motion
-    assert app.chats.chat.settings == mine, "a chat that exists keeps its own"
+    assert app.chat.settings == mine, "a chat that exists keeps its own"
     app.begin_chat()
     assert widgets.window.page == "chat"
-    begun = app.chats.chat.settings
+    begun = app.chat.settings
     assert (begun.system, begun.draft.depth, begun.thinking) == ("Be kind.", 2, False)
     assert begun.sampling == SamplingChoice(), "the model's own"
 
@@ -97,8 +97,8 @@ def test_what_a_chat_gives_its_template_is_kept_and_given(qapp, qtbot, tmp_path)
         assert find(panel, QLineEdit, "reasoning_effort").text() == "", "of that chat only"
         assert find(panel, QLineEdit, "Top k").text() != "many"
     with running(qapp, qtbot, tmp_path, models) as driven:
-        driven.app.chats.open(1)
-        assert driven.app.chats.chat.settings.template_arguments == {"reasoning_effort": "low"}
+        driven.app.chat.open(1)
+        assert driven.app.chat.settings.template_arguments == {"reasoning_effort": "low"}
         assert find(driven.widgets.session, QLineEdit, "reasoning_effort").text() == "low"
 
 
@@ -112,18 +112,18 @@ def test_what_was_typed_last_is_kept_when_a_shortcut_leaves_the_chat(qapp, qtbot
         system.setFocus()
         QTest.keyClicks(system, "Be kind.")
         driven.widgets.actions["new-chat"].trigger()
-        assert app.chats.chat.settings.system == system.toPlainText() == ""
-        app.chats.open(1)
-        assert app.chats.chat.settings.system == system.toPlainText() == "Be kind."
+        assert app.chat.settings.system == system.toPlainText() == ""
+        app.chat.open(1)
+        assert app.chat.settings.system == system.toPlainText() == "Be kind."
         system.setFocus()
         QTest.keyClicks(system, "Or not. ")
         app.begin_chat()
-        app.chats.open(1)
+        app.chat.open(1)
         system.setFocus()
         QTest.keyClicks(system, "Now ")
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
-        driven.app.chats.open(1)
-        assert driven.app.chats.chat.settings.system == "Now Or not. Be kind."
+        driven.app.chat.open(1)
+        assert driven.app.chat.settings.system == "Now Or not. Be kind."
 
 
 def test_what_is_wrong_in_the_settings_of_new_chats_is_not_lost(qapp, qtbot, tmp_path):
@@ -169,12 +169,12 @@ def test_what_settings_brought_is_measured_in_answers(driven, source, qtbot):
 
 def test_a_preset_follows_its_chat(driven, source):
     source.engines["None"].answers.extend([Answer(WORDS)])
-    panel, chats = driven.widgets.session, driven.app.chats
+    panel, chats = driven.widgets.session, driven.app.chat
     driven.ask("Count.")
-    number = chats.chat.chat_id
+    number = chats.chat_id
     assert number is not None
     panel.presets.saved.emit("Mine")
-    assert chats.chat.settings.preset == "Mine"
+    assert chats.settings.preset == "Mine"
     panel.fields.changed.emit({"sampling": SamplingChoice(temperature=0.1)})
     save = next(b for b in panel.findChildren(QPushButton) if "Save the changes" in b.text())
     assert not save.isHidden()
@@ -189,7 +189,7 @@ def test_a_preset_follows_its_chat(driven, source):
 
 def test_a_preset_is_renamed_in_all_chats_and_deleted_with_an_undo(driven, source, qtbot):
     source.engines["None"].answers.extend([Answer(WORDS), Answer(WORDS)])
-    panel, chats, left = driven.widgets.session, driven.app.chats, Qt.MouseButton.LeftButton
+    panel, chats, left = driven.widgets.session, driven.app.chat, Qt.MouseButton.LeftButton
     choice = find(panel, DropDown, "Preset")
 
     def press(name: str) -> None:
@@ -199,14 +199,14 @@ def test_a_preset_is_renamed_in_all_chats_and_deleted_with_an_undo(driven, sourc
         return [choice.itemText(place) for place in range(choice.count())]
 
     driven.ask("Count.")
-    first = chats.chat.chat_id
+    first = chats.chat_id
     assert first is not None
     for name in ("Mine", "Yours"):
         type_into(qtbot, panel, "Name of a new preset", name)
-    chats.change_settings(replace(chats.chat.settings, preset="Mine"))
+    chats.change_settings(replace(chats.settings, preset="Mine"))
     driven.app.begin_chat()
     driven.ask("Count again.")
-    chats.change_settings(replace(chats.chat.settings, preset="Mine"))
+    chats.change_settings(replace(chats.settings, preset="Mine"))
     press("Rename this preset")
     field = find(panel, QLineEdit, "Name of a new preset")
     assert field.selectedText() == "Mine"

@@ -104,7 +104,7 @@ def test_a_file_that_is_being_read_belongs_to_its_chat_and_holds_its_question(
     monkeypatch.setattr(composer, "read_text_file", slowly)
     widget, app = driven.widgets.composer, driven.app
     driven.ask("First")
-    first = app.chats.chat.chat_id
+    first = app.chat.chat_id
     assert first is not None
     app.begin_chat()
     data = QMimeData()
@@ -114,13 +114,13 @@ def test_a_file_that_is_being_read_belongs_to_its_chat_and_holds_its_question(
     assert isinstance(box, QPlainTextEdit)
     qtbot.keyClick(box, Qt.Key.Key_V, Qt.KeyboardModifier.ControlModifier)
     driven.send("What is it about?")
-    assert app.chats.running is None and widget.text() == "What is it about?"
+    assert app.chat.running is None and widget.text() == "What is it about?"
 
     def told() -> list[str]:
         return [label.text() for label in widget.findChildren(QLabel) if label.isVisible()]
 
     assert "Reading report.pdf, none.txt…" in told()
-    app.chats.open(first)
+    app.chat.open(first)
     assert "Reading report.pdf, none.txt…" not in told()
     gate.set()
     driven.until(lambda: "none.txt is empty." in told())
@@ -129,7 +129,7 @@ def test_a_file_that_is_being_read_belongs_to_its_chat_and_holds_its_question(
     assert widget.attachments() == (AttachedText("report.pdf", "text"),)
     qtbot.keyClick(box, Qt.Key.Key_Return)
     driven.until_answered()
-    assert "report.pdf" in app.chats.chat.turns[0].message.text
+    assert "report.pdf" in app.chat.turns[0].message.text
 
 
 def test_reading_an_attachment_is_given_up_by_hand(driven, gate, monkeypatch):

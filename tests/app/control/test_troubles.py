@@ -48,10 +48,10 @@ def test_what_was_found_at_the_start_is_not_put_out_of_sight_by_what_follows(qap
 def test_why_nothing_was_asked_is_said_until_something_is(qapp, qtbot, tmp_path):
     (tmp_path / "chats.db").write_bytes(b"this is no database" * 1000)
     with running(qapp, qtbot, tmp_path, scripted(Answer(LONG, pause_s=0.01))) as driven:
-        notice, chats = driven.widgets.notice, driven.app.chats
+        notice, chats = driven.widgets.notice, driven.app.chat
         found = notice.words()
         driven.send("Hello")
-        chats.edit(chats.chat.turns[0].message.id, "Hello again")
+        chats.edit(chats.turns[0].message.id, "Hello again")
         assert "Stop the answer" in notice.words()
         notice.say("Something less important.")
         assert "Stop the answer" in notice.words()
@@ -93,13 +93,13 @@ def test_icons_that_are_gone_are_told_of_and_the_window_goes_on(qapp, qtbot, tmp
 def test_settings_of_a_chat_that_had_to_be_reset_are_named(qapp, qtbot, tmp_path):
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
         driven.ask("Hello")
-        chat_id = driven.app.chats.chat.chat_id
+        chat_id = driven.app.chat.chat_id
         driven.app.begin_chat()
         settings = '{"system": "Be kind.", "draft": {"depth": -3}}'
         driven.app.store.database.write("UPDATE chat SET settings = ?", settings)
-        driven.app.chats.open(chat_id)
+        driven.app.chat.open(chat_id)
         assert "settings.draft.depth: -3 is not possible" in driven.widgets.notice.words()
-        assert driven.app.chats.chat.settings.system == "Be kind."
+        assert driven.app.chat.settings.system == "Be kind."
 
 
 def test_a_newer_database_can_be_read_and_what_is_typed_stays(qapp, qtbot, tmp_path):
@@ -215,7 +215,7 @@ def test_a_long_chat_that_is_copied_and_opened_ends_with_the_program(qapp, qtbot
     messages = [StoredMessage(n, 0, n - 1 if n else None, "user", f"{n}") for n in range(900)]
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
         long = insert_chat(driven.app.store, NewChat("Long", ChatSettings(), messages, 899))
-        driven.app.chats.open(long)
+        driven.app.chat.open(long)
         driven.app.listed.duplicate(long)
         driven.app.close()
         for _ in range(20):
@@ -249,7 +249,7 @@ def test_odd_characters_that_are_pasted_are_sent_rewritten_and_come_back(qapp, q
         chats = driven.app.store.chats.listed()
         assert len(chats) == len(ODD)
         for chat, odd in zip(chats, reversed(ODD), strict=True):
-            driven.app.chats.open(chat.id)
+            driven.app.chat.open(chat.id)
             bubble = driven.widgets.transcript.column.views[0]
             driven.until(lambda bubble=bubble: bubble.editor is not None)
             assert bubble.editor is not None

@@ -6,7 +6,7 @@ from threading import Event, Timer
 from typing import Any
 
 import pytest
-from chat_stores import finished, talk, texts
+from chat_stores import finish_answer, finished, talk, texts
 
 from app.store import database
 from app.store.open_database import open_in_memory
@@ -17,7 +17,7 @@ from app.values.errors import StoreReadOnly
 def answer(store: SessionStore, chat: int, text: str) -> None:
     question = store.messages.path(chat)[0].message
     begun = store.messages.begin_answer(chat, question.id, "Tiny")
-    store.messages.finish_answer(begun, finished(text))
+    finish_answer(store.messages, begun, finished(text))
 
 
 def test_nobody_waits_for_a_slow_disk(store, monkeypatch):

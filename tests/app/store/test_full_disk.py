@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from chat_stores import finished, talk, texts
+from chat_stores import finish_answer, finished, talk, texts
 from small_disk import run_on_a_small_disk
 
 from app.store.session_store import SessionStore, open_store
@@ -54,7 +54,7 @@ def test_an_answer_goes_on_and_is_saved_when_there_is_room(store):
     make_room(store)
     store.messages.save_partial(answer, AnswerSoFar(text))
     assert store.messages.get(answer).text == text
-    store.messages.finish_answer(answer, finished(text))
+    finish_answer(store.messages, answer, finished(text))
 
 
 def test_a_disk_that_is_really_full(tmp_path):

@@ -5,7 +5,7 @@ from random import Random
 
 import hypothesis.strategies as st
 import pytest
-from chat_stores import Clock, finished, import_chat, talk, texts
+from chat_stores import Clock, finish_answer, finished, import_chat, interrupt_answer, talk, texts
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -26,7 +26,7 @@ def test_regenerating_keeps_the_old_answer(store):
     chat = talk(store, "hello", "one", "and?", "more")
     question, old = (turn.message for turn in store.messages.path(chat)[:2])
     new = store.messages.begin_answer(chat, question.id, "Other")
-    store.messages.finish_answer(new, finished("two"))
+    finish_answer(store.messages, new, finished("two"))
     path = store.messages.path(chat)
     assert texts(store, chat) == ["hello", "two"]
     assert path[1].siblings == (old.id, new)
@@ -56,7 +56,7 @@ def test_an_answer_while_it_is_written(store, clock):
     assert (message.text, message.thinking, message.state) == ("one t", "hm", "partial")
     assert message.spans == (DraftedSpan(0, 3, 1),)
     spans = [DraftedSpan(0, 3, 1, "mtp"), DraftedSpan(4, 7, 2)]
-    store.messages.finish_answer(answer, finished("one two", "max-tokens", "hmm"), spans, 1.5)
+    finish_answer(store.messages, answer, finished("one two", "max-tokens", "hmm"), spans, 1.5)
     message = store.messages.get(answer)
     assert message.thinking_seconds == 1.5
     assert message.state == "done" and message.finish_reason == "max-tokens"
@@ -95,11 +95,11 @@ def test_drafted_words_are_written_once_while_an_answer_grows(store):
 def test_stopped_by_the_user_is_not_interrupted(store):
     chat = talk(store, "hello")
     stopped = store.messages.begin_answer(chat, None, "Tiny")
-    store.messages.finish_answer(stopped, finished("par", "stopped"))
+    finish_answer(store.messages, stopped, finished("par", "stopped"))
     assert store.messages.get(stopped).state == "stopped"
     assert not store.messages.get(stopped).interrupted
     failed = store.messages.begin_answer(chat, None, "Tiny")
-    store.messages.interrupt_answer(failed, AnswerSoFar("half"))
+    interrupt_answer(store.messages, failed, AnswerSoFar("half"))
     assert store.messages.get(failed).interrupted
     assert store.messages.get(failed).text == "half"
 
@@ -108,7 +108,7 @@ def test_what_ended_an_answer_is_kept_with_what_a_translation_needs(store):
     chat = talk(store, "hello")
     why = Words("{tokens:,} tokens, {what}.", tokens=12_000, what=Words("too many"))
     answer = store.messages.begin_answer(chat, None, "Tiny")
-    store.messages.interrupt_answer(answer, AnswerSoFar("half"), why)
+    interrupt_answer(store.messages, answer, AnswerSoFar("half"), why)
     kept = store.messages.get(answer).problem
     assert isinstance(kept, Words)
     assert (kept, kept.template, kept.fields) == (why, why.template, why.fields)
@@ -121,15 +121,15 @@ def test_what_ended_an_answer_is_kept_with_what_a_translation_needs(store):
 def test_what_ended_an_answer_is_kept_until_it_goes_on(store):
     chat = talk(store, "hello")
     answer = store.messages.begin_answer(chat, None, "Tiny")
-    store.messages.interrupt_answer(
-        answer, AnswerSoFar("half", "hm", (), 0.5), "The memory is full."
+    interrupt_answer(
+        store.messages, answer, AnswerSoFar("half", "hm", (), 0.5), "The memory is full."
     )
     message = store.messages.get(answer)
     assert (message.problem, message.thinking_seconds) == ("The memory is full.", 0.5)
     copy = store.chats.duplicate(chat)
     assert store.messages.path(copy)[-1].message.problem == "The memory is full."
     assert store.messages.path(copy)[-1].message.thinking_seconds == 0.5
-    store.messages.finish_answer(answer, finished("half and half"))
+    finish_answer(store.messages, answer, finished("half and half"))
     assert store.messages.get(answer).problem == ""
 
 
@@ -215,7 +215,7 @@ class Tree(RuleBasedStateMachine):
         if data.draw(st.booleans()):
             self.messages.save_partial(message, AnswerSoFar(text))
         else:
-            self.messages.finish_answer(message, finished(text))
+            finish_answer(self.messages, message, finished(text))
             self.partial.remove(message)
 
     @precondition(lambda self: self.parents)

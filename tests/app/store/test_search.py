@@ -3,7 +3,7 @@
 from contextlib import closing
 
 import pytest
-from chat_stores import finished, talk
+from chat_stores import finish_answer, finished, talk
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -129,11 +129,11 @@ def test_the_index_follows_every_change(store):
     answer = store.messages.begin_answer(chat, None, "Tiny")
     store.messages.save_partial(answer, AnswerSoFar("zebra"))
     assert found(store, "zebra") == []
-    store.messages.finish_answer(answer, finished("lion"))
+    finish_answer(store.messages, answer, finished("lion"))
     assert found(store, "zebra") == [] and found(store, "lion") == [chat]
     store.messages.save_partial(answer, AnswerSoFar("tiger"))
     assert found(store, "lion tiger") == []
-    store.messages.finish_answer(answer, finished("tiger"))
+    finish_answer(store.messages, answer, finished("tiger"))
     assert found(store, "lion") == [] and found(store, "tiger") == [chat]
     store.chats.rename(chat, "camel")
     assert found(store, "camel") == [chat] and found(store, "question") == [chat]

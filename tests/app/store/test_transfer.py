@@ -8,7 +8,15 @@ from time import process_time
 from typing import Any
 
 import pytest
-from chat_stores import finished, import_chat, talk, texts, without_rights
+from chat_stores import (
+    finish_answer,
+    finished,
+    import_chat,
+    interrupt_answer,
+    talk,
+    texts,
+    without_rights,
+)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -45,12 +53,16 @@ def chat(store):
     store.chats.set_settings(chat, replace(MINE, read_from=2))
     question, first = (turn.message.id for turn in store.messages.path(chat)[:2])
     second = store.messages.begin_answer(chat, question, "Other")
-    store.messages.finish_answer(
-        second, finished("two 🦓", "stopped", "hm\n\n> m"), [DraftedSpan(0, 3, 2)], 2.5
+    finish_answer(
+        store.messages,
+        second,
+        finished("two 🦓", "stopped", "hm\n\n> m"),
+        [DraftedSpan(0, 3, 2)],
+        2.5,
     )
     failed = store.messages.begin_answer(chat, question, "Other")
-    store.messages.interrupt_answer(
-        failed, AnswerSoFar("o"), "Out of memory: close other programs."
+    interrupt_answer(
+        store.messages, failed, AnswerSoFar("o"), "Out of memory: close other programs."
     )
     third = store.messages.begin_answer(chat, second, "Other")
     store.messages.save_partial(third, AnswerSoFar("half"))

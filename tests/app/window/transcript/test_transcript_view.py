@@ -440,7 +440,7 @@ def test_marked_text_that_is_gone_is_not_kept(view, qtbot):
 def test_another_branch(view):
     show(view, ShownMessage(1, "user", "hi"), ShownMessage(2, "assistant", "yes"))
     view.column.replace_from(
-        2, [ShownMessage(3, "assistant", "no"), ShownMessage(4, "user", "why")]
+        1, [ShownMessage(3, "assistant", "no"), ShownMessage(4, "user", "why")]
     )
     until_filled(view)
     assert [v.message.id for v in view.column.views] == [1, 3, 4]
@@ -462,7 +462,7 @@ def test_another_branch_is_made_in_turns_and_the_place_is_kept(view, qapp):
     assert made[0] <= {0, 1} and 10 in made[-1] and 11 not in made[-1]
     settle()
     assert bar(view).value() == place
-    view.replace_from(10, [ShownMessage(2, "assistant", short)])
+    view.replace_from(2, [ShownMessage(2, "assistant", short)])
     until_filled(view)
     settle()
     assert bar(view).value() == place
@@ -473,12 +473,12 @@ def test_a_longer_branch_of_a_chat_that_was_all_in_view_is_shown_from_its_place(
     show(view, ShownMessage(1, "user", "hi"), ShownMessage(2, "assistant", "yes"))
     assert bar(view).maximum() == 0
     long = [ShownMessage(n, "assistant", "A few words.\n\n" * 20) for n in range(3, 9)]
-    view.replace_from(2, long)
+    view.replace_from(1, long)
     until_filled(view)
     settle()
     assert bar(view).maximum() > 0 == bar(view).value()
     assert view.jump.isVisible()
-    view.replace_from(3, [ShownMessage(2, "assistant", "yes")])
+    view.replace_from(1, [ShownMessage(2, "assistant", "yes")])
     until_filled(view)
     settle()
     assert view.column.pinned and view.jump.isHidden()

@@ -1,13 +1,13 @@
 """Which model is in use and which one is being loaded; speaks to the engine's thread."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from PySide6.QtCore import QObject, Signal
 
 from app.values.app_settings import ModelSettings
+from app.values.models import BUILT_IN_NAME
 from app.worker.replies import (
     LoadCancelled,
     LoadFailed,
@@ -29,8 +29,6 @@ from mlx_engine.hub.weight_files import folder_name
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import AS_THEY_COME, LoadOptions
 
-BUILT_IN_NAME = "Pocket model"
-
 
 class Resting(NamedTuple):
     """A model that is not in memory, which the next question loads. why: in words."""
@@ -43,7 +41,7 @@ class Resting(NamedTuple):
 LOADING = (LoadProgress, ModelLoaded, LoadFailed, LoadCancelled)
 
 
-class ModelController(QObject):
+class ModelState(QObject):
     """One model is in use at a time; `in_use` is how it was asked for, `resting` what waits for a
     question.
 
@@ -204,7 +202,7 @@ class ModelController(QObject):
     def _use(self, loaded: ModelLoaded) -> None:
         self.resting = None
         self.in_use = self._done(loaded.path)
-        self.description = self._named(loaded.description)
+        self.description = loaded.description
         self.loaded.emit(self.description)
         if self.description.mtp_heads and self.description.mtp is None:
             self._request(MeasureCosts())  # else nobody asks what a wide pass costs
@@ -214,13 +212,8 @@ class ModelController(QObject):
         if self.description is None or self.description.path != description.path:
             return
         known = self.description.declined
-        self.description = self._named(description)
+        self.description = description
         self.described.emit(tuple(r for r in description.declined if r not in known))
-
-    def _named(self, description: ModelDescription) -> ModelDescription:
-        """With the name that the window has for the built-in one."""
-        is_built_in = self.in_use is not None and self.in_use.path is None
-        return replace(description, name=BUILT_IN_NAME) if is_built_in else description
 
     def _done(self, path: str | None) -> LoadModel:
         """The first one of this path; one that waited is withdrawn before one that ran ends."""

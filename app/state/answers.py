@@ -11,7 +11,13 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from app.start.threads import Turns
 from app.store.session_store import SessionStore
 from app.values.chat_settings import ChatSettings
-from app.values.chats import AnswerSoFar, DraftedSpan, StoredMessage
+from app.values.chats import (
+    AnswerSoFar,
+    DraftedSpan,
+    EndedAnswer,
+    MessageState,
+    StoredMessage,
+)
 from app.values.errors import NoSuchChat, StoreDamaged, StoreError
 from app.worker.replies import AnswerEvents, AnswerFailed, AnswerWithdrawn, Problem
 from app.worker.requests import Ask, Request, StopAnswer
@@ -82,6 +88,8 @@ class RunningAnswer:
         self.progress: PromptProgress | None = None
         self.is_reading = True
         self.finished: GenerationFinished | None = None
+        self.ended: EndedAnswer | None = None
+        self.model = before.model
         self._before = before
         self._tokens = 0
         self._prompt_tokens: int | None = None
@@ -147,8 +155,8 @@ class RunningAnswer:
     @property
     def so_far(self) -> AnswerSoFar:
         """What there is of it now."""
-        spans = tuple(self.answer.spans)
-        return AnswerSoFar(self.answer.text, self.thinking.text, spans, self.thinking_seconds)
+        spans, seconds = tuple(self.answer.spans), self.thinking_seconds
+        return AnswerSoFar(self.answer.text, self.thinking.text, spans, seconds, self.model)
 
     @property
     def was_complete(self) -> bool:
@@ -242,19 +250,14 @@ class Answers(QObject):
         found = (a for a in self._running.values() if a.chat_id == chat_id)
         return next(found, None)
 
-    def add(self, question: StoredMessage, model: str) -> RunningAnswer:
-        """Store an empty answer to `question`, to `begin` with. Raises StoreError."""
-        answer_id = self._store.messages.begin_answer(question.chat_id, question.id, model)
-        return RunningAnswer(question.chat_id, answer_id)
-
     def begin(
         self, answer: RunningAnswer, past: tuple[Message, ...], settings: ChatSettings
     ) -> None:
         """Have the engine answer the last of `past`."""
         self._running[answer.message_id] = answer
+        self._request(Ask(str(answer.chat_id), str(answer.message_id), past, settings))
         self._timer.start()
         self.changed.emit()
-        self._request(Ask(str(answer.chat_id), str(answer.message_id), past, settings))
 
     def go_on(self, cut: StoredMessage, past: tuple[Message, ...], settings: ChatSettings) -> None:
         """Continue the answer `cut`, the last of `past`, in place. Raises StoreError."""
@@ -288,6 +291,8 @@ class Answers(QObject):
         answer = self._running.get(int(reply.message_id))
         if answer is None:
             return
+        if not isinstance(reply, AnswerWithdrawn):
+            answer.model = reply.model or answer.model
         match reply:
             case AnswerEvents():
                 self._grow(answer, reply)
@@ -314,21 +319,21 @@ class Answers(QObject):
     def _keep(self, answer: RunningAnswer) -> None:
         finished = answer.finished
         assert finished is not None
-        spans, seconds = answer.answer.spans, answer.thinking_seconds
+        state: MessageState = "stopped" if finished.reason == "stopped" else "done"
+        ended = EndedAnswer(answer.so_far, state, finished.reason, finished.stats)
         self._unsaved.discard(answer.message_id)
-        self._saving(
-            answer,
-            lambda: self._store.messages.finish_answer(answer.message_id, finished, spans, seconds),
-        )
+        self._save_end(answer, ended)
 
     def _interrupt(self, answer: RunningAnswer, problem: Problem | None, why: str) -> None:
-        messages = self._store.messages
         is_full = problem is not None and problem.code == PromptTooLong.__name__
         reason: FinishReason | None = "context-full" if is_full else None
-        self._saving(
-            answer, lambda: messages.interrupt_answer(answer.message_id, answer.so_far, why, reason)
-        )
+        self._save_end(answer, EndedAnswer(answer.so_far, "stopped", reason, None, why))
         self._end(answer, problem)
+
+    def _save_end(self, answer: RunningAnswer, ended: EndedAnswer) -> None:
+        answer.ended = ended
+        messages = self._store.messages
+        self._saving(answer, lambda: messages.end_answer(answer.message_id, ended))
 
     def _end(self, answer: RunningAnswer, problem: Problem | None) -> None:
         del self._running[answer.message_id]

@@ -7,12 +7,12 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from chat_states import StatedChat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.control import answers as all_answers
-from app.control.answers import Answers, RunningAnswer
-from app.control.open_chat import OpenChat
+from app.state import answers as all_answers
+from app.state.answers import Answers, RunningAnswer
 from app.store.messages import Messages
 from app.store.session_store import SessionStore, open_passing_store, open_store
 from app.values.chat_settings import ChatSettings
@@ -130,7 +130,8 @@ def answers(qapp, store):
 def running(store, answers):
     chat = store.chats.create(ChatSettings())
     question = store.messages.add(chat, None, "user", "Tell me.")
-    answer = answers.add(question, "Tiny")
+    number = store.messages.begin_answer(question.chat_id, question.id)
+    answer = RunningAnswer(question.chat_id, number)
     answers.begin(answer, (), ChatSettings())
     return answer
 
@@ -236,7 +237,8 @@ def test_an_answer_that_ends_while_nothing_can_be_written_is_saved_later(
     store = open_store(tmp_path / "chats.db")
     answers = Answers(store, lambda request: None)
     question = store.messages.add(store.chats.create(ChatSettings()), None, "user", "Tell me.")
-    answer = answers.add(question, "Tiny")
+    number = store.messages.begin_answer(question.chat_id, question.id)
+    answer = RunningAnswer(question.chat_id, number)
     answers.begin(answer, (), ChatSettings())
     ended, told, saved = list[object](), list[str](), list[str]()
     answers.ended.connect(lambda _, problem: ended.append(problem))
@@ -272,7 +274,8 @@ def test_the_end_of_the_program_waits_for_a_file_that_is_held(qapp, tmp_path):
     store = open_store(tmp_path / "chats.db")
     answers = Answers(store, lambda request: None)
     question = store.messages.add(store.chats.create(ChatSettings()), None, "user", "Tell me.")
-    answer = answers.add(question, "Tiny")
+    number = store.messages.begin_answer(question.chat_id, question.id)
+    answer = RunningAnswer(question.chat_id, number)
     answers.begin(answer, (), ChatSettings())
     let_go = held(store)
     say(answers, answer, TextPiece("Half"))
@@ -285,20 +288,18 @@ def test_the_end_of_the_program_waits_for_a_file_that_is_held(qapp, tmp_path):
 
 
 @pytest.mark.parametrize("is_new", [True, False])
-def test_a_question_is_stored_with_its_answer_or_not_at_all(qapp, tmp_path, monkeypatch, is_new):
+def test_a_question_is_stored_with_its_answer_or_not_at_all(qapp, qtbot, tmp_path, is_new):
+    """Else it is asked twice: it stays in the composer, and stands in the chat."""
     store = open_store(tmp_path / "chats.db")
-    chat = OpenChat(store, ChatSettings())
+    one = StatedChat(store)
     if not is_new:
-        chat.add_question("Before")
-        chat.reload()
-    before = (chat.chat_id, list(chat.turns), chat.title)
-    answers = Answers(store, lambda request: None)
-    with pytest.raises(StoreFull), chat.all_or_nothing():
-        question = chat.add_question("What now?")
-        full(store)
-        chat.edit(question.id, LONG)
-        answers.add(question, "Tiny")
-    assert (chat.chat_id, list(chat.turns), chat.title) == before
+        one.chat.send("Before")
+        one.answer(qtbot, "Yes.")
+    before, asked = (one.chat.chat_id, one.texts, one.chat.title), len(one.asked)
+    full(store)
+    assert not one.chat.send(LONG)
+    assert (one.chat.chat_id, one.texts, one.chat.title) == before and one.told
+    assert len(one.asked) == asked and one.chat.running is None
     assert len(store.database.rows("SELECT * FROM message")) == len(before[1])
     assert len(store.database.rows("SELECT * FROM chat")) == (not is_new)
-    store.close()
+    one.close()

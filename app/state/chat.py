@@ -1,0 +1,418 @@
+"""The chat on show: its turns, settings and unsent text, and the steps that change them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import islice
+
+from PySide6.QtCore import QObject, Signal
+
+from app.state.answers import Answers, Growth, RunningAnswer, worth_telling
+from app.state.drafts import NEW, Drafts
+from app.state.models import ModelState
+from app.store.session_store import SessionStore
+from app.values.attached_text import CHARACTERS_A_TOKEN, SaidWith
+from app.values.chat_settings import ChatSettings
+from app.values.chats import Branch, StoredMessage, Turn
+from app.values.errors import StoreError
+from app.worker.replies import Problem
+from app.worker.requests import ChangeSettings, CloseChat, Request
+from mlx_engine.values.stats import GenerationStats
+from mlx_engine.values.words import Words, joined
+
+LOOKED_AT = 100
+"""Messages from the end of a chat in which its last question and answer are looked for."""
+
+
+class ChatState(QObject):
+    """The branch of one chat on show; answers in other chats go on. A new chat has no number until
+    its first question is stored.
+
+    turns: of the branch on show, read when looked at. settings, title, pinned: of the chat.
+
+    Signals:
+        opened: another chat is on show; the place in it to begin at, None for its end.
+        replaced: other messages stand from this place on.
+        added: messages were added from this place on.
+        grown: the id of an answer, and the Growth that was added to it.
+        ended: the id of an answer that is complete, stopped or failed.
+        changed: after each of these but `grown`, and when the chat has another name or place.
+        settings_changed: this chat answers with other settings.
+        stored: a chat in which something was said, which the list of chats shows.
+        failed: why something could not be done, in words, and details or "".
+    """
+
+    opened = Signal(object)
+    replaced = Signal(int)
+    added = Signal(int)
+    grown = Signal(int, object)
+    ended = Signal(int)
+    changed = Signal()
+    settings_changed = Signal()
+    stored = Signal(int)
+    failed = Signal(object, str)
+
+    def __init__(
+        self,
+        store: SessionStore,
+        answers: Answers,
+        models: ModelState,
+        drafts: Drafts,
+        request: Callable[[Request], None],
+        settings: ChatSettings,
+        parent: QObject | None = None,
+    ) -> None:
+        """settings: of the new chat that is on show first."""
+        super().__init__(parent)
+        self._store, self._answers, self._models = store, answers, models
+        self._drafts, self._request = drafts, request
+        self.chat_id: int | None = None
+        self.title, self.pinned = "", False
+        self.settings = settings
+        self.turns = Branch([], lambda _: ())
+        answers.grown.connect(self._grow)
+        answers.ended.connect(self._end)
+
+    # which chat
+
+    def begin(self, settings: ChatSettings) -> None:
+        """Show a new, empty chat."""
+        self.chat_id, self.settings = None, settings
+        self.title, self.pinned = "", False
+        self.turns = Branch([], lambda _: ())
+        self._tell_opened(None)
+
+    def open(self, chat_id: int, message_id: int | None = None) -> None:
+        """Show a stored chat, at a message of it if one is named."""
+        with self._told():
+            chat = self._store.open_chat(chat_id)
+            if message_id is not None and message_id not in chat.turns.ids:
+                self._store.messages.select(message_id)
+                chat = self._store.open_chat(chat_id)
+            self.chat_id, self.settings, self.turns = chat_id, chat.settings, chat.turns
+            self.title, self.pinned = chat.summary.title, chat.summary.pinned
+            self._tell_opened(self.place(message_id) if message_id in chat.turns.ids else None)
+            if chat.notes:
+                self.failed.emit(joined(chat.notes, " "), "")
+
+    def look_again(self) -> None:
+        """The chat on show may have another name, or be pinned."""
+        if self.chat_id is not None:
+            with self._told():
+                self._show_summary(self.chat_id)
+                self.changed.emit()
+
+    def _show_summary(self, chat_id: int) -> None:
+        summary = self._store.chats.get(chat_id)
+        self.title, self.pinned = summary.title, summary.pinned
+
+    def forget(self, chat_id: int) -> None:
+        """A chat was thrown away: end its answer, and let go what was read of it."""
+        self._answers.stop(chat_id)
+        self._request(CloseChat(str(chat_id)))
+
+    # what is on show
+
+    @property
+    def running(self) -> RunningAnswer | None:
+        """The answer the chat on show waits for."""
+        return self._answers.of_chat(self.chat_id)
+
+    @property
+    def last_stats(self) -> GenerationStats | None:
+        """Figures of the newest finished answer on show."""
+        found = (worth_telling(message.stats) for message in self.newest)
+        return next(filter(None, found), None)
+
+    @property
+    def newest(self) -> Iterator[StoredMessage]:
+        """The last messages on show, newest first; of a long chat not all, which takes long."""
+        return (turn.message for turn in islice(reversed(self.turns), LOOKED_AT))
+
+    @property
+    def last_answer(self) -> StoredMessage | None:
+        """The newest answer on show."""
+        return next((message for message in self.newest if message.role == "assistant"), None)
+
+    @property
+    def last_question(self) -> StoredMessage | None:
+        """The newest question on show."""
+        return next((message for message in self.newest if message.role == "user"), None)
+
+    def place(self, message_id: int | None) -> int | None:
+        """The place of a message in the branch on show, None where it is not in it."""
+        return self.turns.place(message_id)
+
+    def message(self, message_id: int) -> StoredMessage:
+        """A message of the branch on show; KeyError when it is not."""
+        place = self.place(message_id)
+        if place is None:
+            raise KeyError(message_id)
+        turn: Turn = self.turns[place]
+        return turn.message
+
+    @property
+    def unsent(self) -> SaidWith:
+        """What is typed and attached, and not sent."""
+        return self._drafts.of_chat(self.chat_id or NEW)
+
+    @unsent.setter
+    def unsent(self, said: SaidWith) -> None:
+        self._drafts.keep(self.chat_id or NEW, said)
+
+    # what the user does
+
+    def send(self, text: str) -> bool:
+        """Ask at the end of the branch; False where that could not be done."""
+        if self.running is not None or not self._has_model():
+            return False
+        place, messages = len(self.turns), self._store.messages
+        last = self.turns.ids[-1] if self.turns else None
+        if not self._ask(place, lambda chat_id: messages.add(chat_id, last, "user", text)):
+            return False
+        self.added.emit(place)
+        self._tell_asked()
+        return True
+
+    def regenerate(self, message_id: int | None = None) -> None:
+        """Answer a question again, the last one by default; the old answer stays as a branch."""
+        asked = self._question_before(message_id)
+        if asked is None or self.running is not None or not self._has_model():
+            return
+        place = self.turns.ids.index(asked.id)
+        if self._ask(place, lambda _: asked):
+            self.replaced.emit(place + 1)
+            self._tell_asked()
+
+    def edit(self, message_id: int, text: str) -> None:
+        """Ask a question in other words, or keep an answer in them; the old one stays a branch."""
+        old = self.message(message_id)
+        place = self.turns.ids.index(message_id)
+        is_answer = old.role == "assistant"
+        if self.running is not None:
+            keep = Words("Stop the answer that is being written, then keep this again.")
+            send = Words("Stop the answer that is being written, then send this again.")
+            self.failed.emit(keep if is_answer else send, "")
+        elif is_answer:
+            self._rewrite(place, old, text)
+        elif self._has_model() and self._ask(
+            place, lambda _: self._store.messages.edit(message_id, text)
+        ):
+            self._drafts.drop_edit(message_id)
+            self.replaced.emit(place)
+            self._tell_asked()
+
+    def _rewrite(self, place: int, old: StoredMessage, text: str) -> None:
+        is_news = text != old.text
+        with self._told():
+            if is_news:
+                self._store.messages.rewrite(old.id, text)
+                self.turns = self._store.messages.path(self._number)
+            self._drafts.drop_edit(old.id)
+            self._tell_replaced(place)
+            if is_news:
+                self.stored.emit(old.chat_id)
+
+    def continue_answer(self, message_id: int | None = None) -> None:
+        """Go on with the last answer, where it was cut."""
+        last = self.last_answer
+        is_named = last is not None and message_id in (None, last.id)
+        is_last = last is not None and self.turns.ids[-1] == last.id
+        if last is None or not is_named or not is_last or self.running or not self._has_model():
+            return
+        with self._told():
+            place = len(self.turns) - 1
+            ids = (*self._read_before(place), last.id)
+            past = self._store.messages.conversation(ids)
+            self._answers.go_on(last, past, self.settings)
+            self._tell_replaced(place)
+
+    def drop_oldest(self, message_id: int) -> None:
+        """Go on with the last answer, or begin it, without the oldest turns."""
+        last = self.last_answer
+        is_named = last is not None and last.id == message_id
+        if not is_named or self.running is not None or not self.can_drop or not self._has_model():
+            return
+        with self._told():
+            before = self.first_read
+            self._set_settings(replace(self.settings, read_from=self._first_to_read()))
+            self.replaced.emit(before)
+            (self.continue_answer if last and last.text else self.regenerate)(message_id)
+
+    def show_branch(self, message_id: int, step: int) -> None:
+        """Show the next (1) or previous (-1) version of a message, in its place."""
+        place = self.place(message_id)
+        if self.running is not None or place is None:
+            return
+        versions = self.turns[place].siblings
+        version = versions.index(message_id) + step
+        with self._told():
+            self._store.messages.select(versions[min(max(version, 0), len(versions) - 1)])
+            self.turns = self._store.messages.path(self._number)
+            self._tell_replaced(place)
+
+    def stop(self) -> None:
+        """End the answer on show; what there is of it stays."""
+        if self.chat_id is not None:
+            self._answers.stop(self.chat_id)
+
+    def change_settings(self, settings: ChatSettings) -> None:
+        """From the next round on, for this chat only; another way of loading loads anew."""
+        with self._told():
+            self._set_settings(settings)
+            if self.chat_id is not None:
+                self._request(ChangeSettings(str(self.chat_id), settings))
+            self.settings_changed.emit()
+            self._models.use_options(settings.load)
+
+    def _set_settings(self, settings: ChatSettings) -> None:
+        if self.chat_id is not None:
+            self._store.chats.set_settings(self.chat_id, settings)
+        self.settings = settings
+
+    def rename_preset(self, name: str, new: str) -> None:
+        """In this chat and all others that began with it."""
+        with self._told():
+            self._store.chats.rename_preset(name, new)
+            if self.settings.preset == name:
+                self.settings = replace(self.settings, preset=new)
+            self.settings_changed.emit()
+
+    # how it is done
+
+    def _ask(self, place: int, question_of: Callable[[int], StoredMessage]) -> bool:
+        """Store a question, at `place` from now on, and its empty answer, both or neither; then
+        have it answered. False where it could not be stored.
+        """
+        self._models.use_options(self.settings.load)
+        current = self._models.loading or self._models.in_use
+        settings = replace(self.settings, model_path=current.path if current else None)
+        messages, is_new = self._store.messages, self.chat_id is None
+        with self._told():
+            with self._store.database.transaction():
+                chat_id = self._store.chats.create(settings) if is_new else self._number
+                if not is_new and settings != self.settings:
+                    self._store.chats.set_settings(chat_id, settings)
+                question = question_of(chat_id)
+                answer = messages.get(messages.begin_answer(chat_id, question.id))
+                past = messages.conversation((*self._read_before(place), question.id))
+            if is_new:
+                self._drafts.move(NEW, chat_id)
+            self.chat_id, self.settings = chat_id, settings
+            self._put(place, question, answer)
+            self._answers.begin(RunningAnswer(chat_id, answer.id), past, settings)
+            self._show_summary(chat_id)
+            return True
+        return False
+
+    @property
+    def _number(self) -> int:
+        assert self.chat_id is not None
+        return self.chat_id
+
+    def _put(self, place: int, question: StoredMessage, answer: StoredMessage) -> None:
+        """The question at this place, unless it is there already, and the answer after it."""
+        if question.id not in self.turns.ids[place : place + 1]:
+            asked = Turn(question, (*self._versions(place), question.id))
+            self.turns.replace_from(place, asked)
+        self.turns.replace_from(place + 1, Turn(answer, (*self._versions(place + 1), answer.id)))
+
+    def _versions(self, place: int) -> tuple[int, ...]:
+        """Ids of the messages that could stand at this place."""
+        return self.turns[place].siblings if place < len(self.turns) else ()
+
+    def _question_before(self, message_id: int | None) -> StoredMessage | None:
+        """What a message answers, itself if it is a question; the last question for None."""
+        if message_id is None:
+            return self.last_question
+        place = self.place(message_id)
+        before = () if place is None else reversed(self.turns[: place + 1])
+        return next((turn.message for turn in before if turn.message.role == "user"), None)
+
+    def _has_model(self) -> bool:
+        if not self._models.wake():
+            self.failed.emit(Words("No model is loaded: open or drop one, then ask again."), "")
+            return False
+        return True
+
+    def _tell_opened(self, first: int | None) -> None:
+        self.opened.emit(first)
+        self.settings_changed.emit()
+        self.changed.emit()
+
+    def _tell_asked(self) -> None:
+        self.changed.emit()
+        self.stored.emit(self._number)
+
+    def _tell_replaced(self, place: int) -> None:
+        self.replaced.emit(place)
+        self.changed.emit()
+
+    def _grow(self, answer: RunningAnswer, growth: Growth) -> None:
+        if answer.chat_id == self.chat_id and self.place(answer.message_id) is not None:
+            self.grown.emit(answer.message_id, growth)
+
+    def _end(self, answer: RunningAnswer, problem: Problem | None) -> None:
+        self.stored.emit(answer.chat_id)
+        if problem is not None and problem.kind == "bug":
+            self.failed.emit(problem.words, problem.details)
+        if answer.chat_id != self.chat_id:
+            return
+        place = self.place(answer.message_id)
+        if place is not None and answer.ended is not None:
+            self.turns.put_message(place, answer.ended.of(self.turns[place].message))
+            self.ended.emit(answer.message_id)
+        self.changed.emit()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """What fails in the store is told, and ends the block."""
+        try:
+            yield
+        except StoreError as error:
+            self.failed.emit(str(error), "")
+
+    # a context that is full
+
+    @property
+    def first_read(self) -> int:
+        """The place on show of the first message that is read: 0 where none was dropped."""
+        return self.place(self.settings.read_from) or 0
+
+    def _read_before(self, place: int) -> Sequence[int]:
+        """Ids of what is read before the message at a place: not the turns that were dropped,
+        unless it is in one of them.
+        """
+        first = self.first_read
+        return self.turns.ids[first if place >= first else 0 : place]
+
+    @property
+    def can_drop(self) -> bool:
+        """Whether a turn before the last is still read."""
+        later = islice(self.newest, max(0, len(self.turns) - 1 - self.first_read))
+        return any(message.role == "user" for message in later)
+
+    def _first_to_read(self) -> int:
+        """The id of the question from which on about half of the tokens stand that are read now;
+        one turn at least goes, and the last question always stays.
+        """
+        tokens, first = self._tokens(), self.first_read
+        half = sum(tokens[first:]) / 2
+        asked = (place for place, turn in enumerate(self.turns) if turn.message.role == "user")
+        later = [place for place in asked if place > first]
+        place = next((place for place in later if sum(tokens[place:]) <= half), later[-1])
+        return self.turns.ids[place]
+
+    def _tokens(self) -> list[float]:
+        """Of each turn: what an answer's figures say it and its question have brought, there as
+        one number at the question; about so many by the text where there are none.
+        """
+        known, tokens = 0, list[float]()
+        for turn in self.turns:
+            stats = turn.message.stats
+            tokens.append(len(turn.message.text) / CHARACTERS_A_TOKEN)
+            total = 0 if stats is None else stats.prompt_tokens + stats.generated_tokens
+            if total > known and len(tokens) > 1:
+                tokens[-2:] = total - known, 0
+            known = total or known
+        return tokens

@@ -1,0 +1,110 @@
+"""Unsent texts of all chats: kept in the store soon after they change, and at the end."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from app.store.drafts import UnsentTexts
+from app.store.session_store import SessionStore
+from app.values.attached_text import SaidWith, said_with, with_attachments
+from app.values.errors import StoreError
+
+NEW = 0
+"""In place of the number of a chat that has none yet."""
+SAVED_AFTER_MS = 500
+NOTHING = SaidWith("")
+
+
+class LostTexts(NamedTuple):
+    """What could not be stored, as plain texts: by chat, and by message."""
+
+    chats: Mapping[int, str]
+    messages: Mapping[int, str]
+
+
+class Drafts(QObject):
+    """chats: what is typed and attached by chat, NEW for one without a number. edits: other
+    wordings of messages, by their id; whoever changes them calls `save_soon`.
+
+    Signal `failed`: they could not be stored, in words; told once until they are.
+    """
+
+    failed = Signal(object)
+
+    def __init__(self, store: SessionStore, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._store = store
+        self._stored, self._problem = UnsentTexts(), ""
+        try:
+            self._stored = store.drafts.read()
+        except StoreError as error:
+            self._problem = str(error)  # which is told by whoever opens the store
+        self.chats, self.edits = dict(self._stored.chats), dict(self._stored.messages)
+        self._timer = QTimer(self, singleShot=True, interval=SAVED_AFTER_MS)
+        self._timer.timeout.connect(self.save)
+
+    def add_texts(self, chats: Mapping[int, str], messages: Mapping[int, str]) -> None:
+        """Texts that an older Headstart, or one that could not write, left in its settings."""
+        self.chats = {chat: said_with(text) for chat, text in chats.items()} | self.chats
+        self.edits.update({message: t for message, t in messages.items() if t})
+        self.save_soon()
+
+    def of_chat(self, chat_id: int) -> SaidWith:
+        """What is unsent in a chat."""
+        return self.chats.get(chat_id, NOTHING)
+
+    def keep(self, chat_id: int, said: SaidWith) -> None:
+        """This is unsent in a chat now."""
+        if said != self.of_chat(chat_id):
+            self.chats[chat_id] = said
+            self.save_soon()
+
+    def drop_edit(self, message_id: int) -> None:
+        """The other wording of a message is sent, or given up."""
+        self.edits.pop(message_id, None)
+        self.save_soon()
+
+    def move(self, old: int, new: int) -> None:
+        """A chat has got a number, or another one."""
+        self.chats[new] = self.chats.pop(old, NOTHING)
+        self.save_soon()
+
+    def save_soon(self) -> None:
+        """Within half a second; nobody types so fast that each letter is worth a write."""
+        if not self._timer.isActive():
+            self._timer.start()
+
+    def save(self) -> bool:
+        """Store what has changed; False where that failed."""
+        self._timer.stop()
+        now, before = UnsentTexts(dict(self.chats), dict(self.edits)), self._stored
+        if now == before:
+            return True
+        table = self._store.drafts
+        try:
+            with self._store.database.transaction():
+                for chat in now.chats.keys() | before.chats.keys():
+                    table.write_chat(
+                        chat, now.chats.get(chat, NOTHING), before.chats.get(chat, NOTHING)
+                    )
+                for message in now.messages.keys() | before.messages.keys():
+                    text = now.messages.get(message)
+                    if text != before.messages.get(message):
+                        table.write_message(message, text)
+        except StoreError as error:
+            if str(error) != self._problem:
+                self._problem = str(error)
+                self.failed.emit(self._problem)
+            return False
+        self._stored, self._problem = now, ""
+        return True
+
+    def close(self) -> LostTexts:
+        """Store all there is; what could not be stored."""
+        if self.save():
+            return LostTexts({}, {})
+        stored = self._stored
+        chats = {chat: said for chat, said in self.chats.items() if said != stored.chats.get(chat)}
+        edits = {of: text for of, text in self.edits.items() if text != stored.messages.get(of)}
+        return LostTexts({chat: with_attachments(*said) for chat, said in chats.items()}, edits)

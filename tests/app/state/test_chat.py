@@ -1,0 +1,182 @@
+"""The chat on show goes on without its oldest turns by what the model had to read of them."""
+
+from dataclasses import replace
+
+import pytest
+from chat_states import BUILT_IN, StatedChat
+
+from app.store.messages import BLOCK
+from app.store.rows import message_from_row
+from app.store.session_store import SessionStore, open_store
+from app.store.transfer import NewChat, insert_chat
+from app.values.chat_settings import ChatSettings
+from app.values.chats import StoredMessage
+from app.worker.replies import AnswerFailed, ModelLoaded, Problem
+from mlx_engine.values.conversation import GenerationFinished, Message, Role, TextPiece
+from mlx_engine.values.stats import GenerationStats
+
+TURNS = ((3000, 100), (3300, 50), (3400, 60), (3500, 40))
+"""Tokens of the prompt and the answer of each turn: the first has nearly all of them."""
+
+
+@pytest.mark.parametrize(("has_figures", "left"), [(True, 1), (False, 2)])
+def test_the_older_half_of_the_tokens_goes(qapp, qtbot, tmp_path, has_figures, left):
+    """Where no answer tells, the characters do."""
+    store = open_store(tmp_path / "chats.sqlite")
+    one = StatedChat(store)
+    chat = one.chat
+    for number, (prompt, generated) in enumerate(TURNS):
+        chat.send("数" * 100)
+        figures = GenerationStats(prompt_tokens=prompt, generated_tokens=generated)
+        stats = figures if has_figures else GenerationStats()
+        one.say(GenerationFinished("context-full", stats, "a" * 100, ""))
+        qtbot.waitUntil(lambda: not one.answers.chat_ids)
+        assert chat.can_drop == (number > 0)
+    chat.drop_oldest(chat.turns.ids[-1])
+    assert chat.first_read == 2 * left
+    one.answer(qtbot, "More")
+    chat.drop_oldest(chat.turns.ids[-1])
+    assert chat.first_read > 2 * left
+    one.close()
+
+
+MANY = 20 * BLOCK
+
+
+def long_chat(store: SessionStore, roles: tuple[Role, Role] = ("user", "assistant")) -> int:
+    messages = [
+        StoredMessage(n, 0, n - 1 if n else None, roles[n % 2], f"text {n}") for n in range(MANY)
+    ]
+    return insert_chat(store, NewChat("Long", ChatSettings(), messages, MANY - 1))
+
+
+def test_of_a_long_chat_only_the_blocks_that_are_looked_at_are_read(qapp, tmp_path, monkeypatch):
+    store, read = open_store(tmp_path / "chats.sqlite"), []
+
+    def counted(row):
+        read.append(row["id"])
+        return message_from_row(row)
+
+    monkeypatch.setattr("app.store.messages.message_from_row", counted)
+    one = StatedChat(store)
+    chat = one.chat
+    chat.open(long_chat(store))
+    assert len(chat.turns) == MANY and len(read) == 1
+    assert chat.can_drop and chat.first_read == 0
+    assert chat.last_question.text == f"text {MANY - 2}"
+    assert chat._question_before(chat.turns.ids[-1]) == chat.last_question
+    assert len(read) == 1 + BLOCK
+    middle = chat.turns.ids[MANY // 2 + 1]
+    assert chat.message(middle).text == f"text {MANY // 2 + 1}"
+    assert [turn.message.id for turn in chat.turns[:3]] == list(chat.turns.ids[:3])
+    assert len(read) == 1 + 3 * BLOCK
+    past = store.messages.conversation(chat.turns.ids[: MANY // 2 + 2])
+    assert past[0] == Message("user", "text 0") and len(past) == MANY // 2 + 2
+    assert len(read) == 1 + 3 * BLOCK
+    one.close()
+
+
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_a_long_chat_of_one_role_is_not_read_whole_for_the_other(qapp, tmp_path, monkeypatch, role):
+    store, read = open_store(tmp_path / "chats.sqlite"), []
+    monkeypatch.setattr(
+        "app.store.messages.message_from_row", lambda row: read.append(1) or message_from_row(row)
+    )
+    one = StatedChat(store)
+    chat = one.chat
+    chat.open(long_chat(store, (role, role)))
+    assert (chat.last_answer is None, chat.last_question is None) == (
+        role == "user",
+        role != "user",
+    )
+    assert chat.can_drop == (role == "user")
+    assert len(read) <= 1 + 2 * BLOCK
+    one.close()
+
+
+def test_a_message_of_a_long_chat_that_cannot_be_read_says_so(qapp, tmp_path):
+    store = open_store(tmp_path / "chats.sqlite")
+    one = StatedChat(store)
+    chat = one.chat
+    chat.open(long_chat(store))
+    store.database.rows("PRAGMA foreign_keys = OFF")
+    store.database.write("DELETE FROM message WHERE id = ?", chat.turns.ids[5])
+    gone = chat.turns[5].message
+    assert gone.interrupted and str(gone.id) in gone.problem
+    assert chat.turns[6].message.text == "text 6"
+    one.close()
+
+
+def test_the_model_that_really_answers_is_stored(qapp, qtbot, tmp_path):
+    """A question may be asked while another model is being loaded, which then answers it."""
+    store = open_store(tmp_path / "chats.sqlite")
+    one = StatedChat(store)
+    one.models.load_path("/models/Larger")
+    one.chat.send("Who are you?")
+    one.models.take(ModelLoaded("/models/Larger", replace(BUILT_IN, name="Larger")))
+    one.say(TextPiece("I am"), model="Larger")
+    one.answer(qtbot, "I am the larger one.", model="Larger")
+    assert one.chat.last_answer.model == "Larger" == store.messages.get(2).model
+    assert [figures.model for figures in store.messages.figures(one.chat.chat_id)] == ["Larger"]
+    one.close()
+
+
+def test_an_answer_that_fails_names_the_model_that_was_asked(qapp, tmp_path):
+    store = open_store(tmp_path / "chats.sqlite")
+    one = StatedChat(store)
+    one.chat.send("Go")
+    ask, problem = one.asked[-1], Problem("known", "PromptTooLong", "It is too long.")
+    one.answers.take(AnswerFailed(ask.chat_id, ask.message_id, problem, "Pocket"))
+    assert one.chat.last_answer.model == "Pocket" == store.messages.get(2).model
+    one.close()
+
+
+def test_another_branch_is_shown_while_an_answer_runs(qapp, qtbot, tmp_path):
+    """As after a search whose words are in another version of the chat."""
+    store = open_store(tmp_path / "chats.sqlite")
+    one = StatedChat(store)
+    one.chat.send("One?")
+    one.answer(qtbot, "First.")
+    first = one.chat.turns.ids[1]
+    one.chat.regenerate()
+    one.say(TextPiece("Sec"))
+    one.chat.open(one.chat.chat_id, first)
+    assert one.texts == ["One?", "First."] and one.chat.running is not None
+    one.say(TextPiece("ond"))
+    one.answer(qtbot, "Second.")
+    assert one.texts == ["One?", "First."]
+    one.chat.show_branch(first, 1)
+    assert one.texts == ["One?", "Second."]
+    one.close()
+
+
+def test_the_turns_on_show_are_those_of_the_store(qapp, qtbot, tmp_path):
+    """Whatever was done: nothing is read again, and nothing differs from what would be."""
+    store = open_store(tmp_path / "chats.sqlite")
+    one = StatedChat(store)
+    chat = one.chat
+
+    def check() -> None:
+        stored = store.messages.path(chat.chat_id)
+        assert (list(chat.turns), chat.turns.ids) == (list(stored), stored.ids)
+
+    steps = (
+        lambda: chat.send("One"),
+        lambda: chat.send("Two"),
+        chat.regenerate,
+        lambda: chat.regenerate(chat.turns.ids[0]),
+        lambda: chat.edit(chat.turns.ids[0], "Other"),
+        lambda: chat.send("Three"),
+        lambda: chat.edit(chat.turns.ids[2], "Four"),
+    )
+    for step in steps:
+        step()
+        check()
+        one.answer(qtbot, "An answer.")
+        check()
+    chat.edit(chat.turns.ids[1], "Mine.")
+    check()
+    chat.show_branch(chat.turns.ids[0], -1)
+    check()
+    assert one.told == []
+    one.close()
