@@ -2234,28 +2234,16 @@
         <translation>Eine Kopie in 4 Bit</translation>
     </message>
     <message>
-        <source>A copy in 3 bits</source>
-        <translation>Eine Kopie in 3 Bit</translation>
-    </message>
-    <message>
         <source>Frequent tokens only</source>
         <translation>Nur häufige Tokens</translation>
-    </message>
-    <message>
-        <source>Whichever is measured fastest</source>
-        <translation>Der gemessen schnellste</translation>
     </message>
     <message>
         <source>Drafts can go through a smaller copy of the model&apos;s output layer: they come faster and are accepted a little less often, and the words stay the same.</source>
         <translation>Entwürfe können durch eine kleinere Kopie der Ausgabeschicht des Modells gehen: Sie kommen schneller und werden etwas seltener angenommen; die Worte bleiben dieselben.</translation>
     </message>
     <message>
-        <source>A draft ends before the first token its source finds less likely than this: fewer tokens are drafted, and more of them accepted.</source>
-        <translation>Ein Entwurf endet vor dem ersten Token, das seine Quelle für unwahrscheinlicher hält: Weniger Tokens werden entworfen und mehr davon angenommen.</translation>
-    </message>
-    <message>
-        <source>Measured with the first draft.</source>
-        <translation>Wird mit dem ersten Entwurf gemessen.</translation>
+        <source>A draft counts up to the first token its source finds less likely than this: fewer tokens are drafted, and more of them accepted.</source>
+        <translation type="unfinished"></translation>
     </message>
     <message>
         <source>In effect: {what}.</source>

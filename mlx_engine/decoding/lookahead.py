@@ -180,7 +180,7 @@ class Lookahead:
             tokens=tokens,
             position=position,
             asked=min(round_.wanted.depth, useful),
-            drafted=min(draft.depth, useful),
+            drafted=min(round_.drafted, useful),
             accepted=len(tokens) - 1,
             draft_passes=draft.passes,
             choice=round_.plan.choice,

@@ -26,7 +26,8 @@ from mlx_engine.cache.contract import RowCount
 from mlx_engine.cache.joint import apart, joint_caches
 from mlx_engine.decoding.state import SequenceState
 from mlx_engine.drafting.depth import Choice
-from mlx_engine.drafting.drafter import Draft, Proposal, ReadRows, run_steps
+from mlx_engine.drafting.drafter import NO_TOKEN, Draft, Proposal, ReadRows
+from mlx_engine.drafting.mtp import DraftRequest, draft_all
 from mlx_engine.models.contract import Model
 from mlx_engine.values.errors import NumericsError
 from mlx_engine.values.options import DraftOptions, SamplingOptions
@@ -44,7 +45,8 @@ class Round:
     """One round from a state; a Pass makes its draft and verifies it.
 
     wanted: the request to the drafter. draft, rows: the draft, and the rows that verify it, which
-    the caches hold uncommitted. outcome: the k drafted tokens, then the k + 1 picked ones, int32.
+    the caches hold uncommitted. outcome: the k candidates of the draft, then the k + 1 picked tokens,
+    int32.
     """
 
     draft: Draft
@@ -83,6 +85,7 @@ class Round:
     def read(self) -> tuple[int, ...]:
         """Wait for the outcome: the accepted drafts and the target's next token.
 
+        Sets `drafted`, how many drafted tokens were candidates.
         Raises NumericsError if the model produced NaN or infinity in an accepted row; rejected rows
         follow tokens that the model would not have picked.
         """
@@ -90,6 +93,7 @@ class Round:
         depth, accepted = self.draft.depth, 0
         while accepted < depth and numbers[accepted] == numbers[depth + accepted]:
             accepted += 1
+        self.drafted = numbers.index(NO_TOKEN) if NO_TOKEN in numbers else depth
         tokens = tuple(numbers[depth : depth + accepted + 1])
         for number, token in enumerate(tokens):
             if not 0 <= token < self.state.model.vocabulary:
@@ -110,7 +114,7 @@ class Round:
             self._count = 1
         else:
             assert self.rows.picked is not None
-            equal = self.draft.tokens == self.rows.picked[:-1]
+            equal = self.draft.candidates == self.rows.picked[:-1]
             accepted = mx.sum(mx.cumprod(equal.astype(mx.int32)), keepdims=True)
             self._count = RowCount(accepted + 1, self.draft.depth + 1)
         self.state.commit(self.rows, self._count)
@@ -169,13 +173,14 @@ class Pass:
             raise
 
     def _write_down(self, rounds: Sequence[Round]) -> None:
-        steps = [
-            round_.state.drafter.draft(round_.wanted, round_.state.sampler) for round_ in rounds
-        ]
+        requests = []
+        for round_ in rounds:
+            state = round_.state
+            requests.append(DraftRequest(state.drafter, round_.wanted, state.sampler))
         if self.reader is None:
             self.began_at = self.written_at
         drafted = []
-        for round_, draft in zip(rounds, run_steps(steps), strict=True):
+        for round_, draft in zip(rounds, draft_all(requests), strict=True):
             round_.draft = draft
             self.rows += 1 + draft.depth
             if draft.depth:
@@ -259,7 +264,8 @@ def _verify(rounds: Sequence[Round]) -> None:
         for part, picked in zip(parts, found, strict=True):
             draft = part.round.draft
             part.round.rows = ReadRows(part.tokens, part.hidden, picked)
-            part.round.outcome = mx.concatenate([draft.tokens, picked]) if draft.depth else picked
+            candidates = draft.candidates
+            part.round.outcome = mx.concatenate([candidates, picked]) if draft.depth else picked
 
 
 class _Unpicked(NamedTuple):

@@ -1,20 +1,12 @@
-"""What a drafter does: follow one conversation, draft tokens, go back to an earlier place.
-
-A draft is a generator: it yields the passes that it needs, of a head or an output head, and is sent
-their results. Passes over the same weights that drafts of several conversations ask for at the same
-time are made as one: the weights are read once, each conversation's rows see their own caches
-(cache/joint.py), and no row's numbers depend on the rows beside it.
-"""
+"""A drafter follows one conversation, drafts its next tokens, and goes back to earlier places."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
-from functools import partial
-from typing import NamedTuple, Self, TypeVar
+from collections.abc import Sequence
+from typing import NamedTuple, Self
 
 import mlx.core as mx
 
 from mlx_engine.cache.contract import CachesSnapshot, LayerCaches, RowCount
-from mlx_engine.cache.joint import apart, joint_caches
 from mlx_engine.models.contract import Model
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import MAX_DEPTH, DraftedBy, DraftOptions, DraftOutput
@@ -37,14 +29,27 @@ built-in model (0.80, 0.68, 0.62 with these), 0.54, 0.27 and 0.15 of a trained t
 """
 
 
-class Draft(NamedTuple):
-    """Drafted tokens, int32 [k]; lazy where a model drafts.
+NO_TOKEN = -2
+"""Stands for a drafted token that may not be accepted: equal to no token, nor to the -1 of a row
+whose logits are not finite.
+"""
 
-    passes: passes of a head or small model that were made for it, also when nothing came of them.
+
+class Draft(NamedTuple):
+    """Drafted tokens for the target to read, int32 [k]; lazy where a model drafts.
+
+    passes: number of passes of a head or small model. likely: bool [k], whether a token may be
+    accepted; None where all may.
     """
 
     tokens: mx.array
     passes: int = 0
+    likely: mx.array | None = None
+
+    @property
+    def candidates(self) -> mx.array:
+        """The tokens that may be accepted, int32 [k]; NO_TOKEN in the place of others."""
+        return self.tokens if self.likely is None else mx.where(self.likely, self.tokens, NO_TOKEN)
 
     @property
     def depth(self) -> int:
@@ -135,25 +140,6 @@ class SourceSnapshot(NamedTuple):
         held = sum(caches.nbytes for caches in self.caches)
         held += max((sum(rows.hidden.nbytes for rows in head) for head in self.waiting), default=0)
         return held + (0 if self.newest is None else self.newest.nbytes)
-
-
-class Step(NamedTuple):
-    """A pass of rows [1, T, ...] through weights, with the caches they see -> [1, T, ...].
-
-    alone(*rows, caches), or without caches where there are none. joint: the same for several
-    conversations' rows, one after the other, with JointCaches; steps whose `joint` is equal are one
-    pass. None where each conversation needs its own.
-    """
-
-    rows: tuple[mx.array, ...]
-    alone: Callable[..., mx.array]
-    joint: Callable[..., mx.array] | None
-    caches: LayerCaches | None = None
-
-
-Made = TypeVar("Made")
-Steps = Generator[Step, mx.array, Made]
-"""Yields passes, is sent their results, and returns what it makes."""
 
 
 class Drafter(ABC):
@@ -273,9 +259,14 @@ class Drafter(ABC):
         Called before every round that may draft, whether or not it then does.
         """
 
+    def chosen(self, by: DraftedBy | None) -> "Drafter":
+        """The drafter whose offer `by` names, where this one combines several."""
+        del by
+        return self
+
     @abstractmethod
-    def draft(self, wanted: Proposal, sampler: Sampler) -> Steps[Draft]:
-        """At most `wanted.depth` tokens; fewer, or none, without a good guess.
+    def draft(self, wanted: Proposal, sampler: Sampler) -> Draft:
+        """Draft at most `wanted.depth` tokens; fewer, or none, without a good guess.
 
         A draft of which nothing was committed is undone by the next one.
         """
@@ -327,55 +318,47 @@ class NoDraft(Drafter):
         del newest
         return ()
 
-    def draft(self, wanted: Proposal, sampler: Sampler) -> Steps[Draft]:
+    def draft(self, wanted: Proposal, sampler: Sampler) -> Draft:
         """No tokens."""
-        yield from ()
         del wanted, sampler
         return empty_draft()
 
 
-def run_steps(several: Sequence[Steps[Made]]) -> list[Made]:
-    """Run several generators to their ends, equal passes of theirs as one."""
-    ended: dict[int, Made] = {}
-    ready: dict[int, Callable[[], Step]] = {n: steps.__next__ for n, steps in enumerate(several)}
-    while ready:
-        asked: dict[int, Step] = {}
-        for number, go_on in ready.items():
-            try:
-                asked[number] = go_on()
-            except StopIteration as end:
-                ended[number] = end.value
-        ready = {}
-        for numbers in _equal_passes(asked):
-            results = _run_pass([asked[number] for number in numbers])
-            for number, result in zip(numbers, results, strict=True):
-                ready[number] = partial(several[number].send, result)
-    return [ended[number] for number in range(len(several))]
+class DraftChain:
+    """A draft under way: each token is picked from logits that depend on those before it.
 
+    With min_probability the first token that its source finds less likely, and all behind it, are
+    not among the candidates: which one that is only the device knows, so the host never waits.
+    """
 
-def run_alone(steps: Steps[Made]) -> Made:
-    """Run one generator to its end."""
-    return run_steps([steps])[0]
+    def __init__(
+        self, wanted: Proposal, depth: int, options: DraftOptions, sampler: Sampler
+    ) -> None:
+        """depth: number of tokens that will be picked."""
+        self._position = wanted.position
+        self._sampler = sampler
+        self._least = options.min_probability
+        self._pick = sampler.pick_greedy
+        if options.rule == "shared-noise" and not sampler.is_greedy:
+            sampler.draw(wanted.position, depth + 1)
+            self._pick = sampler.pick_draft
+        self._tokens: list[mx.array] = []
+        self._likely: list[mx.array] = []
+        self._drafted = mx.zeros((0,), dtype=mx.int32)
 
+    def pick(self, logits: mx.array) -> mx.array:
+        """Draft the next token int32 [1] from logits [1, V]; lazy."""
+        before = self._drafted
+        token = self._pick(logits, self._position + len(self._tokens), before)
+        if self._least > 0:
+            self._likely.append(self._sampler.probability(logits, token, before) >= self._least)
+        self._tokens.append(token)
+        self._drafted = mx.concatenate(self._tokens) if len(self._tokens) > 1 else token
+        return token
 
-def _equal_passes(asked: dict[int, Step]) -> list[list[int]]:
-    """Numbers of the steps that are one pass."""
-    groups: dict[object, list[int]] = {}
-    for number, step in asked.items():
-        shapes = [(part.dtype, *part.shape[2:]) for part in step.rows]
-        kind = number if step.joint is None else (step.joint, *shapes)
-        groups.setdefault(kind, []).append(number)
-    return list(groups.values())
-
-
-def _run_pass(steps: Sequence[Step]) -> list[mx.array]:
-    first = steps[0]
-    if len(steps) == 1:
-        return [first.alone(*first.rows, *(() if first.caches is None else (first.caches,)))]
-    assert first.joint is not None
-    counts = [step.rows[0].shape[1] for step in steps]
-    parts = zip(*(step.rows for step in steps), strict=True)
-    rows = [mx.concatenate(list(part), axis=1) for part in parts]
-    caches = [step.caches for step in steps if step.caches is not None]
-    beside = (joint_caches(caches, counts),) if caches else ()
-    return apart(first.joint(*rows, *beside), counts, axis=1)
+    def draft(self, passes: int) -> Draft:
+        """The tokens picked so far."""
+        likely: mx.array | None = None
+        if self._likely:
+            likely = mx.cumprod(mx.concatenate(self._likely).astype(mx.int32)) > 0
+        return Draft(self._drafted, passes, likely)

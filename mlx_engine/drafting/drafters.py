@@ -1,32 +1,33 @@
-"""Drafts with models made to read what their target computes: DFlash, and Gemma 4's assistant.
+"""Drafts with models published apart: a small model, DFlash, EAGLE-3, Gemma 4's assistant.
 
-Their target runs with features beside its hidden states (models/drafters). EAGLE-3 is one of them
-too, but drafts as an MTP head does (mtp.py).
+A small model has the target's tokens and reads nothing else; the others read what the target
+computes, which then runs with features beside its hidden states (models/drafters). A small model
+and EAGLE-3 draft as an MTP head does (mtp.py).
 """
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import Self
 
 import mlx.core as mx
 
 from mlx_engine.cache.attention import AttentionCache, KeysValues
 from mlx_engine.cache.contract import LayerCaches, RowCount
+from mlx_engine.cache.joint import JointCaches
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.drafting.drafter import (
     DEEPEST,
     Draft,
+    DraftChain,
     Drafter,
     Offer,
     Proposal,
     ReadRows,
     SourceSnapshot,
-    Step,
-    Steps,
     empty_draft,
 )
-from mlx_engine.drafting.model_drafter import FLUSH_ROWS, MOST_WAITING, ModelDrafter
-from mlx_engine.drafting.mtp import MtpDraft
-from mlx_engine.drafting.small_model import SmallModelDraft
+from mlx_engine.drafting.head_memory import FLUSH_ROWS, MOST_WAITING
+from mlx_engine.drafting.mtp import HeadDrafter, MtpDraft
 from mlx_engine.models.contract import Model
 from mlx_engine.models.drafters import Drafter as DraftModel
 from mlx_engine.models.drafters.dflash import DFlash
@@ -37,6 +38,7 @@ from mlx_engine.models.drafters.gemma4_assistant import (
     SharedLayer,
     TargetRows,
 )
+from mlx_engine.models.layers import Linear
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.errors import UnsupportedModel
 from mlx_engine.values.options import CacheBits, DraftOptions
@@ -65,9 +67,109 @@ def draft_with(
             return SmallModelDraft(model, vocabulary, options, bits)
 
 
-class FeatureDraft(ModelDrafter):
-    """Remembers what the target has computed; rows that come while it rests wait, and are taken in
-    together.
+@dataclass(frozen=True, slots=True)
+class SmallModelHead:
+    """A whole model in the place of an MTP head; the target's hidden states are not read.
+
+    vocabulary: rows of the target's logits; the small model may have more or fewer unused ones.
+    """
+
+    model: Model
+    vocabulary: int
+    mtp_output: Linear | None = None
+
+    def make_head_caches(self, bits: CacheBits = 16) -> LayerCaches:
+        """Empty caches for all layers."""
+        return self.model.make_caches(bits)
+
+    def mtp_forward(
+        self, tokens: mx.array, hidden: mx.array, caches: LayerCaches | JointCaches
+    ) -> mx.array:
+        """Tokens [1, T] -> states; tokens that the model lacks are read as its last one."""
+        del hidden
+        known = mx.minimum(tokens, self.model.vocabulary - 1)
+        if isinstance(caches, LayerCaches):
+            return self.model.forward(known, caches)
+        assert self.model.joint is not None
+        return self.model.joint(known, caches)
+
+    def mtp_logits(self, hidden: mx.array, output: Linear | None = None) -> mx.array:
+        """States [1, T, H] -> logits [1, T, V]; -inf for tokens that the model lacks."""
+        del output
+        logits = self.model.logits(hidden)
+        missing = self.vocabulary - logits.shape[-1]
+        if missing <= 0:
+            return logits[..., : self.vocabulary]
+        return mx.pad(logits, [(0, 0), (0, 0), (0, missing)], constant_values=-mx.inf)
+
+
+class SmallModelDraft(HeadDrafter):
+    """Drafts with a second, smaller model that has the same tokens.
+
+    Committed rows and the newest token are read in the pass that makes a round's first draft, so a
+    draft of k tokens costs k passes. vocabulary: rows of the target's logits. bits: of the small
+    model's keys and values. Raises UnsupportedModel for one that cannot take back what the target
+    rejects.
+    """
+
+    def __init__(
+        self, model: Model, vocabulary: int, options: DraftOptions, bits: CacheBits = 16
+    ) -> None:
+        if model.plain_only is not None:
+            raise UnsupportedModel(
+                "This draft model cannot draft: some of its layers cannot take back rejected "
+                "tokens. Use another draft model."
+            )
+        self._can_join = model.joint is not None
+        head = SmallModelHead(model, vocabulary)
+        super().__init__([head], options, DEEPEST, bits, can_join=self._can_join)
+        self._newest = _no_states(1)
+
+    @property
+    def can_follow(self) -> bool:
+        """Whether the model's layers are ours."""
+        return self._can_join
+
+    def commit(self, rows: ReadRows, count: int | RowCount) -> None:
+        """Have the committed tokens wait."""
+        super().commit(rows._replace(hidden=_no_states(rows.tokens.shape[0])), count)
+
+    def _limit_waiting(self, *, has_draft: bool) -> None:
+        del has_draft
+        if self._memories[0].unread >= (MOST_WAITING if self.rests else FLUSH_ROWS):
+            self._read_waiting()
+
+    def _read_waiting(self) -> None:
+        if self._memories[0].unread:
+            mx.async_eval(self._memories[0].read())  # type: ignore[no-untyped-call]
+
+    def offers(self, newest: int) -> tuple[Offer, ...]:
+        """A draft, anywhere."""
+        del newest
+        return (Offer("model", limit=self.limit),)
+
+    def snapshot(self) -> SourceSnapshot:
+        """Everything committed, read into the caches."""
+        self._resolve()
+        self._undo_draft()
+        self._read_waiting()
+        return super().snapshot()._replace(newest=None)
+
+    def restore(self, snapshot: SourceSnapshot) -> None:
+        """Go back to a snapshot."""
+        super().restore(snapshot)
+        self._newest = _no_states(1)
+
+
+def _no_states(rows: int) -> mx.array:
+    """In the place of the target's hidden states, [1, rows, 1]."""
+    return mx.zeros((1, rows, 1))
+
+
+class FeatureDraft(Drafter):
+    """Remembers what the target has computed.
+
+    Rows that come while it rests wait, and are taken in together.
     """
 
     reads_hidden = True
@@ -125,26 +227,18 @@ class BlockDraft(FeatureDraft):
         del newest
         return (Offer("model", limit=self.limit),) if self.length else ()
 
-    def draft(self, wanted: Proposal, sampler: Sampler) -> Steps[Draft]:
-        """`wanted.depth` tokens of one block."""
-        if wanted.depth == 0 or not self.length:
+    def draft(self, wanted: Proposal, sampler: Sampler) -> Draft:
+        """Draft `wanted.depth` tokens of one block, no more than `limit`."""
+        depth = min(wanted.depth, self.limit)
+        if depth == 0 or not self.length:
             return empty_draft()
         self._take_waiting()
         states = self._drafter.block(wanted.last, self._remembered)
-        few = wanted._replace(depth=min(wanted.depth, self.limit))
-        draft = yield from self.chain(states, few, sampler)
-        return draft._replace(passes=1)
-
-    def draft_logits(self, state: mx.array) -> Steps[mx.array]:
-        """Of the first of the states [1, rows left, H], [1, V]."""
-        logits = yield Step((state[:, :1],), self._drafter.logits, self._drafter.logits)
-        return logits.squeeze(0)
-
-    def read_drafted(self, token: mx.array, state: mx.array) -> Steps[mx.array]:
-        """The states left; what was drafted does not change them."""
-        del token
-        yield from ()
-        return state[:, 1:]
+        logits = self._drafter.logits(states[:, :depth]).squeeze(0)
+        chain = DraftChain(wanted, depth, self.options, sampler)
+        for row in range(depth):
+            chain.pick(logits[row : row + 1])
+        return chain.draft(1)
 
     def take_in(self, features: mx.array) -> None:
         """As above."""
@@ -167,7 +261,6 @@ class SharedCacheDraft(FeatureDraft):
         self.target = assistant.target
         self._assistant = assistant
         self._window = window
-        self._rows: TargetRows | None = None
 
     def commit(self, rows: ReadRows, count: int | RowCount) -> None:
         """Take in committed rows; hidden [1, R, H and the keys and values of both layers]."""
@@ -192,33 +285,25 @@ class SharedCacheDraft(FeatureDraft):
         del newest
         return () if self._newest is None else (Offer("model"),)
 
-    def draft(self, wanted: Proposal, sampler: Sampler) -> Steps[Draft]:
-        """`wanted.depth` tokens."""
+    def draft(self, wanted: Proposal, sampler: Sampler) -> Draft:
+        """Draft `wanted.depth` tokens; keys and values stay those of true tokens."""
         if wanted.depth == 0 or self._newest is None:
             return empty_draft()
         self._take_waiting()
-        self._rows = self._seen()
-        state = self._assistant.first_state(wanted.last, self._newest, self._rows)
-        draft = yield from self.chain(state, wanted, sampler)
-        self._rows = None  # views of buffers that the next rows are written to in place
-        return draft
+        rows = self._seen()
+        chain = DraftChain(wanted, wanted.depth, self.options, sampler)
+        state = self._assistant.first_state(wanted.last, self._newest, rows)
+        for _ in range(wanted.depth - 1):
+            token = chain.pick(self._assistant.logits(state))
+            state = self._assistant.next_state(token, state, rows)
+        chain.pick(self._assistant.logits(state))
+        return chain.draft(wanted.depth)
 
     def join(self, other: Self, snapshot: SourceSnapshot) -> None:
         """Stand where another of its kind made a snapshot."""
         self._full, self._sliding = other._full.fork(), other._sliding.fork()
         self._caches = (LayerCaches([self._full, self._sliding]),)
         self.restore(snapshot)
-
-    def draft_logits(self, state: mx.array) -> Steps[mx.array]:
-        """Through the assistant's output head, [1, V]."""
-        yield from ()
-        return self._assistant.logits(state)
-
-    def read_drafted(self, token: mx.array, state: mx.array) -> Steps[mx.array]:
-        """One more step; keys and values stay those of true tokens."""
-        yield from ()
-        assert self._rows is not None
-        return self._assistant.next_state(token, state, self._rows)
 
     def _seen(self) -> TargetRows:
         """What a row at the next position sees: all before it, and those within the window."""

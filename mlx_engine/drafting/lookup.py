@@ -22,7 +22,6 @@ from mlx_engine.drafting.drafter import (
     Proposal,
     ReadRows,
     SourceSnapshot,
-    Steps,
     empty_draft,
 )
 from mlx_engine.sampling.sampler import Sampler
@@ -157,9 +156,8 @@ class PromptLookupDraft(Drafter):
         is_long = match.length == LONG
         return (Offer("prompt-lookup", chance, is_long, DEEPEST),)
 
-    def draft(self, wanted: Proposal, sampler: Sampler) -> Steps[Draft]:
+    def draft(self, wanted: Proposal, sampler: Sampler) -> Draft:
         """The tokens after the match; a copy that reaches its own end goes round."""
-        yield from ()
         del sampler
         if wanted.depth == 0:  # the newest token may be on its way
             return empty_draft()
@@ -287,14 +285,14 @@ class CombinedDraft(Drafter):
         self._first = both[0].by if both else None
         return both
 
-    def draft(self, wanted: Proposal, sampler: Sampler) -> Steps[Draft]:
-        """By whose offer was taken, or was the first."""
-        by = wanted.by or self._first
-        if by is None:
-            return empty_draft()
-        self._copies = by == "prompt-lookup"
-        drafter = self.lookup if self._copies else self.model
-        return (yield from drafter.draft(wanted, sampler))
+    def chosen(self, by: DraftedBy | None) -> Drafter:
+        """The source whose offer was taken, or was the first."""
+        self._copies = (by or self._first) == "prompt-lookup"
+        return self.lookup if self._copies else self.model
+
+    def draft(self, wanted: Proposal, sampler: Sampler) -> Draft:
+        """Draft with the source whose offer was taken, or was the first."""
+        return self.chosen(wanted.by).draft(wanted, sampler)
 
     def snapshot(self) -> SourceSnapshot:
         """That of the model; of the text its length is enough."""

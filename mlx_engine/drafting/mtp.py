@@ -12,48 +12,225 @@ rows, the tokens drafted so far, each with the state it was drafted from. This i
 (#24340) drives Step-3.5 and MiMo-V2.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from abc import abstractmethod
+from collections.abc import Callable, Generator, Sequence
+from typing import NamedTuple
 
 import mlx.core as mx
 
+from mlx_engine.cache.contract import RowCount
 from mlx_engine.drafting.drafter import (
     ROWS_OF_A_PROMPT,
     ROWS_OF_A_REST,
     Draft,
+    DraftChain,
+    Drafter,
     Offer,
     Proposal,
     ReadRows,
     Rows,
     SourceSnapshot,
-    Step,
-    Steps,
+    empty_draft,
 )
-from mlx_engine.drafting.model_drafter import FLUSH_ROWS, HeadMemory, MemoryDrafter
-from mlx_engine.drafting.output_head import FullOutput, OutputHead, OutputShelf
+from mlx_engine.drafting.head_memory import (
+    FEW_WAITING,
+    FLUSH_ROWS,
+    BeforeDraft,
+    HeadMemory,
+    HeadPass,
+    HeadStep,
+    OpenRows,
+    run_passes,
+)
+from mlx_engine.drafting.output_head import OutputHead, OutputShelf
 from mlx_engine.models.contract import Model, MtpHead
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import MAX_DEPTH, CacheBits, DraftedBy, DraftOptions, DraftOutput
 
-
-@dataclass(frozen=True, slots=True)
-class _Through:
-    """States [1, T, H] of a head -> logits [1, T, V]; equal for equal heads and matrices."""
-
-    output: OutputHead
-    head: MtpHead
-
-    def __call__(self, states: mx.array) -> mx.array:
-        return self.output.logits(self.head, states)
+HeadPasses = Generator[HeadPass, HeadStep, Draft]
+"""Yields the passes of a draft, is sent the result of each, and returns the draft."""
 
 
-class MtpDraft(MemoryDrafter):
-    """heads: one that loops, or several in turns, as deep as there are heads.
+class DraftRequest(NamedTuple):
+    """A draft for one of several conversations."""
+
+    drafter: Drafter
+    wanted: Proposal
+    sampler: Sampler
+
+
+def draft_all(requests: Sequence[DraftRequest]) -> list[Draft]:
+    """Draft for several conversations; those with equal heads share each pass of a head."""
+    if len(requests) == 1:
+        return [requests[0].drafter.draft(requests[0].wanted, requests[0].sampler)]
+    drafts: dict[int, Draft] = {}
+    begun: dict[int, HeadPasses] = {}
+    for number, (source, wanted, sampler) in enumerate(requests):
+        drafter = source.chosen(wanted.by)
+        if isinstance(drafter, HeadDrafter):
+            begun[number] = drafter.passes(wanted, sampler)
+        else:
+            drafts[number] = drafter.draft(wanted, sampler)
+    steps: dict[int, HeadStep | None] = dict.fromkeys(begun)
+    while steps:
+        asked: dict[int, HeadPass] = {}
+        for number, step in steps.items():
+            passes = begun[number]
+            try:
+                asked[number] = next(passes) if step is None else passes.send(step)
+            except StopIteration as end:
+                drafts[number] = end.value
+        steps = dict(zip(asked, run_passes(list(asked.values())), strict=True))
+    return [drafts[number] for number in range(len(requests))]
+
+
+class HeadDrafter(Drafter):
+    """Drafts with one head that loops, or several that take turns, and remembers true rows.
+
+    limit: the deepest draft.
+    """
+
+    def __init__(
+        self,
+        heads: Sequence[MtpHead],
+        options: DraftOptions,
+        limit: int,
+        bits: CacheBits = 16,
+        *,
+        can_join: bool = True,
+    ) -> None:
+        """bits: of keys and values. can_join: heads take rows of several conversations."""
+        self._memories = [HeadMemory(head, bits, can_join=can_join) for head in heads]
+        super().__init__(options, *(memory.caches for memory in self._memories))
+        self.limit = limit
+        self._outputs: Sequence[OutputHead | None] = [None] * len(heads)
+        self._open: OpenRows | None = None
+        self._verified: list[BeforeDraft] = []
+        self._drafted_from: list[BeforeDraft] = []
+
+    def draft(self, wanted: Proposal, sampler: Sampler) -> Draft:
+        """Draft `wanted.depth` tokens, no more than `limit`."""
+        passes = self.passes(wanted, sampler)
+        try:
+            asked = next(passes)
+            while True:
+                asked = passes.send(asked.run())
+        except StopIteration as end:
+            draft: Draft = end.value
+            return draft
+
+    def passes(self, wanted: Proposal, sampler: Sampler) -> HeadPasses:
+        """The passes of a draft of `wanted.depth` tokens, no more than `limit`; one a token."""
+        self._resolve()
+        self._undo_draft()
+        depth = min(wanted.depth, self.limit)
+        if depth == 0 or (self._newest is None and self._open is None):
+            return empty_draft()
+        for memory in self._memories:
+            if memory.unread > FEW_WAITING:
+                memory.read()
+            self._drafted_from.append(memory.before_draft())
+            if self._open is None:
+                assert self._newest is not None
+                memory.wait(Rows(wanted.last, self._newest))
+        chain = DraftChain(wanted, depth, self.options, sampler)
+        first, loops = self._memories[0], len(self._memories) == 1
+        step = yield first.next_pass(self._outputs[0])
+        true_rows = first.caches.place()
+        drafted = [Rows(chain.pick(step.logits), step.state)]
+        for turn in range(1, depth):
+            if loops:
+                step = yield HeadPass(first, drafted[-1], 1, self._outputs[0])
+            else:
+                step = yield self._memories[turn].next_pass(self._outputs[turn], drafted)
+            drafted.append(Rows(chain.pick(step.logits), step.state))
+        first.caches.restore(true_rows)
+        return chain.draft(depth)
+
+    def commit(self, rows: ReadRows, count: int | RowCount) -> None:
+        """Have the committed rows wait."""
+        super().commit(rows, count)
+        has_draft = bool(self._drafted_from)
+        if not isinstance(count, int):
+            assert rows.picked is not None
+            self._open = OpenRows(Rows(rows.picked, rows.hidden), count)
+            self._verified, self._drafted_from = self._drafted_from, []
+            for memory in self._memories:
+                memory.open = self._open
+            return
+        tokens, hidden = rows.tokens, rows.hidden
+        if count < tokens.shape[0]:
+            tokens, hidden = tokens[:count], hidden[:, :count]
+        waiting: Rows | None = None
+        if self._newest is None or has_draft:
+            # the very first token has no state before it; or the last draft has read its row
+            waiting = Rows(tokens[1:], hidden[:, :-1]) if count > 1 else None
+        elif count == 1:
+            waiting = Rows(tokens, self._newest)
+        else:
+            waiting = Rows(tokens, mx.concatenate([self._newest, hidden[:, :-1]], axis=1))
+        self._newest = _last_row(hidden)
+        if waiting is not None:
+            for memory in self._memories:
+                memory.wait(waiting)
+        self._drafted_from = []
+        self._limit_waiting(has_draft=has_draft)
+
+    @abstractmethod
+    def _limit_waiting(self, *, has_draft: bool) -> None:
+        """Read or leave out rows that have waited for too long; has_draft: they are of a round
+        whose draft may not have come to the later heads.
+        """
+
+    def _resolve(self) -> None:
+        opened = self._open
+        if opened is None or (count := opened.counted.known) is None:
+            return
+        super()._resolve()
+        self._open, verified = None, self._verified
+        self._verified = []
+        if count == 0:
+            for memory in self._memories:
+                memory.open = None
+            self._drafted_from = verified
+            return
+        self._newest = _last_row(opened.rows.hidden[:, :count])
+        # a draft made since has read the row of the newest token, or has it wait
+        waiting = opened.first(count if self._drafted_from else count - 1)
+        for memory in self._memories:
+            if memory.open is not None and waiting.tokens.shape[0]:
+                memory.wait(waiting)
+            memory.open = None
+        self._limit_waiting(has_draft=True)
+
+    def _undo_draft(self) -> None:
+        """Take back what was read for a draft of which nothing was committed."""
+        for memory, before in zip(self._memories, self._drafted_from, strict=False):
+            memory.undo(before)
+        self._drafted_from = []
+
+    def snapshot(self) -> SourceSnapshot:
+        """The memory without a draft of which nothing was committed."""
+        self._resolve()
+        self._undo_draft()
+        return super().snapshot()
+
+    def restore(self, snapshot: SourceSnapshot) -> None:
+        """Go back to a snapshot; no rows wait."""
+        self._open, self._verified, self._drafted_from = None, [], []
+        for memory in self._memories:
+            memory.open = None
+            memory.replace_waiting(())
+        super().restore(snapshot)
+
+
+class MtpDraft(HeadDrafter):
+    """Drafts with MTP heads: one that loops, or several, as deep as there are heads.
 
     outputs: output heads to choose from, None for the heads' own. by: whose drafts these are,
-    "model" for a head that was published apart. read_heads: brings them into memory; free after
-    the first call. bits: of the heads' keys and values. While it rests it leaves its heads alone
-    until the next draft, for which the newest rows are kept.
+    "model" for a head that was published apart. read_heads: brings the heads into memory; free
+    after the first call. bits: of the heads' keys and values. While it rests it leaves its heads
+    alone until the next draft, for which the newest rows are kept.
     """
 
     reads_hidden = True
@@ -70,30 +247,30 @@ class MtpDraft(MemoryDrafter):
         read_heads: Callable[[], None] = lambda: None,
         bits: CacheBits = 16,
     ) -> None:
-        limit = MAX_DEPTH if len(heads) == 1 else len(heads)
-        super().__init__(options, [HeadMemory.of(head, bits) for head in heads], limit)
-        self._heads = heads
+        super().__init__(heads, options, MAX_DEPTH if len(heads) == 1 else len(heads), bits)
         self.target = target
         self._read_heads = read_heads
         self._by: DraftedBy = by
         self._shelf = outputs
         self._take_outputs()
-        self._drafted: list[Rows] = []
 
     @property
     def nbytes(self) -> int:
-        """Of caches, the newest hidden state, and rows that wait."""
+        """Bytes of caches, the newest hidden state, and rows that wait."""
         return super().nbytes + sum(rows.hidden.nbytes for rows in self._most_waiting)
 
     @property
     def _most_waiting(self) -> Sequence[Rows]:
-        """Those of the head that has most to read; the rows of all others are among them."""
+        """Rows of the head that has most to read; those of all others are among them."""
         return max(self._memories, key=lambda memory: memory.unread).waiting
 
     @property
     def output(self) -> DraftOutput | None:
-        """That of the first of the model's own heads."""
-        return self._outputs[0].in_effect if self._by == "mtp" else None
+        """The output head of the first MTP head; None for a head that was published apart."""
+        if self._by != "mtp":
+            return None
+        first = self._outputs[0]
+        return "full" if first is None else first.in_effect
 
     def prepare(self) -> None:
         """Bring the heads into memory. Raises EngineError."""
@@ -106,11 +283,10 @@ class MtpDraft(MemoryDrafter):
             self._take_outputs()
 
     def _take_outputs(self) -> None:
-        if self._shelf is None:
-            self._outputs: Sequence[OutputHead] = [FullOutput() for _ in self._memories]
-        else:
+        if self._shelf is not None:
             self._outputs = self._shelf.take(self.options)
-        self._learning = {output for output in self._outputs if output.reads_words}
+        found = {output for output in self._outputs if output is not None}
+        self._adapting = [output for output in found if output.adapts]
 
     def skip(self, rows: ReadRows) -> None:
         """Leave these rows out, and those that waited before them."""
@@ -123,8 +299,8 @@ class MtpDraft(MemoryDrafter):
 
     def append(self, tokens: Sequence[int]) -> None:
         """Output heads may gather these tokens."""
-        for output in self._learning:
-            output.saw(tokens)
+        for output in self._adapting:
+            output.append(tokens)
 
     def _limit_waiting(self, *, has_draft: bool) -> None:
         """Old rows are cut rarely, to make no work of each."""
@@ -141,28 +317,6 @@ class MtpDraft(MemoryDrafter):
         del newest
         is_first = self._newest is None and self._open is None
         return () if is_first else (Offer(self._by, limit=self.limit),)
-
-    def draft(self, wanted: Proposal, sampler: Sampler) -> Steps[Draft]:
-        """`wanted.depth` tokens, no more than `limit`."""
-        self._drafted = []
-        return super().draft(wanted, sampler)
-
-    def draft_logits(self, state: mx.array) -> Steps[mx.array]:
-        """Through the output head of the head whose turn it is, [1, V]."""
-        turn = len(self._drafted) % len(self._memories)
-        through = _Through(self._outputs[turn], self._heads[turn])
-        logits = yield Step((state,), through, through)
-        return logits.squeeze(0)
-
-    def read_drafted(self, token: mx.array, state: mx.array) -> Steps[mx.array]:
-        """The next state: of the one head on its own last, or of the head whose turn comes."""
-        self._drafted.append(Rows(token, state))
-        if len(self._memories) == 1:
-            memory = self._memories[0]
-            memory.wait_only(self._drafted[-1:])
-            return (yield from memory.read_waiting())
-        states = yield from self._memories[len(self._drafted)].read(self._drafted)
-        return states[:, -1:]
 
     def flush(self) -> int:
         """Read the newest rows that wait, unless it rests; how many the head with most had."""
@@ -195,13 +349,18 @@ class MtpDraft(MemoryDrafter):
         return SourceSnapshot(place, tuple(kept))
 
     def restore(self, snapshot: SourceSnapshot) -> None:
-        """Go back to a snapshot."""
+        """Go back to a snapshot, with the rows that waited there."""
         super().restore(snapshot)
         none = [()] * len(self._memories)
         for memory, waiting in zip(self._memories, snapshot.waiting or none, strict=True):
-            memory.wait_only(waiting)
+            memory.replace_waiting(waiting)
             memory.gap = memory.caches.length if memory.missing(self._length - 1) else 0
 
     def arrays(self) -> list[mx.array]:
         """The heads' caches, rows that wait, and the newest hidden state."""
         return [*super().arrays(), *(rows.hidden for rows in self._most_waiting)]
+
+
+def _last_row(hidden: mx.array) -> mx.array:
+    """[1, T, H] -> [1, 1, H]; taken, since a slice would keep the whole block alive."""
+    return hidden if hidden.shape[1] == 1 else mx.take(hidden, mx.array([-1]), axis=1)

@@ -1,4 +1,4 @@
-"""Cheaper output heads for drafts: quantised copies, or rows of frequent tokens only."""
+"""Cheaper output matrices for drafts: a copy in 4 bits, or rows of frequent tokens only."""
 
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -7,7 +7,6 @@ from functools import cache
 from importlib import import_module
 from inspect import getsource
 from itertools import chain, islice
-from time import perf_counter
 from weakref import WeakValueDictionary
 
 import mlx.core as mx
@@ -25,12 +24,6 @@ GROUP = 64
 NEW_TOKENS = 64
 """Tokens met in the conversation that are gathered before the reduced vocabulary takes them in."""
 
-REPEATS = 3
-"""Timings of each of two heads; the fastest counts."""
-
-WORTH_A_COPY = 0.9
-"""Time of a copy over that of the model's own, for it to be kept."""
-
 MOST_CHARACTERS = 1_000_000
 """Counted at most: a second or less of a tokenizer's time."""
 
@@ -38,97 +31,52 @@ _SOURCES = ("argparse", "ast", "statistics", "textwrap", "json.decoder", "http.c
 
 
 class OutputHead(ABC):
-    """From an MTP head's states to logits over the whole vocabulary; in_effect: its kind.
+    """Logits of an MTP head's states by another matrix than the model's own.
 
-    reads_words: it adapts to the tokens of the conversation.
+    in_effect: which one. adapts: it takes in the tokens of the conversation.
     """
 
     in_effect: DraftOutput
-    reads_words = False
+    adapts = False
 
     @abstractmethod
     def logits(self, head: MtpHead, states: mx.array) -> mx.array:
-        """States [1, T, H] of this head -> float32 logits [1, T, V].
+        """States [1, T, H] of this head -> logits [1, T, V].
 
         Heads that share a matrix (`mtp_output`) may go through one object.
         """
 
-    def saw(self, tokens: Sequence[int]) -> None:
+    def append(self, tokens: Sequence[int]) -> None:
         """Take in tokens of the conversation."""
         del tokens
 
 
-class FullOutput(OutputHead):
-    """The model's own output head."""
-
-    in_effect: DraftOutput = "full"
-
-    def logits(self, head: MtpHead, states: mx.array) -> mx.array:
-        """Logits by the model's own output head."""
-        return head.mtp_logits(states)
-
-
 class PackedOutput(OutputHead):
-    """A copy in 4 or 3 bits, made at first use."""
+    """A copy of the matrix in 4 bits, made at first use."""
 
-    def __init__(self, bits: int) -> None:
-        self.in_effect: DraftOutput = "4-bit" if bits == 4 else "3-bit"
-        self._bits = bits
+    in_effect: DraftOutput = "4-bit"
+
+    def __init__(self) -> None:
         self._packed: Linear | None = None
 
     def logits(self, head: MtpHead, states: mx.array) -> mx.array:
         """Logits by the quantised copy."""
         if self._packed is None:
             assert head.mtp_output is not None
-            self._packed = _requantised(head.mtp_output.matrix, self._bits)
+            self._packed = _requantised(head.mtp_output.matrix, 4)
         return head.mtp_logits(states, self._packed)
 
 
-class CheaperOutput(OutputHead):
-    """The 4-bit copy where it is measured to be faster than the model's own, which it mostly is
-    where memory is what counts; decided at first use.
-    """
-
-    in_effect: DraftOutput = "auto"  # until it is decided
-
-    def __init__(self) -> None:
-        self._full = FullOutput()
-        self._packed = PackedOutput(4)
-        self._chosen: OutputHead | None = None
-
-    def logits(self, head: MtpHead, states: mx.array) -> mx.array:
-        """Through the one chosen."""
-        if self._chosen is None:
-            self._chosen = self._choose(head, states)
-            self.in_effect = self._chosen.in_effect
-            del self._full, self._packed
-        return self._chosen.logits(head, states)
-
-    def _choose(self, head: MtpHead, states: mx.array) -> OutputHead:
-        mx.eval(states)
-        full = packed = float("inf")
-        for _ in range(REPEATS):
-            full = min(full, _seconds(self._full, head, states))
-            packed = min(packed, _seconds(self._packed, head, states))
-        return self._packed if packed < WORTH_A_COPY * full else self._full
-
-
-def _seconds(output: OutputHead, head: MtpHead, states: mx.array) -> float:
-    started = perf_counter()
-    mx.eval(mx.argmax(output.logits(head, states), axis=-1))
-    return perf_counter() - started
-
-
 class FrequentOutput(OutputHead):
-    """The rows of frequent tokens, of control tokens, and of tokens the conversation has.
+    """The matrix rows of frequent tokens, control tokens and the conversation's tokens.
 
-    frequent: the most frequent first. Where there are fewer than `size`, the lowest numbers fill
-    up: byte-pair vocabularies number their tokens in the order of merging. All other logits are
-    -inf.
+    All other logits are -inf. size: rows at first. always: tokens that are among them. frequent:
+    the most frequent first; where there are fewer than `size`, the lowest ids fill up, as byte-pair
+    vocabularies number their tokens in the order of merging.
     """
 
     in_effect: DraftOutput = "frequent"
-    reads_words = True
+    adapts = True
 
     def __init__(
         self, vocabulary: int, size: int, always: Iterable[int], frequent: Iterable[int]
@@ -146,7 +94,7 @@ class FrequentOutput(OutputHead):
         """Rows in use."""
         return len(self._kept)
 
-    def saw(self, tokens: Sequence[int]) -> None:
+    def append(self, tokens: Sequence[int]) -> None:
         """Note tokens whose rows are missing."""
         self._new.update(token for token in tokens if token not in self._kept)
 
@@ -174,21 +122,18 @@ def make_output(
     head: MtpHead,
     always: Iterable[int] = (),
     frequent: Callable[[], Iterable[int]] = tuple,
-) -> OutputHead:
-    """The output head the options ask for; the model's own where it has no copy to offer.
+) -> OutputHead | None:
+    """The output head that the options ask for; None for the head's own matrix.
 
-    always, frequent: for a reduced vocabulary, tokens that it must have, and the most frequent.
+    A head without a matrix, or with one whose rows do not fit into groups, keeps its own. always,
+    frequent: for a reduced vocabulary, tokens that it must have, and the most frequent.
     """
     matrix = head.mtp_output.matrix if head.mtp_output else None
     if matrix is None or options.output == "full":
-        return FullOutput()
+        return None
     if options.output == "frequent":
         return FrequentOutput(head.vocabulary, options.vocabulary, always, frequent())
-    if matrix.inputs % GROUP:
-        return FullOutput()
-    if options.output == "auto":
-        return CheaperOutput()
-    return PackedOutput(4 if options.output == "4-bit" else 3)
+    return None if matrix.inputs % GROUP else PackedOutput()
 
 
 class OutputShelf:
@@ -204,25 +149,25 @@ class OutputShelf:
         self._heads = model.heads
         self._always = frozenset(always)
         self._frequent = cache(lambda: count_tokens(encode))
-        self._shared = WeakValueDictionary[tuple[DraftOutput, int], OutputHead]()
+        self._copies = WeakValueDictionary[int, PackedOutput]()
 
-    def take(self, options: DraftOptions) -> tuple[OutputHead, ...]:
-        """Output heads that the options ask for, one for each MTP head; heads that share a matrix
-        share one. Reduced vocabularies belong to one conversation.
+    def take(self, options: DraftOptions) -> tuple[OutputHead | None, ...]:
+        """Output heads that the options ask for, one for each MTP head; None for the head's own.
+
+        Heads that share a matrix share an output head. Reduced vocabularies belong to one chat.
         """
-        made: dict[int, OutputHead] = {}
-        return tuple(self._take(options, head, made) for head in self._heads)
-
-    def _take(
-        self, options: DraftOptions, head: MtpHead, made: dict[int, OutputHead]
-    ) -> OutputHead:
-        matrix = id(head.mtp_output)
-        key = (options.output, matrix)
-        if matrix not in made:
-            shared = None if options.output == "frequent" else self._shared.get(key)
-            made[matrix] = shared or make_output(options, head, self._always, self._frequent)
-            self._shared[key] = made[matrix]
-        return made[matrix]
+        made: dict[int, OutputHead | None] = {}
+        for head in self._heads:
+            matrix = id(head.mtp_output)
+            if matrix in made:
+                continue
+            made[matrix] = self._copies.get(matrix) if options.output == "4-bit" else None
+            if made[matrix] is None:
+                output = make_output(options, head, self._always, self._frequent)
+                made[matrix] = output
+                if isinstance(output, PackedOutput):
+                    self._copies[matrix] = output
+        return tuple(made[id(head.mtp_output)] for head in self._heads)
 
 
 def _requantised(matrix: Matrix, bits: int) -> Linear:
@@ -244,11 +189,9 @@ def _rows_of(matrix: Matrix, ids: mx.array) -> Linear:
 
 
 def count_tokens(encode: Callable[[str], list[int]]) -> tuple[int, ...]:
-    """Tokens of prose and code that come with every Python, the most frequent first.
+    """Token ids of prose and code that come with every Python, the most frequent first.
 
-    Of equally frequent ones the lower number is first.
-
-    encode: a text -> its tokens.
+    Of equally frequent tokens the lower id is first. encode: a text -> its tokens.
     """
     counted, room = Counter[int](), MOST_CHARACTERS
     for text in _texts():
@@ -258,7 +201,7 @@ def count_tokens(encode: Callable[[str], list[int]]) -> tuple[int, ...]:
 
 
 def _texts() -> Iterator[str]:
-    """The language reference, then modules whose source is at hand: a packed app has none."""
+    """Yield the language reference, then the source of modules; a packed app has no source."""
     from pydoc_data.topics import topics
 
     yield from topics.values()

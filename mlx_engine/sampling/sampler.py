@@ -152,6 +152,7 @@ class Sampler:
         self._filtered = kernels.filtered
         self._options = options
         self._filters = Filters(options.temperature, options.top_k, options.top_p, options.min_p)
+        self.is_greedy = options.temperature == 0
         self._vocabulary = vocabulary
         self._seed = seed
         self._bias = _bias_array(options.logit_bias, suppressed, vocabulary)
@@ -226,12 +227,18 @@ class Sampler:
         position: absolute index in the conversation of the token that row 0 picks. The kernel that
         filters says -1 in a row with a logit that is not finite.
         """
+        if self.is_greedy:
+            return self.pick_greedy(logits, position, prefix)
         return self._pick(logits, position, prefix, self._filters, self._settings)
 
     def pick_draft(self, logits: mx.array, position: int, prefix: mx.array) -> mx.array:
-        """The same for a draft, which may be wrong, and whose logits may be -inf: without a kernel
-        no nucleus reaches beyond DRAFTED_FROM tokens, so that the vocabulary need not be sorted.
+        """Draft tokens int32 [R], as `pick` does, from logits that may be -inf.
+
+        A draft may be wrong: without a kernel no nucleus reaches beyond DRAFTED_FROM tokens, so
+        that the vocabulary need not be sorted.
         """
+        if self.is_greedy:
+            return self.pick_greedy(logits, position, prefix)
         filters = self._filters
         if filters.top_k == 0 and filters.top_p < 1:
             filters = filters._replace(top_k=DRAFTED_FROM)
@@ -245,8 +252,6 @@ class Sampler:
         filters: Filters,
         settings: mx.array,
     ) -> mx.array:
-        if filters.temperature == 0:
-            return self.pick_greedy(logits, position, prefix)
         rows, kernel = logits.shape[0], self._by_kernel
         penalised = self._penalised(logits, prefix, position)
         if kernel is not None:

@@ -16,8 +16,8 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from mlx_engine.drafting.drafter import Rows, run_alone
-from mlx_engine.drafting.model_drafter import HeadMemory
+from mlx_engine.drafting.drafter import Rows
+from mlx_engine.drafting.head_memory import HeadMemory
 from mlx_engine.loading.load import LoadedModel
 from mlx_engine.models.contract import Model
 from mlx_engine.models.kernel_matrices import MOST_OF_BLOCKS as ROWS
@@ -108,13 +108,13 @@ def head_logits(
         states = heads[0].mtp_forward(tokens[None, 1:], hidden[:, :-1], caches)
         _filled(made[0], by_rows(heads[0].mtp_logits, states))
         return made
-    memories = [HeadMemory.of(head, bits) for head in heads]
+    memories = [HeadMemory(head, bits) for head in heads]
     for row in range(rows):
         drafted: list[Rows] = []
         for turn, memory in enumerate(memories):
             memory.wait(Rows(tokens[row + 1 : row + 2], hidden[:, row : row + 1]))
             if row + turn < rows:
-                state = run_alone(memory.read(drafted))[:, -1:]
+                state = memory.read(drafted)[:, -1:]
                 made[turn, row] = np.array(heads[turn].mtp_logits(state)[0, 0].astype(mx.float32))
                 drafted.append(Rows(tokens[row + turn + 2 : row + turn + 3], state))
     return made

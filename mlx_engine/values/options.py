@@ -18,7 +18,7 @@ DraftSourceName = Literal[
     "mtp", "prompt-lookup", "model", "prompt-lookup+mtp", "prompt-lookup+model", "none"
 ]
 SOURCES: dict[str, DraftSourceName] = {name: name for name in get_args(DraftSourceName)}
-DraftOutput = Literal["full", "4-bit", "3-bit", "frequent", "auto"]
+DraftOutput = Literal["full", "4-bit", "frequent"]
 Misfit = Literal["refuse", "plain"]
 DraftRule = Literal["shared-noise", "greedy"]
 HeadBits = Literal[4, 8]
@@ -207,12 +207,11 @@ class DraftOptions:
 
     source: the model's own heads, a copy of earlier text, a small model; or a copy where it is
     sure enough, else one of the models. depth: tokens drafted in a round, "auto" for as many as pay
-    on this machine. min_probability: a draft ends before the first token its source finds less
-    likely than this, which saves rows and costs a wait for each token: of use where rows are dear
-    and `depth` is a number, as "auto" weighs both without it. rule: how the head's own choice is
-    made; "shared-noise" uses the noise of the final choice. output: the output head that MTP heads
-    draft with: the model's own, a copy of it in fewer bits ("auto": if that is measured to be
-    faster), or its rows for the `vocabulary` most frequent tokens and those of the conversation.
+    on this machine. min_probability: the first drafted token that its source finds less likely than
+    this, and all behind it, are not accepted. rule: how the head's own choice is made;
+    "shared-noise" uses the noise of the final choice. output: the output matrix that MTP heads
+    draft with: the model's own ("full"), a copy in 4 bits, or the rows of the `vocabulary` most
+    frequent tokens and those of the conversation.
     """
 
     source: DraftSourceName = "mtp"

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import mlx.core as mx
 
-from mlx_engine.drafting.drafter import Draft, NoDraft, Offer, Proposal, Steps
+from mlx_engine.drafting.drafter import Draft, NoDraft, Offer, Proposal
 from mlx_engine.sampling.sampler import Sampler
 
 
@@ -26,9 +26,8 @@ class DialledDraft(NoDraft):
         del newest
         return (Offer("model"),)
 
-    def draft(self, wanted: Proposal, sampler: Sampler) -> Steps[Draft]:
+    def draft(self, wanted: Proposal, sampler: Sampler) -> Draft:
         """`wanted.depth` tokens, the first few of them right."""
-        yield from ()
         del sampler
         right = next(self._right, 0)
         tokens = [self._token(wanted.position + n, n < right) for n in range(wanted.depth)]

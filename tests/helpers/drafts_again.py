@@ -2,7 +2,7 @@
 
 import mlx.core as mx
 
-from mlx_engine.drafting.drafter import Draft, Drafter, Proposal, ReadRows, run_alone
+from mlx_engine.drafting.drafter import Draft, Drafter, Proposal, ReadRows
 from mlx_engine.sampling.sampler import Sampler
 
 
@@ -11,18 +11,14 @@ def tell(drafter: Drafter, tokens: mx.array, hidden: mx.array) -> None:
     drafter.commit(ReadRows(tokens, hidden), tokens.shape[0])
 
 
-def draft_alone(drafter: Drafter, wanted: Proposal, sampler: Sampler) -> Draft:
-    return run_alone(drafter.draft(wanted, sampler))
-
-
 def propose_again(drafter: Drafter, wanted: Proposal, sampler: Sampler) -> Draft:
     """What a drafter drafts: drafts of which nothing was committed do not change it."""
-    draft_alone(drafter, wanted._replace(last=mx.zeros_like(wanted.last)), sampler)
+    drafter.draft(wanted._replace(last=mx.zeros_like(wanted.last)), sampler)
     twice = [
-        draft_alone(drafter, wanted._replace(depth=depth), sampler)
+        drafter.draft(wanted._replace(depth=depth), sampler)
         for depth in (wanted.depth, wanted.depth + 1)
     ]
-    draft = draft_alone(drafter, wanted, sampler)
+    draft = drafter.draft(wanted, sampler)
     for other in twice:
         assert other.tokens[: draft.depth].tolist() == draft.tokens.tolist()
     return draft

@@ -31,8 +31,8 @@ from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.decoding.round import Pass, Plan, Round
 from mlx_engine.decoding.state import SequenceState
 from mlx_engine.drafting.depth import Choice
-from mlx_engine.drafting.drafter import NoDraft, Rows, run_alone
-from mlx_engine.drafting.model_drafter import HeadMemory
+from mlx_engine.drafting.drafter import NoDraft, Rows
+from mlx_engine.drafting.head_memory import HeadMemory
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.loading.find import read_json_object
 from mlx_engine.loading.gguf.header import GgufTensor, block_types
@@ -288,9 +288,9 @@ class _DryRun:
         caches.commit(LONGEST_CHUNK)
         made = [hidden, *caches.arrays()]
         for head in decoder.heads:
-            memory = HeadMemory.of(head)
+            memory = HeadMemory(head)
             memory.wait(Rows(tokens[0], hidden))
-            run_alone(memory.read())
+            memory.read()
             made += memory.caches.arrays()
         return made
 

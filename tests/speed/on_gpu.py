@@ -57,8 +57,8 @@ from mlx_engine.decoding.prefill import Prompt
 from mlx_engine.decoding.round import Pass, Plan, Round
 from mlx_engine.decoding.state import SequenceState
 from mlx_engine.drafting.depth import Choice, DepthPolicy
-from mlx_engine.drafting.drafter import Draft, NoDraft, Proposal, Steps
-from mlx_engine.drafting.mtp import MtpDraft
+from mlx_engine.drafting.drafter import NoDraft, Proposal
+from mlx_engine.drafting.mtp import HeadPasses, MtpDraft
 from mlx_engine.drafting.output_head import OutputShelf
 from mlx_engine.drafting.round_costs import PassCosts
 from mlx_engine.drafting.sources import Drafting, DraftKit
@@ -153,9 +153,9 @@ class DialledHeads(MtpDraft):
     vocabulary = 0
     _drafts = 0
 
-    def draft(self, wanted: Proposal, sampler: Sampler) -> Steps[Draft]:
+    def passes(self, wanted: Proposal, sampler: Sampler) -> HeadPasses:
         """As the heads draft, spoilt on the device."""
-        draft = yield from super().draft(wanted, sampler)
+        draft = yield from super().passes(wanted, sampler)
         if not draft.depth:
             return draft
         self._drafts += 1

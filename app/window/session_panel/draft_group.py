@@ -80,9 +80,7 @@ class DraftModelField(QWidget):
 OUTPUTS = (
     Option("full", Words("The model's own")),
     Option("4-bit", Words("A copy in 4 bits")),
-    Option("3-bit", Words("A copy in 3 bits")),
     Option("frequent", Words("Frequent tokens only")),
-    Option("auto", Words("Whichever is measured fastest")),
 )
 VOCABULARY_STEP = 1024
 WHAT_OUTPUT_DOES = Words(
@@ -90,7 +88,7 @@ WHAT_OUTPUT_DOES = Words(
     "faster and are accepted a little less often, and the words stay the same."
 )
 WHAT_PROBABILITY_DOES = Words(
-    "A draft ends before the first token its source finds less likely than this: "
+    "A draft counts up to the first token its source finds less likely than this: "
     "fewer tokens are drafted, and more of them accepted."
 )
 
@@ -98,7 +96,7 @@ WHAT_PROBABILITY_DOES = Words(
 def output_note(wanted: DraftOutput, in_effect: DraftOutput | None) -> str:
     """What is in effect where it is not what is set."""
     if in_effect is None or in_effect == wanted:
-        return tr("Measured with the first draft.") if wanted == "auto" else ""
+        return ""
     words = {option.value: option.words for option in OUTPUTS}[in_effect]
     return tr("In effect: {what}.", what=in_a_sentence(words))
 

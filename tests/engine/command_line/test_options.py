@@ -43,7 +43,7 @@ def test_drafting(words: str, wanted: DraftOptions) -> None:
         ("9", "0 to 8"),
         ("luck", "mtp"),
         ("-1", "0 to 8"),
-        ("output=2-bit", "3-bit"),
+        ("output=3-bit", "full, 4-bit, frequent"),
         ("luck=1", "rule"),
         ("vocabulary=x", "number"),
     ],

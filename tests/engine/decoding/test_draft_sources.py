@@ -13,9 +13,10 @@ from session_runs import (
     tiny_folder,
     words_of,
 )
+from waits import check, watched
 
 import mlx_engine
-from mlx_engine.drafting.model_drafter import FLUSH_ROWS
+from mlx_engine.drafting.head_memory import FLUSH_ROWS
 from mlx_engine.values.options import DraftOptions, LoadOptions
 
 LENGTH = 10
@@ -24,7 +25,7 @@ SOURCES = {
     "reduced": DraftOptions(output="frequent", vocabulary=256),
     "prompt-lookup": DraftOptions(source="prompt-lookup"),
     "model": DraftOptions(source="model"),
-    "prompt-lookup+mtp": DraftOptions(source="prompt-lookup+mtp", output="auto"),
+    "prompt-lookup+mtp": DraftOptions(source="prompt-lookup+mtp", output="4-bit"),
     "prompt-lookup+model": DraftOptions(source="prompt-lookup+model", min_probability=0.1),
 }
 PENALISED = replace(PICKS, temperature=1.0, repetition_penalty=1.1, presence_penalty=0.3, top_k=9)
@@ -116,14 +117,24 @@ def test_the_output_in_effect_is_told_and_shared(engine):
     sessions = [session_of(engine, depth=1, max_tokens=3) for _ in range(2)]
     for session in sessions:
         assert session.draft_output is None
-        session.draft = DraftOptions(depth=1, output="3-bit")
+        session.draft = DraftOptions(depth=1, output="4-bit")
         listen(session, session.send("hi"))
-        assert session.draft_output == "3-bit"
+        assert session.draft_output == "4-bit"
     heads = [session._sequence.drafter._outputs[0] for session in sessions]
     assert heads[0] is heads[1]
     sessions[0].draft = DraftOptions(depth=1)
     listen(sessions[0], sessions[0].send("hi"))
-    assert (sessions[0].draft_output, sessions[1].draft_output) == ("full", "3-bit")
+    assert (sessions[0].draft_output, sessions[1].draft_output) == ("full", "4-bit")
+
+
+@pytest.mark.parametrize("source", ["mtp", "model"])
+def test_the_host_waits_for_no_drafted_token(engine, source):
+    session = session_of(engine, PICKS, depth=3, max_tokens=90)
+    session.draft = DraftOptions(source=source, depth=3, min_probability=0.2)
+    listen(session, session.send("The fox"))
+    with watched(session._sequence.drafter) as found:
+        listen(session, session.send("and the hen"))
+    check(found)
 
 
 def test_a_draft_that_ends_early_has_cost_a_pass(engine):

@@ -25,7 +25,7 @@ from mlx_engine.decoding.state import (
     thin_checkpoints,
 )
 from mlx_engine.drafting.drafter import ROWS_OF_A_PROMPT, NoDraft
-from mlx_engine.drafting.model_drafter import HeadMemory
+from mlx_engine.drafting.head_memory import HeadMemory
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.values.conversation import RoundFinished
 from mlx_engine.values.model_description import CHECKPOINTS

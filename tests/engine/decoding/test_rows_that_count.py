@@ -38,7 +38,6 @@ class DraftsPoison(NoDraft):
         return (Offer("model"),)
 
     def draft(self, wanted, sampler):
-        yield from ()
         del sampler
         known = self._truth[wanted.position : wanted.position + self._right]
         tokens = [*known, *[POISON] * wanted.depth][: wanted.depth]

@@ -12,6 +12,7 @@ from tiny_eagle3 import TinyEagle, write_tiny_eagle
 from tiny_gemma4 import write_pair
 from tiny_published import publish
 from tiny_qwen3_5 import write_tiny_qwen3_5
+from waits import check, watched
 
 import mlx_engine
 from mlx_engine.drafting.depth import DepthPolicy
@@ -102,6 +103,15 @@ def test_a_parked_target_computes_nothing_for_drafts(engine, monkeypatch, source
         assert said.tokens == listen(plain, plain.send("The fox")).tokens
         by = {r.source for r in said.rounds if r.drafted} - {"prompt-lookup"}
         assert (bool(made), bool(by)) == (drafts, drafts)
+
+
+def test_the_host_waits_for_no_drafted_token(engine):
+    session = session_of(engine, GREEDY, depth=0, max_tokens=30)
+    session.draft = DraftOptions(source="model", depth=3, min_probability=0.2)
+    listen(session, session.send("The fox"))
+    with watched(session._sequence.drafter) as found:
+        listen(session, session.send("and the hen"))
+    check(found)
 
 
 def test_what_waits_while_a_source_rests_is_there_for_the_next_draft(engine, monkeypatch):

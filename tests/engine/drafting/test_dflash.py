@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from compared import relative
-from drafts_again import draft_alone, propose_again, tell
+from drafts_again import propose_again, tell
 from lazy_graph import primitives
 from looked_into import Target, hidden_of, opened
 from model_edits import edit_config
@@ -113,18 +113,12 @@ def test_a_place_to_go_back_to(target, tmp_path):
     source = BlockDraft(drafter, DraftOptions(rule="greedy"))
     tell(source, mx.array(tokens[:9]), hidden[:, :9])
     place = source.snapshot()
-    before = draft_alone(source, Proposal(4, mx.array([tokens[9]]), 10), sampler).tokens.tolist()
+    before = source.draft(Proposal(4, mx.array([tokens[9]]), 10), sampler).tokens.tolist()
     tell(source, mx.array(tokens[9:]), hidden[:, 9:])
-    assert (
-        draft_alone(source, Proposal(4, mx.array([tokens[9]]), 17), sampler).tokens.tolist()
-        != before
-    )
+    assert source.draft(Proposal(4, mx.array([tokens[9]]), 17), sampler).tokens.tolist() != before
     source.restore(place)
     assert source.length == 9
-    assert (
-        draft_alone(source, Proposal(4, mx.array([tokens[9]]), 10), sampler).tokens.tolist()
-        == before
-    )
+    assert source.draft(Proposal(4, mx.array([tokens[9]]), 10), sampler).tokens.tolist() == before
 
 
 BAD = {

@@ -16,7 +16,7 @@ from tiny_stacks import HEADS, VOCABULARY, WINDOW, write_stack
 
 import mlx_engine
 from mlx_engine.drafting.drafter import NoDraft, Proposal
-from mlx_engine.drafting.model_drafter import FLUSH_ROWS
+from mlx_engine.drafting.head_memory import FLUSH_ROWS
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import DraftOptions, SamplingOptions

@@ -3,7 +3,6 @@
 import mlx.core as mx
 import numpy as np
 import pytest
-from drafts_again import draft_alone
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -43,8 +42,8 @@ def tell(source, tokens):
 
 
 def proposed(source, last, depth=4):
-    return draft_alone(
-        source, Proposal(depth, mx.array([last]), source.length + 1), SAMPLER
+    return source.draft(
+        Proposal(depth, mx.array([last]), source.length + 1), SAMPLER
     ).tokens.tolist()
 
 
@@ -101,7 +100,7 @@ def test_going_back_leaves_nothing_behind(text, other, cut):
 
 def test_a_round_without_a_draft_leaves_its_newest_token_alone():
     """It may be on its way, and whoever asks for it waits."""
-    assert draft_alone(told([1, 2, 3, 1, 2]), Proposal(0, None, 7), SAMPLER).depth == 0
+    assert told([1, 2, 3, 1, 2]).draft(Proposal(0, None, 7), SAMPLER).depth == 0
 
 
 def test_a_length_that_fails_is_paused_until_it_comes_true():

@@ -3,20 +3,22 @@
 import mlx.core as mx
 import numpy as np
 import pytest
-from drafts_again import draft_alone, propose_again, tell
+from drafts_again import propose_again, tell
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_model import TinySizes, tiny_model
 
 from mlx_engine.cache.contract import RowCount
 from mlx_engine.drafting.drafter import (
+    NO_TOKEN,
     ROWS_OF_A_PROMPT,
     ROWS_OF_A_REST,
+    DraftChain,
     Proposal,
     ReadRows,
 )
+from mlx_engine.drafting.head_memory import FLUSH_ROWS
 from mlx_engine.drafting.lookup import CombinedDraft
-from mlx_engine.drafting.model_drafter import FLUSH_ROWS
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.models.mtp_head import DecoderHead
 from mlx_engine.sampling.sampler import Sampler
@@ -184,7 +186,7 @@ def test_restore(model, hidden, cut):
     tell(source, mx.array(TEXT[:cut]), hidden[:, :cut])
     boundary = source.snapshot()
     tell(source, mx.array([1, 2, 3]), hidden[:, 40:43])
-    draft_alone(source, Proposal(2, mx.array([9]), cut + 4), greedy())
+    source.draft(Proposal(2, mx.array([9]), cut + 4), greedy())
     source.restore(boundary)
     assert source.length == cut
     assert propose(source, cut, 3) == chain(model, hidden, cut, 3)
@@ -203,21 +205,33 @@ def test_head_passes_in_a_round(model, hidden):
     counting.__dict__.update(model.heads[0].__dict__)
     source = MtpDraft([counting], DraftOptions(rule="greedy"))
     tell(source, mx.array(TEXT[:10]), hidden[:, :10])
-    draft_alone(source, Proposal(3, mx.array(TEXT[10:11]), 11), greedy())
+    source.draft(Proposal(3, mx.array(TEXT[10:11]), 11), greedy())
     assert passes == [10, 1, 1]
     tell(source, mx.array(TEXT[10:13]), hidden[:, 10:13])
-    draft_alone(source, Proposal(2, mx.array(TEXT[13:14]), 14), greedy())
+    source.draft(Proposal(2, mx.array(TEXT[13:14]), 14), greedy())
     assert passes == [10, 1, 1, 3, 1]
 
 
 def test_min_probability_ends_a_draft(model, hidden):
     source = MtpDraft(model.heads, DraftOptions(rule="greedy"))
     tell(source, mx.array(TEXT[:9]), hidden[:, :9])
-    source.follow(DraftOptions(rule="greedy", min_probability=0.999))
-    assert propose(source, 9, 4) == []
-    source = MtpDraft(model.heads, DraftOptions(rule="greedy", min_probability=1e-6))
-    tell(source, mx.array(TEXT[:9]), hidden[:, :9])
-    assert propose(source, 9, 4) == chain(model, hidden, 9, 4)
+    wanted = Proposal(4, mx.array(TEXT[9:10]), 10)
+    tokens = chain(model, hidden, 9, 4)
+    for least, candidates in ((0.999, 0), (1e-6, 4)):
+        source.follow(DraftOptions(rule="greedy", min_probability=least))
+        draft = source.draft(wanted, greedy())
+        assert draft.tokens.tolist() == tokens, "rows for the target are the same"
+        assert draft.candidates.tolist() == [*tokens[:candidates], *[NO_TOKEN] * 4][:4]
+
+
+def test_behind_an_unlikely_token_no_token_may_be_accepted():
+    """However likely it is itself."""
+    likely = mx.array([[9.0, 0.0], [0.1, 0.0], [9.0, 0.0]])
+    options = DraftOptions(rule="greedy", min_probability=0.9)
+    chain = DraftChain(Proposal(3, mx.array([0]), 1), 3, options, greedy())
+    for logits in likely:
+        chain.pick(logits[None])
+    assert chain.draft(3).candidates.tolist() == [0, NO_TOKEN, NO_TOKEN]
 
 
 def test_beside_prompt_lookup_the_head_sees_every_token(model, hidden):
@@ -229,7 +243,7 @@ def test_beside_prompt_lookup_the_head_sees_every_token(model, hidden):
         source.offers(TEXT[length])
         if length:
             wanted = Proposal(2, mx.array(TEXT[length : length + 1]), length + 1, by)
-            found = draft_alone(source, wanted, greedy()).tokens.tolist()
+            found = source.draft(wanted, greedy()).tokens.tolist()
             if by == "mtp":
                 assert found == chain(model, hidden, length, 2)
         block = slice(length, length + 3)
@@ -249,9 +263,7 @@ def test_beside_prompt_lookup_the_head_sees_every_token(model, hidden):
     words = len(source.lookup._index.tokens)
     assert source.length == source.model.length == words == 3 * len(rounds)
     wanted = Proposal(3, mx.array([TEXT[source.length]]), source.length + 1, "mtp")
-    assert draft_alone(source, wanted, greedy()).tokens.tolist() == chain(
-        model, hidden, source.length, 3
-    )
+    assert source.draft(wanted, greedy()).tokens.tolist() == chain(model, hidden, source.length, 3)
 
 
 def test_a_head_that_rests_is_not_touched_before_it_drafts(model, hidden):

@@ -33,15 +33,13 @@ def output(mtp_head, kind, size=256, always=(), frequent=()):
     )
 
 
-@pytest.mark.parametrize(("kind", "close"), [("full", 1e-6), ("4-bit", 0.15), ("3-bit", 0.35)])
-def test_fewer_bits_stay_close(mtp_head, states, kind, close):
-    head = output(mtp_head, kind)
-    assert head.in_effect == kind
+def test_fewer_bits_stay_close(mtp_head, states):
+    head = output(mtp_head, "4-bit")
+    assert head.in_effect == "4-bit"
     true, found = np.array(mtp_head.mtp_logits(states)), np.array(head.logits(mtp_head, states))
     assert found.shape == true.shape
     error = np.abs(found - true).mean() / np.abs(true).mean()
-    assert error <= close
-    assert error > 0.01 or kind == "full"
+    assert 0.01 < error <= 0.15
 
 
 def test_fewer_rows_are_the_rows(mtp_head, states):
@@ -53,9 +51,9 @@ def test_fewer_rows_are_the_rows(mtp_head, states):
     kept = [*range(256), 650]
     assert np.isneginf(np.delete(found, kept, axis=-1)).all()
     np.testing.assert_allclose(found[..., kept], true[..., kept], rtol=1e-5, atol=1e-5)
-    head.saw(range(300, 300 + NEW_TOKENS - 1))
+    head.append(range(300, 300 + NEW_TOKENS - 1))
     assert np.isneginf(np.array(head.logits(mtp_head, states))[..., 300]).all()
-    head.saw([450, 3])
+    head.append([450, 3])
     found = np.array(head.logits(mtp_head, states))
     np.testing.assert_allclose(found[..., 300], true[..., 300], rtol=1e-5, atol=1e-5)
     assert head.size == 256 + 1 + NEW_TOKENS
@@ -88,13 +86,6 @@ def test_counting_is_bounded_and_the_most_frequent_comes_first():
     assert any("def " in text for text in texts)
 
 
-def test_auto_takes_the_one_measured_to_be_faster(mtp_head, states):
-    head = output(mtp_head, "auto")
-    assert head.in_effect == "auto"
-    head.logits(mtp_head, states)
-    assert head.in_effect in ("full", "4-bit")
-
-
 def test_a_width_that_cannot_be_packed_keeps_the_full_head():
     narrow = tiny_model(6, TinySizes(layers=2, hidden=32)).heads[0]
-    assert output(narrow, "4-bit").in_effect == "full"
+    assert output(narrow, "4-bit") is None

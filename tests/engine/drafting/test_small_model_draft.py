@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tiny_model import TinySizes, tiny_model
 
 from mlx_engine.drafting.drafter import Proposal
-from mlx_engine.drafting.model_drafter import FLUSH_ROWS
-from mlx_engine.drafting.small_model import SmallModelDraft
+from mlx_engine.drafting.drafters import SmallModelDraft
+from mlx_engine.drafting.head_memory import FLUSH_ROWS
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 

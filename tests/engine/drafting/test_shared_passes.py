@@ -1,23 +1,21 @@
 """Drafts of several conversations at the same time: each as if alone, in passes they share."""
 
-from collections import Counter
-
 import mlx.core as mx
 import numpy as np
 import pytest
-from drafts_again import draft_alone, tell
+from drafts_again import tell
 from tiny_eagle3 import TinyEagle, write_tiny_eagle
 from tiny_model import TinySizes, tiny_model
 from tiny_published import publish
 from tiny_stacks import write_stack
 
 import mlx_engine
-from mlx_engine.drafting.drafter import Proposal, Step, run_steps
-from mlx_engine.drafting.drafters import draft_with
+from mlx_engine.drafting.drafter import Proposal
+from mlx_engine.drafting.drafters import SmallModelDraft, draft_with
+from mlx_engine.drafting.head_memory import FEW_WAITING
 from mlx_engine.drafting.lookup import CombinedDraft
-from mlx_engine.drafting.model_drafter import FEW_WAITING
-from mlx_engine.drafting.mtp import MtpDraft
-from mlx_engine.drafting.small_model import SmallModelDraft
+from mlx_engine.drafting.mtp import DraftRequest, MtpDraft, draft_all
+from mlx_engine.models.mtp_head import DecoderHead
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
 
@@ -87,43 +85,46 @@ def test_each_draft_is_what_it_is_alone(tmp_path, make, hesitant):
                 if rows != 2:  # the draft before is not the first
                     last = mx.array(text[place : place + 1], dtype=mx.int32)
                     source.offers(text[place])
-                    draft_alone(source, Proposal(2, last, place + 1), sampler)
+                    source.draft(Proposal(2, last, place + 1), sampler)
             last = mx.array(text[place : place + 1], dtype=mx.int32)
             source.offers(text[place])
             yield source, Proposal(1 + number % 3, last, place + 1), sampler
 
-    alone = [draft_alone(source, wanted, sampler) for source, wanted, sampler in conversations()]
-    many = [source.draft(wanted, sampler) for source, wanted, sampler in conversations()]
-    together = run_steps(many)
+    alone = [source.draft(wanted, sampler) for source, wanted, sampler in conversations()]
+    together = draft_all([DraftRequest(*asked) for asked in conversations()])
     assert [draft.tokens.tolist() for draft in together] == [its.tokens.tolist() for its in alone]
     assert [draft.passes for draft in together] == [draft.passes for draft in alone]
-    assert hesitant or [draft.depth for draft in together] == [1, 2, 3, 1]
+    every = [[draft.candidates.tolist() for draft in drafts] for drafts in (alone, together)]
+    assert every[0] == every[1]
+    assert all(hesitant == (draft.likely is not None) for draft in together)
+    assert [draft.depth for draft in together] == [1, 2, 3, 1]
+
+
+class CountingHead(DecoderHead):
+    """Notes the rows of each of its passes, and of each product with its output matrix."""
+
+    def mtp_forward(self, tokens, hidden, caches):
+        self.passes.append(tokens.shape[1])
+        return super().mtp_forward(tokens, hidden, caches)
+
+    def mtp_logits(self, hidden, output=None):
+        self.products.append(hidden.shape[1])
+        return super().mtp_logits(hidden, output)
 
 
 def test_passes_over_the_same_weights_are_one():
-    passes = Counter()
-
-    def double(rows):
-        passes["double"] += 1
-        return 2 * rows
-
-    def halve(rows):
-        passes["halve"] += 1
-        return rows / 2
-
-    def doubled(number, times, joint):
-        rows = mx.full((1, 1 + number, 2), float(number))
-        for _ in range(times):
-            rows = yield Step((rows,), double, joint)
-        return (yield Step((rows,), halve, halve)).tolist()
-
-    def wanted(number, times):
-        return [[[number * 2.0**times / 2] * 2] * (1 + number)]
-
-    found = run_steps([doubled(number, times, double) for number, times in enumerate((3, 1, 2))])
-    assert found == [wanted(0, 3), wanted(1, 1), wanted(2, 2)]
-    assert passes == {"double": 3, "halve": 3}, "the last of each comes at another time"
-    passes.clear()
-    run_steps([doubled(number, 2, None) for number in range(3)])
-    assert passes == {"double": 6, "halve": 1}
-    assert run_steps([]) == []
+    model, _ = head(None)
+    counting = CountingHead.__new__(CountingHead)
+    counting.__dict__.update(model.heads[0].__dict__)
+    counting.passes, counting.products = [], []
+    requests = []
+    for number, depth in enumerate((3, 1, 2)):
+        rows = number + 4
+        source = MtpDraft([counting], DraftOptions())
+        tell(source, mx.array(TEXTS[0][:rows]), mx.ones((1, rows, model.hidden_size)))
+        wanted = Proposal(depth, mx.array(TEXTS[0][rows : rows + 1]), rows + 1)
+        requests.append(DraftRequest(source, wanted, Sampler(SAMPLING, model.vocabulary, number)))
+    draft_all(requests)
+    assert counting.passes == [4 + 5 + 6, 2, 1], "the newest row of each is among them"
+    assert counting.products == [3, 2, 1]
+    assert draft_all([]) == []
