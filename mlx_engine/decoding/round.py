@@ -45,8 +45,8 @@ class Round:
     """One round from a state; a Pass makes its draft and verifies it.
 
     wanted: the request to the drafter. draft, rows: the draft, and the rows that verify it, which
-    the caches hold uncommitted. outcome: the k candidates of the draft, then the k + 1 picked tokens,
-    int32.
+    the caches hold uncommitted. outcome: the k candidates of the draft, then the k + 1
+    picked tokens, int32.
     """
 
     draft: Draft
