@@ -376,4 +376,3 @@ class App(QObject):
         value = self.settings.value
         self.widgets.transcript.set_drafted_shown(value.show_drafted)
         self.widgets.transcript.set_text_width(value.text_width)
-        self.widgets.window.set_motion(not value.reduce_motion)

@@ -16,7 +16,6 @@ from app.store.transfer import NewChat, export_chat, insert_in_steps, read_chat
 from app.values.chat_settings import ChatSettings
 from app.values.errors import StoreError
 from app.window.language import tr
-from app.window.style_sheet import wear
 from app.window.widgets import Widgets
 from mlx_engine.values.words import Words, joined
 
@@ -207,7 +206,6 @@ class FileController(QObject):
             QMessageBox.Icon.NoIcon, tr("About Headstart"), tr(ABOUT), parent=self._window
         )
         box.setInformativeText("Apache License 2.0")
-        wear(box)
         box.open()
 
     def _file_name(self, chat_id: int) -> str:

@@ -7,12 +7,12 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 
-from PySide6.QtCore import QObject, Qt, QTimer, Signal
+from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtWidgets import QApplication
 
-from app.start.threads import TURN_MS, Beside
+from app.start.threads import Beside
 from app.values.app_settings import AppSettings, zoomed
 from app.values.app_settings import Theme as Wish
 from app.values.chat_settings import ChatSettings, without_old_defaults
@@ -20,7 +20,7 @@ from app.values.errors import SettingsNotSaved
 from app.values.typed_json import Reading, encode, read_fields
 from app.window.look import Scheme
 from app.window.settings_view import SettingsView
-from app.window.style_sheet import dress
+from app.window.style_sheet import apply_theme
 from mlx_engine import PromptFolder
 from mlx_engine.values.private_files import make_private, make_private_folder
 from mlx_engine.values.untrusted import open_regular
@@ -181,18 +181,8 @@ COLOURS: dict[Wish, Qt.ColorScheme] = {
 }
 
 
-DRESSED = object()
-
-
-class Wanted(NamedTuple):
-    """What `dress` gives the application."""
-
-    scheme: Scheme
-    zoom: float
-
-
 class LookController(QObject):
-    """Dresses the application: at once when it begins, later step by step."""
+    """Applies the theme and text zoom that the settings and the system ask for."""
 
     def __init__(
         self, application: QApplication, settings: KeptSettings, parent: QObject | None = None
@@ -200,24 +190,15 @@ class LookController(QObject):
         super().__init__(parent)
         self._application = application
         self._settings = settings
-        self._worn = self._wanted
-        self._steps = dress(application, *self._worn)
-        self._next_step = QTimer(self, interval=TURN_MS)
-        self._next_step.timeout.connect(self._step)
+        self._applied: tuple[Scheme, float] | None = None
         application.styleHints().colorSchemeChanged.connect(self.refresh)
         settings.changed.connect(self.refresh)
         self.refresh()
-        for _ in self._steps:
-            pass
 
     @property
     def scheme(self) -> Scheme:
         """Light or dark: as the user wants it, or as the system has it."""
         return scheme_for(self._settings.value.theme, self._application.styleHints().colorScheme())
-
-    @property
-    def _wanted(self) -> Wanted:
-        return Wanted(self.scheme, self._settings.value.text_zoom)
 
     def zoom(self, steps: int) -> None:
         """Text larger or smaller by tenths; 0 for its normal size."""
@@ -228,17 +209,12 @@ class LookController(QObject):
         self._settings.change(replace(self._settings.value, theme=wish))
 
     def refresh(self) -> None:
-        """Dress everything, if the look has changed; parts of the system's own follow too."""
+        """Apply the theme and text zoom where they have changed."""
         self._application.styleHints().setColorScheme(COLOURS[self._settings.value.theme])
-        if self._wanted != self._worn:
-            self._next_step.start()
-
-    def _step(self) -> None:
-        if self._wanted != self._worn:
-            self._worn = self._wanted
-            self._steps = dress(self._application, *self._worn, former=self._steps)
-        if next(self._steps, DRESSED) is DRESSED:
-            self._next_step.stop()
+        wanted = self.scheme, self._settings.value.text_zoom
+        if wanted != self._applied:
+            self._applied = wanted
+            apply_theme(self._application, *wanted)
 
 
 def scheme_for(wish: Wish, system: Qt.ColorScheme) -> Scheme:

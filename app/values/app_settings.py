@@ -68,7 +68,6 @@ class AppSettings:
     text_width: TextWidth = "usual"
     notify: bool = True
     show_drafted: bool = False
-    reduce_motion: bool = False
     folded_groups: tuple[str, ...] = ("Presets", "Advanced drafting", "Advanced sampling")
     recent_models: tuple[str, ...] = ()
     model_folders: tuple[Path, ...] = ()

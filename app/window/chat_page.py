@@ -17,7 +17,6 @@ from app.window.look import look
 from app.window.models.downloads import BytesBar, bytes_of
 from app.window.models.first_run_view import FirstRunView
 from app.window.models.model_card_view import LOOKING
-from app.window.style_sheet import BARS, BUTTONS, FIELDS, FRAMES, LABELS, SCROLL_BARS, wear
 from app.window.transcript.transcript_view import TranscriptView
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.words import Words, joined, size_words
@@ -183,10 +182,6 @@ class ChatPage(QWidget):
         foot.setContentsMargins(SIDE, 0, SIDE, 16)
         column(head, notice, Wide(self._middle), foot, of=self, spacing=0)
         # the foot in place of the composer, whose frame changes with the keys
-        wear(head, LABELS + BUTTONS + BARS + FRAMES)
-        wear(notice, LABELS + BUTTONS + BARS)
-        wear(start, LABELS + BUTTONS + FRAMES + SCROLL_BARS)
-        wear(foot, LABELS + BUTTONS + FIELDS + FRAMES + SCROLL_BARS)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._composer = composer
 

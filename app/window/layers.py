@@ -22,7 +22,6 @@ from app.window.controls.labels import label, paragraph, say
 from app.window.controls.layouts import STRETCH, Wide, column, row, scrolled
 from app.window.language import said, tr
 from app.window.look import look
-from app.window.style_sheet import CONTROLS, FRAMES, wear
 
 CARD_WIDTH = 460
 
@@ -85,7 +84,6 @@ class CardLayer(Layer):
         for clear in (area.viewport(), around):
             clear.setAutoFillBackground(False)  # the veil shows beside the card
         column(Wide(area), of=self)
-        wear(area, CONTROLS + FRAMES)
 
     def open(self) -> None:
         """Show the card and give it the keys, unless a part of it has them; who had them gets them
@@ -224,7 +222,6 @@ class CrashBox(QDialog):
         lines = (label(tr("Headstart made a mistake"), "title"), paragraph(words), self._more)
         column(*lines, Wide(shown), buttons, of=self, margins=(24, 24, 24, 16), spacing=12)
         self.resize(640, 420)
-        wear(self)
 
     def count_another(self) -> None:
         """Something else went wrong since."""

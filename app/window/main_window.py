@@ -10,7 +10,6 @@ from PySide6.QtGui import (
     QDragLeaveEvent,
     QDropEvent,
     QKeyEvent,
-    QPainter,
     QPaintEvent,
     QResizeEvent,
 )
@@ -18,8 +17,6 @@ from PySide6.QtWidgets import QFrame, QMainWindow, QScrollArea, QWidget
 
 from app.window.controls.layouts import Wide, column, row, stacked
 from app.window.look import look
-from app.window.motion import MOVES, fade_in
-from app.window.style_sheet import BARS, BUTTONS, FIELDS, FRAMES, LABELS, SCROLL_BARS, SIDEBAR, wear
 
 Page = Literal["chat", "library", "compare", "settings"]
 Panel = Literal["session", "drafting"]
@@ -72,8 +69,9 @@ class MainWindow(QMainWindow):
         self._sidebar = sidebar
         self._pages, self._page_widgets = stacked(*pages.values()), pages
         self._panels, self._panel_widgets = stacked(*panels.values()), panels
-        self._right = RightSide()
-        column(self._panels, of=self._right, margins=(1, 0, 0, 0))
+        self._right = QFrame()
+        self._right.setProperty("role", "right")
+        column(self._panels, of=self._right)
         self._wants_sidebar, self._wants_right = True, True
         self._panel_before_sidebar = self._sidebar_before_page = False
         self._under_drafting = True, False
@@ -84,14 +82,7 @@ class MainWindow(QMainWindow):
         column(strip, of=foot)
         column(Wide(across), foot, of=self.body, spacing=0)
         self.setCentralWidget(self.body)
-        wear(self.menuBar(), LABELS + BUTTONS)
-        wear(sidebar, LABELS + BUTTONS + FIELDS + SCROLL_BARS + BARS + FRAMES + SIDEBAR)
-        wear(foot, LABELS + FRAMES)
         self.resize(*USUAL)
-
-    def set_motion(self, moves: bool) -> None:
-        """Whether what appears in this window fades in."""
-        self.setProperty(MOVES, moves)
 
     @property
     def page(self) -> Page:
@@ -105,7 +96,7 @@ class MainWindow(QMainWindow):
         """
         self._pages.setHidden(page != self.page)
         self._pages.setCurrentWidget(self._page_widgets[page])
-        self._fold(fades=False)
+        self._fold()
         self._pages.show()
         self._page_widgets[page].setFocus()
 
@@ -166,10 +157,8 @@ class MainWindow(QMainWindow):
         self.restoreGeometry(QByteArray(state[2:]))
         self._fold()
 
-    def _fold(self, fades: bool = True) -> None:
-        """Hide what is not wanted, has no room, or has no business on this page. fades: whether
-        what appears fades in.
-        """
+    def _fold(self) -> None:
+        """Hide what is not wanted, has no room, or has no business on this page."""
         wants_right = self._wants_right and self.page == "chat"
         sidebar = self._sidebar.minimumWidth()
         is_tight = self.width() - sidebar < NARROWEST_BESIDE_ONE * look().zoom
@@ -181,26 +170,23 @@ class MainWindow(QMainWindow):
         yields = wants_right and not has_room and self._panel_before_sidebar
         most = self.width() - max(NARROWEST_CHAT, self._pages.minimumSizeHint().width())
         self._right.setFixedWidth(min(panel, most))
-        self._show(self._sidebar, wants_left and not yields, fades)
-        self._show(self._right, wants_right and (has_room or yields), fades)
+        self._show(self._sidebar, wants_left and not yields)
+        self._show(self._right, wants_right and (has_room or yields))
         self.folded.emit()
 
-    def _show(self, side: QWidget, wanted: bool, fades: bool) -> None:
+    def _show(self, side: QWidget, wanted: bool) -> None:
         """The page gets the keys of what is folded away."""
-        appears = fades and wanted and side.isHidden()
         loses_keys = not wanted and side.isAncestorOf(self.focusWidget())
         side.setVisible(wanted)
         if loses_keys:
             self._page_widgets[self.page].setFocus()
-        if appears:
-            fade_in(side)
 
     # Qt
 
     def changeEvent(self, event: QEvent) -> None:
         """Panels grow with the text in them."""
         super().changeEvent(event)
-        if event.type() == QEvent.Type.FontChange:
+        if event.type() == QEvent.Type.StyleChange:
             QTimer.singleShot(0, self, self._fold)  # once the sidebar has heard of it too
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -211,9 +197,9 @@ class MainWindow(QMainWindow):
             QTimer.singleShot(0, self, self.painted.emit)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Fold what has no room; while an edge is dragged there is no time to fade in."""
+        """Fold what has no room."""
         super().resizeEvent(event)
-        self._fold(fades=False)
+        self._fold()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """A letter that no widget took is for the message."""
@@ -274,16 +260,3 @@ def dragged_from(data: QMimeData) -> Dragged:
         urls = data.urls()
         return Dragged([u.toLocalFile() if u.isLocalFile() else u.toString() for u in urls])
     return Dragged([], data.text() if data.text().strip() else "")
-
-
-class RightSide(QWidget):
-    """What panels stand on, and the line at its left."""
-
-    # Qt
-
-    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002
-        """Painted: a style sheet would be one for all that is in it."""
-        with QPainter(self) as painter:
-            for colour, width in (("side", self.width()), ("line", 1)):
-                painter.setBackground(look().colour(colour))
-                painter.eraseRect(0, 0, width, self.height())  # fillRect has Qt make all gradients

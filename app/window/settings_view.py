@@ -20,7 +20,6 @@ from app.window.look import look
 from app.window.session_panel.chat_fields import ChatFields
 from app.window.session_panel.draft_group import DraftGroup
 from app.window.session_panel.sampling_group import SamplingGroup
-from app.window.style_sheet import CONTROLS, SCROLL_BARS, wear
 from mlx_engine.values.words import Words, size_words
 
 COLOURS = (
@@ -96,7 +95,6 @@ class AppearanceSection(Section):
         self._width = Segments(tr("Text width"))
         self._width.show_options(WIDTHS)
         self._drafted = Tick(tr("Tint drafted words by the depth that drafted them"))
-        self._motion = Tick(tr("Reduce motion: panels appear at once"))
         self._notify = Tick(tr("Notify me when a long answer ends while I am elsewhere"))
         choices = (
             self._heading(),
@@ -105,15 +103,13 @@ class AppearanceSection(Section):
             named(tr("Text size"), self._size, sizes),
             named(tr("Text width"), self._width),
         )
-        ticks = self._drafted, self._motion, self._notify
+        ticks = self._drafted, self._notify
         column(*choices, *ticks, of=self, margins=MARGINS, spacing=12)
         self._colours.chosen.connect(lambda value: self._take(theme=value))
         self._language.chosen.connect(lambda value: self._take(language=value))
         self._width.chosen.connect(lambda value: self._take(text_width=value))
         self._notify.clicked.connect(lambda is_on: self._take(notify=is_on))
         self._drafted.clicked.connect(lambda is_on: self._take(show_drafted=is_on))
-        self._motion.clicked.connect(lambda is_on: self._take(reduce_motion=is_on))
-        wear(self, CONTROLS)
         self._is_made = True
         self.show_appearance(self._shown)
         yield
@@ -137,7 +133,6 @@ class AppearanceSection(Section):
             tr("Text size {percent:.0f} %", percent=100 * settings.text_zoom)
         )
         self._drafted.setChecked(settings.show_drafted)
-        self._motion.setChecked(settings.reduce_motion)
         self._width.select(settings.text_width)
         self._notify.setChecked(settings.notify)
 
@@ -190,7 +185,6 @@ class ModelsSection(Section):
         self._at_start.clicked.connect(lambda is_on: self._take(load_at_start=is_on))
         self._idle.chosen.connect(lambda minutes: self._take(idle_minutes=int(minutes)))
         self._files.chosen.connect(lambda gb: self._take(prompt_files_gb=int(gb)))
-        wear(self, CONTROLS)
         self._is_made = True
         self.show_settings(self._shown)
         self.show_kept(0)
@@ -274,7 +268,6 @@ class NewChatSection(Section):
         parts = column(of=self, margins=MARGINS, spacing=12)
         for part in (first, fields.draft, fields.sampling, last):
             parts.addWidget(part)
-            wear(part, CONTROLS)  # in its place: one that is moved is polished twice
             part.show()  # by itself it would be there a turn later, and squeeze the others
             yield
 
@@ -327,7 +320,6 @@ class SettingsView(QWidget):
         area = scrolled(body)
         self._fit()
         column(Wide(area), of=self)
-        wear(area.verticalScrollBar(), SCROLL_BARS)
         for place, section in enumerate((self.appearance, self.models, self.new_chat)):
             sections.insertWidget(place, section)
             for _ in section.make():
@@ -357,5 +349,5 @@ class SettingsView(QWidget):
     def changeEvent(self, event: QEvent) -> None:
         """Lines are as wide as the text wants them."""
         super().changeEvent(event)
-        if event.type() == QEvent.Type.FontChange:
+        if event.type() == QEvent.Type.StyleChange:
             self._fit()

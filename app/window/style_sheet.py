@@ -5,16 +5,12 @@ note, figure, effect, problem, warning. Push buttons: primary, quiet, disclosure
 buttons: group, segment, primary. Frames: side, card, composer, chip, drop. Editors: field, message.
 """
 
-from collections.abc import Generator, Iterable, Iterator
 from dataclasses import asdict
 from functools import cache
-from math import ceil
 from string import Template
 
-from PySide6.QtCore import QPoint, QRect, QSize, Qt
-from PySide6.QtGui import QPainter, QPaintEvent, QPixmap, QResizeEvent
-from PySide6.QtWidgets import QApplication, QWidget
-from shiboken6 import isValid
+from PySide6.QtCore import QEvent
+from PySide6.QtWidgets import QApplication
 
 from app.window.look import Look, Scheme, TypeSizes, load_theme, look, mixed, palette_of
 
@@ -178,6 +174,8 @@ QListWidget { background: transparent; border: none; outline: none; }
 QProgressBar { background: $line; border: none; border-radius: 2px; max-height: 4px; }
 QProgressBar::chunk { background: $accent; border-radius: 2px; }
 QWidget[role="side"] { background: $side; }
+QFrame[role="right"] { background: $side; border: none; border-left: 1px solid $line; }
+QFrame[role="right"] { background: $side; border: none; border-left: 1px solid $line; }
 QFrame[role="card"] { background: $page; border: 1px solid $line; border-radius: 10px; }
 QFrame[role="composer"] { background: $page; border: 1px solid $outline; border-radius: 14px; }
 QFrame[role="composer"][focused="true"] { border-color: $accent; }
@@ -215,167 +213,24 @@ QPushButton[role="row"]:checked { background: $selected; }
 QPushButton[role="row"]:focus { border-color: $accent; }
 """
 
-CONTROLS = LABELS + BUTTONS + GROUPS + FIELDS + CHOICES + SCROLL_BARS
-ALL_RULES = CONTROLS + BARS + FRAMES + SIDEBAR
-
-PART = "part"
-"""The property of a widget that wears a style sheet of its own: the rules of that."""
+RULES = LABELS + BUTTONS + BARS + GROUPS + FIELDS + CHOICES + FRAMES + SCROLL_BARS + SIDEBAR
 
 
-def wear(part: QWidget, rules: str = ALL_RULES) -> None:
-    """Have a part of the window, with all in it, wear the look of now, and then those to come.
-
-    rules: those for all that is ever in it, and hardly more: Qt reads them anew for each part, and
-    all of them take it 0.6 ms and 0.3 MB.
-    """
-    part.setProperty(PART, rules)
-    part.setStyleSheet(style_sheet(look(), rules))
-
-
-class LaidOut:
-    """A text, which takes milliseconds to be laid out: `dress` gives each a turn of its own."""
-
-    def take_look(self) -> None:
-        """Wear the look of now; no effect when it is worn already."""
-        raise NotImplementedError
-
-
-IDLE = (None, None)
-"""Steps: the end of one that did something, and one that leaves its turn to Qt."""
-
-STRIPS = 3
-"""Of a window, each painted in a turn of its own: all of one takes some 6 ms, and 20 in a size of
-letters that are drawn for the first time.
-"""
-
-
-SIZED = 100
-"""Widgets of a window that learn their sizes in a step."""
-
-
-class Cover(QWidget):
-    """A picture over a window of how it looks; what is below it takes clicks and keys.
-
-    It is taken and taken away strip by strip, as all of a window takes long to paint. Not Qt's
-    `setUpdatesEnabled`: that paints everything twice in the end.
-    """
-
-    def __init__(self, window: QWidget) -> None:
-        super().__init__(window)
-        self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
-        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
-        self.resize(window.size())
-        self._high = 4 * ceil(window.height() / STRIPS / 4)  # whole pixels of any screen
-        self._strips: list[QPixmap] = []
-        self._taken: list[QPixmap] = []
-
-    def take(self) -> None:
-        """The next strip of what is below, from the top; the last has all of them shown."""
-        strip = QRect(0, len(self._taken) * self._high, self.width(), self._high)
-        self.hide()
-        self._taken.append(self.window().grab(strip & self.rect()))
-        if len(self._taken) == STRIPS:
-            self._strips, self._taken = self._taken, []
-        self.setVisible(bool(self._strips))
-
-    def give(self) -> None:
-        """What is below its last strip is seen again."""
-        self._strips.pop()
-        self.resize(self.width(), len(self._strips) * self._high)
-
-    # Qt
-
-    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002
-        """The picture."""
-        with QPainter(self) as painter:
-            for number, strip in enumerate(self._strips):
-                painter.drawPixmap(0, number * self._high, strip)
-
-
-def dress(
-    application: QApplication, scheme: Scheme, zoom: float, former: Generator[None] | None = None
-) -> Generator[None]:
-    """Give the application another look, at each step another of its parts, those in view first.
-
-    Until all those wear it, their windows show the old one, then a picture of the new one that goes
-    strip by strip. What Qt never showed it dresses when it does. Every second step is idle: what
-    the one before it set off has a turn of its own.
-    former: another look that may be on its way; it ends once its windows are covered again.
-    """
-    seen = {part for part in _parts(application) if part.isVisible() and meets_window(part)}
-    windows = {part.window() for part in seen}
-    covers = [Cover(window) for window in windows]
-    try:
-        try:
-            yield from _sized(windows)
-            for _ in range(STRIPS):
-                yield
-                for cover in filter(isValid, covers):
-                    cover.take()
-        finally:
-            if former is not None:
-                former.close()
-        yield from IDLE
-        application.setPalette(palette_of(load_theme(scheme)))
-        yield from IDLE
-        font = application.font()
-        font.setPixelSize(TypeSizes().zoomed(zoom).interface)
-        application.setFont(font)
-        parts = _parts(application)  # those made on the way too; what is made now wears it all
-        yield from IDLE
-        yield from _worn(part for part in parts if part in seen)
-        for change in (Cover.take, Cover.give):
-            for _ in range(STRIPS):
-                for cover in filter(isValid, covers):
-                    change(cover)
-                yield from IDLE
-    finally:
-        for cover in filter(isValid, covers):
-            cover.hide()
-            cover.deleteLater()
-    yield from IDLE
-    yield from _worn(part for part in parts if part not in seen)
-
-
-def _sized(windows: Iterable[QWidget]) -> Iterator[None]:
-    """Tell hidden widgets their sizes, some a step: for a picture of its window Qt would do it, of
-    all that were never shown at once, which takes longer than to paint them.
-    """
-    untold = Qt.WidgetAttribute.WA_PendingResizeEvent
-    hidden = [part for window in windows for part in window.findChildren(QWidget)]
-    for number, part in enumerate(filter(isValid, hidden), 1):
-        if part.testAttribute(untold):
-            part.setAttribute(untold, False)
-            QApplication.sendEvent(part, QResizeEvent(part.size(), QSize()))
-        if number % SIZED == 0:
-            yield
-
-
-def _parts(application: QApplication) -> list[QWidget]:
-    """What is dressed in one turn each: a part before the texts in it."""
-    widgets = application.allWidgets()
-    parts = [widget for widget in widgets if widget.property(PART)]
-    return parts + [widget for widget in widgets if isinstance(widget, LaidOut)]
-
-
-def meets_window(part: QWidget) -> bool:
-    """Whether a part of a window lies in it, whatever covers it there, or would if it was shown."""
-    window = part.window()
-    return part.rect().translated(part.mapTo(window, QPoint())).intersects(window.rect())
-
-
-def _worn(parts: Iterable[QWidget]) -> Iterator[None]:
-    for part in filter(isValid, parts):
-        if isinstance(part, LaidOut):
-            part.take_look()
-        else:
-            wear(part, part.property(PART))
-        yield from IDLE
+def apply_theme(application: QApplication, scheme: Scheme, zoom: float) -> None:
+    """Give the application the palette, font and style sheet of a scheme at a text zoom."""
+    application.setStyleSheet("")  # under a style sheet each step styles every widget anew
+    application.setPalette(palette_of(load_theme(scheme)))
+    font = application.font()
+    font.setPixelSize(TypeSizes().zoomed(zoom).interface)
+    application.setFont(font)
+    application.setStyleSheet(style_sheet(look()))
+    for widget in application.allWidgets():  # Qt tells those alone that were shown before
+        application.sendEvent(widget, QEvent(QEvent.Type.StyleChange))
 
 
 @cache
-def style_sheet(wanted: Look, rules: str = ALL_RULES) -> str:
-    """What goes beside the palette and font of `wanted`."""
+def style_sheet(wanted: Look) -> str:
+    """The rules of every widget in the colours and sizes of a look."""
     theme, sizes = wanted.theme, wanted.sizes
     names = {
         **asdict(theme),
@@ -389,4 +244,4 @@ def style_sheet(wanted: Look, rules: str = ALL_RULES) -> str:
         "accent_over": mixed(theme.accent, theme.text, 0.14),
         "outline": mixed(theme.line, theme.muted, 0.3),
     }
-    return Template(rules).substitute(names)
+    return Template(RULES).substitute(names)

@@ -24,7 +24,6 @@ from app.window.models.model_card_view import ModelCardView
 from app.window.session_panel.session_panel import SessionPanel
 from app.window.settings_view import SettingsView
 from app.window.sidebar.sidebar import Sidebar
-from app.window.style_sheet import BUTTONS, CONTROLS, FRAMES, LABELS, SCROLL_BARS, wear
 from app.window.system_notice import SystemNotice
 from app.window.transcript.transcript_view import TranscriptView
 
@@ -51,7 +50,6 @@ class Titled(QFrame):
         self.setFocusProxy(content)
         if is_page:
             keep_key(self, Qt.Key.Key_Escape)  # it would stop an answer that is not on show
-        wear(top, LABELS + BUTTONS)
 
     def come_by_the_button_last(self) -> None:
         """With Tab, also after content that was made only now, which is the last in the window."""
@@ -91,9 +89,6 @@ class Widgets:
         self.drafting_panel = Titled(
             tr("Drafting"), self.drafting, tr("Close the Drafting view"), is_page=False
         )
-        for page in (self.library, self.compare):
-            wear(page, CONTROLS + FRAMES)
-        wear(self.drafting, LABELS + FRAMES + SCROLL_BARS)
         self.window = MainWindow(
             self.sidebar,
             {

@@ -2583,10 +2583,6 @@
         <translation>Entworfene Wörter nach der Tiefe ihres Entwurfs tönen</translation>
     </message>
     <message>
-        <source>Reduce motion: panels appear at once</source>
-        <translation>Weniger Bewegung: Leisten erscheinen sofort</translation>
-    </message>
-    <message>
         <source>Notify me when a long answer ends while I am elsewhere</source>
         <translation>Melden, wenn eine lange Antwort endet, während ich anderswo bin</translation>
     </message>
@@ -3908,14 +3904,6 @@
         <translation>{path}: {name} und {stored_name} sind derselbe Tensor unter zwei Namen. Die Datei noch einmal holen.</translation>
     </message>
     <message>
-        <source>{path}: the tensor for {name} is missing. Get the file again.</source>
-        <translation>{path}: Der Tensor für {name} fehlt. Die Datei noch einmal holen.</translation>
-    </message>
-    <message>
-        <source>{path}: {name} has the shape {shape} where the metadata ask for {wanted}. Get the file again.</source>
-        <translation>{path}: {name} hat die Form {shape}, die Metadaten verlangen {wanted}. Die Datei noch einmal holen.</translation>
-    </message>
-    <message>
         <source>{path}: holds {what} and no text model. Open the model it goes with.</source>
         <translation>{path}: enthält {what} und kein Textmodell. Das Modell öffnen, zu dem es gehört.</translation>
     </message>
@@ -3944,10 +3932,6 @@
         <translation>{origin}: Die Gewichte sind mit {named} gepackt, was diese Version nicht ausführt. Eine MLX-Konvertierung des Modells oder das Original in 16 Bit nehmen.</translation>
     </message>
     <message>
-        <source>it is only {size} bytes long</source>
-        <translation>sie ist nur {size} Byte lang</translation>
-    </message>
-    <message>
         <source>it is {other}</source>
         <translation>sie ist {other}</translation>
     </message>
@@ -3956,28 +3940,8 @@
         <translation>{path}: {name} ist auch in {file_name}. Zwei Versionen eines Modells liegen in einem Ordner: nur eine davon behalten.</translation>
     </message>
     <message>
-        <source>its header: {why}</source>
-        <translation>sein Kopf: {why}</translation>
-    </message>
-    <message>
-        <source>its header is not a JSON object</source>
-        <translation>der Kopf der Datei ist kein JSON-Objekt</translation>
-    </message>
-    <message>
-        <source>its __metadata__ is not a table of strings</source>
-        <translation>ihr __metadata__ ist keine Tabelle von Texten</translation>
-    </message>
-    <message>
-        <source>{name} should end at byte {end} of {data_bytes}: the file is cut short</source>
-        <translation>{name} sollte bei Byte {end} von {data_bytes} enden: Die Datei ist abgeschnitten</translation>
-    </message>
-    <message>
         <source>{path}: {name} is stored as {dtype}, which this version does not run. Take an MLX conversion of the model, or the original in 16 bits.</source>
         <translation>{path}: {name} ist als {dtype} gespeichert, was diese Version nicht ausführt. Eine MLX-Konvertierung des Modells oder das Original in 16 Bit nehmen.</translation>
-    </message>
-    <message>
-        <source>{name} and {last_name} overlap</source>
-        <translation>{name} und {last_name} überlappen sich</translation>
     </message>
     <message>
         <source>{file}: cannot be loaded ({error}).</source>

@@ -33,7 +33,6 @@ def filled_window(qtbot: QtBot) -> Widgets:
     made = Widgets()
     qtbot.addWidget(made.window)
     made.window.resize(1300, 900)
-    made.window.set_motion(False)
     chat = ListedChat(ChatSummary(1, "Kernels", False, 0.0, 0.0))
     made.sidebar.show_groups([ChatGroup("Today", (chat,))])
     made.sidebar.list.show_answering([1])

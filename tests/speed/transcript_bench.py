@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QApplication
 from rich_answer import ANSWER, drafted
 
 from app.start.threads import Collector
-from app.window.style_sheet import dress
+from app.window.style_sheet import apply_theme
 from app.window.transcript.shown_message import ShownMessage
 from app.window.transcript.transcript_view import TranscriptView
 from mlx_engine.values.conversation import TextPiece
@@ -29,7 +29,7 @@ PROSE = (ANSWER.partition("```")[0].strip() + " ") * 3 + "\n\n"
 
 def view_with(app: QApplication, tinted: bool) -> TranscriptView:
     """An empty transcript of 900 x 700 on show."""
-    list(dress(app, "light", 1.0))
+    apply_theme(app, "light", 1.0)
     view = TranscriptView()
     view.set_drafted_shown(tinted)
     view.resize(900, 700)

@@ -6,7 +6,6 @@ from PySide6.QtWidgets import QSizePolicy, QToolButton, QWidget
 from app.window.controls.icons import icon
 from app.window.controls.layouts import Item, add, column
 from app.window.language import said, tr
-from app.window.motion import fade_in
 
 
 class Group(QWidget):
@@ -53,8 +52,6 @@ class Group(QWidget):
 
     def _fold(self, is_open: bool) -> None:
         self._body.setVisible(is_open)
-        if is_open:
-            fade_in(self._body)
         self._heading.setAccessibleDescription(tr("open") if is_open else tr("folded away"))
         self._heading.setIcon(icon("chevron_down" if is_open else "chevron_right", "muted"))
         self.folded.emit(is_open)

@@ -10,7 +10,6 @@ from app.window.controls.icons import IconButton
 from app.window.controls.labels import announce, paragraph, set_role, unmarked
 from app.window.controls.layouts import Wide, row
 from app.window.language import said, tr
-from app.window.motion import fade_in
 from mlx_engine.values.words import Words
 
 PASSING_MS = 12_000
@@ -66,10 +65,7 @@ class NoticeBar(QFrame):
         self.take.hide()
         self._refresh()
         announce(self, self._words.text())
-        appears = self.isHidden()
         self.show()
-        if appears:
-            fade_in(self)
 
     def _refresh(self) -> None:
         on_show = self._on_show()
@@ -149,7 +145,6 @@ class UndoBar(QFrame):
         """Show `words`; `undo` runs if the user asks for it in time."""
         self._undos.append((words, undo))
         self._show_last()
-        fade_in(self)
 
     def undo(self) -> None:
         """Take back what was done last, if there is something; what was done before it is next."""

@@ -20,7 +20,6 @@ from app.window.session_panel.abilities import ModelAbilities
 from app.window.session_panel.chat_fields import ChatFields
 from app.window.session_panel.draft_group import DraftGroup
 from app.window.session_panel.sampling_group import SamplingGroup
-from app.window.style_sheet import BARS, BUTTONS, CONTROLS, LABELS, SCROLL_BARS, wear
 from mlx_engine.values.words import Words
 
 WIDTH = 288
@@ -164,11 +163,6 @@ class SessionPanel(QWidget):
         for ground in (area.viewport(), body):
             ground.setAutoFillBackground(False)
         column(top, Wide(area), of=self, spacing=0)
-        wear(top, LABELS + BUTTONS)
-        for group in groups:
-            wear(group, CONTROLS + BARS if group is self.presets else CONTROLS)
-        for bar in (area.verticalScrollBar(), area.horizontalScrollBar()):
-            wear(bar, SCROLL_BARS)
 
     def folded_groups(self) -> tuple[str, ...]:
         """Names of the groups that are folded away."""

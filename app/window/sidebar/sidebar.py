@@ -12,7 +12,7 @@ from app.window.controls.labels import label
 from app.window.controls.layouts import Wide, column, row
 from app.window.controls.notice_bar import UndoBar
 from app.window.language import tr
-from app.window.look import ICON, look
+from app.window.look import look
 from app.window.sidebar.chat_list import ChatList
 
 WIDTH = 232
@@ -67,7 +67,7 @@ class Sidebar(QFrame):
         self._fit()
 
     def _fit(self) -> None:
-        self.setFixedWidth(WIDTH * look().icon_size // ICON)
+        self.setFixedWidth(round(WIDTH * max(1.0, look().zoom)))
 
     def show_groups(
         self, groups: Iterable[ChatGroup], folders: Iterable[Folder] = (), *, is_bin: bool = False
@@ -119,7 +119,7 @@ class Sidebar(QFrame):
     def changeEvent(self, event: QEvent) -> None:
         """As wide as the text wants it."""
         super().changeEvent(event)
-        if event.type() == QEvent.Type.FontChange:
+        if event.type() == QEvent.Type.StyleChange:
             self._fit()
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from math import ceil
 
-from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtCore import QEvent, QPointF, QRectF, Qt
 from PySide6.QtGui import (
     QGuiApplication,
     QKeyEvent,
@@ -14,13 +14,13 @@ from PySide6.QtGui import (
     QWheelEvent,
 )
 from PySide6.QtWidgets import QFrame, QPlainTextEdit, QWidget
+from typing_extensions import override
 
 from app.values.chats import DraftedSpan
 from app.window.controls.labels import label
 from app.window.controls.layouts import STRETCH, column, row
 from app.window.language import tr
 from app.window.look import look
-from app.window.style_sheet import LaidOut
 from app.window.transcript.code_colours import CodeColours
 from app.window.transcript.drafted_spans import Run, Tint, in_utf16, tints, within
 from app.window.transcript.page_boxes import PlacedBlock, TintRects, paint_tints
@@ -30,7 +30,7 @@ from app.window.transcript.streaming_markdown import Segment
 PADDING = 12
 
 
-class CodeText(QPlainTextEdit, LaidOut):
+class CodeText(QPlainTextEdit):
     """Grows by what is added to its code, without looking at the rest again."""
 
     def __init__(self, reader: Reader, language: str) -> None:
@@ -60,7 +60,7 @@ class CodeText(QPlainTextEdit, LaidOut):
         self.setCenterOnScroll(True)
         down = self.verticalScrollBar()
         down.rangeChanged.connect(lambda *_: down.setMaximum(0))
-        self._dress()
+        self._set_fonts()
 
     def show_code(
         self, code: str, runs: Sequence[Run] = (), spans: Sequence[DraftedSpan] = ()
@@ -78,19 +78,22 @@ class CodeText(QPlainTextEdit, LaidOut):
         self._set_height()
         self.viewport().update()
 
-    def take_look(self) -> None:
-        """Wear the look of now; no effect when it is worn already."""
-        now = look()  # Qt, on its way through the style sheet, gives some widgets their old font
-        if self._look != now or self.font().pixelSize() != now.sizes.code:
-            self._look = now
-            self._dress()
+    def restyle(self) -> None:
+        """Take the colours and font of the current theme."""
+        if self._is_outdated():
+            self._look = look()
+            self._set_fonts()
             self.colours.rehighlight()
+
+    def _is_outdated(self) -> bool:
+        """Qt's style sheets give some widgets their former font again."""
+        return self._look != look() or self.font().pixelSize() != look().sizes.code
 
     def text(self) -> str:
         """The code on show."""
         return self.toPlainText()
 
-    def _dress(self) -> None:
+    def _set_fonts(self) -> None:
         self.setFont(self._look.code_font())
         self.setTabStopDistance(4 * self.fontMetrics().horizontalAdvance(" "))
         self._set_height()
@@ -158,6 +161,12 @@ class CodeText(QPlainTextEdit, LaidOut):
             yield PlacedBlock(block, QPointF(corner))
             corner += QPointF(0, self.blockBoundingRect(block).height())
             block = block.next()
+
+    @override
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.StyleChange and self._is_outdated():
+            self._reader.fit(self, lambda _: self.restyle())
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         """Sideways only; up and down belongs to the transcript."""

@@ -370,7 +370,7 @@ class MessageColumn(PinnedScroll):
     def changeEvent(self, event: QEvent) -> None:
         """Larger text will be higher."""
         super().changeEvent(event)
-        if event.type() == QEvent.Type.FontChange:
+        if event.type() == QEvent.Type.StyleChange:
             now = look()
             for view in self._views:
                 view.guess_height(now)

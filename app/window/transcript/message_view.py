@@ -13,7 +13,6 @@ from app.window.controls.labels import label, paragraph, say
 from app.window.controls.layouts import SPARE, Wide, column, row
 from app.window.language import tr
 from app.window.look import Look, look
-from app.window.style_sheet import BARS, BUTTONS, FIELDS, LABELS, SCROLL_BARS, wear
 from app.window.transcript.answer_view import AnswerView
 from app.window.transcript.markdown_text import Copied, copied, html_words, markdown_html
 from app.window.transcript.message_foot import MessageActions, MessageFooter
@@ -92,7 +91,6 @@ ROOM = 44
 """Height of what stands around a message's text."""
 LARGEST = 0xFFFFFF
 NOT_READ = Words("What is above is no longer read: the context was full.")
-RULES = LABELS + BUTTONS + BARS + FIELDS + SCROLL_BARS
 
 
 class MessageView(QWidget):
@@ -138,7 +136,6 @@ class MessageView(QWidget):
         until then a layout would take it for empty and the page would jump.
         """
         reader, body = self._reader, self._make_body(width)
-        wear(self, RULES)  # what is made later is dressed step by step
         body.setParent(self)
         if isinstance(body, AnswerView):
             yield from body.show_message(self.message)

@@ -18,11 +18,11 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QFrame, QTextBrowser, QTextEdit, QToolTip, QWidget
 from shiboken6 import isValid
+from typing_extensions import override
 
 from app.values.chats import DraftedSpan
 from app.window.controls.labels import plain
 from app.window.look import look
-from app.window.style_sheet import LaidOut
 from app.window.transcript.drafted_spans import (
     GrowingAlignment,
     Tint,
@@ -68,7 +68,7 @@ class Settled(NamedTuple):
     last_format: QTextBlockFormat = QTextBlockFormat()
 
 
-class ProseSegment(QTextBrowser, LaidOut):
+class ProseSegment(QTextBrowser):
     """muted: in the colour of what matters less."""
 
     def __init__(self, reader: Reader, muted: bool = False, parent: QWidget | None = None) -> None:
@@ -95,7 +95,7 @@ class ProseSegment(QTextBrowser, LaidOut):
         self.document().setDocumentMargin(0)
         self.document().setIndentWidth(LIST_STEP)
         self.anchorClicked.connect(lambda url: reader.link_clicked.emit(url.toString()))
-        self._dress()
+        self._set_fonts()
 
     def show_html(
         self, html: str, source: str, spans: Sequence[DraftedSpan], settled: str = ""
@@ -132,14 +132,18 @@ class ProseSegment(QTextBrowser, LaidOut):
             self._tints = None
             self._set_height()
 
-    def take_look(self) -> None:
-        """Wear the look of now; no effect when it is worn already."""
-        now = look()  # Qt, on its way through the style sheet, gives some widgets their old font
-        if self._look != now or self.font().pixelSize() != now.sizes.transcript:
-            self._look = now
-            self._dress()
+    def restyle(self, width: int) -> None:
+        """Take the colours and fonts of the current theme, and wrap at this width."""
+        if self._is_outdated():
+            self._look = look()
+            self._set_fonts()
             self._set_html()
             self._set_height()
+        self.fit(width)
+
+    def _is_outdated(self) -> bool:
+        """Qt's style sheets give some widgets their former font again."""
+        return self._look != look() or self.font().pixelSize() != look().sizes.transcript
 
     def fit(self, width: int) -> None:
         """Wrap at this width and be as high as the text."""
@@ -193,7 +197,7 @@ class ProseSegment(QTextBrowser, LaidOut):
                 at = found + len(latex)
         return "".join([*parts, self._source[at:]])
 
-    def _dress(self) -> None:
+    def _set_fonts(self) -> None:
         self.setFont(self._look.text_font())
         self.document().setDefaultStyleSheet(css(self._look, self._muted))
 
@@ -269,7 +273,13 @@ class ProseSegment(QTextBrowser, LaidOut):
         super().resizeEvent(event)
         width = event.size().width()
         if width not in (event.oldSize().width(), self.lineWrapColumnOrWidth()):
-            self._reader.fit(self, self.fit)
+            self._reader.fit(self, self.restyle)
+
+    @override
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.StyleChange and self._is_outdated():
+            self._reader.fit(self, self.restyle)
 
     def loadResource(self, kind: int, name: QUrl | str) -> object:  # noqa: ARG002, N802
         """Formulas alone: neither pictures nor style sheets are fetched for an answer."""

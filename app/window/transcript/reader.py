@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from PySide6.QtCore import QObject, QRect, Qt, QTimer, Signal
+from PySide6.QtCore import QObject, QPoint, QRect, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QPainter, QPen
 from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 from shiboken6 import isValid
@@ -13,7 +13,6 @@ from app.values.app_settings import TextWidth
 from app.window.controls.icons import Colour, IconButton
 from app.window.language import tr
 from app.window.look import Look, look, mixed
-from app.window.style_sheet import meets_window
 from app.window.transcript.formulas import Formulas
 
 TEXT_WIDTHS: Mapping[TextWidth, int] = MappingProxyType(
@@ -96,6 +95,12 @@ class Reader(QObject):
             text = next(filter(meets_window, self._unfitted), next(reversed(self._unfitted)))
             self._unfitted.pop(text)(text.width())
             self.turns.do(self._fit_next)
+
+
+def meets_window(part: QWidget) -> bool:
+    """Whether a widget lies within its window's rectangle, covered or hidden though it may be."""
+    window = part.window()
+    return part.rect().translated(part.mapTo(window, QPoint())).intersects(window.rect())
 
 
 def css(look: Look, muted: bool) -> str:

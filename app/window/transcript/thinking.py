@@ -11,7 +11,6 @@ from app.window.controls.icons import paint_icon
 from app.window.controls.layouts import column
 from app.window.language import tr
 from app.window.look import look
-from app.window.motion import fade_in
 from app.window.transcript.reader import QuietButton, Reader, keeps_height
 from app.window.transcript.segment_column import SegmentColumn, TextWidget
 
@@ -112,8 +111,6 @@ class ThinkingSegment(QWidget):
                 self._body.finish()
         if self._body is not None:
             self._body.setVisible(is_open)
-            if is_open:
-                fade_in(self._body)
         self.update()
 
     def _say(self) -> None:

@@ -14,7 +14,6 @@ from app.window.controls.layouts import Wide, column
 from app.window.controls.notice_bar import NoticeBar
 from app.window.language import tr
 from app.window.look import DEEPEST_TINT, look
-from app.window.style_sheet import BARS, BUTTONS, FIELDS, LABELS, SCROLL_BARS, wear
 from app.window.transcript.find import ChatSearch, FindBar, Place
 from app.window.transcript.message_column import MessageColumn
 from app.window.transcript.message_view import MessageView
@@ -138,10 +137,6 @@ class TranscriptView(QWidget):
         self.jump = QPushButton(icon("chevron_down"), tr("Jump to latest"), self)
         self.jump.clicked.connect(self.column.follow)
         self.column.pinned_changed.connect(self._offer_jump)
-        wear(self.offer, LABELS + BUTTONS + BARS)
-        wear(self.find_bar, LABELS + BUTTONS + FIELDS)
-        wear(self.jump, BUTTONS)
-        wear(self.column.verticalScrollBar(), SCROLL_BARS)
         for hidden in (self.legend, self.find_bar, self.jump):
             hidden.hide()
         self._place()
@@ -324,7 +319,7 @@ class TranscriptView(QWidget):
     def changeEvent(self, event: QEvent) -> None:
         """What floats keeps its place; what was found is marked in the colours of now."""
         super().changeEvent(event)
-        if event.type() in (QEvent.Type.FontChange, QEvent.Type.PaletteChange):
+        if event.type() == QEvent.Type.StyleChange:
             self._place()
             self._mark_soon()
 

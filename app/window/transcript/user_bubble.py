@@ -112,7 +112,7 @@ class UserBubble(QWidget):
         """Larger text needs a larger bubble."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
-            self.prose.take_look()
+            self.prose.restyle(self.prose.width())
             self.fit(self._width)
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002

@@ -10,7 +10,7 @@ import pytest
 def in_plain_dress():
     """Style sheets are half the work of making a window; those who look at it put them on again."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("app.window.style_sheet.style_sheet", lambda look, rules: "")
+        patch.setattr("app.window.style_sheet.style_sheet", lambda look: "")
         yield
 
 

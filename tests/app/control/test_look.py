@@ -1,21 +1,17 @@
 """Colours, text size, panels and commands: chosen, applied, remembered."""
 
-import re
 from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QImage, QPalette, QStyleHints
-from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QAbstractButton, QApplication, QLineEdit, QPlainTextEdit, QWidget
+from PySide6.QtWidgets import QAbstractButton, QApplication, QLineEdit
 from scripted_engine import Answer
 from seen import find, words_on
 from windows import running, scripted
 
 from app.control.settings import scheme_for
-from app.window.look import Look, Scheme, TypeSizes, load_theme
-from app.window.session_panel.draft_group import DraftGroup
-from app.window.style_sheet import ALL_RULES, PART, Cover, style_sheet
+from app.window.look import Scheme, load_theme
 from app.window.transcript.reader import MARGIN
 
 
@@ -90,99 +86,19 @@ def test_text_grows_and_shrinks(driven, qapp):
     driven.until(lambda: qapp.font().pixelSize() == usual)
 
 
-def test_all_that_is_on_show_wears_the_look_of_now(driven, qapp):
+def test_another_theme_is_there_at_once_on_every_page(driven, qapp):
+    """No step between the old and the new theme, in which something could interrupt."""
     driven.ask("A message to be dressed")
     widgets = driven.widgets
     for page in ("chat", "library", "compare", "settings"):
         widgets.window.show_page(page)  # type: ignore[arg-type]
-        scheme: Scheme = "dark" if page in ("chat", "compare") else "light"
-        driven.app.look.choose(scheme)
-        wanted = Look(load_theme(scheme), TypeSizes())
-        driven.until(
-            lambda wanted=wanted: all(
-                part.styleSheet() == style_sheet(wanted, part.property(PART))
-                for part in parts(qapp)
-            )
-        )
-        buttons = widgets.window.findChildren(QAbstractButton)
-        bare = [b.accessibleName() for b in buttons if b.isVisible() and not is_in_a_part(b)]
-        assert bare == [], page
-
-
-def test_a_part_has_the_rules_for_all_that_is_in_it(driven, qapp):
-    driven.ask("A message to be dressed")
-    driven.widgets.transcript.edit_last_prompt()
-    for page in ("settings", "library", "compare", "drafting"):
-        driven.widgets.actions[page].trigger()
-        driven.until(lambda: bool(qapp.focusWidget()))
-    driven.until(lambda: len(driven.widgets.settings.findChildren(DraftGroup)) == 1)
-    everywhere = selectors(ALL_RULES)
-    for part in parts(qapp):
-        missing = everywhere - selectors(part.property(PART))
-        for widget in (part, *part.findChildren(QWidget)):
-            assert [one for one in missing if is_for(one, widget)] == [], (part, widget)
-
-
-COMPOUND = re.compile(r"(\w+)(?:\[role=\"([\w-]+)\"\])?")
-
-
-def selectors(rules: str) -> set[str]:
-    blocks = re.findall(r"([^{}]+)\{[^{}]*\}", re.sub(r"\$\{(\w+)\}", r"\1", rules))
-    return {one.strip() for block in blocks for one in block.split(",")}
-
-
-def is_for(selector: str, widget: QWidget | None) -> bool:
-    """Whether it means the widget in one of its states."""
-    *around, own = COMPOUND.findall(re.sub(r"::?[\w-]+|\[(?!role)[^]]*\]", "", selector))
-    if widget is None or not fits(own, widget):
-        return False
-    above = widget.parentWidget()
-    while around and above is not None and not fits(around[0], above):
-        above = above.parentWidget()
-    return not around or above is not None
-
-
-def fits(compound: tuple[str, str], widget: QWidget) -> bool:
-    name, role = compound
-    return widget.inherits(name) and role in ("", widget.property("role"))
-
-
-def test_keys_and_clicks_between_the_steps_of_another_look(driven, qapp):
-    widgets, box = driven.widgets, driven.widgets.composer.focusProxy()
-    handle = widgets.window.windowHandle()
-    assert isinstance(box, QPlainTextEdit) and handle is not None
-    driven.ask("A message to be dressed")
-    typed = 0
-    driven.app.look.zoom(1)
-    assert not covers(widgets.window)
-    driven.until(lambda: bool(covers(widgets.window)))
-    widgets.sidebar.setFocus()
-    place = box.mapTo(widgets.window, box.rect().center())
-    QTest.mouseClick(handle, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier, place)
-    while covers(widgets.window):
-        QTest.keyClick(handle, Qt.Key.Key_A)
-        typed += 1
-        qapp.processEvents()
-    assert typed > 3
-    assert box.toPlainText() == "a" * typed
-
-
-def test_looks_wished_for_in_quick_succession_show_the_first_until_the_last(driven, qapp):
-    driven.ask("A message to be dressed")
-    window = driven.widgets.window
-    driven.widgets.composer.focusProxy().clearFocus()  # its caret blinks
-    driven.app.look.choose("dark")
-    driven.until(lambda: bool(covers(window)))
-    old = window.grab().toImage()
-    assert ground(old) == load_theme("light").side.lower()
-    wishes: tuple[Scheme, ...] = ("light", "dark", "light", "dark")
-    for wish in wishes:
-        driven.app.look.choose(wish)
-        for _ in range(10):
-            qapp.processEvents()
-            assert covers(window) and window.grab().toImage() == old
-    driven.until(lambda: not covers(window))
-    assert ground(window.grab().toImage()) == load_theme("dark").side.lower()
+        for scheme in ("dark", "light"):
+            driven.app.look.choose(scheme)  # type: ignore[arg-type]
+            seen = widgets.window.grab().toImage()
+            assert ground(seen) == load_theme(scheme).side.lower()  # type: ignore[arg-type]
+            assert page_of(qapp) == load_theme(scheme).page.lower()  # type: ignore[arg-type]
+    for text in widgets.transcript.column.views[-1].texts():
+        assert load_theme("light").text.lower() in text.toHtml().lower()
 
 
 def ground(picture: QImage) -> str:
@@ -208,25 +124,9 @@ def test_chats_pages_and_looks_that_come_and_go_leave_nothing_behind(driven, qap
             widgets.actions[page].trigger()
         widgets.window.show_page("chat")
         driven.app.look.choose(scheme)
-        driven.until(lambda: bool(covers(widgets.window)))
-        driven.until(lambda: not covers(widgets.window))
         qapp.sendPostedEvents(None, QEvent.Type.DeferredDelete)
         counts.append(len(qapp.allWidgets()))
     assert counts[1] == counts[2]
-
-
-def covers(window: QWidget) -> list[Cover]:
-    return [cover for cover in window.findChildren(Cover) if cover.isVisible()]
-
-
-def parts(qapp: QApplication) -> list[QWidget]:
-    return [widget for widget in qapp.allWidgets() if widget.property(PART)]
-
-
-def is_in_a_part(widget: QWidget | None) -> bool:
-    while widget is not None and not widget.property(PART):
-        widget = widget.parentWidget()
-    return widget is not None
 
 
 def test_panels_and_choices_are_remembered(qapp, qtbot, tmp_path):

@@ -39,10 +39,10 @@ def test_settings_open_a_page_and_reach_new_chats(driven, source):
     assert widgets.window.page == "settings"
     wanted = ChatSettings(system="Be kind.", draft=DraftOptions(depth=2), thinking=False)
     widgets.settings.new_chat.changed.emit(wanted)
-    wish = replace(app.settings.value, theme="dark", reduce_motion=True)
+    wish = replace(app.settings.value, theme="dark", show_drafted=True)
     widgets.settings.appearance.changed.emit(wish)
     assert app.settings.value.theme == "dark"
-    assert app.settings.value.reduce_motion
+    assert app.settings.value.show_drafted
     assert app.chat.settings == mine, "a chat that exists keeps its own"
     app.begin_chat()
     assert widgets.window.page == "chat"

@@ -1,7 +1,6 @@
 """Icons, palette and style sheet: drawn in the theme's colours, readable, accepted by Qt."""
 
 import dataclasses
-from itertools import pairwise
 
 import pytest
 from painted import solid_colours
@@ -14,7 +13,7 @@ from app.window.controls.choices import DropDown, Tick
 from app.window.controls.icons import app_icon, icon, paint_icon, pixmap
 from app.window.controls.layouts import column
 from app.window.look import Look, TypeSizes, load_theme, look, mixed, palette_of
-from app.window.style_sheet import LABELS, SIZED, STRIPS, dress, style_sheet, wear
+from app.window.style_sheet import style_sheet
 
 ICONS = sorted(path.stem for path in asset_path("icons").glob("*.svg") if path.stem != "app")
 
@@ -115,125 +114,6 @@ def test_qt_takes_the_style_sheet(qtbot, theme):
     assert QColor(theme.accent).name() in solid_colours(button.grab())
 
 
-def window_of_three(qtbot):
-    """A window and its parts, the first two of them above its edge."""
-    window = QWidget()
-    qtbot.addWidget(window)
-    parts = [QPushButton(str(number), window) for number in range(3)]
-    for number, part in enumerate(parts):
-        part.setGeometry(0, 40 * number - 80, 80, 30)
-        wear(part)
-    window.show()
-    return window, parts
-
-
-def test_a_window_shows_the_old_look_until_all_in_view_wear_the_new(qtbot, qapp):
-    window, parts = window_of_three(qtbot)
-    old, sheets = window.grab().toImage(), [part.styleSheet() for part in parts]
-    order, shown = [], []
-    for _ in dress(qapp, "dark", 1.5):
-        qapp.processEvents()
-        order += [
-            n for n, part in enumerate(parts) if n not in order and part.styleSheet() != sheets[n]
-        ]
-        assert len(order) == 0 or order[0] == 2
-        shown.append(window.grab().toImage())
-        if len(order) < 1:
-            assert shown[-1] == old
-    assert order[0] == 2 and sorted(order) == [0, 1, 2], "one a step, that in view first"
-    assert {part.styleSheet() for part in parts} == {style_sheet(look())}
-    new = [picture for picture in shown if picture != old]
-    assert new and all(picture == new[0] for picture in new), "none between the old and the new"
-    assert new[0] == shown[-1]
-    list(dress(qapp, "light", 1.0))
-
-
-class Painted(QWidget):
-    """A part that notes when it is painted."""
-
-    def __init__(self, window, painted):
-        super().__init__(window)
-        self._painted = painted
-
-    def paintEvent(self, event):
-        self._painted.add(self)
-
-
-def test_a_turn_paints_one_strip_of_a_window(qtbot, qapp):
-    window, painted = QWidget(), set()
-    qtbot.addWidget(window)
-    window.resize(80, 40 * STRIPS)
-    parts = [Painted(window, painted) for _ in range(2 * STRIPS)]
-    for number, part in enumerate(parts):
-        part.setGeometry(0, 20 * number, 80, 20)
-        wear(part)
-    with qtbot.waitExposed(window):
-        window.show()
-    painted.clear()
-    seen, turns = set(), []
-    for _ in dress(qapp, "dark", 1.5):
-        turns.append(len(painted))
-        painted.clear()
-        qapp.processEvents()
-        seen |= painted
-        turns.append(len(painted))
-        painted.clear()
-    assert max(turns) == 2 and seen == set(parts)
-    list(dress(qapp, "light", 1.0))
-
-
-class Sized(QWidget):
-    """A part that notes when it is told its size."""
-
-    def __init__(self, window, sized):
-        super().__init__(window)
-        self._sized = sized
-
-    def resizeEvent(self, event):
-        self._sized.append(self)
-
-
-def test_a_turn_tells_some_of_the_hidden_parts_of_a_window_their_sizes(qtbot, qapp):
-    window, sized = QWidget(), []
-    qtbot.addWidget(window)
-    wear(window)
-    with qtbot.waitExposed(window):
-        window.show()
-    hidden = QWidget(window)
-    parts = [Sized(hidden, sized) for _ in range(3 * SIZED)]
-    told = [0]
-    for _ in dress(qapp, "dark", 1.0):
-        qapp.processEvents()
-        told.append(len(sized))
-    assert set(sized) == set(parts)
-    assert max(later - before for before, later in pairwise(told)) <= SIZED
-    list(dress(qapp, "light", 1.0))
-
-
-def test_a_part_made_on_the_way_wears_the_new_look_in_the_end(qtbot, qapp):
-    window, _ = window_of_three(qtbot)
-    steps = dress(qapp, "dark", 1.5)
-    next(steps)
-    late = QPushButton("late", window)
-    wear(late)
-    list(steps)
-    assert late.styleSheet() == style_sheet(look())
-    list(dress(qapp, "light", 1.0))
-
-
-def test_a_look_given_up_on_the_way_leaves_a_window_that_is_seen(qtbot, qapp):
-    window, _ = window_of_three(qtbot)
-    old = window.grab().toImage()
-    steps = dress(qapp, "dark", 1.0)
-    for _ in range(6):
-        next(steps)
-        qapp.processEvents()
-        assert window.grab().toImage() == old
-    steps.close()
-    assert window.grab().toImage() != old
-    list(dress(qapp, "light", 1.0))
-
-
 def test_sizes_and_colours_reach_the_sheet(theme):
     sizes = TypeSizes()
     assert style_sheet(Look(theme, sizes)) != style_sheet(Look(theme, sizes.zoomed(1.2)))
@@ -275,10 +155,9 @@ def test_what_has_the_keys_is_seen(qtbot, theme, made, role, is_checked):
     assert seen[0] != seen[1]
 
 
-def test_a_menu_of_300_folders_scrolls_instead_of_covering_the_screen(qtbot):
+def test_a_menu_of_300_folders_scrolls_instead_of_covering_the_screen(qtbot, theme):
     menu = QMenu()
     qtbot.addWidget(menu)
-    wear(menu, LABELS)
     for number in range(300):
         menu.addAction(f"Folder {number}")
     assert menu.sizeHint().width() < 300

@@ -40,13 +40,13 @@ def pictures(made: Widgets, qtbot: QtBot) -> dict[str, QImage]:
 
 
 @pytest.mark.parametrize("zoom", [1.0, 1.4])
-def test_everything_takes_another_look(qtbot, dressed, zoom):
-    dressed("dark", zoom)
+def test_everything_takes_another_look(qtbot, wear, zoom):
+    wear("dark", zoom)
     wanted = pictures(filled_window(qtbot), qtbot)
-    dressed("light", 1.0)
+    wear("light", 1.0)
     changed = filled_window(qtbot)
     before = changed.window.grab().toImage()
-    dressed("dark", zoom)
+    wear("dark", zoom)
     wait_for_rest(changed, qtbot)
     assert before != wanted["chat"]
     got = pictures(changed, qtbot)

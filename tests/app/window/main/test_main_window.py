@@ -24,8 +24,7 @@ from app.window.controls.layouts import stacked
 from app.window.controls.notice_bar import NoticeBar
 from app.window.layers import CrashBox
 from app.window.look import Scheme, look
-from app.window.main_window import MainWindow, RightSide, dragged_from
-from app.window.style_sheet import wear
+from app.window.main_window import MainWindow, dragged_from
 from app.window.widgets import Widgets
 
 Dressed = Callable[[Scheme, float], None]
@@ -107,8 +106,8 @@ def test_the_sidebar_makes_room_for_a_panel_that_is_asked_for(window):
 
 
 @pytest.mark.parametrize("zoom", [0.5, 1.5, 3.0])
-def test_a_panel_can_be_seen_at_any_text_size(window, dressed, zoom):
-    dressed("light", zoom)
+def test_a_panel_can_be_seen_at_any_text_size(window, wear, zoom):
+    wear("light", zoom)
     window.resize(760, 480)
     window.show_panel("session")
     assert is_shown(window, "session")
@@ -271,8 +270,8 @@ def test_nothing_flashes_up_while_the_window_is_made(qapp, qtbot):
     assert shown.seen == []
 
 
-def test_the_longest_names_keep_nothing_from_its_place(qtbot, dressed):
-    dressed("light", 1.0)
+def test_the_longest_names_keep_nothing_from_its_place(qtbot, wear):
+    wear("light", 1.0)
     made, word = Widgets(), "Long" * 100
     qtbot.addWidget(made.window)
     made.window.resize(800, 600)
@@ -319,10 +318,9 @@ def test_a_notice_is_read_and_dismissed(qtbot):
     assert notice.words() == ""
 
 
-def test_what_stays_keeps_its_colour_its_details_and_the_offer_below_it(qtbot):
+def test_what_stays_keeps_its_colour_its_details_and_the_offer_below_it(qtbot, theme):
     notice = NoticeBar()
     qtbot.addWidget(notice)
-    wear(notice)
 
     def is_red() -> bool:
         (words,) = (one for one in notice.findChildren(QLabel) if one.text() == notice.words())
@@ -351,14 +349,6 @@ def test_details_of_a_mistake_can_be_copied(qtbot):
     assert QGuiApplication.clipboard().text() == "Traceback: line 1"
 
 
-def test_the_right_side_is_painted_with_its_line(qapp):
-    side = RightSide()
-    side.resize(20, 10)
-    picture = side.grab().toImage()
-    assert picture.pixelColor(0, 5) == look().colour("line")
-    assert [picture.pixelColor(x, 9) for x in (1, 19)] == [look().colour("side")] * 2
-
-
 def test_pages_that_nobody_sees_are_not_laid_out(qtbot):
     seen, unseen = paragraph("Words"), paragraph("Many more words " * 50)
     stack = stacked(seen, unseen)
@@ -382,10 +372,9 @@ def test_choices_that_did_not_change_are_not_made_again(qtbot):
     assert listed.count() == 1 and made
 
 
-def test_a_long_name_of_a_choice_ends_with_an_ellipsis(qtbot):
+def test_a_long_name_of_a_choice_ends_with_an_ellipsis(qtbot, theme):
     listed, name = DropDown("Preset"), "Translations of old letters, word by word"
     qtbot.addWidget(listed)
-    wear(listed)
     listed.resize(160, 30)
 
     def painted(words: str) -> QImage:
@@ -410,16 +399,16 @@ def test_full_screen_and_back(window):
     assert not window.isFullScreen() and window.size().toTuple() == (1180, 780)
 
 
-def test_at_larger_text_a_narrow_window_keeps_its_page_wide(qtbot, dressed):
+def test_at_larger_text_a_narrow_window_keeps_its_page_wide(qtbot, wear):
     window = Widgets().window
     qtbot.addWidget(window)
     window.show()
     window.resize(800, 600)
     settle()
     assert window.has_sidebar
-    dressed("light", 1.5)
+    wear("light", 1.5)
     settle()
     assert not window.has_sidebar
-    dressed("light", 1.0)
+    wear("light", 1.0)
     settle()
     assert window.has_sidebar

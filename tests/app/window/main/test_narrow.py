@@ -53,12 +53,12 @@ def crowded(qtbot: QtBot) -> Widgets:
 
 @pytest.mark.parametrize("language", ["en", "de"])
 @pytest.mark.parametrize("zoom", [0.5, 1.0, 1.5])
-def test_nothing_scrolls_sideways_and_no_line_is_cut(qtbot, dressed, speaking, language, zoom):
+def test_nothing_scrolls_sideways_and_no_line_is_cut(qtbot, wear, speaking, language, zoom):
     speaking(language)
     made = crowded(qtbot)
     window = made.window
     window.resize(800, 600)
-    dressed("light", zoom)
+    wear("light", zoom)
 
     def look_at(view: str) -> None:
         settle()
@@ -106,8 +106,9 @@ def test_nothing_scrolls_sideways_and_no_line_is_cut(qtbot, dressed, speaking, l
 
 
 @pytest.mark.parametrize("language", ["en", "de"])
-def test_a_load_is_told_in_a_narrow_head(qtbot, speaking, language):
+def test_a_load_is_told_in_a_narrow_head(qtbot, wear, speaking, language):
     speaking(language)
+    wear("light", 1.0)
     made = filled_window(qtbot)
     made.window.resize(800, 600)
     for panel in ("session", None):

@@ -33,7 +33,7 @@ def heard(view):
 
 def test_showing_says_nothing(qtbot, view, heard, wear):
     view.appearance.show_appearance(
-        AppSettings(theme="dark", text_zoom=1.4, show_drafted=True, reduce_motion=True)
+        AppSettings(theme="dark", text_zoom=1.4, show_drafted=True, notify=False)
     )
     view.new_chat.show_settings(FULL)
     wear("dark", 1.4)
@@ -45,14 +45,14 @@ def test_showing_says_nothing(qtbot, view, heard, wear):
 
 def test_appearance(view, heard):
     find(view, QToolButton, "Colours: Dark").click()
-    find(view, Tick, "Reduce motion: panels appear at once").click()
+    find(view, Tick, "Notify me when a long answer ends while I am elsewhere").click()
     QTest.keyClicks(find(view, DropDown, "Language"), "Deu")
     find(view, QPushButton, "Larger text").click()
     find(view, QPushButton, "Normal text size").click()
     assert heard == [
         AppSettings(theme="dark"),
-        AppSettings(theme="dark", reduce_motion=True),
-        AppSettings(theme="dark", reduce_motion=True, language="de"),
+        AppSettings(theme="dark", notify=False),
+        AppSettings(theme="dark", notify=False, language="de"),
         1,
         0,
     ]

@@ -290,7 +290,7 @@ def test_sources_of_a_model(panel):
     assert can_be_chosen == {name: "mtp" not in name for name in get_args(DraftSourceName)}
 
 
-def test_the_draft_model_is_asked_for_where_it_is_the_source(panel, qtbot, heard):
+def test_the_draft_model_is_asked_for_where_it_is_the_source(panel, qtbot, heard, theme):
     panel.fields.draft.advanced.open(True)
     panel.show_model(None, abilities(DESCRIPTION))
     field = find(panel, QLineEdit, "Draft model")
@@ -370,6 +370,7 @@ def test_two_settings_say_what_they_do_and_what_that_brought_here(panel):
 
 
 def test_nothing_moves_below_what_is_in_effect_whatever_that_is(panel, wear):
+    wear("light", 1.0)
     frame = panel.fields.draft
     frame.advanced.open(False)
     panel.resize(288, 900)

@@ -26,7 +26,6 @@ from shown_transcript import (
 
 from app.window.controls.layouts import column
 from app.window.look import look
-from app.window.style_sheet import dress
 from app.window.transcript import segment_column
 from app.window.transcript.message_view import MessageView
 from app.window.transcript.pinned_scroll import PinnedScroll
@@ -552,45 +551,26 @@ def test_other_colours_and_sizes(view, wear):
     assert of(view, 2).height() > before * 1.2
 
 
-def test_each_text_of_an_answer_has_a_turn_to_wear_another_look(view, qapp):
+def test_texts_in_view_wear_another_theme_at_once_and_the_others_in_turns(view, qtbot, wear):
+    wear("light", 1.0)
     show(view, ShownMessage(1, "assistant", (PARAGRAPH + "```\nx = 1\n```\n") * 12))
     texts = of(view, 1).texts()
-    in_view = {text for text in texts if not text.visibleRegion().isEmpty()}
+    in_view = [text for text in texts if not text.visibleRegion().isEmpty()]
     assert 2 <= len(in_view) < 10 < len(texts)
-    usual = heights = [text.height() for text in texts]
-    order = []
-    for _ in dress(qapp, "dark", 1.5):
-        settle()
-        before, heights = heights, [text.height() for text in texts]
-        dressed = [t for t, one, other in zip(texts, before, heights, strict=True) if one != other]
-        assert len(dressed) <= 1
-        order += dressed
-    assert len(order) == len(texts) and set(order[: len(in_view)]) == in_view
-    list(dress(qapp, "light", 1.0))
-    assert [text.height() for text in texts] == usual
-
-
-def test_text_on_a_page_that_is_not_shown_wears_another_look_once_it_is(view, qapp):
-    show(view, ShownMessage(1, "assistant", PARAGRAPH + "```\nx\n```"))
-    texts = of(view, 1).texts()
     usual = [text.height() for text in texts]
-    for zoom, is_larger in ((1.5, True), (1.0, False)):
-        view.hide()
-        list(dress(qapp, "dark", zoom))
-        view.show()
-        settle()
-        assert [t.height() > h for t, h in zip(texts, usual, strict=True)] == [is_larger] * 2
-        sizes = look().sizes
-        assert [text.font().pixelSize() for text in texts] == [sizes.transcript, sizes.code]
-    list(dress(qapp, "light", 1.0))
+    wear("dark", 1.5)
+    assert any(text.font().pixelSize() == look().sizes.transcript for text in in_view)
+    qtbot.waitUntil(lambda: all(t.height() > h for t, h in zip(texts, usual, strict=True)))
+    wear("light", 1.0)
+    qtbot.waitUntil(lambda: [text.height() for text in texts] == usual)
 
 
-def test_a_message_that_is_edited_wears_another_look(view, qapp):
+def test_a_message_that_is_edited_wears_another_look(view, wear):
     show(view, ShownMessage(1, "user", "hi"))
     view.column.view(1).edit()
-    list(dress(qapp, "light", 1.5))
+    wear("light", 1.5)
     assert of(view, 1).editor.field.font().pixelSize() == look().sizes.transcript
-    list(dress(qapp, "light", 1.0))
+    wear("light", 1.0)
     assert of(view, 1).editor.field.font().pixelSize() == look().sizes.transcript
 
 
