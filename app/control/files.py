@@ -33,7 +33,7 @@ ABOUT = Words(
 
 class FileController(QObject):
     """Signals:
-    imported: the id of a chat that came from a file.
+    imported: chats came from files; the id of the last of them.
     failed: why something could not be done, in words.
     """
 
@@ -156,24 +156,22 @@ class FileController(QObject):
 
     def _add_each(self, chats: Iterable[NewChat | StoreError]) -> Iterator[None]:
         self._notice.withdraw(self._refused)
+        last, notes = None, list[str]()
         for chat in chats:
             if self._is_closed:
                 return
-            if isinstance(chat, StoreError):
-                self._refuse(chat)
-            else:
-                yield from self._insert(chat)
+            try:
+                if isinstance(chat, StoreError):
+                    raise chat
+                last = yield from insert_in_steps(self._store, chat)
+                notes += chat.notes
+            except StoreError as error:
+                self._refuse(error)
             yield
-
-    def _insert(self, chat: NewChat) -> Iterator[None]:
-        try:
-            chat_id = yield from insert_in_steps(self._store, chat)
-        except StoreError as error:
-            self._refuse(error)
-            return
-        self.imported.emit(chat_id)
-        if chat.notes:
-            self._notice.say(joined(chat.notes, " "))
+        if last is not None:
+            self.imported.emit(last)
+        if notes:
+            self._notice.say(joined(notes, " "))
 
     def _refuse(self, error: StoreError) -> None:
         """Said until the next import."""

@@ -124,7 +124,7 @@ class KeptSettings(QObject):
 
     Signals:
         changed: there are other settings.
-        failed: they could not be saved, in words; said once.
+        failed: they could not be saved, in words; said once until they are.
     """
 
     changed = Signal()
@@ -136,7 +136,7 @@ class KeptSettings(QObject):
         reading = read_settings(path)
         self.notes = reading.notes
         self._value = self._saved = reading.value
-        self._has_failed = False
+        self._problem = ""
         self._beside, self._lock = Beside(self), Lock()
 
     @property
@@ -169,8 +169,8 @@ class KeptSettings(QObject):
         return ""
 
     def _tell(self, problem: str) -> None:
-        if problem and not self._has_failed:
-            self._has_failed = True
+        is_news, self._problem = problem != self._problem, problem
+        if problem and is_news:
             self.failed.emit(problem)
 
 

@@ -290,7 +290,7 @@ def own_files(model: Path) -> tuple[Path, ...]:
     beside others, of which the data goes that no other one leads to. Raises OSError.
     """
     parts = _parts(model)
-    repository = next((p for p in (model, *model.parents) if p.name.startswith("models--")), None)
+    repository = next(filter(lambda place: _is_repository(place, model), model.parents), None)
     if repository is None:
         return parts
     links = [p for p in repository.glob("snapshots/**/*") if p.is_symlink()]
@@ -299,6 +299,12 @@ def own_files(model: Path) -> tuple[Path, ...]:
         return (repository,)
     data = {p.resolve() for p in parts} - others
     return (*parts, *sorted(path for path in data if path.exists()))
+
+
+def _is_repository(place: Path, model: Path) -> bool:
+    """Whether the model lies in this folder as in the hub's cache; any may be named so."""
+    is_named = place.name.startswith("models--")
+    return is_named and model.relative_to(place).parts[0] == "snapshots"
 
 
 def _parts(model: Path) -> tuple[Path, ...]:

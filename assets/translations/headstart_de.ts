@@ -2827,6 +2827,10 @@
         <translation>Hier werden die Chats aufgeführt.</translation>
     </message>
     <message>
+        <source>This message cannot be shown as it should be. Its text:</source>
+        <translation>Diese Nachricht lässt sich nicht wie vorgesehen anzeigen. Ihr Text:</translation>
+    </message>
+    <message>
         <source>Why it ended</source>
         <translation>Warum sie endete</translation>
     </message>

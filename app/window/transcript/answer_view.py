@@ -1,6 +1,7 @@
 """An answer: its thinking, its text, a notice if something went wrong."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from html import escape
 
 from PySide6.QtWidgets import QWidget
@@ -26,6 +27,7 @@ class AnswerView(QWidget):
         self.thinking: ThinkingSegment | None = None
         self._prose = SegmentColumn(reader, width)
         self._notice: ProseSegment | None = None
+        self._plain = ""
         self._column = column(self._prose, of=self, spacing=8)
 
     def show_message(self, message: ShownMessage) -> Iterator[None]:
@@ -41,6 +43,13 @@ class AnswerView(QWidget):
         else:
             yield from self._prose.show_whole(message.text, sorted(message.spans))
             self._end(message)
+
+    def show_plain(self, message: ShownMessage) -> None:
+        """Show the text of a message as it is stored, without markdown."""
+        self._plain = message.text
+        words = tr("This message cannot be shown as it should be. Its text:")
+        plain = replace(message, notice=f"{words}\n\n{message.thinking}\n\n{message.text}")
+        self._column.insertWidget(0, self._make_notice(plain))
 
     def append(self, pieces: Sequence[TextPiece]) -> None:
         """Add what arrived; the widgets are set once for all of it."""
@@ -82,7 +91,7 @@ class AnswerView(QWidget):
 
     def text(self) -> str:
         """The answer's markdown so far."""
-        return self._prose.text()
+        return self._plain + self._prose.text()
 
     def _thinking_segment(self) -> ThinkingSegment:
         """Made when the first thought arrives."""

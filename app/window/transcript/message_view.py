@@ -1,5 +1,6 @@
 """One message of the transcript, made of widgets only once the reader comes near it."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -102,6 +103,7 @@ class MessageView(QWidget):
         self.message = message
         self._reader = reader
         self._body: AnswerView | UserBubble | None = None
+        self._is_plain = False
         self._steps: Iterator[None] | None = None
         self._waiting: list[TextPiece] = []
         self.buttons: MessageActions | None = None
@@ -127,9 +129,18 @@ class MessageView(QWidget):
 
     def build_some(self, width: int) -> None:
         """A few milliseconds of that work; nothing of it is seen before the last."""
-        if not self.is_built:
+        if self.is_built:
+            return
+        try:
             self._steps = self._steps or self._build(width)
             next(self._steps)
+        except Exception:  # else the messages around it are not shown either
+            if self._is_plain:
+                raise
+            sys.excepthook(*sys.exc_info())
+            for begun in self.findChildren(QWidget):
+                begun.deleteLater()
+            self._is_plain, self._steps = True, self._build(width)
 
     def _build(self, width: int) -> Iterator[None]:
         """It is hidden in the last step: Qt shows what is added to a visible widget only later, and
@@ -137,7 +148,9 @@ class MessageView(QWidget):
         """
         reader, body = self._reader, self._make_body(width)
         body.setParent(self)
-        if isinstance(body, AnswerView):
+        if isinstance(body, AnswerView) and self._is_plain:
+            body.show_plain(self.message)
+        elif isinstance(body, AnswerView):
             yield from body.show_message(self.message)
         buttons, footer = MessageActions(), MessageFooter()
         yield
@@ -261,7 +274,7 @@ class MessageView(QWidget):
         return self._body.text() if isinstance(self._body, AnswerView) else self.message.text
 
     def _make_body(self, width: int) -> AnswerView | UserBubble:
-        if self.message.role == "user":
+        if self.message.role == "user" and not self._is_plain:
             return UserBubble(self._reader, self.message.text, width)
         return AnswerView(self._reader, width)
 

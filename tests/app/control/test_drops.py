@@ -173,9 +173,13 @@ def test_chats_dropped_together_are_imported_in_their_order(driven, tmp_path):
     files = [tmp_path / f"{name}.json" for name in names]
     for file in files:
         file.write_text(json.dumps(content | {"title": file.stem}))
+    opened = []
+    app.chat.opened.connect(lambda _: opened.append(app.chat.title))
     drag(driven, mime_of(*files))
     drop(driven, mime_of(*files))
-    driven.until(lambda: len(app.store.chats.listed()) == 21)
+    driven.until(lambda: len(opened) > 0)
+    driven.until_answered()
+    assert opened == names[-1:], "the others are in the list"
     made = [chat.title for chat in app.store.chats.listed()]
     assert made[:20] == names[::-1]
 

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from app.library.model_card import read_card
 from app.start.threads import Beside
 from app.values.app_settings import AppSettings, ModelSettings
 from app.values.attached_text import AttachedText, Refused
+from app.values.errors import SettingsNotSaved
 from app.values.models import ModelCard
 from mlx_engine.values.words import Words
 
@@ -196,3 +198,28 @@ def test_changed_settings_are_on_the_disk_at_the_end_and_nobody_waits_for_it_bef
     kept.close()
     assert read_settings(path).value.text_zoom == 1.1
     assert len(saved) <= 2, "what is older is not saved after it"
+
+
+def test_each_failure_to_save_the_settings_is_told_once_until_they_are_saved(
+    qtbot, tmp_path, monkeypatch
+):
+    kept, told, trouble = KeptSettings(tmp_path / "settings.json"), [], ["full"]
+    kept.failed.connect(told.append)
+
+    def save(path: Path, settings: AppSettings) -> None:
+        if trouble[0]:
+            raise SettingsNotSaved(trouble[0])
+
+    monkeypatch.setattr(settings_file, "save_settings", save)
+    zooms = count(11)
+    for words, expected in (
+        ("full", ["full"]),
+        ("full", ["full"]),
+        ("gone", ["full", "gone"]),
+        ("", ["full", "gone"]),
+        ("full", ["full", "gone", "full"]),
+    ):
+        trouble[0] = words
+        kept.change(AppSettings(text_zoom=next(zooms) / 10))
+        kept.close()
+        assert told == expected

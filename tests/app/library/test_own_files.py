@@ -24,6 +24,17 @@ def test_a_repository_of_the_hub_goes_as_a_whole(tmp_path):
     assert own_files(unfinished) == (unfinished,)
 
 
+def test_a_folder_that_is_only_named_like_a_repository_stays(tmp_path):
+    """A user may call one so, and have more in it."""
+    folder = tmp_path / "models--mine"
+    folder.mkdir()
+    model, other = gguf(folder / "one.gguf"), gguf(folder / "two.gguf")
+    assert own_files(model) == (model,) and other.exists()
+    deeper = folder / "MLX"
+    deeper.mkdir()
+    assert own_files(deeper) == (deeper,)
+
+
 def test_of_several_in_a_repository_only_one_goes(tmp_path):
     names = ["m-Q8_0-00001-of-00002.gguf", "m-Q8_0-00002-of-00002.gguf", "m-Q4_K_M.gguf"]
     snapshot = hub_model(tmp_path, "org/two", {name: name.encode() for name in names})

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from scripted_engine import Answer
 from scripted_models import ScriptedModels, WorkerEngine, described
 from served import Served, ask, served
@@ -16,6 +17,7 @@ from app.worker.replies import (
     ModelLoaded,
     ModelUnloaded,
     Reply,
+    WorkerFailed,
 )
 from app.worker.requests import CancelLoad, CloseChat, LoadModel, Shutdown, StopAnswer
 from mlx_engine.values.conversation import GenerationFinished
@@ -94,6 +96,26 @@ def test_a_load_that_fails_leaves_the_model_in_use():
         assert isinstance(missing, LoadFailed)
         assert missing.problem.code == "ModelNotFound"
         assert is_answered(room, "old", source)
+
+
+@pytest.mark.parametrize("memory_bytes", [64 * GB, 30 * GB])
+def test_a_model_that_cannot_be_closed_holds_up_no_other(monkeypatch, memory_bytes):
+    """Its mistake is told, and the window does not wait for the load for ever."""
+    source = two_models()
+
+    def close() -> None:
+        raise OSError("the file is gone")
+
+    with served(source, memory_bytes=memory_bytes) as room:
+        room.put(LoadModel("old"))
+        outcome(room, "old")
+        with monkeypatch.context() as patch:
+            patch.setattr(type(source.engines["old"]), "close", lambda engine: close())
+            room.put(LoadModel("new"))
+            assert isinstance(outcome(room, "new"), ModelLoaded)
+        told = [value for value in room.replies if isinstance(value, WorkerFailed)]
+        assert "the file is gone" in told[0].problem.details
+        assert is_answered(room, "new", source)
 
 
 def test_a_bug_in_a_load_is_reported():

@@ -436,6 +436,29 @@ def test_marked_text_that_is_gone_is_not_kept(view, qtbot):
     qtbot.waitUntil(lambda: view.find_bar.count.text() == "1 of 5")
 
 
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_a_message_that_cannot_be_rendered_is_shown_as_it_is_stored(view, qtbot, monkeypatch, role):
+    """The mistake is told; the messages around it are shown."""
+    show_html = ProseSegment.show_html
+
+    def fails(segment, html, text, *more, **settled):
+        if text == "**odd** words":
+            raise ZeroDivisionError("in the middle")
+        show_html(segment, html, text, *more, **settled)
+
+    monkeypatch.setattr(ProseSegment, "show_html", fails)
+    around = [ShownMessage(n, "assistant", "around") for n in (1, 3)]
+    with qtbot.captureExceptions() as mistakes:
+        show(view, around[0], ShownMessage(2, role, "**odd** words"), around[1])
+        until_filled(view)
+    assert [kind for kind, _, _ in mistakes] == [ZeroDivisionError]
+    assert view.column.viewport().updatesEnabled()
+    assert "around" in shown_text(view, 1) and "around" in shown_text(view, 3)
+    assert "**odd** words" in of(view, 2).findChild(ProseSegment).toPlainText()
+    of(view, 2).copy_markdown()
+    assert QApplication.clipboard().text() == "**odd** words"
+
+
 def test_another_branch(view):
     show(view, ShownMessage(1, "user", "hi"), ShownMessage(2, "assistant", "yes"))
     view.column.replace_from(
