@@ -1,6 +1,6 @@
-"""A conversation in values: messages, what it reports while it runs, and a raw generation.
+"""Values of a conversation: messages, events of an answer, and a finished generation.
 
-Plain values, safe to hand to another thread.
+All values are frozen and may be passed to another thread.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ Channel = Literal["answer", "thinking"]
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn. `thinking` is the model's reasoning, kept apart from `text`."""
+    """One message of a chat; `thinking` is the model's reasoning, kept apart from `text`."""
 
     role: Role
     text: str
@@ -25,18 +25,23 @@ class Message:
 
 
 def sound_messages(given: Sequence[Message]) -> Sequence[Message]:
-    """The same; BadOption for what is none, such as a message as a dict."""
-    require("messages", given, "a list of Message(role, text)", lambda it: isinstance(it, Sequence))
+    """Return `given` after checking that it is a sequence of Message. Raises BadOption."""
+    require(
+        "messages",
+        given,
+        "a list of Message(role, text)",
+        lambda value: isinstance(value, Sequence),
+    )
     for message in given:
-        require("message", message, "Message(role, text)", lambda one: isinstance(one, Message))
+        require("message", message, "Message(role, text)", lambda value: isinstance(value, Message))
     return given
 
 
 @dataclass(frozen=True, slots=True)
 class PromptProgress:
-    """Prompt tokens read so far; `reused` of them came from the cache of the turn before.
+    """Progress of prefill: `done` of `total` prompt tokens, `reused` of them from the prompt cache.
 
-    head_rows: those of them that MTP heads have read since the last of these events.
+    head_rows: prompt tokens that the MTP heads processed since the previous PromptProgress.
     """
 
     done: int
@@ -47,9 +52,10 @@ class PromptProgress:
 
 @dataclass(frozen=True, slots=True)
 class TextPiece:
-    """Text that is final.
+    """Text that is final: it will be neither changed nor taken back.
 
-    depth: of the accepted draft token it came from, 0 for the model's own; source: who drafted it.
+    depth: position of the accepted draft token in its draft, from 1; 0 for tokens that the target
+    model sampled itself. source: what drafted the token, None with depth 0.
     """
 
     text: str
@@ -60,14 +66,14 @@ class TextPiece:
 
 @dataclass(frozen=True, slots=True)
 class RoundFinished:
-    """One pass of the target model."""
+    """Event at the end of a decoding round: one forward pass of the target model."""
 
     stats: RoundStats
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationFinished:
-    """The answer is complete; `text` and `thinking` are all of it."""
+    """Last event of an answer; `text` and `thinking` hold the whole answer."""
 
     reason: FinishReason
     stats: GenerationStats
@@ -78,12 +84,12 @@ class GenerationFinished:
 Event = PromptProgress | TextPiece | RoundFinished | GenerationFinished
 
 TURN_ENDS = (PromptProgress, RoundFinished)
-"""Events after which it is another conversation's turn, where several are answered at once."""
+"""Events after which to drive the next conversation, where several are answered at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """What `Engine.generate` returns; `tokens` leaves out the end token."""
+    """Result of `Engine.generate`; `tokens` leaves out the end token."""
 
     text: str
     tokens: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Environment variables that this process sets for libraries it uses; nothing else here does."""
+"""Environment variables that this process sets for its libraries; no other file sets any."""
 
 import os
 import sys
@@ -11,12 +11,12 @@ from mlx_engine.values.private_files import is_private
 
 @cache
 def use_private_temporary_folder() -> None:
-    """Point TMPDIR at a folder of this user's alone within the temporary folder, once for all.
+    """Set TMPDIR to a folder that only this user can write, once a process.
 
-    On Linux MLX compiles operations of mlx-lm's classes into the folder that TMPDIR names, under
-    names anyone can foretell, and loads what lies there already, whoever wrote it. What MLX
-    compiled before, in a program that uses it by itself, came from the shared one. Nothing is done
-    on a Mac, where each user has his own, or where no folder can be made.
+    Linux only. MLX compiles fused operations into TMPDIR under predictable file names and loads a
+    library that is there already, whoever wrote it. Nothing changes on a Mac, where TMPDIR is the
+    user's own, or where no folder can be created. Libraries that MLX compiled earlier in this
+    process came from the shared folder.
     """
     if sys.platform != "linux":
         return
@@ -33,7 +33,5 @@ def use_private_temporary_folder() -> None:
 
 
 def use_one_tokenizer_thread() -> None:
-    """Keep `tokenizers` off its pool of threads: texts come one by one, and a pool would be shared
-    with a tokenizer that is stuck in a text.
-    """
+    """Switch off the thread pool of `tokenizers`, which one endless text would block."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"

@@ -1,8 +1,8 @@
-"""What can go wrong, as a tree of errors, and why something is off, as reasons.
+"""The tree of errors that the engine raises, and reasons why a feature is off.
 
 EngineError
 ├── ModelNotFound          no such path, or a folder without a model in it
-│   └── DownloadFailed     what the hub does not have, does not give, or has several of
+│   └── DownloadFailed     missing on the hub, not accessible, or ambiguous
 ├── BadModelFile           truncated, corrupt, or tensors that do not fit the config
 │   └── UnsafeModelFile    a format that can run code when opened (.bin, .pt, pickle)
 ├── UnsupportedModel       a sound file of an architecture or format we cannot run
@@ -13,13 +13,13 @@ EngineError
 ├── BadPrompt              nothing to read, or text that is not valid Unicode
 │   └── PromptTooLong      more tokens than the context holds
 ├── LoadStopped            the user stopped a load before it was done
-├── NumericsError          the model produced something that is not a number
+├── NumericsError          the model produced infinite or NaN values
 ├── OutOfMemory            the model or the cache does not fit
-│   └── DoesNotFit         told by the memory plan, before weights are read
+│   └── DoesNotFit         predicted by the memory plan, before weights are read
 └── EngineMisuse           called from another thread, while busy, or after close
 
-Every message names the file or setting, says what is wrong, and what to do. Anything that is not
-an EngineError is a bug of ours.
+Every message names the file or setting, says what is wrong, and what to do. Any other exception is
+a bug of the engine.
 """
 
 from dataclasses import dataclass
@@ -31,10 +31,10 @@ from mlx_engine.values.words import ErrorInWords, Words
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why something is off: one declined or changed path.
+    """Why a feature is switched off or a file was not used, for the user.
 
-    `code` is stable, lower-case with hyphens ("no-heads", "parked-cost"); `words` is a sentence
-    for the window.
+    code: a stable identifier, lower-case with hyphens ("no-heads", "parked-cost"). words: a
+    sentence shown in the window.
     """
 
     code: str
@@ -42,15 +42,15 @@ class Reason:
 
 
 class EngineError(ErrorInWords):
-    """Something the user can understand and act on."""
+    """Base of all errors that the user can understand and act on."""
 
 
 class ModelNotFound(EngineError):
-    """There is no model at the given place."""
+    """There is no model at the given path or hub id."""
 
 
 class DownloadFailed(ModelNotFound):
-    """The hub does not have the model, does not give it, or has several of its name."""
+    """The model is missing on the hub, cannot be accessed, or its name is ambiguous."""
 
 
 class BadModelFile(EngineError):
@@ -58,7 +58,7 @@ class BadModelFile(EngineError):
 
 
 def why_not_read(path: Path, error: OSError) -> str:
-    """A sentence about a file, or a folder, that the system does not give."""
+    """Describe an OSError for a file or folder as a sentence that says what to do."""
     if isinstance(error, FileNotFoundError):
         return Words("{path}: a broken link, or a file just deleted. Get it again.", path=path)
     if error.errno in (EISDIR, ENXIO):
@@ -77,7 +77,7 @@ def why_not_read(path: Path, error: OSError) -> str:
 
 
 def tensor_missing(origin: str, name: str) -> BadModelFile:
-    """A tensor that the config asks for and no file has."""
+    """Make the error for a tensor that the config requires and no file contains."""
     return BadModelFile(
         "{origin}: the tensor {name} is missing. The file is incomplete or its config "
         "belongs to another model: get both again from the same place.",
@@ -89,7 +89,7 @@ def tensor_missing(origin: str, name: str) -> BadModelFile:
 def tensor_misshapen(
     origin: str, name: str, shape: tuple[int, ...], wanted: tuple[int, ...]
 ) -> BadModelFile:
-    """A tensor of another shape than the config asks for."""
+    """Make the error for a tensor whose shape differs from the one that the config requires."""
     return BadModelFile(
         "{origin}: {name} has the shape {shape}, the config asks for {wanted}. The "
         "config does not belong to these weights.",
@@ -101,7 +101,7 @@ def tensor_misshapen(
 
 
 def tensor_not_floating(origin: str, name: str, dtype: str) -> "BadModelFile":
-    """A weight of whole numbers, which is none by itself."""
+    """Make the error for a weight of integers without quantisation scales."""
     return BadModelFile(
         "{origin}: {name} holds {dtype} where floating numbers belong. It may "
         "be packed without its scales: get the file again.",
@@ -120,7 +120,7 @@ class UnsupportedModel(EngineError):
 
 
 class HeadsOnly(UnsupportedModel):
-    """The file holds MTP heads and no model: it is opened as heads of another."""
+    """The file holds MTP heads without a model; it can be opened as the heads of another model."""
 
 
 class BadTokenizer(EngineError):
@@ -148,7 +148,7 @@ class LoadStopped(EngineError):
 
 
 class NumericsError(EngineError):
-    """The model produced something that is not a number."""
+    """The model computed infinite or NaN values."""
 
 
 class OutOfMemory(EngineError):
@@ -156,7 +156,7 @@ class OutOfMemory(EngineError):
 
 
 class DoesNotFit(OutOfMemory):
-    """By its memory plan a model needs more than there is, or its context does."""
+    """The memory plan of the model, or of the requested context, exceeds the available memory."""
 
 
 class EngineMisuse(EngineError):
@@ -173,10 +173,10 @@ _SIGNS_OF_FULL_MEMORY = (
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory was too small, which MLX tells by the words of a RuntimeError alone.
+    """Whether an exception means that memory ran out; MLX raises RuntimeError with such a message.
 
-    Of mlx/backend/metal: "[metal::malloc] Attempting to allocate ...", and of a command buffer
-    "Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)".
+    Messages of mlx/backend/metal: "[metal::malloc] Attempting to allocate ...", and for a command
+    buffer "Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)".
     """
     words = str(error)
     return isinstance(error, MemoryError) or any(sign in words for sign in _SIGNS_OF_FULL_MEMORY)

@@ -1,4 +1,4 @@
-"""What a model needs in memory, before it is loaded and while it runs: one sum, in parts."""
+"""The memory a model needs, before it is loaded and while it runs, as a sum of parts in bytes."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,48 +9,49 @@ from mlx_engine.values.words import Words, about_tokens, joined, size_words, tok
 Fit = Literal["fits", "tight", "too-large"]
 
 TIGHT_SHARE = 0.9
-"""Above this share of the usable memory the system itself gets slow."""
+"""Share of the usable memory above which the system itself gets slow."""
 
 SHORT_CONTEXT = 4096
 GROWTH = 256
-"""Rows by which buffers of keys and values grow, so that at most 255 are unused."""
+"""Rows by which key and value buffers grow; at most 255 rows are unused."""
 
 WINDOW_STEP = 64
-"""At most this many rows out of the window are seen (and masked) by a block."""
+"""Most rows outside the window that a pass reads (and masks)."""
 
 WINDOW_SLACK = 256
-"""Rows before what is seen of a window, to come back to, and free ones after a copy."""
+"""Rows kept before a window, to roll back to, and free rows after it."""
 
 MOST_PICKED = 9
-"""Rows of logits that a verify pass has at once."""
+"""Most rows of logits in a verify pass."""
 
 LONGEST_CHUNK, SHORTEST_CHUNK, CHUNK_ON_CPU = 2048, 512, 32
 
 CHUNK_WORK = 2e13
-"""Weights of a token times tokens that a chunk may take: some 3 seconds at 15 TFLOPS, because a
-chunk that has begun cannot be stopped.
+"""Most active parameters times tokens of a prefill chunk: some 3 seconds at 15 TFLOPS, since a
+chunk cannot be interrupted.
 """
 
 CHUNK_BYTES = 3e6
-"""What a row of a chunk may take at its widest: a few arrays of the widest layer, and scores."""
+"""Temporary bytes of one row of a prefill chunk: a few arrays of the widest layer, and scores."""
 
 MOST_SCORES = 256 * 2**20
-"""Of attention's scores that are made at once (metal_kernels/stock.py)."""
+"""Most bytes of attention scores computed at once (metal_kernels/stock.py)."""
 
 MOST_SUMS = 2**22
-"""Sums over groups that a product holds at once (mlx_engine/models/layers.py)."""
+"""Most group sums that a matrix product holds at once (mlx_engine/models/layers.py)."""
 
 WIDE_ARRAYS, SCORE_ARRAYS, LOGIT_ARRAYS, SUM_ARRAYS = 8, 3, 4, 3
-"""Arrays as wide as a layer's widest, as attention's scores, as logits and as sums over groups that
-live at a time: measured on a CPU (tests/speed/memory_against_plan.py).
+"""Arrays alive at once that are as wide as the widest layer, attention scores, logits, and group
+sums: measured on a CPU (tests/speed/memory_against_plan.py).
 """
 
 
 def chunk_rows(weight_bytes: int, active_parameters: int, gpu_bytes: int) -> int:
-    """Prompt tokens to read at once, a power of two; gpu_bytes: what a GPU may hold, 0 for none.
+    """Number of prompt tokens to process in one prefill chunk, a power of two.
 
-    More rows share one reading of the weights, and take memory and time before the next look at a
-    stop: as many as a quarter of what the weights leave free holds, and CHUNK_WORK.
+    gpu_bytes: memory a GPU may use, 0 without one. More rows read the weights less often, but take
+    memory and delay the next check for a stop: the chunk may take a quarter of the memory that the
+    weights leave free, and CHUNK_WORK.
     """
     if gpu_bytes == 0:
         return CHUNK_ON_CPU
@@ -65,13 +66,13 @@ def chunk_rows(weight_bytes: int, active_parameters: int, gpu_bytes: int) -> int
 
 @dataclass(frozen=True, slots=True)
 class CacheBytes:
-    """What a conversation remembers in the layers of a trunk, or of heads.
+    """Sizes of what a conversation caches in the layers of a trunk or of MTP heads.
 
-    element: bytes of a key's or value's element as it comes. values, groups: of each token, in all
-    layers: elements, and the groups of them that share a scale and a bias where they are packed.
-    window_values, window_groups: the same of windows that are full. slack_values: of the rows that
-    windows have beside those in view. states: bytes of recurrent states and of what convolutions
-    keep.
+    element: bytes of one unquantised key or value element. values, groups: for each token and all
+    layers, key and value elements, and quantisation groups of elements that share a scale and a
+    bias. window_values, window_groups: elements and groups of full sliding windows. slack_values:
+    elements of window rows that are stored but out of view. states: bytes of recurrent and
+    convolution states.
     """
 
     element: int = 2
@@ -83,15 +84,15 @@ class CacheBytes:
     states: int = 0
 
     def per_token(self, bits: CacheBits = 16) -> int:
-        """Bytes of keys and values."""
+        """Bytes of keys and values that one token adds, stored in `bits`."""
         return self._stored(self.values, self.groups, bits)
 
     def place(self, bits: CacheBits = 16) -> int:
-        """Bytes of what tokens overwrite: states and full windows."""
+        """Bytes that a checkpoint of the conversation copies: recurrent states and full windows."""
         return self.states + self._stored(self.window_values, self.window_groups, bits)
 
     def slack(self, bits: CacheBits = 16) -> int:
-        """Bytes of rows out of view."""
+        """Bytes of window rows that are stored but out of view."""
         groups = self.slack_values * self.window_groups // max(1, self.window_values)
         return self._stored(self.slack_values, groups, bits)
 
@@ -103,10 +104,12 @@ class CacheBytes:
 
 @dataclass(frozen=True, slots=True)
 class WorkSize:
-    """What a pass takes for itself. widest: elements of the widest row that a layer makes.
-    score_heads: heads of queries of the layer with most. layer_values: elements of a token's keys
-    and values in the layer with most. vocabulary: logits of a row. group_sums: what a processor
-    sums a row's largest product up from, where it reads weights as codes.
+    """Sizes from which the temporary memory of a forward pass follows.
+
+    widest: elements of the widest row that a layer computes. score_heads: query heads of the layer
+    with most. layer_values: key and value elements of a token in the layer with most. vocabulary:
+    logits of a row. group_sums: partial sums of a row's largest product, where a CPU multiplies
+    quantised codes.
     """
 
     widest: int = 0
@@ -116,9 +119,10 @@ class WorkSize:
     group_sums: int = 0
 
     def nbytes(self, rows: int, context: int, element: int, *, is_packed: bool) -> int:
-        """Of chunks of so many rows, or of a verify pass, whichever takes more.
+        """Bytes that a prefill chunk of `rows` tokens or a verify pass takes, whichever takes more.
 
-        is_packed: a prompt attends to keys and values that are unpacked layer by layer.
+        context: tokens attended to. element: bytes of an activation. is_packed: keys and values are
+        stored quantised, and a prompt attends to a layer's values unpacked.
         """
         scores = min(rows * self.score_heads * context * element, MOST_SCORES)
         sums = min(rows * self.group_sums, MOST_SUMS) * 4
@@ -130,10 +134,12 @@ class WorkSize:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """Bytes at `context` tokens. weights: of the model with its heads. draft_model: another one's
-    weights and cache. cache: keys and values of model and heads. states: recurrent states, twice
-    where rounds are begun ahead, and windows. checkpoints: of places to come back to. work: what a
-    pass takes beside them. others: what other chats hold.
+    """Bytes that a chat of `context` tokens needs, by purpose.
+
+    weights: the model with its MTP heads. draft_model: weights and cache of a separate draft model.
+    cache: keys and values of model and heads. states: recurrent states (twice with lookahead) and
+    windows. checkpoints: copies of states to return to. work: temporary arrays of a pass. others:
+    caches of other chats.
     """
 
     context: int
@@ -147,22 +153,22 @@ class MemoryPlan:
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """Bytes of all parts together."""
         return self.weights + self.draft_model + self.conversation + self.work + self.others
 
     @property
     def conversation(self) -> int:
-        """What a chat of this length holds."""
+        """Bytes of the chat's cache, states and checkpoints."""
         return self.cache + self.states + self.checkpoints
 
     def fit(self, usable: int) -> Fit:
-        """Whether that is within what may be used."""
+        """Compare the total with `usable` bytes: "fits", "tight" or "too-large"."""
         if self.total > usable:
             return "too-large"
         return "tight" if self.total > TIGHT_SHARE * usable else "fits"
 
     def words(self, usable: int) -> Words:
-        """ "18.2 GB weights + 1.32 GB cache + 0.7 GB work at 4k tokens = 20.2 GB of 48 GB"."""
+        """The sum for users: "18.2 GB weights + 1.3 GB cache at 4k tokens = 19.5 GB of 48 GB"."""
         parts = {
             Words("{size} weights", size=size_words(self.weights)): self.weights,
             Words("{size} draft model", size=size_words(self.draft_model)): self.draft_model,
@@ -181,10 +187,10 @@ class MemoryPlan:
 
 @dataclass(frozen=True, slots=True)
 class MemoryFit:
-    """Plans of a short and of the full context, against what may be used here.
+    """Memory plans of a short and of the full context, compared with `usable` bytes.
 
-    longest: the context in tokens that fits, 0 when not even the weights do. is_asked: the full
-    context is one that was asked for.
+    longest: longest context in tokens that fits, 0 when the weights alone do not. is_asked: the
+    full context was requested by the user.
     """
 
     short: MemoryPlan
@@ -195,7 +201,7 @@ class MemoryFit:
 
     @property
     def fit(self) -> Fit:
-        """Tight where only a part of the context fits, and too large if all of it was asked for."""
+        """Tight where only a part of the context fits; too large if all of it was requested."""
         short = self.short.fit(self.usable)
         if self.full.total <= self.usable or short == "too-large":
             return short
@@ -203,7 +209,7 @@ class MemoryFit:
 
     @property
     def words(self) -> Words:
-        """The sum, and what it means."""
+        """The memory plan for the user, with its verdict."""
         start = self.short.words(self.usable)
         match self.fit:
             case "fits":

@@ -1,4 +1,4 @@
-"""What a model is, in one shape for every file format."""
+"""Description of a model for users, the same for every file format."""
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
@@ -19,9 +19,10 @@ from mlx_engine.values.words import Words
 
 @dataclass(frozen=True, slots=True)
 class KernelState:
-    """Whether a kernel of ours is in use.
+    """Whether one of our Metal kernels is in use.
 
-    name: stable ("products"). words: what it does. why_not: "" when it is in use.
+    name: a stable identifier ("products"). words: what the kernel computes. why_not: why it is not
+    used, "" when it is.
     """
 
     name: str
@@ -30,16 +31,16 @@ class KernelState:
 
     @property
     def in_use(self) -> bool:
-        """Whether some layer goes through the kernel."""
+        """Whether any layer computes with the kernel."""
         return not self.why_not
 
 
 @dataclass(frozen=True, slots=True)
 class TensorGroup:
-    """Tensors of one role: how many, how they are stored ("8-bit affine, groups of 64"), bytes.
+    """Tensors with one role: their number, storage ("8-bit affine, groups of 64") and bytes.
 
-    file_nbytes: bytes in the file, None when they are loaded as they lie there. why_not: why those
-    of a group "skipped" are not loaded, "" for others.
+    file_nbytes: bytes in the file, None when the tensors are loaded as stored. why_not: why the
+    tensors of the group "skipped" are not loaded, "" in other groups.
     """
 
     name: str
@@ -52,34 +53,35 @@ class TensorGroup:
 
     @property
     def words(self) -> str:
-        """How they are stored, or why they are not loaded."""
+        """Storage of the tensors, or why they are not loaded."""
         return Words("not loaded: {why}", why=self.why_not) if self.why_not else self.storage
 
 
 CHECKPOINTS = 6
-"""Places a conversation can go back to. Each keeps a copy of what tokens overwrite: recurrent
-states, and keys and values of windows.
+"""Checkpoints of a conversation to roll back to, each with a copy of the recurrent states and
+windows.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ModelDescription:
-    """A model as the user sees it; everything here can be told from file headers.
+    """A model as users see it; all fields but the last listed here are known from file headers.
 
-    mtp_heads: heads found as tensors, whatever the config claims. mtp: why there are none, or why
-    they cannot be used; None when they can. heads_from: the file or folder they lie in, where that
-    is not the model's own. packed_cache: why keys and values are kept in 16 bits only; None when
-    they can be in 8 or 4 (of a class of mlx-lm known once it is loaded). declined: everything else
-    that is off, with reasons. trunk_cache, head_cache: what a conversation remembers in each; work:
-    what a pass takes.
-    active_parameters: those one token passes through, where that is not all of them.
-    A loaded model is told as this machine holds it, one inspected as a Mac with Metal would;
-    without_metal: as others would, where that differs and is known from headers.
-    sampling: what the model's own generation_config recommends. Known once it is loaded:
-    can_switch_thinking, whether its chat template lets a conversation switch thinking on or off;
-    template_arguments, all that the template asks for; kernels, all of ours, used or not.
-    repack_cache: in words, where repacked weights are kept and whether they came from there; None
-    for nowhere.
+    mtp_heads: number of heads found as tensors, whatever the config promises. mtp: why there are no
+    heads or they cannot be used; None when they can. heads_from: file or folder of the heads where
+    they are not in the model's own files. packed_cache: why keys and values can only be cached in
+    16 bits; None when 8 and 4 bits work (for classes of mlx-lm known once loaded). declined:
+    reasons for every other feature that is off. trunk_cache, head_cache: cache sizes of trunk and
+    heads. work: temporary memory of a pass. active_parameters: parameters one token uses, None
+    where it uses all. sampling: options that generation_config.json recommends.
+
+    A loaded model is described for this machine, an inspected one for a Mac with Metal;
+    without_metal is the description for other machines, where it differs and is known from headers.
+
+    Known once the model is loaded: can_switch_thinking (the chat template can switch thinking on
+    and off), template_arguments (names the template reads), kernels (all Metal kernels, used or
+    not), and repack_cache (a sentence on where repacked GGUF weights are cached; None without a
+    cache).
     """
 
     name: str
@@ -112,23 +114,23 @@ class ModelDescription:
 
     @property
     def cache_bytes_per_token(self) -> int:
-        """Keys and values of all layers and heads, as they come."""
+        """Bytes of unquantised keys and values that one token adds in trunk and heads."""
         return self.cache_bytes(AS_THEY_COME)
 
     @property
     def state_bytes(self) -> int:
-        """Recurrent states and windows at one place in a conversation, as they come."""
+        """Bytes of recurrent states and unquantised windows in trunk and heads."""
         return self.trunk_cache.place() + self.head_cache.place()
 
     def cache_bytes(self, cache: CacheOptions) -> int:
-        """Keys and values of one token, of trunk and heads."""
+        """Bytes of keys and values that one token adds in trunk and heads, stored as in `cache`."""
         heads = self.head_cache.per_token(cache.head_bits)
         return self.trunk_cache.per_token(cache.bits) + heads
 
     def memory_needed(
         self, context: int, cache: CacheOptions = AS_THEY_COME, *, gpu_bytes: int = 0
     ) -> int:
-        """Bytes of the whole plan."""
+        """Total bytes of the memory plan at `context` tokens."""
         return self.memory_plan(context, cache, gpu_bytes=gpu_bytes).total
 
     def memory_plan(
@@ -140,9 +142,11 @@ class ModelDescription:
         others: int = 0,
         gpu_bytes: int = 0,
     ) -> MemoryPlan:
-        """What a chat of `context` tokens needs, the weights with it. draft: a model that drafts.
-        others: bytes that other chats hold. gpu_bytes: what a GPU may hold, 0 for none; on one
-        rounds are begun ahead, and states from before the block that is not read yet live on.
+        """Plan the memory of a chat of `context` tokens, weights included.
+
+        draft: description of a separate draft model. others: bytes of other chats' caches.
+        gpu_bytes: memory a GPU may use, 0 without one; with a GPU rounds run ahead and keep a
+        second copy of the recurrent states.
         """
         trunk, heads = self.trunk_cache, self.head_cache
         place = trunk.place(cache.bits) + heads.place(cache.head_bits)
@@ -150,11 +154,11 @@ class ModelDescription:
         rows = -(-context // GROWTH) * GROWTH
         ahead = trunk.states + heads.states if gpu_bytes else 0
         chunk = chunk_rows(self.nbytes, self.active_parameters or self.parameters, gpu_bytes)
-        its = CacheOptions(cache.head_bits)
+        draft_cache = CacheOptions(cache.head_bits)
         return MemoryPlan(
             context,
             weights=self.nbytes,
-            draft_model=draft.nbytes + rows * draft.cache_bytes(its) if draft else 0,
+            draft_model=draft.nbytes + rows * draft.cache_bytes(draft_cache) if draft else 0,
             cache=rows * self.cache_bytes(cache),
             states=place + slack + ahead,
             checkpoints=CHECKPOINTS * place,
@@ -171,8 +175,10 @@ class ModelDescription:
         draft: "ModelDescription | None" = None,
         gpu_bytes: int = 0,
     ) -> MemoryFit:
-        """A short and the full context against what may be used; see `memory_plan`. asked: tokens
-        that are to fit, None for as many as do.
+        """Compare the memory plans of a short and of the full context with `usable` bytes.
+
+        asked: requested context in tokens, None for as many as fit. draft, gpu_bytes: as in
+        `memory_plan`.
         """
 
         def plan(context: int) -> MemoryPlan:
@@ -185,7 +191,7 @@ class ModelDescription:
         return MemoryFit(short, whole, usable, max(0, longest), is_asked=asked is not None)
 
     def check_fits(self, fit: MemoryFit) -> None:
-        """Raises DoesNotFit where a plan says so."""
+        """Raise DoesNotFit when `fit` is "too-large"."""
         if fit.fit == "too-large":
             raise DoesNotFit(
                 Words(
@@ -198,5 +204,5 @@ class ModelDescription:
             )
 
     def on(self, *, metal: bool) -> "ModelDescription":
-        """As a machine with or without Metal holds it, where both are known."""
+        """The description for a machine with or without Metal, this one where only one is known."""
         return self if metal or self.without_metal is None else self.without_metal

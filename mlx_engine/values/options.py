@@ -1,4 +1,4 @@
-"""What a caller may set, checked at birth."""
+"""Options that callers set; every value is checked when the option object is made."""
 
 import json
 import math
@@ -23,7 +23,7 @@ Misfit = Literal["refuse", "plain"]
 DraftRule = Literal["shared-noise", "greedy"]
 HeadBits = Literal[4, 8]
 CacheBits = Literal[16, 8, 4]
-"""Of an element of keys and values: 16 for as it comes, the others as `mx.quantize` rounds rows."""
+"""Bits of a cached key or value element: 16 unquantised, 8 and 4 as `mx.quantize` rounds."""
 
 TemplateValue = bool | int | float | str | None
 MAX_DEPTH = 8
@@ -33,9 +33,9 @@ DRAFT_VOCABULARY = 32768
 def require(
     name: str, value: object, allowed: str, fits: Callable[[Any], object], shown: object = None
 ) -> None:
-    """BadOption where fits(value) says no, or fails because it is of another kind altogether.
+    """Raise BadOption unless fits(value) is true; a TypeError in `fits` counts as false.
 
-    shown: instead of the value, the part of it that is wrong.
+    allowed: words for the message. shown: the wrong part of the value, shown instead of all of it.
     """
     try:
         is_fine = fits(value)
@@ -51,30 +51,31 @@ def require(
 
 
 def _number(value: Any) -> int:
-    """A whole number; TypeError for anything else, a truth value too."""
+    """Return value as an int. Raises TypeError for anything but a whole number, bool included."""
     if isinstance(value, bool):
         raise TypeError
     return index(value)
 
 
 def _whole(least: int, *, or_none: bool = False) -> Callable[[Any], bool]:
-    """Whether something is a whole number of at least so much."""
+    """Make a check for whole numbers of at least `least`, or None where `or_none`."""
     return lambda value: (or_none and value is None) or _number(value) >= least
 
 
 def _between(least: float, most: float) -> Callable[[Any], bool]:
-    """Whether something is a number, and no truth value, in a range that both ends belong to."""
+    """Make a check for numbers (bool excluded) from `least` to `most`, both included."""
     return lambda value: not isinstance(value, bool) and least <= value <= most
 
 
 def _one_of(names: object) -> Callable[[Any], bool]:
-    """Whether something is one of a Literal's texts or numbers."""
+    """Make a check for the values of a Literal type."""
     return lambda value: value in get_args(names)
 
 
 def read_template_value(text: str) -> TemplateValue:
-    """A value of JSON, else a text: `true`, `0.5`, `low`, `"true"`. BadOption for lists, objects,
-    numbers that are none, and what only begins like JSON.
+    """Parse a template argument: a JSON scalar (`true`, `0.5`, `"true"`) or plain text (`low`).
+
+    Raises BadOption for lists, objects, NaN, infinities, and text that only begins like JSON.
     """
     value: object
     try:
@@ -93,7 +94,7 @@ def read_template_value(text: str) -> TemplateValue:
 
 
 def template_value_text(value: TemplateValue) -> str:
-    """The shortest text that read_template_value takes for it."""
+    """Format a template argument as the shortest text that read_template_value parses back."""
     quoted = json.dumps(value, ensure_ascii=False)
     if not isinstance(value, str) or not value or value != value.strip():
         return quoted
@@ -105,28 +106,32 @@ def template_value_text(value: TemplateValue) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """How a model is opened.
+    """Options for opening a model.
 
-    heads: a file or folder to take the MTP heads from, instead of looking in and beside the model.
-    numerics: "exact" asks that a row's logits do not depend on the rows beside it, "auto" the same
-    where it makes a pass at most 5 % slower on this machine.
-    context_length: tokens at most, None for what the model was made for. draft_model: a small model
-    with the same tokenizer, or one made to read what this model computes (EAGLE-3, DFlash, Gemma
-    4's assistant), as a path or hub id; it is read when drafting from it begins.
-    draft_misfit: whether one that does not fit is refused, or passed over with a reason. head_bits:
-    MTP heads that are not quantised are rounded to this many bits, None for as they are.
-    check_heads: try MTP heads on a short text when they are first read (at once where `heads` is
-    given), and say so in the description when they do not fit; costs a prompt of 64 tokens.
-    repack_cache: a folder to keep repacked GGUF weights in (as much again as the model has in
-    memory), None for repacking at every load. prompt_cache_bytes: what all conversations may hold
-    in memory together, None for half of what the weights leave free; beyond it the least recently
-    used is read again when it goes on, and with 0 each of them is at every answer. prompt_files: a
-    folder to keep what was read in, so that chats go on after a restart as if there had been none;
-    None for nowhere. Its files hold conversations, for their owner's eyes alone (mode 0600).
-    prompt_files_bytes: what they may take together; the least recently used go first, all with 0.
-    memory_bytes: what the model and all that it reads may take, None for what this machine has for
-    it; an answer that comes there ends. anyway: there is no such bound, and what does not fit by
-    its plan, or whose context_length does not, is loaded too.
+    heads: file or folder of the MTP heads, instead of searching the model's files and the files
+    beside them. numerics: "exact" makes a row's logits independent of the other rows of a pass,
+    "auto" does so where a pass gets at most 5 % slower on this machine. context_length: tokens at
+    most, None for the model's own limit.
+
+    draft_model: path or hub id of a small model with the same tokenizer, or of one made for this
+    model (EAGLE-3, DFlash, Gemma 4's assistant); read when it first drafts. draft_misfit: "refuse"
+    raises an error for a draft model that does not fit, "plain" opens the model without it and
+    gives a reason. head_bits: quantise unquantised MTP heads to this many bits, None for no change.
+    check_heads: test MTP heads on a text of 64 tokens when they are first read (at once if `heads`
+    is given), and describe the result.
+
+    repack_cache: folder to cache repacked GGUF weights in (as large as the model in memory), None
+    for repacking at every load. prompt_cache_bytes: limit for the caches of all conversations in
+    memory, None for half of what the weights leave free; beyond it the least recently used
+    conversation is processed again when it continues; 0 keeps none between answers. prompt_files:
+    folder to store prompt caches in, so that chats continue quickly after a restart; None to store
+    none. The files contain conversations and are readable by their owner only (mode 0600).
+    prompt_files_bytes: limit for the stored prompt caches; the least recently used are deleted
+    first.
+
+    memory_bytes: limit for the model and its caches, None for what this machine offers; an answer
+    that reaches the limit ends. anyway: apply no memory limit, and load models that do not fit by
+    their memory plan.
     """
 
     heads: Path | None = None
@@ -164,12 +169,13 @@ class LoadOptions:
 
 @dataclass(frozen=True, slots=True)
 class SamplingOptions:
-    """How the next token is chosen; temperature 0 is greedy.
+    """Options for sampling the next token; temperature 0 is greedy.
 
-    top_k 0, top_p 1, min_p 0 and the neutral penalties mean "off"; top_p 0 and min_p 1 keep the
-    likeliest alone (min_p all that are as likely). The repetition penalty looks at prompt and
-    answer (as in CTRL, Keskar et al. 2019); presence and frequency penalties look at the answer
-    only. seed None draws a new one for every answer.
+    top_k 0, top_p 1, min_p 0 and neutral penalties (repetition 1, others 0) mean "off". top_p 0
+    keeps the most likely token alone, min_p 1 all tokens that are equally likely. The repetition
+    penalty applies to prompt and answer (as in CTRL, Keskar et al. 2019), presence and frequency
+    penalties to the answer only. logit_bias: token id -> number added to its logit. seed: None
+    draws a new one for every answer.
     """
 
     temperature: float = 0.7
@@ -203,15 +209,15 @@ class SamplingOptions:
 
 @dataclass(frozen=True, slots=True)
 class DraftOptions:
-    """How tokens are drafted; none of it can change the text.
+    """Options for drafting tokens; none of them changes the text of an answer.
 
-    source: the model's own heads, a copy of earlier text, a small model; or a copy where it is
-    sure enough, else one of the models. depth: tokens drafted in a round, "auto" for as many as pay
-    on this machine. min_probability: the first drafted token that its source finds less likely than
-    this, and all behind it, are not accepted. rule: how the head's own choice is made;
-    "shared-noise" uses the noise of the final choice. output: the output matrix that MTP heads
-    draft with: the model's own ("full"), a copy in 4 bits, or the rows of the `vocabulary` most
-    frequent tokens and those of the conversation.
+    source: the model's MTP heads, copies of earlier text (prompt lookup), a separate draft model,
+    or prompt lookup where it is sure enough and one of the models elsewhere. depth: tokens drafted
+    in a round, "auto" for the fastest depth on this machine. min_probability: reject the first
+    drafted token that the source finds less likely, and all behind it. rule: how a drafted token is
+    chosen, "shared-noise" with the noise of the target's own sampling. output: output matrix for
+    MTP heads: the model's own ("full"), a copy in 4 bits, or its rows for the `vocabulary` most
+    frequent tokens and the tokens of the conversation.
     """
 
     source: DraftSourceName = "mtp"
@@ -238,10 +244,10 @@ class DraftOptions:
 
 @dataclass(frozen=True, slots=True)
 class CacheOptions:
-    """In how many bits the keys and values of a conversation are kept; fewer change the words.
+    """Bits in which keys and values of a conversation are stored; fewer bits change the text.
 
-    bits: of the model's; head_bits: of those of its MTP heads or a draft model, which change speed
-    alone. Recurrent states stay as they are. With the same bits the text is the same with drafting
+    bits: for the model. head_bits: for MTP heads or a draft model, where fewer bits change only the
+    speed. Recurrent states are never quantised. With equal bits the text is the same with drafting
     on and off.
     """
 
@@ -255,18 +261,18 @@ class CacheOptions:
 
     @property
     def words(self) -> str:
-        """Bits as people read them: "8 bits", "8 bits, 4 for drafting"."""
+        """The bits for users: "8 bits", "8 bits, 4 for drafting"."""
         if self.bits == self.head_bits:
             return f"{self.bits} bits"
         return f"{self.bits} bits, {self.head_bits} for drafting"
 
 
 AS_THEY_COME = CacheOptions()
-"""Nothing is rounded."""
+"""Cache options without quantisation."""
 
 
 def stop_strings(given: Sequence[str]) -> tuple[str, ...]:
-    """One text is one stop string, not one for each of its letters. Raises BadOption."""
+    """Return stop strings as a tuple; a single string is one stop string. Raises BadOption."""
     texts = [given] if isinstance(given, str) else given
 
     def fits(_: object) -> bool:
@@ -278,10 +284,11 @@ def stop_strings(given: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class GenerationOptions:
-    """When an answer ends.
+    """Options for when an answer ends.
 
-    max_tokens: None for as many as the context holds. stop: strings that end the answer and are not
-    part of it; one text is one of them. ignore_eos: go on past the model's own end of text.
+    max_tokens: limit for the answer, None for the rest of the context. stop: strings that end the
+    answer and are not part of it; a single string is accepted. ignore_eos: continue after the
+    model's end token.
     """
 
     max_tokens: int | None = None

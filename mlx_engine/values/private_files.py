@@ -1,4 +1,4 @@
-"""Files and folders that hold conversations, for their owner alone: modes 0600 and 0700."""
+"""Create files and folders that only their owner can read: modes 0600 and 0700."""
 
 import os
 import stat
@@ -11,33 +11,33 @@ OTHERS = 0o077
 
 
 def make_private(*paths: Path) -> None:
-    """Take rights of others away from what is there and ours, as far as that can be done.
+    """Remove the access rights of group and others from existing paths that this user owns.
 
-    A folder that everybody may use, such as /tmp (sticky), stays as it is.
+    Errors are ignored. A shared folder such as /tmp (sticky bit) stays as it is.
     """
     for path in paths:
         with suppress(OSError, ValueError):
-            its = path.stat()
-            mode = stat.S_IMODE(its.st_mode)
-            is_ours = its.st_uid == os.geteuid() and not mode & stat.S_ISVTX
+            status = path.stat()
+            mode = stat.S_IMODE(status.st_mode)
+            is_ours = status.st_uid == os.geteuid() and not mode & stat.S_ISVTX
             if is_ours and mode & OTHERS:
                 path.chmod(mode & ~OTHERS)
 
 
 def is_private(folder: Path) -> bool:
-    """Whether this is a folder, no link, of this user that nobody else has a right to."""
+    """Whether the path is a folder (no link) that this user owns and nobody else can access."""
     try:
-        its = folder.lstat()
+        status = folder.lstat()
     except (OSError, ValueError):
         return False
-    is_ours = stat.S_ISDIR(its.st_mode) and its.st_uid == os.geteuid()
-    return is_ours and not its.st_mode & OTHERS
+    is_ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+    return is_ours and not status.st_mode & OTHERS
 
 
 def make_private_file(path: Path) -> None:
-    """Make an empty file where there is none, and keep others from the one that is there.
+    """Create an empty file with mode 0600, or restrict the one that exists.
 
-    Raises nothing: whoever opens it next says what is wrong.
+    Errors are ignored: opening the file afterwards reports them.
     """
     with suppress(OSError, ValueError):
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, FILE_MODE))
@@ -45,8 +45,6 @@ def make_private_file(path: Path) -> None:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make a folder where there is none, and keep others from the one that is there. Raises OSError
-    where it cannot be made.
-    """
+    """Create a folder with mode 0700, or restrict the one that exists. Raises OSError."""
     folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     make_private(folder)

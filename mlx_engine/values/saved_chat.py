@@ -1,4 +1,4 @@
-"""A conversation as text in a file: JSON content to read back, Markdown to read."""
+"""Save a conversation as JSON or Markdown, and read it back."""
 
 import re
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _QUOTE = ">"
 
 @dataclass(frozen=True, slots=True)
 class SavedChat:
-    """model: the name of the one that answered."""
+    """A saved conversation; model: name of the model that answered."""
 
     model: str
     system: str | None
@@ -24,12 +24,12 @@ class SavedChat:
 
 
 def chat_as_content(chat: SavedChat) -> dict[str, Any]:
-    """What goes into the JSON file; a reader must ignore keys it does not know."""
+    """Return the content of the JSON file; readers must ignore keys they do not know."""
     return {"format": FORMAT} | asdict(chat)
 
 
 def chat_from_content(content: Any) -> SavedChat:
-    """The chat in the content of a JSON file; ValueError says what is wrong with it."""
+    """Read a chat from the content of a JSON file. Raises ValueError saying what is wrong."""
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ValueError(f'it has no "format": "{FORMAT}"')
     model, system, messages = (content.get(key) for key in ("model", "system", "messages"))
@@ -45,7 +45,7 @@ def chat_from_content(content: Any) -> SavedChat:
 
 
 def message_from_content(content: Any, number: int) -> Message:
-    """One message of the list; ValueError names it by its number."""
+    """Read message `number` (from 1) of a chat's JSON content. Raises ValueError."""
     if not isinstance(content, dict) or content.get("role") not in ROLES:
         raise ValueError(f"message {number} has no role")
     text, thinking = content.get("text"), content.get("thinking", "")
@@ -55,9 +55,9 @@ def message_from_content(content: Any, number: int) -> Message:
 
 
 def chat_as_markdown(chat: SavedChat) -> str:
-    """A heading for each turn, thinking as a quotation before its answer.
+    """Format a chat as Markdown: a heading for each message, thinking quoted before its answer.
 
-    A line of a text that looks like one of these is written with a backslash before it.
+    Text lines that look like such a heading or quotation get a backslash in front.
     """
     model = " ".join(chat.model.split())
     names = {"system": "System", "user": "You", "assistant": model}
@@ -77,7 +77,7 @@ def chat_as_markdown(chat: SavedChat) -> str:
 
 
 def chat_from_markdown(text: str) -> SavedChat:
-    """The chat chat_as_markdown wrote, also after some editing; ValueError when it is none."""
+    """Read a chat that chat_as_markdown wrote, perhaps edited since. Raises ValueError."""
     title, _, rest = text.replace("\r\n", "\n").lstrip("\ufeff\n").partition("\n")
     found = _TITLE.fullmatch(title.rstrip())
     if found is None:
@@ -90,7 +90,7 @@ def chat_from_markdown(text: str) -> SavedChat:
 
 
 def _marked(model: str) -> re.Pattern[str]:
-    """Lines that are the heading of a turn, with any backslashes already before them."""
+    """Match lines that are a message heading, with any number of backslashes in front."""
     names = "|".join(re.escape(name) for name in ("System", "You", model))
     return re.compile(rf"^\\*## (?:{names})[ \t]*$", re.MULTILINE)
 

@@ -1,4 +1,4 @@
-"""What drafting did: figures of one round, and their sums over an answer."""
+"""Drafting statistics of one decoding round and of a whole answer."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,16 +9,17 @@ from mlx_engine.values.options import DraftedBy
 
 @dataclass(frozen=True, slots=True)
 class RoundStats:
-    """One round: `drafted` tokens checked in one pass, `accepted` of them kept, `emitted` in all.
+    """One decoding round: `drafted` tokens verified in one pass, `accepted` of them, `emitted` all.
 
-    depth: tokens asked for; drafted is less when the source had fewer. why: the reason when depth
-    is not what the options ask for. auto_depth: what the automatic choice would be, where the depth
-    is pinned. source: who drafted, None when nothing was. draft_passes: of a head or small model,
-    also those of a draft that came to nothing. Times in milliseconds, of the clock and one after
-    the other: the device from when it could begin until the outcome was read, of which draft is
-    what the draft took where that is told apart (else, on a GPU, it is part of verify); then
-    accept, to keep what was accepted (caches, draft source, text); host is what is left, in which
-    the device had nothing to do. Rounds that were begun ahead follow one another without it.
+    depth: tokens requested from the draft source, which may draft fewer. why: reason when the depth
+    is not the requested one. auto_depth: depth that "auto" would choose, where the depth is fixed.
+    source: what drafted, None without a draft. draft_passes: forward passes of a head or draft
+    model, unused drafts included.
+
+    draft_ms, verify_ms, accept_ms and host_ms are milliseconds of wall time and add up to the
+    round. draft_ms and verify_ms: the device computes (on a GPU drafting may be counted in
+    verify_ms). accept_ms: caches, draft source and text take the accepted tokens over. host_ms: the
+    device is idle; 0 for rounds that lookahead queued in time.
     """
 
     position: int
@@ -37,13 +38,13 @@ class RoundStats:
 
     @property
     def total_ms(self) -> float:
-        """The whole round."""
+        """Wall time of the whole round in milliseconds."""
         return self.draft_ms + self.verify_ms + self.accept_ms + self.host_ms
 
 
 @dataclass(frozen=True, slots=True)
 class SourceStats:
-    """Tokens that one source drafted, and those of them that were accepted."""
+    """Number of tokens that one draft source drafted, and of those accepted."""
 
     source: DraftedBy = "mtp"
     drafted: int = 0
@@ -54,12 +55,12 @@ class SourceStats:
 class GenerationStats:
     """Sums over one answer.
 
-    drafted_by_depth[d-1] counts the rounds in which a d-th token was drafted,
-    accepted_by_depth[d-1] those in which it was accepted. passes: passes of the target model after
-    the prompt. seed: the one in effect. by_source: who drafted, in the order of their first drafts;
-    empty also where only the sums are known. plain_is_faster: see the function of this name.
-    head_rows: of the prompt, those that MTP heads have read; head_share: of the time it took to be
-    read, theirs.
+    drafted_by_depth[d-1]: rounds in which a d-th token was drafted. accepted_by_depth[d-1]: rounds
+    in which it was accepted. passes: passes of the target model after the prompt. seed: the
+    sampling seed used. by_source: statistics of each draft source, in the order of their first
+    drafts; empty where only sums are known. plain_is_faster: as the function `plain_is_faster`
+    says. head_rows: prompt tokens that MTP heads processed. head_share: share of the prompt's time
+    that the heads took.
     """
 
     prompt_tokens: int = 0
@@ -87,13 +88,15 @@ class GenerationStats:
 
     @property
     def acceptance(self) -> float:
-        """Accepted over drafted, 0 when nothing was drafted."""
+        """Accepted over drafted tokens, 0 when nothing was drafted."""
         return self.accepted / self.drafted if self.drafted else 0.0
 
 
 def plain_is_faster(rounds: Sequence[RoundStats]) -> bool:
-    """Whether drafting does not pay here, as the newest round knows: nothing was drafted because it
-    is parked, or it goes on because its depth is pinned.
+    """Whether plain decoding is faster than drafting, judging by the newest round.
+
+    True where drafting is parked and nothing was drafted, or where a fixed depth drafts though
+    "auto" would not.
     """
     if not rounds:
         return False
@@ -105,7 +108,7 @@ def plain_is_faster(rounds: Sequence[RoundStats]) -> bool:
 
 
 def sum_by_source(rounds: Iterable[RoundStats]) -> tuple[SourceStats, ...]:
-    """For each source that drafted, in the order of first drafts."""
+    """Sum drafted and accepted tokens for each draft source, in the order of first drafts."""
     sums: dict[DraftedBy, SourceStats] = {}
     for r in rounds:
         if r.source is not None:
@@ -117,7 +120,7 @@ def sum_by_source(rounds: Iterable[RoundStats]) -> tuple[SourceStats, ...]:
 
 
 def count_by_depth(lengths: Iterable[int]) -> tuple[int, ...]:
-    """[d-1] -> how many of `lengths` are at least d."""
+    """For each depth d from 1, count the lengths that are at least d; result[d-1] is the count."""
     counts: list[int] = []
     for length in lengths:
         counts.extend([0] * (length - len(counts)))

@@ -1,4 +1,4 @@
-"""Reads files and JSON that others wrote, within the limits that are listed here."""
+"""Read files and JSON from untrusted sources within fixed limits of size and depth."""
 
 import errno
 import json
@@ -12,24 +12,24 @@ from typing import Any, BinaryIO
 from mlx_engine.values.errors import BadModelFile, why_not_read
 from mlx_engine.values.words import ErrorInWords, Words
 
-# Bytes of a file, each several times what the largest published one has.
+# Largest sizes of files in bytes, several times those of the largest published ones.
 CONFIG_BYTES = 50_000_000
-"""config.json and its like, and indexes of shards."""
+"""Limit for config.json and similar files, and for indexes of shards."""
 TOKENIZER_BYTES = 100_000_000
-"""tokenizer.json, tokenizer.model and what lies beside them."""
+"""Limit for tokenizer.json, tokenizer.model and files beside them."""
 TEMPLATE_BYTES = 2_000_000
-"""chat_template.jinja."""
+"""Limit for chat_template.jinja."""
 HEADER_BYTES = 100_000_000
-"""What stands before the data of a safetensors file: the limit of the format's own library."""
+"""Limit for the header of a safetensors file, as in the safetensors library."""
 REFERENCE_BYTES = 1000
-"""refs/main in the hub's cache, which holds the name of a commit."""
+"""Limit for refs/main in the hub's cache, which holds a commit id."""
 
 JSON_VALUES = 6_000_000
-"""Of one JSON text; the largest vocabularies have 2 million. One takes 200 bytes at most."""
+"""Most values of a JSON text; the largest vocabularies have 2 million. A value takes 200 bytes."""
 JSON_DEPTH = 100
-"""Lists and objects inside each other."""
+"""Deepest nesting of lists and objects."""
 _DIGITS = 20
-"""Of a whole number of 64 bits."""
+"""Most digits of a 64-bit whole number."""
 _HIGH, _LOW = r"\\u[dD][89abAB]", r"\\u[dD][c-fC-F]"
 _MAYBE_HALF = re.compile(rf"{_HIGH}..(?!{_LOW})|(?<!{_HIGH}..){_LOW}")
 """The escape of half a character (surrogate) without the other, unless its backslash is escaped."""
@@ -51,14 +51,13 @@ def without_controls(text: str) -> str:
 
 
 class BadJsonError(ValueError):
-    """A text that is not JSON or not within the limits; its message says why, without an end."""
+    """A text is not JSON, or exceeds the limits; the message says why, without a full stop."""
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open a regular file for reading, through links.
+    """Open a regular file for reading; symbolic links are followed.
 
-    Raises OSError for everything else at once, for a pipe, a device, a folder, a path that cannot
-    be one.
+    Raises OSError at once for pipes, devices, folders and impossible paths.
     """
     try:
         mode = path.stat().st_mode
@@ -71,7 +70,7 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def read_bytes(path: Path, most: int, error: type[ErrorInWords] = BadModelFile) -> bytes:
-    """Read a regular file of at most so many bytes; error: what is raised for any other."""
+    """Read a regular file of at most `most` bytes; raises `error` for any other."""
     try:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
@@ -93,7 +92,7 @@ def read_bytes(path: Path, most: int, error: type[ErrorInWords] = BadModelFile) 
 
 
 def read_text(path: Path, most: int, error: type[ErrorInWords] = BadModelFile) -> str:
-    """The same of a text in UTF-8, without its byte order mark."""
+    """Read a UTF-8 file of at most `most` bytes without its byte order mark; raises `error`."""
     try:
         return read_bytes(path, most, error).decode("utf-8-sig")
     except UnicodeDecodeError as problem:
@@ -112,7 +111,7 @@ def read_json(
     error: type[ErrorInWords] = BadModelFile,
     object_hook: Object | None = None,
 ) -> dict[str, Any]:
-    """The JSON object in a regular file; error: what is raised for everything else."""
+    """Read the JSON object in a regular file of at most `most` bytes; raises `error` otherwise."""
     try:
         value = parse_json(read_text(path, most, error), object_hook=object_hook)
     except BadJsonError as problem:
@@ -129,10 +128,10 @@ def read_json(
 
 
 def parse_json(text: str | bytes, *, object_hook: Object | None = None) -> Any:
-    """The value of a JSON text of any origin; object_hook as json.loads has it.
+    """Parse untrusted JSON; object_hook as in json.loads.
 
-    A whole number of more than 64 bits becomes a float. Raises BadJsonError, also for too many
-    values, too deep ones, and half surrogates, which no file or tokenizer takes.
+    Whole numbers of more than 64 bits become floats. Raises BadJsonError for text that is not JSON,
+    has too many values, is nested too deep, or contains half a surrogate pair.
     """
     try:
         whole = text.decode("utf-8-sig") if isinstance(text, bytes) else text
@@ -163,8 +162,8 @@ def _is_deeper(value: object, most: int) -> bool:
     for _ in range(most + 1):
         level = [
             child
-            for one in level
-            for child in (one.values() if isinstance(one, dict) else one)
+            for parent in level
+            for child in (parent.values() if isinstance(parent, dict) else parent)
             if type(child) in (dict, list)
         ]
     return bool(level)
