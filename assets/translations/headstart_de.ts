@@ -2243,7 +2243,7 @@
     </message>
     <message>
         <source>A draft counts up to the first token its source finds less likely than this: fewer tokens are drafted, and more of them accepted.</source>
-        <translation type="unfinished"></translation>
+        <translation>Ein Entwurf zählt bis zum ersten Token, das seine Quelle für unwahrscheinlicher hält als hier angegeben: Weniger Tokens werden entworfen, und mehr davon angenommen.</translation>
     </message>
     <message>
         <source>In effect: {what}.</source>
