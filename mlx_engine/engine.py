@@ -39,7 +39,7 @@ from mlx_engine.loading.find import FromHub
 from mlx_engine.loading.load import LoadedModel, load_model
 from mlx_engine.sampling.sampler import SamplerKernels
 from mlx_engine.self_check.between_answers import SelfCheck
-from mlx_engine.self_check.kernel_record import KernelRecord, RowsHere, record_here
+from mlx_engine.self_check.kernel_record import KernelRecord, RowsOrigin, record_here
 from mlx_engine.self_check.kernel_trials import kernels_here, launcher_here
 from mlx_engine.self_check.teacher_forced import head_logits, hidden_states, trunk_logits
 from mlx_engine.text.chat_template import PLAIN_STOP, fallback_template
@@ -109,7 +109,7 @@ class Engine:
         self._loaded = loaded
         told, tokenizer = loaded.description, loaded.tokenizer
         self._self_check = SelfCheck(loaded, options, record)
-        rows = RowsHere(loaded.kernels)
+        rows = RowsOrigin(loaded.kernels)
         self._parts = ModelParts(
             model=loaded.model,
             tokenizer=tokenizer,
@@ -140,7 +140,7 @@ class Engine:
             batch=BatchScheduler(self._self_check.most_rows, outcome_reader()),
             most_bytes=most_bytes(options),
         )
-        self._self_check.tell()  # the kernels that the layers have asked for
+        self._self_check.update_description()  # the kernels that the layers have asked for
         self._self_check.description = replace(
             self._self_check.description,
             context_length=self._parts.context_length,
@@ -196,9 +196,9 @@ class Engine:
             return
         with suppress(OutOfMemory), translate_oom():  # the answer stands; it is tried again
             with self._parts.limits.generating():
-                self._self_check.go_on()
+                self._self_check.run_a_while()
             self._parts.prompts.save()
-        self._self_check.tell_trouble(self.prompt_files_trouble)
+        self._self_check.show_trouble(self.prompt_files_trouble)
 
     def session(
         self,

@@ -100,7 +100,7 @@ def _nobody_pulls_the_plug() -> Iterator[None]:
 
 ROWS_COMPARED = {
     "mlx_engine.self_check.numerics.STOCK_ROWS": (2,),
-    "mlx_engine.self_check.numerics.KEYS": (40,),
+    "mlx_engine.self_check.numerics.KEY_COUNTS": (40,),
 }
 """Of the passes that say at every load whether rows depend on one another: else most of a load."""
 

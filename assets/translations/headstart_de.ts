@@ -3408,20 +3408,20 @@
         <translation>Schlüssel und Werte bleiben in 16 Bit: Köpfe der Breite {odd} sind keine ganzen Gruppen von {least}, die sich in 8 und 4 Bit eine Skala teilen.</translation>
     </message>
     <message>
-        <source>On this machine a row&apos;s logits change with the rows beside it: text with drafting may leave the plain text at near ties.</source>
-        <translation>Auf diesem Rechner ändern sich die Logits einer Zeile mit den Zeilen daneben: Text mit Entwürfen kann bei knappen Entscheidungen vom Text ohne Entwürfe abweichen.</translation>
+        <source>On this machine a token&apos;s scores depend a little on how many tokens are computed at once, so text with drafting may differ from text without it where two tokens are almost equally likely.</source>
+        <translation>Auf diesem Rechner hängen die Werte eines Tokens ein wenig davon ab, wie viele Tokens zugleich berechnet werden. Text mit Entwürfen kann deshalb vom Text ohne Entwürfe abweichen, wo zwei Tokens fast gleich wahrscheinlich sind.</translation>
     </message>
     <message>
-        <source>Whether a row&apos;s logits change with the rows beside it on this machine is found out after an answer; until then text with drafting may leave the plain text at near ties.</source>
-        <translation>Ob sich die Logits einer Zeile auf diesem Rechner mit den Zeilen daneben ändern, wird nach einer Antwort geprüft; bis dahin kann Text mit Entwürfen bei knappen Entscheidungen vom Text ohne Entwürfe abweichen.</translation>
+        <source>Whether text with drafting can differ from text without it on this machine is checked after an answer. Until then it may, where two tokens are almost equally likely.</source>
+        <translation>Ob Text mit Entwürfen auf diesem Rechner vom Text ohne Entwürfe abweichen kann, wird nach einer Antwort geprüft. Bis dahin kann er es, wo zwei Tokens fast gleich wahrscheinlich sind.</translation>
     </message>
     <message>
-        <source>Comparing rows behind an answer ended with an error, so text with drafting may leave the plain text at near ties; it is tried again at the next load. ({told})</source>
-        <translation>Der Vergleich von Zeilen nach einer Antwort endete mit einem Fehler; Text mit Entwürfen kann deshalb bei knappen Entscheidungen vom Text ohne Entwürfe abweichen. Beim nächsten Laden wird es noch einmal versucht. ({told})</translation>
+        <source>Checking whether text with drafting can differ from text without it ended with an error and is repeated at the next load. Until then it may, where two tokens are almost equally likely. ({told})</source>
+        <translation>Die Prüfung, ob Text mit Entwürfen vom Text ohne Entwürfe abweichen kann, endete mit einem Fehler und wird beim nächsten Laden wiederholt. Bis dahin kann er es, wo zwei Tokens fast gleich wahrscheinlich sind. ({told})</translation>
     </message>
     <message>
-        <source>Exact rows would make a pass {percent:.0f} % slower on this machine, and more than {most:.0f} % is not worth it by default: text with drafting may leave the plain text at near ties. Choose exact numerics to have them all the same.</source>
-        <translation>Exakte Zeilen würden einen Durchlauf auf diesem Rechner um {percent:.0f} % verlangsamen; mehr als {most:.0f} % ist es von sich aus nicht wert: Text mit Entwürfen kann bei knappen Entscheidungen vom Text ohne Entwürfe abweichen. Wer sie trotzdem will, wählt die exakte Numerik.</translation>
+        <source>Exact numerics would make a pass {percent:.0f} % slower on this machine, more than the {most:.0f} % accepted by default, so text with drafting may differ from text without it where two tokens are almost equally likely. Choose exact numerics to rule that out.</source>
+        <translation>Exakte Numerik würde einen Durchlauf auf diesem Rechner um {percent:.0f} % verlangsamen, mehr als die {most:.0f} %, die von sich aus hingenommen werden. Text mit Entwürfen kann deshalb vom Text ohne Entwürfe abweichen, wo zwei Tokens fast gleich wahrscheinlich sind. Exakte Numerik schließt das aus.</translation>
     </message>
     <message>
         <source>(Seen {where}.)</source>

@@ -18,8 +18,8 @@ from urllib.request import ProxyHandler, Request, build_opener
 import mlx.core as mx
 
 from metal_kernels.stock import computes_on_gpu
-from mlx_engine.bench.report import LLAMA, MLX_LM, OFF, PEERS, Plan, arm_words, draft_of
-from mlx_engine.bench.runs import Clock, Run, settings_of, timed_answer
+from mlx_engine.bench.report import LLAMA, MLX_LM, OFF, PEERS, Plan, arm_words, parse_arm
+from mlx_engine.bench.runs import Clock, Run, answer_settings, timed_answer
 from mlx_engine.engine import Engine
 from mlx_engine.self_check.doctor import this_machine
 from mlx_engine.values.errors import Reason
@@ -33,7 +33,7 @@ START_S = 600.0
 """Seconds a server may take to load a model."""
 
 ANSWER_S = 3600.0
-LAST_WORDS = 300
+LOG_TAIL = 300
 """Characters from the end of a server's log that are shown when it does not start."""
 
 
@@ -109,7 +109,7 @@ class LlamaServer:
             "logit_bias": [list(pair) for pair in sampling.logit_bias.items()],
             "seed": sampling.seed or 0,
         }
-        build = _ask(f"{self._at}/props").get("build_info", "")
+        build = _request_json(f"{self._at}/props").get("build_info", "")
         self.name = " ".join(filter(None, ("llama.cpp", str(build).partition("-")[0], words)))
 
     def answer(self, prompt: Sequence[int], tokens: int) -> Run:
@@ -119,7 +119,7 @@ class LlamaServer:
         drafts.
         """
         started = perf_counter()
-        reply = _ask(
+        reply = _request_json(
             f"{self._at}/completion",
             {
                 **self._sampling,
@@ -186,13 +186,13 @@ def _wait_until_ready(process: "subprocess.Popen[bytes]", health: str, log: IO[b
     end = perf_counter() + START_S
     while process.poll() is None and perf_counter() < end:
         try:
-            _ask(health)
+            _request_json(health)
         except OSError:  # not listening yet, or loading (503)
             sleep(0.1)
         else:
             return
     log.seek(0)
-    words = " ".join(log.read().decode(errors="replace").split())[-LAST_WORDS:]
+    words = " ".join(log.read().decode(errors="replace").split())[-LOG_TAIL:]
     raise OSError(f"it did not start: {words or 'it said nothing'}")
 
 
@@ -200,7 +200,7 @@ _LOCAL = build_opener(ProxyHandler({}))
 """Ignores the proxies of the environment: servers run on this machine."""
 
 
-def _ask(url: str, body: dict[str, object] | None = None) -> dict[str, Any]:
+def _request_json(url: str, body: dict[str, object] | None = None) -> dict[str, Any]:
     """GET JSON from `url`, or POST `body` to it. Raises OSError and ValueError."""
     data = None if body is None else json.dumps(body).encode()
     request = Request(url, data, {"Content-Type": "application/json"})
@@ -209,7 +209,7 @@ def _ask(url: str, body: dict[str, object] | None = None) -> dict[str, Any]:
             reply: dict[str, Any] = json.load(answer)
     except HTTPError as error:
         with error:
-            words = error.read().decode(errors="replace")[:LAST_WORDS]
+            words = error.read().decode(errors="replace")[:LOG_TAIL]
         raise OSError(f"{error}: {words}") from None
     return reply
 
@@ -243,7 +243,7 @@ def draft_settings(engine: Engine, plan: Plan) -> Iterator[DraftSetting | Reason
     source: DraftSourceName = "mtp" if engine.parts.drafting.small is None else "model"
     for name in dict.fromkeys((OFF, *plan.arms)):
         if name not in PEERS:
-            draft = draft_of(name, source)
+            draft = parse_arm(name, source)
             why_not = engine.session(draft=draft).why_not_drafting if name != OFF else None
             yield why_not or DraftSetting(arm_words(name), draft)
 
@@ -252,7 +252,7 @@ def draft_arm(engine: Engine, plan: Plan, own: DraftSetting) -> Arm:
     """Make the arm of the engine with some draft options."""
 
     def answer(prompt: Sequence[int], tokens: int) -> Run:
-        settings = settings_of(plan.sampling, own.draft, tokens, ignore_eos=plan.ignore_eos)
+        settings = answer_settings(plan.sampling, own.draft, tokens, ignore_eos=plan.ignore_eos)
         return timed_answer(engine, prompt, settings)
 
     return Arm(own.name, answer)
@@ -292,11 +292,11 @@ def peer_arms(
         try:
             peer = opening()
         except PEER_ERRORS as error:
-            yield cannot(name, error)
+            yield peer_failure(name, error)
         else:
             yield Arm(peer.name, peer.answer, is_peer=True)
 
 
-def cannot(name: str, error: Exception) -> Reason:
+def peer_failure(name: str, error: Exception) -> Reason:
     """The reason for a program that is left out."""
     return Reason("peer-cannot", f"{name} cannot run this model: {error}")

@@ -14,18 +14,18 @@ from mlx_engine.bench.runs import (
     GREEDY,
     PLAIN,
     SEED,
+    answer_settings,
     chat_prompt,
     in_turns,
     long_prompt,
     nine_kinds,
     open_answer,
-    settings_of,
 )
 from mlx_engine.engine import Engine
 from mlx_engine.values.conversation import Generation, RoundFinished
 from mlx_engine.values.options import CacheBits, CacheOptions, DraftOptions, SamplingOptions
 
-HOT = SamplingOptions(temperature=0.8, seed=SEED)
+SAMPLED = SamplingOptions(temperature=0.8, seed=SEED)
 PINNED = DraftOptions(depth=3)
 CHATS = 3
 
@@ -35,7 +35,7 @@ Prompts = Sequence[Sequence[int]]
 def measure_cache_bits(engine: Engine, prompts: Prompts, plan: Plan) -> tuple[CacheRow, ...]:
     """Compare keys and values in 16, 8 and 4 bits with those in 16."""
     limit = plan.short_tokens
-    answers = [engine.generate(prompt, limit, HOT, PLAIN).tokens for prompt in prompts]
+    answers = [engine.generate(prompt, limit, SAMPLED, PLAIN).tokens for prompt in prompts]
     texts = [[*prompt, *answer] for prompt, answer in zip(prompts, answers, strict=True)]
     exact = [engine.logits(text) for text in texts]
     bits: tuple[CacheBits, ...] = get_args(CacheBits)
@@ -51,8 +51,8 @@ def _cache_row(
     cache: CacheOptions,
 ) -> CacheRow:
     pairs = list(zip(exact, (engine.logits(text, cache) for text in texts), strict=True))
-    plain = [engine.generate(prompt, limit, HOT, PLAIN, cache=cache) for prompt in prompts]
-    made = [engine.generate(prompt, limit, HOT, PINNED, cache=cache) for prompt in prompts]
+    plain = [engine.generate(prompt, limit, SAMPLED, PLAIN, cache=cache) for prompt in prompts]
+    made = [engine.generate(prompt, limit, SAMPLED, PINNED, cache=cache) for prompt in prompts]
     drafted = sum(answer.stats.drafted for answer in made)
     accepted = sum(answer.stats.accepted for answer in made)
     return CacheRow(
@@ -137,7 +137,7 @@ def measure_memory(engine: Engine, plan: Plan) -> MemoryReport:
     share = min(1.0, room / (plan.memory_prompt + plan.memory_tokens))
     prompt = long_prompt(engine, int(plan.memory_prompt * share))
     answer = open_answer(
-        engine, prompt, settings_of(GREEDY, PINNED, int(plan.memory_tokens * share))
+        engine, prompt, answer_settings(GREEDY, PINNED, int(plan.memory_tokens * share))
     )
     rounds = [event.stats for event in answer.events() if isinstance(event, RoundFinished)]
     tenth = max(1, len(rounds) // 10)

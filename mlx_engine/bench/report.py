@@ -15,7 +15,7 @@ PEERS = (MLX_LM, LLAMA)
 ARMS = (OFF, "1", "2", "3", "2@0.85", "auto", "prompt-lookup", *PEERS)
 
 
-def draft_of(arm: str, source: DraftSourceName = "mtp") -> DraftOptions:
+def parse_arm(arm: str, source: DraftSourceName = "mtp") -> DraftOptions:
     """Parse an arm: "off", "auto", a source's name, a depth, or "2@0.85" with min_probability.
 
     source: the source of arms that name none. Raises BadOption.
@@ -41,7 +41,7 @@ def arm_words(arm: str) -> str:
 class Plan:
     """What a bench measures; lengths in tokens, cut to what the context holds.
 
-    arms: draft settings (see draft_of) and PEERS; "off" always takes part. llama_server: path of
+    arms: draft settings (see parse_arm) and PEERS; "off" always takes part. llama_server: path of
     llama.cpp's program, without which llama.cpp is left out. kinds: how many of the nine kinds of
     prompt. tokens: longest answer, with ignore_eos every answer's length. repeats: answers of every
     arm to every prompt. short_prompts, short_tokens: number of the shortest prompts and length of

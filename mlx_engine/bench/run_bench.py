@@ -19,10 +19,10 @@ from mlx_engine.bench.arms import (
     PEER_ERRORS,
     Arm,
     DraftSetting,
-    cannot,
     draft_arm,
     draft_arms,
     peer_arms,
+    peer_failure,
 )
 from mlx_engine.bench.measures import (
     measure_cache_bits,
@@ -126,7 +126,7 @@ class _Bench:
         self._engine, self._plan, self._heads = engine, plan, heads
         self._show, self._progress = show, progress
         self._declined: list[Reason] = []
-        self._begin("Trying kernels and timing passes")
+        self._begin_stage("Trying kernels and timing passes")
         self._costs = engine.pass_costs  # else they change between one text and the next
         self._found = BenchReport(conditions(engine, plan))
 
@@ -158,28 +158,28 @@ class _Bench:
         short = by_length[: plan.short_prompts]  # all logits are kept
         if self._is_asked("chats"):
             chats = measure_chats(engine, plan)
-            self._keep(tables.chats_table(chats), chats=chats)
+            self._add_figures(tables.chats_table(chats), chats=chats)
         if self._is_asked("cache", engine.description.packed_cache):
             cache = measure_cache_bits(engine, short, plan)
-            self._keep(tables.cache_table(cache), cache=cache)
+            self._add_figures(tables.cache_table(cache), cache=cache)
         if self._is_asked("memory"):
             memory = measure_memory(engine, plan)
-            self._keep(tables.memory_table(memory), memory=memory)
+            self._add_figures(tables.memory_table(memory), memory=memory)
 
-    def _begin(self, words: str, answers: int | None = None) -> None:
+    def _begin_stage(self, words: str, answers: int | None = None) -> None:
         """Show a new stage in the progress line; answers: how many it takes, where known."""
         for task in self._progress.task_ids:
             self._progress.remove_task(task)
         self._task = self._progress.add_task(words, total=answers)
         self._progress.refresh()
 
-    def _say(self, words: str) -> None:
+    def _show_answer(self, words: str) -> None:
         """Show the next answer and its number in the progress line."""
         task = self._progress.tasks[0]
         number = f"{task.completed + 1:.0f} of {task.total:.0f}"
         self._progress.update(self._task, description=f"{words} ({number})", refresh=True)
 
-    def _keep(self, table: RenderableType, **found: Any) -> None:
+    def _add_figures(self, table: RenderableType, **found: Any) -> None:
         """Put figures into fields of the report, and show their table."""
         self._found = replace(self._found, **found)
         self._show(table)
@@ -191,7 +191,7 @@ class _Bench:
         if why_not is not None:
             self._declined.append(why_not)
             return False
-        self._begin(f"Measuring {part}")
+        self._begin_stage(f"Measuring {part}")
         return True
 
     def _prompts(self) -> list[_Prompt]:
@@ -211,7 +211,7 @@ class _Bench:
         engine, plan = self._engine, self._plan
         longest = max([plan.prompt, *(len(prompt.tokens) for prompt in prompts)]) + plan.tokens
         with ExitStack() as stack:
-            self._begin("Prompt other programs")
+            self._begin_stage("Prompt other programs")
             peers = self._runnable(peer_arms(engine, plan, self._heads, longest, stack))
             if self._is_asked("drafting"):
                 self._drafting(prompts, [*self._runnable(draft_arms(engine, plan)), *peers])
@@ -232,12 +232,12 @@ class _Bench:
         """Answer every prompt with every arm; Ctrl-C keeps and shows what is complete."""
         plan, done = self._plan, list[Answers]()
         answers = len(arms) + len(prompts) * (1 + plan.repeats * len(arms))
-        self._begin("Measuring drafting", answers)
+        self._begin_stage("Measuring drafting", answers)
         try:
             if prompts:
                 self._warm_up(arms, prompts[0].tokens, WARM_UP)
             for number, (kind, prompt) in enumerate(prompts, 1):
-                self._say(f"{kind}, reference")
+                self._show_answer(f"{kind}, reference")
                 reference = arms[0].answer(prompt, plan.tokens).tokens
                 self._progress.advance(self._task)
                 done.append(_answers(kind, prompt, reference, arms))
@@ -252,7 +252,9 @@ class _Bench:
             if kinds:
                 total = total_rows(done)
                 found = DraftingReport(kinds, total, self._costs.verify_ms, self._costs.draft_ms)
-                self._keep(tables.total_table(found), drafting=found, agreement=agreement(kinds))
+                self._add_figures(
+                    tables.total_table(found), drafting=found, agreement=agreement(kinds)
+                )
 
     def _reading(self, peers: list[Arm]) -> None:
         """Time reading a long prompt and generating one token."""
@@ -264,11 +266,11 @@ class _Bench:
                 1, draft_arm(engine, plan, DraftSetting("with heads", DraftOptions(depth=1)))
             )
         answers = _answers("prompt", prompt, (), arms)
-        self._begin("Measuring prompt", len(arms) * (1 + plan.repeats))
+        self._begin_stage("Measuring prompt", len(arms) * (1 + plan.repeats))
         self._warm_up(arms, prompt, 1)
         self._answer(in_turns(arms, plan.repeats), arms, answers, prompt, 1)
         rows = answers.prompt_rows()
-        self._keep(tables.prompt_table(rows), prompt=rows)
+        self._add_figures(tables.prompt_table(rows), prompt=rows)
 
     def _warm_up(self, arms: list[Arm], prompt: list[int], tokens: int) -> None:
         """Have every arm give an answer that does not count, so that kernels are compiled."""
@@ -286,14 +288,14 @@ class _Bench:
         """Let arms answer; a peer that fails is removed from `arms` and from `answers`."""
         exactly = max(1, len(answers.reference))
         for arm in in_order:
-            self._say(f"{answers.kind}, {arm.name}")
+            self._show_answer(f"{answers.kind}, {arm.name}")
             try:
                 run = arm.answer(prompt, exactly if arm.is_peer else tokens)
                 answers.runs[arm.name].append(run)
             except PEER_ERRORS as error:
                 if not arm.is_peer:
                     raise
-                self._declined.append(cannot(arm.name, error))
+                self._declined.append(peer_failure(arm.name, error))
                 arms.remove(arm)
                 del answers.runs[arm.name]
             self._progress.advance(self._task)

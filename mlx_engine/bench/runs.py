@@ -121,7 +121,7 @@ class Clock:
         )
 
 
-def settings_of(
+def answer_settings(
     sampling: SamplingOptions, draft: DraftOptions, tokens: int, *, ignore_eos: bool = True
 ) -> Settings:
     """Make the settings of an answer of at most `tokens` tokens."""

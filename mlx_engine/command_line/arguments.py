@@ -6,7 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn, get_args
 
-from mlx_engine.bench.report import ARMS, PARTS, PEERS, Part, draft_of
+from mlx_engine.bench.report import ARMS, PARTS, PEERS, Part, parse_arm
 from mlx_engine.command_line.options import NUMBER_FIELDS, read_depth
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import (
@@ -139,7 +139,7 @@ def _read_arms(text: str) -> tuple[str, ...]:
     arms = tuple(text.split(","))
     for arm in arms:
         if arm not in PEERS:
-            draft_of(arm)
+            parse_arm(arm)
     return arms
 
 

@@ -14,14 +14,14 @@ from mlx_engine.drafting.drafter import DEEPEST
 from mlx_engine.drafting.round_costs import PassCosts
 from mlx_engine.loading.load import LoadedModel
 from mlx_engine.models.contract import Model
-from mlx_engine.self_check.kernel_record import KernelRecord, RowsFound
+from mlx_engine.self_check.kernel_record import KernelRecord, RowsVerdict
 from mlx_engine.self_check.kernel_states import kernel_states
 from mlx_engine.self_check.kernel_trials import ModelTrials
 from mlx_engine.self_check.numerics import (
     ROWS_PENDING,
     compare_rows,
-    costs_too_much,
     exact_cost,
+    is_too_slow,
     rows_that_differ,
     rows_unknown,
     with_numerics,
@@ -34,7 +34,7 @@ from mlx_engine.values.options import MAX_DEPTH, LoadOptions
 T = TypeVar("T")
 R = TypeVar("R")
 
-A_LITTLE_S = 0.5
+LONGEST_S = 0.5
 """Seconds of checks after an answer, at most."""
 
 
@@ -57,7 +57,7 @@ class SelfCheck:
         """record: this machine's; None where there are no kernels, and rows are compared at once.
         timer_of: makes what times passes of a model.
         """
-        self._loaded, self._asked, self._record = loaded, options.numerics, record
+        self._loaded, self._numerics, self._record = loaded, options.numerics, record
         self._timer_of = timer_of
         self.is_awaited: Callable[[], bool] = lambda: False
         self._meter = CostMeter(
@@ -66,28 +66,28 @@ class SelfCheck:
         self.costs_now, self.go_deep = self._meter.costs_now, self._meter.go_deep
         self._checks_heads = options.check_heads and len(loaded.model.heads) > 0
         self._trouble: Reason | None = None
-        self._rows: RowsFound | Reason = RowsFound()
+        self._rows: RowsVerdict | Reason = RowsVerdict()
         self._steps: Iterator[None] | None = None  # of kernels and rows, until all is known
         if record is not None:
-            self._trials = ModelTrials(loaded.kernels, record, dtype_of(loaded.model))
+            self._trials = ModelTrials(loaded.kernels, record, activation_dtype(loaded.model))
             self._begin(record)
-        elif self._asked != "fast":
+        elif self._numerics != "fast":
             context = loaded.description.context_length
-            self._rows = RowsFound(rows_that_differ(loaded.model, context))
+            self._rows = RowsVerdict(rows_that_differ(loaded.model, context))
         self.description = loaded.description
-        self.tell()
+        self.update_description()
 
     def drop_model(self) -> None:
         """Free the model; nothing more is checked."""
         del self._loaded, self._meter, self._steps, self.costs_now, self.go_deep
 
-    def tell(self) -> None:
+    def update_description(self) -> None:
         """Update kernels and numerics in the description."""
         kernels = self._loaded.kernels
-        described = with_numerics(self.description, self._asked, self._rows, kernels)
+        described = with_numerics(self.description, self._numerics, self._rows, kernels)
         self.description = replace(described, kernels=kernel_states(kernels))
 
-    def tell_trouble(self, trouble: Reason | None) -> None:
+    def show_trouble(self, trouble: Reason | None) -> None:
         """Replace the last trouble in the description; None: there is none now."""
         if trouble != self._trouble:
             others = (reason for reason in self.description.declined if reason != self._trouble)
@@ -131,9 +131,9 @@ class SelfCheck:
                     raise
                 return None
 
-    def go_on(self) -> None:
-        """Do checks for at most A_LITTLE_S, or until other work waits."""
-        end = perf_counter() + A_LITTLE_S
+    def run_a_while(self) -> None:
+        """Do checks for at most LONGEST_S, or until other work waits."""
+        end = perf_counter() + LONGEST_S
         work = self.measure if self._meter.is_wanted else self._check_kernels_and_rows
         work(lambda: perf_counter() > end or self.is_awaited())
 
@@ -147,9 +147,9 @@ class SelfCheck:
         is_told = isinstance(error, EngineError) and not isinstance(error, NumericsError)
         may_be_a_kernel = not is_told and not is_out_of_memory(error)
         if may_be_a_kernel and self._record is not None and self._trials.blame(error):
-            self._loaded.kernels.want(exact=self._asked != "fast")
+            self._loaded.kernels.want(exact=self._numerics != "fast")
             self._begin(self._record)
-            self.tell()
+            self.update_description()
             return True
         if isinstance(error, NumericsError):
             raise NumericsError(
@@ -159,12 +159,12 @@ class SelfCheck:
 
     def _begin(self, record: KernelRecord) -> None:
         """Begin with kernels and rows, except where the record knows both."""
-        died = record.trials.get(self._passes)
+        died = record.trials.get(self._passes_key)
         if died is not None:
-            self._loaded.kernels.stop(f"{died.wrong}, in {self._passes}")
-        known = None if self._trials.pending() else record.rows.get(self._name)
+            self._loaded.kernels.stop(f"{died.wrong}, in {self._passes_key}")
+        known = None if self._trials.pending() else record.rows.get(self._rows_key)
         if known is not None:
-            self._settle(known)
+            self._adopt(known)
         else:
             self._rows, self._steps = ROWS_PENDING, self._kernels_and_rows(record)
 
@@ -179,7 +179,7 @@ class SelfCheck:
                     self._steps = None
             except Exception as error:
                 self._rows, self._steps = rows_unknown(error), None
-            self.tell()
+            self.update_description()
         return self._steps is None
 
     def _kernels_and_rows(self, record: KernelRecord) -> Iterator[None]:
@@ -187,27 +187,27 @@ class SelfCheck:
         loaded = self._loaded
         for _ in self._trials.steps():
             yield
-        if self._asked == "fast":
+        if self._numerics == "fast":
             return
         differ, cost = "", 0.0
         context = loaded.description.context_length
-        for differ in self._on_record(compare_rows(loaded.model, context), record):
+        for differ in self._recorded(compare_rows(loaded.model, context), record):
             yield
             if differ:
                 break
-        if not differ and self._asked == "auto":
+        if not differ and self._numerics == "auto":
             passes = exact_cost(loaded.kernels, self._timer_of(loaded.model))
-            cost = yield from self._on_record(passes, record)
-        found = record.rows[self._name] = RowsFound(differ, cost)
+            cost = yield from self._recorded(passes, record)
+        found = record.rows[self._rows_key] = RowsVerdict(differ, cost)
         record.write()
-        self._settle(found)
+        self._adopt(found)
 
-    def _on_record(
+    def _recorded(
         self, passes: Generator[T, None, R], record: KernelRecord
     ) -> Generator[T, None, R]:
         """Go through passes; a pass that ends the program is not run with our kernels again."""
         while True:
-            with record.trying(self._passes):
+            with record.trying(self._passes_key):
                 try:
                     done = next(passes)
                 except StopIteration as end:
@@ -215,20 +215,20 @@ class SelfCheck:
                     return result
             yield done
 
-    def _settle(self, found: RowsFound) -> None:
+    def _adopt(self, found: RowsVerdict) -> None:
         """Give up exact rows where they cost too much."""
         self._rows, self._steps = found, None
-        if costs_too_much(found, self._asked):
+        if is_too_slow(found, self._numerics):
             self._loaded.kernels.want(exact=False)
 
     @property
-    def _name(self) -> str:
-        """The record's key of RowsFound: sizes, formats and kernels of the model."""
+    def _rows_key(self) -> str:
+        """The record's key of RowsVerdict: sizes, formats and kernels of the model."""
         used = [state.name for state in kernel_states(self._loaded.kernels) if state.in_use]
-        return f"{self._sizes}, {self._asked}: {', '.join(used)}"
+        return f"{self._sizes}, {self._numerics}: {', '.join(used)}"
 
     @property
-    def _passes(self) -> str:
+    def _passes_key(self) -> str:
         """The record's key of the first passes of models of these sizes."""
         return f"passes of {self._sizes}"
 
@@ -239,7 +239,7 @@ class SelfCheck:
         return f"{model.architecture}, {sizes}, {model.quantisation}"
 
 
-def dtype_of(model: Model) -> mx.Dtype:
+def activation_dtype(model: Model) -> mx.Dtype:
     """Return the type of a model's activations; nothing is computed."""
     token = mx.zeros((1, 1), dtype=mx.int32)
     return model.forward(token, model.make_caches()).dtype

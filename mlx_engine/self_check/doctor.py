@@ -21,11 +21,11 @@ from mlx_engine.self_check.kernel_record import record_here
 from mlx_engine.self_check.kernel_trials import (
     TRIALS,
     Trial,
-    Tried,
+    TrialResult,
     launcher_here,
     try_all,
 )
-from mlx_engine.self_check.numerics import MAY_COST
+from mlx_engine.self_check.numerics import MOST_COST
 from mlx_engine.values.conversation import Generation
 from mlx_engine.values.errors import EngineError
 from mlx_engine.values.memory_plan import Fit
@@ -180,7 +180,7 @@ def check_kernels(
     yield Finding("kernels", state, f"{words}; {kept} {record.file}")
 
 
-def _kernel_finding(tried: Tried) -> Finding:
+def _kernel_finding(tried: TrialResult) -> Finding:
     trial, verdict, trouble = tried
     if trouble:
         words = f"switched off, stock MLX does its work: {trouble}"
@@ -200,7 +200,7 @@ def _speed(work: Work, verdict: Verdict) -> str:
     return f"{size}: faster than stock MLX {where}{share}"
 
 
-def exact_rows_finding(tried: Iterable[Tried]) -> Finding:
+def exact_rows_finding(tried: Iterable[TrialResult]) -> Finding:
     """Warn where a kernel that exact rows need is too slow beside stock MLX at one row.
 
     For a loaded model its own passes decide (numerics.py).
@@ -210,7 +210,7 @@ def exact_rows_finding(tried: Iterable[Tried]) -> Finding:
         for trial, verdict, _ in tried
         if KERNELS[trial.kernel].is_exact and verdict.faster is not None
     }
-    dear = [f"{name} {100 * cost:+.0f} %" for name, cost in costs.items() if cost > MAY_COST]
+    dear = [f"{name} {100 * cost:+.0f} %" for name, cost in costs.items() if cost > MOST_COST]
     if not costs:
         return Finding("exact rows", "ok", "their cost was not timed")
     dearest = max(costs, key=lambda name: costs[name])

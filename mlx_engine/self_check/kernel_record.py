@@ -42,7 +42,7 @@ def circumstances() -> Circumstances:
     )
 
 
-class RowsFound(NamedTuple):
+class RowsVerdict(NamedTuple):
     """Whether a model's rows are exact.
 
     differ: where a row's bits depend on the rows beside it, "" for nowhere. cost: share by which
@@ -54,7 +54,7 @@ class RowsFound(NamedTuple):
 
 
 class KernelRecord:
-    """Verdicts by trial and type of activations, and RowsFound by model.
+    """Verdicts by trial and type of activations, and RowsVerdict by model.
 
     The name of a trial is on disk while it runs, so that a trial that ends the program is not run
     again. file: None keeps the record in memory. A file that is damaged, or written in other
@@ -64,7 +64,7 @@ class KernelRecord:
     def __init__(self, file: Path | None, here: Circumstances) -> None:
         self.file, self._here = file, here
         self.trials: dict[str, Verdict] = {}
-        self.rows: dict[str, RowsFound] = {}
+        self.rows: dict[str, RowsVerdict] = {}
         self._trying = ""
         if file is not None:
             self._read(file)
@@ -75,10 +75,10 @@ class KernelRecord:
         A kernel that is wrong for one type counts as wrong for all.
         """
         found = {}
-        for typed, verdict in self.trials.items():
-            trial, _, kind = typed.rpartition(" ")
+        for key, verdict in self.trials.items():
+            trial, _, kind = key.rpartition(" ")
             if verdict.wrong or (kind == _dtype_name(dtype) and trial not in found):
-                found[trial] = wrong_here(trial, verdict)
+                found[trial] = with_trial_named(trial, verdict)
         return found
 
     @contextmanager
@@ -121,7 +121,7 @@ class KernelRecord:
                 str(name): _read_verdict(**found) for name, found in content["trials"].items()
             }
             rows = {
-                name: RowsFound(str(where), float(cost))
+                name: RowsVerdict(str(where), float(cost))
                 for name, (where, cost) in content["rows"].items()
             }
             trying = str(content["trying"])
@@ -138,12 +138,12 @@ def record_here(file: Path | None = None) -> KernelRecord:
     return KernelRecord(file or caches / "Headstart" / "kernels.json", circumstances())
 
 
-def typed(trial: str, dtype: mx.Dtype) -> str:
+def record_key(trial: str, dtype: mx.Dtype) -> str:
     """The key of a trial with activations of a type: "products affine4 bfloat16"."""
     return f"{trial} {_dtype_name(dtype)}"
 
 
-def wrong_here(trial: str, verdict: Verdict) -> Verdict:
+def with_trial_named(trial: str, verdict: Verdict) -> Verdict:
     """Name the trial and this GPU in a verdict's reason, if it has one."""
     if not verdict.wrong:
         return verdict
@@ -151,7 +151,7 @@ def wrong_here(trial: str, verdict: Verdict) -> Verdict:
     return verdict._replace(wrong=why)
 
 
-class RowsHere:
+class RowsOrigin:
     """What computes the rows of a loaded trunk: saved prompts are valid where that is equal.
 
     Make it when the trunk's layers have asked for their kernels; heads ask later and change no row.

@@ -8,7 +8,7 @@ from metal_kernels.key_value_formats import LATENT
 from mlx_engine.values.model_description import KernelState
 from mlx_engine.values.words import Words, joined
 
-DOES: Mapping[KernelName, Words] = MappingProxyType(
+KERNEL_WORDS: Mapping[KernelName, Words] = MappingProxyType(
     {
         "products": Words("matrix products"),
         "attention": Words("attention"),
@@ -36,7 +36,7 @@ def kernel_states(kernels: Kernels) -> tuple[KernelState, ...]:
 def _state(name: KernelName, kernels: Kernels) -> KernelState:
     why_not = why_unused(kernels, name)
     formats = () if why_not else formats_off(kernels, name)
-    return KernelState(name, joined((DOES[name], *formats), "; "), why_not)
+    return KernelState(name, joined((KERNEL_WORDS[name], *formats), "; "), why_not)
 
 
 def why_unused(kernels: Kernels, name: KernelName) -> str:

@@ -22,11 +22,11 @@ from metal_kernels.key_value_formats import form_name
 from metal_kernels.stock import computes_on_gpu
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 from mlx_engine.self_check.kernel_cases import CASES, TIMED_CASES, Case, Run
-from mlx_engine.self_check.kernel_record import KernelRecord, typed, wrong_here
+from mlx_engine.self_check.kernel_record import KernelRecord, record_key, with_trial_named
 from mlx_engine.values.options import AskedNumerics
 from mlx_engine.values.words import Words
 
-FEWER = (1, 3)
+FEWER_ROWS = (1, 3)
 """Row counts of passes whose rows must have the same bits as those of the longest pass."""
 
 ROUNDING = {mx.float32: 1e-5, mx.float16: 1e-3, mx.bfloat16: 8e-3}
@@ -133,7 +133,7 @@ def check(trial: Trial, launcher: Launcher, dtype: mx.Dtype) -> str:
         apart = float(mx.abs(wide - exact).max() / mx.abs(exact).max())
         if not apart <= TOLERANCE * ROUNDING[x.dtype]:
             return Words("it lies {apart:.1e} of the largest value off its reference", apart=apart)
-    for rows in FEWER:
+    for rows in FEWER_ROWS:
         few = case.ours(x[:rows]).reshape(rows, *right.shape[1:])
         if not mx.array_equal(few, whole[:rows]).item():
             more = case.most - rows
@@ -184,7 +184,7 @@ def _seconds_of_chain(steps: Sequence[Run], x: mx.array, clock: Callable[[], flo
     return clock() - began
 
 
-class Tried(NamedTuple):
+class TrialResult(NamedTuple):
     """A trial and its verdict for this load.
 
     trouble: what is wrong with the kernel, or why it could not be timed; "" for nothing.
@@ -195,13 +195,15 @@ class Tried(NamedTuple):
     trouble: str = ""
 
 
-def check_kernel(trial: Trial, launcher: Launcher, dtype: mx.Dtype, record: KernelRecord) -> Tried:
+def check_kernel(
+    trial: Trial, launcher: Launcher, dtype: mx.Dtype, record: KernelRecord
+) -> TrialResult:
     """Check a kernel and record the verdict.
 
     A kernel that raises is off for this load alone and is tried again at the next, as memory may
     have been full.
     """
-    name = typed(trial.name, dtype)
+    name = record_key(trial.name, dtype)
     known = record.trials.pop(name, Verdict())
     try:
         with record.trying(name):
@@ -209,17 +211,19 @@ def check_kernel(trial: Trial, launcher: Launcher, dtype: mx.Dtype, record: Kern
             record.trials[name] = verdict
     except Exception as error:
         verdict = Verdict(Words("it does not run ({error})", error=ascii(error)[:160]))
-    return Tried(trial, verdict, verdict.wrong)
+    return TrialResult(trial, verdict, verdict.wrong)
 
 
-def try_kernel(trial: Trial, launcher: Launcher, dtype: mx.Dtype, record: KernelRecord) -> Tried:
+def try_kernel(
+    trial: Trial, launcher: Launcher, dtype: mx.Dtype, record: KernelRecord
+) -> TrialResult:
     """Check a kernel that has not been found to be right, then time it against stock MLX."""
-    name, work = typed(trial.name, dtype), trial.timed
+    name, work = record_key(trial.name, dtype), trial.timed
     known = record.trials.get(name)
     if known is None:
         checked = check_kernel(trial, launcher, dtype, record)
     else:
-        checked = Tried(trial, known, known.wrong)
+        checked = TrialResult(trial, known, known.wrong)
     if work is None or checked.trouble or checked.verdict.faster is not None:
         return checked
     try:
@@ -231,12 +235,12 @@ def try_kernel(trial: Trial, launcher: Launcher, dtype: mx.Dtype, record: Kernel
         return checked._replace(
             trouble=Words("it cannot be timed ({error})", error=ascii(error)[:160])
         )
-    return Tried(trial, found)
+    return TrialResult(trial, found)
 
 
 def try_all(
     launcher: Launcher, record: KernelRecord, trials: Iterable[Trial] = TRIALS
-) -> Iterator[Tried]:
+) -> Iterator[TrialResult]:
     """Check and time every kernel anew, whatever the record says."""
     record.trials.clear()
     for trial in trials:
@@ -288,12 +292,12 @@ class ModelTrials:
         asked = self._asked(self._kernels.may_serve)
         return [trial for trial in asked if not self._is_known(trial) or self._waits(trial)]
 
-    def steps(self) -> Iterator[Tried]:
+    def steps(self) -> Iterator[TrialResult]:
         """Run the pending trials, one a step."""
         for trial in self.pending():
             yield self.run(trial)
 
-    def run(self, trial: Trial) -> Tried:
+    def run(self, trial: Trial) -> TrialResult:
         """Check and time a kernel; what the record knows is not done again."""
         return self._learn(try_kernel(trial, self._launcher, self._dtype, self._record))
 
@@ -320,16 +324,16 @@ class ModelTrials:
             )
         return bool(used)
 
-    def _check(self, trial: Trial) -> Tried:
+    def _check(self, trial: Trial) -> TrialResult:
         return self._learn(check_kernel(trial, self._launcher, self._dtype, self._record))
 
-    def _learn(self, tried: Tried) -> Tried:
+    def _learn(self, tried: TrialResult) -> TrialResult:
         name = tried.trial.name
-        self._kernels.learn({name: wrong_here(name, tried.verdict)})
+        self._kernels.learn({name: with_trial_named(name, tried.verdict)})
         return tried
 
     def _is_known(self, trial: Trial) -> bool:
-        return typed(trial.name, self._dtype) in self._record.trials
+        return record_key(trial.name, self._dtype) in self._record.trials
 
     def _waits(self, trial: Trial) -> bool:
         return trial.timed is not None and self._kernels.waits_for_clock(trial.kernel, trial.timed)

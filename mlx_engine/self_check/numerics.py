@@ -12,8 +12,8 @@ from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.drafting.drafter import DEEPEST
 from mlx_engine.models.contract import Model
 from mlx_engine.models.decoder import Decoder
-from mlx_engine.self_check.kernel_record import RowsFound
-from mlx_engine.self_check.kernel_states import DOES, why_unused
+from mlx_engine.self_check.kernel_record import RowsVerdict
+from mlx_engine.self_check.kernel_states import KERNEL_WORDS, why_unused
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import AskedNumerics
@@ -27,28 +27,28 @@ two), and one row more than MLX takes before it changes its routine or sorts by 
 STOCK_ROWS = (*ROWS, DEEPEST + 1)
 """Row counts of compared passes without our kernels, which are exact for up to nine rows."""
 
-KEYS = (1200, 5000)
+KEY_COUNTS = (1200, 5000)
 """Keys in the caches of compared passes: stock attention cuts its sums by their number."""
 
-ENOUGH_S = 0.2
+COMPARING_S = 0.2
 """Seconds after which, without Metal, no further comparison begins before the first answer. MLX's
 CPU routines do not depend on the number of keys. With Metal all comparisons follow that answer.
 """
 
 ROWS_DIFFER = Words(
-    "On this machine a row's logits change with the rows beside it: text with "
-    "drafting may leave the plain text at near ties."
+    "On this machine a token's scores depend a little on how many tokens are computed at once, so "
+    "text with drafting may differ from text without it where two tokens are almost equally "
+    "likely."
 )
 
 ROWS_PENDING = Reason(
     "rows-pending",
     Words(
-        "Whether a row's logits change with the rows beside it on this machine is found "
-        "out after an answer; until then text with drafting may leave the plain text at "
-        "near ties."
+        "Whether text with drafting can differ from text without it on this machine is checked "
+        "after an answer. Until then it may, where two tokens are almost equally likely.",
     ),
 )
-MAY_COST = 0.05
+MOST_COST = 0.05
 """Share by which exact rows may make a pass slower before "fast" is the default."""
 
 TIMED_ROWS = (1, 4)
@@ -58,13 +58,13 @@ REPEATS = 4
 """Timed passes of each kind, by turns; the first warms up, the fastest of the others counts."""
 
 
-def costs_too_much(found: RowsFound, asked: AskedNumerics) -> bool:
+def is_too_slow(found: RowsVerdict, asked: AskedNumerics) -> bool:
     """Whether "auto" gives exact rows up for speed."""
-    return asked == "auto" and found.cost > MAY_COST
+    return asked == "auto" and found.cost > MOST_COST
 
 
 def with_numerics(
-    described: ModelDescription, asked: AskedNumerics, found: RowsFound | Reason, kernels: Kernels
+    described: ModelDescription, asked: AskedNumerics, found: RowsVerdict | Reason, kernels: Kernels
 ) -> ModelDescription:
     """Put the numerics in effect, and why rows are not exact, into a description.
 
@@ -77,18 +77,18 @@ def with_numerics(
         reason = found
     elif found.differ:
         reason = rows_differ(kernels, found.differ)
-    elif costs_too_much(found, asked):
+    elif is_too_slow(found, asked):
         reason = exact_costs(found.cost)
     else:
         return replace(described, numerics="exact", declined=others)
     return replace(described, numerics="fast", declined=(*others, reason))
 
 
-def rows_that_differ(model: Model, context: int, enough_s: float = ENOUGH_S) -> str:
-    """Where a row depends on the rows beside it, "" for nowhere; begins nothing after enough_s."""
+def rows_that_differ(model: Model, context: int, longest_s: float = COMPARING_S) -> str:
+    """Where a row depends on the rows beside it, "" for nowhere; begins nothing after longest_s."""
     began = perf_counter()
     for where in compare_rows(model, context, STOCK_ROWS):
-        if where or perf_counter() - began > enough_s:
+        if where or perf_counter() - began > longest_s:
             return where
     return ""
 
@@ -106,7 +106,7 @@ def compare_rows(
     tokens = (mx.arange(max(counts))[None] * 7 + 1) % model.vocabulary
     room = max(1, context - max(counts))
     blocks: dict[int, mx.array] = {}
-    for keys in sorted({min(keys, room) for keys in KEYS}):
+    for keys in sorted({min(keys, room) for keys in KEY_COUNTS}):
         together, alone = _filled(few, keys), _filled(few, keys)
         singles: list[mx.array] = []
         for count in counts:
@@ -186,9 +186,9 @@ def rows_unknown(error: Exception) -> Reason:
     return Reason(
         "rows-unknown",
         Words(
-            "Comparing rows behind an answer ended with an error, so text with drafting may "
-            "leave the plain text at near ties; it is tried again at the next load. "
-            "({told})",
+            "Checking whether text with drafting can differ from text without it ended with an "
+            "error and is repeated at the next load. Until then it may, where two tokens are "
+            "almost equally likely. ({told})",
             told=str(error) or type(error).__name__,
         ),
     )
@@ -199,12 +199,12 @@ def exact_costs(cost: float) -> Reason:
     return Reason(
         "exact-costs",
         Words(
-            "Exact rows would make a pass {percent:.0f} % slower on this machine, and more "
-            "than {most:.0f} % is not worth it by default: text with drafting may "
-            "leave the plain text at near ties. Choose exact numerics to have them all the "
-            "same.",
+            "Exact numerics would make a pass {percent:.0f} % slower on this machine, more than "
+            "the {most:.0f} % accepted by default, so text with drafting may differ from text "
+            "without it where two tokens are almost equally likely. Choose exact numerics to rule "
+            "that out.",
             percent=100 * cost,
-            most=100 * MAY_COST,
+            most=100 * MOST_COST,
         ),
     )
 
@@ -212,7 +212,7 @@ def exact_costs(cost: float) -> Reason:
 def rows_differ(kernels: Kernels, where: str) -> Reason:
     """The reason for fast numerics where rows differ; names exact kernels that are not in use."""
     stock = [
-        DOES[name]
+        KERNEL_WORDS[name]
         for name, kernel in KERNELS.items()
         if kernel.is_exact and why_unused(kernels, name)
     ]

@@ -43,13 +43,13 @@ MOST_TOKENS = 64
 FIRST_ROWS = 4
 """Rows at the start that do not count: a head has hardly any context there."""
 
-SURE = 0.3
+SURE_PROBABILITY = 0.3
 """Probability of the likeliest token from which on the model counts as sure."""
 
-FEWEST = 12
+FEWEST_JUDGED = 12
 """Rows with a sure model that a verdict needs; models with random weights have none."""
 
-IMPLAUSIBLE = 0.15
+LEAST_AGREEMENT = 0.15
 """Share of agreement below which a head does not fit.
 
 Measured (tests/speed/head_fit.py): heads that fit agree in 0.34 and 0.92 of such rows, the first in
@@ -77,7 +77,9 @@ def hidden_states(
     return mx.concatenate(parts, axis=1)
 
 
-def by_rows(logits: Callable[[mx.array], mx.array], states: mx.array) -> Iterator[mx.array]:
+def logits_in_pieces(
+    logits: Callable[[mx.array], mx.array], states: mx.array
+) -> Iterator[mx.array]:
     """Apply an output head to states [1, T, H]; yields logits [rows, V] of ROWS rows at a time."""
     for start in range(0, states.shape[1], ROWS):
         yield logits(states[:, start : start + ROWS]).squeeze(0)
@@ -86,7 +88,7 @@ def by_rows(logits: Callable[[mx.array], mx.array], states: mx.array) -> Iterato
 def trunk_logits(model: Model, hidden: mx.array) -> NDArray[np.float32]:
     """Logits [T, V] of hidden states [1, T, H]; row t scores token t + 1."""
     made = np.empty((hidden.shape[1], model.vocabulary), np.float32)
-    return _filled(made, by_rows(model.logits, hidden))
+    return _filled(made, logits_in_pieces(model.logits, hidden))
 
 
 def head_logits(
@@ -106,7 +108,7 @@ def head_logits(
     if len(heads) == 1:
         caches = heads[0].make_head_caches(bits)
         states = heads[0].mtp_forward(tokens[None, 1:], hidden[:, :-1], caches)
-        _filled(made[0], by_rows(heads[0].mtp_logits, states))
+        _filled(made[0], logits_in_pieces(heads[0].mtp_logits, states))
         return made
     memories = [HeadMemory(head, bits) for head in heads]
     for row in range(rows):
@@ -150,24 +152,24 @@ class HeadFit(NamedTuple):
         return self.agreed / self.judged if self.judged else 0.0
 
     @property
-    def is_implausible(self) -> bool:
+    def is_misfit(self) -> bool:
         """Whether a head that fits hardly ever agrees so rarely."""
-        return self.judged >= FEWEST and self.share < IMPLAUSIBLE
+        return self.judged >= FEWEST_JUDGED and self.share < LEAST_AGREEMENT
 
 
 def measure_fit(model: Model, tokens: Sequence[int]) -> HeadFit:
     """Compare the first head's choices with the model's on at most MOST_TOKENS of these tokens."""
-    if len(tokens) < FEWEST:  # a tokenizer that lacks most of the text
+    if len(tokens) < FEWEST_JUDGED:  # a tokenizer that lacks most of the text
         return HeadFit(0, 0)
     read = mx.array([list(tokens)[:MOST_TOKENS]])
     hidden = model.forward(read, model.make_caches())
     first = model.heads[0]
     states = first.mtp_forward(read[:, 1:], hidden[:, :-1], first.make_head_caches())
-    said = by_rows(model.logits, hidden[:, 1 + FIRST_ROWS :])
-    drafted = by_rows(first.mtp_logits, states[:, FIRST_ROWS:])
+    said = logits_in_pieces(model.logits, hidden[:, 1 + FIRST_ROWS :])
+    drafted = logits_in_pieces(first.mtp_logits, states[:, FIRST_ROWS:])
     judged, agreed = 0, 0
     for trunk, head in zip(said, drafted, strict=True):
-        sure = np.array(mx.softmax(trunk, axis=-1).max(axis=-1) >= SURE)
+        sure = np.array(mx.softmax(trunk, axis=-1).max(axis=-1) >= SURE_PROBABILITY)
         agrees = np.array(mx.argmax(head, axis=-1) == mx.argmax(trunk, axis=-1))
         judged += int(sure.sum())
         agreed += int((sure & agrees).sum())
@@ -176,7 +178,7 @@ def measure_fit(model: Model, tokens: Sequence[int]) -> HeadFit:
 
 def misfit(fit: HeadFit, origin: str) -> Reason | None:
     """The reason for a head that does not fit, None for others; origin: the head's file."""
-    if not fit.is_implausible:
+    if not fit.is_misfit:
         return None
     return Reason(
         "heads-implausible",

@@ -27,10 +27,10 @@ from mlx_engine.bench.runs import (
     GREEDY,
     PLAIN,
     Run,
+    answer_settings,
     chat_prompt,
     in_turns,
     nine_kinds,
-    settings_of,
     timed_answer,
 )
 from mlx_engine.decoding.state import shared_prefix
@@ -90,7 +90,7 @@ def compare(folder: str | None, tokens: int, repeats: int) -> None:
     prompt = chat_prompt(engine, nine_kinds()[0].question)
 
     def ours() -> Run:
-        return timed_answer(engine, prompt, settings_of(GREEDY, PLAIN, tokens))
+        return timed_answer(engine, prompt, answer_settings(GREEDY, PLAIN, tokens))
 
     def its() -> Run:
         return theirs.answer(prompt, tokens)

@@ -14,7 +14,7 @@ from rich.progress import Progress
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
 from mlx_engine.bench.arms import Arm
-from mlx_engine.bench.report import ARMS, PARTS, BenchReport, Part, Plan, draft_of, quick_plan
+from mlx_engine.bench.report import ARMS, PARTS, BenchReport, Part, Plan, parse_arm, quick_plan
 from mlx_engine.bench.run_bench import Show, run_bench
 from mlx_engine.bench.runs import Run, nine_kinds
 from mlx_engine.bench.tables import write_picture
@@ -412,7 +412,7 @@ def test_the_command_refuses(tmp_path: Path, option: str, value: str) -> None:
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_every_source_of_drafts_may_be_an_arm(source: str) -> None:
-    assert draft_of(source).source == source
+    assert parse_arm(source).source == source
 
 
 def test_sampling_is_greedy_unless_told() -> None:

@@ -27,7 +27,7 @@ from mlx_engine.self_check.doctor import (
     this_machine,
 )
 from mlx_engine.self_check.kernel_record import record_here
-from mlx_engine.self_check.kernel_trials import TRIALS, Tried
+from mlx_engine.self_check.kernel_trials import TRIALS, TrialResult
 from mlx_engine.values.errors import ModelNotFound
 
 MAC = Machine("Metal", "Apple M4 Max", 64 * 10**9, 48 * 10**9)
@@ -115,9 +115,9 @@ def test_kernels_are_told_honestly(tmp_path: Path) -> None:
     assert record_here(file).trials == {"noise float32": FASTER}
 
 
-def timed(words: str, at_one: float) -> Tried:
+def timed(words: str, at_one: float) -> TrialResult:
     one = next(trial for trial in TRIALS if trial.name == words)
-    return Tried(one, Verdict("", NO_ROWS, at_one))
+    return TrialResult(one, Verdict("", NO_ROWS, at_one))
 
 
 def test_what_exact_rows_cost_is_told_both_ways() -> None:

@@ -357,7 +357,7 @@ def first_passes(folder: Path, file: Path, raises: type[BaseException] | None = 
     launcher = Ending("gated_delta_block", 3, raises)
     engine = opened(folder, "dense", launcher, KernelRecord(file, HERE))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mlx_engine.self_check.numerics.KEYS", (40,))
+        patch.setattr("mlx_engine.self_check.numerics.KEY_COUNTS", (40,))
         engine.measure_costs(lambda: False)
     engine.close()
 

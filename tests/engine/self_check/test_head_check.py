@@ -42,14 +42,14 @@ def test_a_random_model_gets_no_verdict(tmp_path: Path) -> None:
     folder = write_tiny_experts(tmp_path / "m", "qwen3_next")
     engine = mlx_engine.load(folder)
     fit = measure_fit(engine.parts.model, engine.tokenize(TEXT))
-    assert not fit.is_implausible
+    assert not fit.is_misfit
 
 
 def test_few_rows_are_no_evidence() -> None:
-    assert not HeadFit(11, 0).is_implausible
-    assert HeadFit(12, 0).is_implausible
-    assert HeadFit(50, 7).is_implausible
-    assert not HeadFit(50, 8).is_implausible
+    assert not HeadFit(11, 0).is_misfit
+    assert HeadFit(12, 0).is_misfit
+    assert HeadFit(50, 7).is_misfit
+    assert not HeadFit(50, 8).is_misfit
     assert HeadFit(0, 0).share == 0.0
 
 

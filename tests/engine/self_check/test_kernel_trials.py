@@ -27,8 +27,8 @@ from mlx_engine.self_check.kernel_cases import Case
 from mlx_engine.self_check.kernel_record import (
     Circumstances,
     KernelRecord,
-    RowsFound,
-    RowsHere,
+    RowsOrigin,
+    RowsVerdict,
     circumstances,
 )
 from mlx_engine.self_check.kernel_states import formats_off, kernel_states, why_unused
@@ -164,7 +164,7 @@ def test_rows_are_told_apart_by_what_computes_them() -> None:
     """A kernel of the trunk, switched off or on; not one that only heads have asked for."""
     kernels = Kernels(EmulatorLauncher(check=False), presumed=Verdict())
     kernels.served("products", Work("affine4", 64, 256))
-    rows = RowsHere(kernels)
+    rows = RowsOrigin(kernels)
     exact = rows.computed_by("exact")
     assert {"chip", "mlx", "sources", "numerics", "kernels"} <= set(exact)
     assert rows.computed_by("fast") != exact
@@ -248,7 +248,7 @@ def filled(file: Path, here: Circumstances = HERE) -> KernelRecord:
     record.trials["experts affine4 float32"] = Verdict("it is wrong")
     record.trials["products affine4 float32"] = Verdict("", frozenset({6, 7, 8, 9}), 1.25)
     record.trials["noise float32"] = Verdict()
-    record.rows |= {"a model": RowsFound("", 0.25), "another": RowsFound("in a pass of 2 rows")}
+    record.rows |= {"a model": RowsVerdict("", 0.25), "another": RowsVerdict("in a pass of 2 rows")}
     assert record.write()
     return record
 

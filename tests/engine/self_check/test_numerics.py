@@ -12,7 +12,7 @@ from metal_kernels.choice import Kernels, Verdict
 from metal_kernels.stock import AttentionOptions, Stock
 from mlx_engine.loading.load import load_model
 from mlx_engine.models.decoder import Decoder
-from mlx_engine.self_check.kernel_record import RowsFound
+from mlx_engine.self_check.kernel_record import RowsVerdict
 from mlx_engine.self_check.numerics import (
     ROWS_PENDING,
     compare_rows,
@@ -79,7 +79,7 @@ def test_rows_of_this_backend_are_exact(kind: str) -> None:
 )
 def test_where_rows_differ_is_found(stock: Stock, where: str) -> None:
     """None of these shows in five rows after five tokens."""
-    assert rows_that_differ(model_on(stock), CONTEXT, enough_s=600) == where
+    assert rows_that_differ(model_on(stock), CONTEXT, longest_s=600) == where
 
 
 def test_one_layer_of_each_kind_is_enough() -> None:
@@ -96,7 +96,7 @@ def test_no_row_is_read_beyond_the_context() -> None:
 def test_enough_is_enough() -> None:
     """What one comparison takes is all that stands before a first answer where time is short."""
     stock = CutAnew(1, (9,))
-    assert rows_that_differ(model_on(stock), CONTEXT, enough_s=0) == ""
+    assert rows_that_differ(model_on(stock), CONTEXT, longest_s=0) == ""
     assert stock.most == 1202
 
 
@@ -145,17 +145,17 @@ def test_measurement_decides_the_default(tmp_path: Path) -> None:
     described = load_model(folder, LoadOptions(), folder).description
     kernels = Kernels(EmulatorLauncher(), presumed=Verdict())
 
-    def told(asked: AskedNumerics, found: RowsFound | Reason) -> tuple[str, list[str]]:
+    def told(asked: AskedNumerics, found: RowsVerdict | Reason) -> tuple[str, list[str]]:
         its = with_numerics(described, asked, found, kernels)
         again = with_numerics(its, asked, found, kernels)
         assert again == its  # reasons are replaced, not heaped up
         return its.numerics, [reason.code for reason in its.declined]
 
     assert told("auto", ROWS_PENDING) == ("fast", ["rows-pending"])
-    assert told("auto", RowsFound("", 0.05)) == ("exact", [])
-    assert told("exact", RowsFound("", 0.12)) == ("exact", [])
-    assert told("auto", RowsFound("in a pass of 9 rows")) == ("fast", ["rows-differ"])
-    assert told("fast", RowsFound("", 0.0)) == ("fast", [])
-    assert told("auto", RowsFound("", 0.12)) == ("fast", ["exact-costs"])
-    words = with_numerics(described, "auto", RowsFound("", 0.12), kernels).declined[0].words
+    assert told("auto", RowsVerdict("", 0.05)) == ("exact", [])
+    assert told("exact", RowsVerdict("", 0.12)) == ("exact", [])
+    assert told("auto", RowsVerdict("in a pass of 9 rows")) == ("fast", ["rows-differ"])
+    assert told("fast", RowsVerdict("", 0.0)) == ("fast", [])
+    assert told("auto", RowsVerdict("", 0.12)) == ("fast", ["exact-costs"])
+    words = with_numerics(described, "auto", RowsVerdict("", 0.12), kernels).declined[0].words
     assert "12 % slower on this machine" in words

@@ -13,9 +13,9 @@ from mlx_engine.models.layers import Linear
 from mlx_engine.models.matrix import Matrix
 from mlx_engine.self_check.teacher_forced import (
     ROWS,
-    by_rows,
     head_logits,
     hidden_states,
+    logits_in_pieces,
     trunk_logits,
 )
 
@@ -68,4 +68,4 @@ def test_a_q6_k_head_is_read_in_its_blocks():
     logits = 4 * vocabulary * ROWS
     assert peak([head(states)]) > unpacked
     assert peak([tiled(states)]) < unpacked / 4
-    assert peak(by_rows(head, states)) < 0.5 * unpacked + 3 * logits
+    assert peak(logits_in_pieces(head, states)) < 0.5 * unpacked + 3 * logits
