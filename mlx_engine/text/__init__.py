@@ -1,1 +1,1 @@
-"""Strings to tokens and back: tokenizer, chat template, streamed text."""
+"""Text to tokens and back: tokenizer, chat template, streamed answer text."""

@@ -1,4 +1,4 @@
-"""Markers of thinking and channels by model family, and a matcher that finds them in a stream."""
+"""Thinking markers by model family, and a multi-pattern matcher for streamed text."""
 
 import re
 from collections import deque
@@ -10,7 +10,7 @@ from mlx_engine.values.conversation import Channel
 
 
 class Markers(NamedTuple):
-    """Markers around the thinking of a family; answer: markers around the answer after it."""
+    """Markers around a model family's thinking; answer: markers around the answer that follows."""
 
     opening: str
     closing: str
@@ -18,11 +18,11 @@ class Markers(NamedTuple):
 
     @property
     def is_words(self) -> bool:
-        """Whether the opening marker is plain words, which other models may write too."""
+        """Whether the opening marker is ordinary words, which other models may write too."""
         return self.opening[0].isalpha()
 
     def is_of(self, tokenizer: Tokenizer, template: str) -> bool:
-        """Whether the vocabulary has both markers as tokens, or the template spells the opening."""
+        """Whether a model uses these markers: both are tokens, or the template spells the first."""
         # the token of "<|channel>thought" ends at the bracket
         markers = (self.opening, self.closing)
         tokens = (marker[: marker.find(">") + 1] or marker for marker in markers)
@@ -70,14 +70,14 @@ THINKING = (
         "Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", ("[END FINAL RESPONSE]",)
     ),
 )
-"""Of all families. A model uses those it has, and the first row.
+"""Thinking markers of all families. A model uses those it has, and the first row.
 
 https://github.com/vllm-project/vllm/tree/main/vllm/reasoning, the models' chat templates.
 """
 
 
 def opens_thinking(prompt: str) -> bool | None:
-    """Whether a prompt ends just inside a thinking block; False: just after one; else None."""
+    """Return True for a prompt that ends in a thinking block, False just after one, else None."""
     end = prompt.rstrip()
     if end.endswith(tuple(markers.opening for markers in THINKING)):
         return True
@@ -89,13 +89,13 @@ HEADER_TOKENS = ("<|start|>", "<|channel|>", "<|message|>")
 (https://github.com/openai/harmony, docs/format.md).
 """
 CONTENT_TYPE = "<|constrain|>"
-"""Token before a content type, which may end a header."""
+"""Special token before the content type of a gpt-oss header."""
 LONGEST_HEADER = 200
 _HEADER = re.compile(r"\s*(?P<name>\S*)[^\S\n]*(?:to=\S*)?(?P<rest>.*)", re.DOTALL)
 
 
 class Header(NamedTuple):
-    """Header of a gpt-oss message: channel name; rest: text after name and recipient."""
+    """Header of a gpt-oss message: channel name, and the text after name and recipient."""
 
     name: str
     rest: str
@@ -110,20 +110,20 @@ class Header(NamedTuple):
 
     @property
     def channel(self) -> Channel:
-        """The answer for "final" and for no name, thinking for every other channel."""
+        """The answer channel for "final" or no name, the thinking channel for every other name."""
         return "answer" if self.name in ("", "assistant", "final") else "thinking"
 
     @property
     def is_text(self) -> bool:
-        """Whether the rest is more than a content type: text of a message without `<|message|>`."""
+        """Whether `rest` is more than a content type, hence message text without `<|message|>`."""
         return "\n" in self.rest or len(self.rest.split()) > 1 or len(self.rest) > LONGEST_HEADER
 
 
 class Matcher:
-    """Find texts in a stream, at a constant cost a character (Aho and Corasick, 1975).
+    """Automaton that finds several patterns in a text in one scan (Aho and Corasick, 1975).
 
-    States are whole numbers; 0 is the initial state. starts: first characters of the texts; any
-    other character leaves the initial state as it is.
+    States are ints; 0 is the initial state. starts: first characters of the patterns; no other
+    character leaves the initial state.
     """
 
     def __init__(self, texts: tuple[str, ...]) -> None:
@@ -151,21 +151,21 @@ class Matcher:
                 queue.append(after)
 
     def step(self, state: int, character: str) -> int:
-        """The state after one more character."""
+        """Return the state that follows `state` after one more character."""
         while state and character not in self._next[state]:
             state = self._fall_back[state]
         return self._next[state].get(character, 0)
 
     def found(self, state: int) -> tuple[str, ...]:
-        """Texts that end at this state, the longest first."""
+        """Return the patterns that end at `state`, longest first."""
         return self._found[state]
 
     def held(self, state: int) -> int:
-        """Number of last characters that are a prefix of a text, or a whole one."""
+        """Return how many of the last characters could still begin a pattern, or complete one."""
         return self._depth[state]
 
 
 @lru_cache(maxsize=16)
 def matcher_of(texts: tuple[str, ...]) -> Matcher:
-    """Return a matcher of these texts, shared by answers."""
+    """Build the matcher of these patterns, cached for later answers."""
     return Matcher(texts)

@@ -1,4 +1,4 @@
-"""Chat messages to a prompt: rendered by the model's template, then encoded."""
+"""Render chat messages with the model's Jinja template and tokenize the prompt."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -35,9 +35,8 @@ PLAIN_SOURCE = (
 class ChatTemplate:
     """A Jinja chat template as Hugging Face defines them, run in a sandbox.
 
-    special_tokens ("bos_token": "<s>", ...): variables of the template. origin: the file, for
-    messages. now: the time that `strftime_now` formats. Raises BadChatTemplate for a source that is
-    no template.
+    special_tokens: variables of the template ("bos_token": "<s>", ...). origin: the file, for error
+    messages. now: clock for `strftime_now`. Raises BadChatTemplate for an invalid template.
     """
 
     def __init__(
@@ -55,7 +54,7 @@ class ChatTemplate:
 
     @classmethod
     def from_folder(cls, folder: Path) -> "ChatTemplate | None":
-        """Read the template of the model in `folder`; None when it has none."""
+        """Read the chat template of the model in `folder`; None when it has none."""
         file = TemplateFile.find(folder)
         return file and cls(file.source, named_special_tokens(folder), str(file.path))
 
@@ -66,7 +65,7 @@ class ChatTemplate:
 
     @cached_property
     def arguments(self) -> tuple[str, ...]:
-        """Names of the template's arguments, such as "preserve_thinking"."""
+        """Names of the variables that the template reads, such as "preserve_thinking", sorted."""
         try:
             asked = find_undeclared_variables(TemplateSandbox().parse(self.source))
         except Exception as error:
@@ -74,9 +73,10 @@ class ChatTemplate:
         return tuple(sorted(asked - self._reserved_names()))
 
     def check_arguments(self, arguments: Mapping[str, TemplateValue]) -> None:
-        """Raise BadOption for reserved names and for values of a wrong type.
+        """Raise BadOption for reserved argument names and for values of a wrong type.
 
-        Names that this template does not read are allowed: another model's may.
+        Names that this template does not read are allowed, because the arguments may be another
+        model's.
         """
         for name, value in arguments.items():
             if name in self._reserved_names() or not name.isidentifier():
@@ -97,7 +97,7 @@ class ChatTemplate:
                 )
 
     def _reserved_names(self) -> set[str]:
-        """Variables that the engine sets."""
+        """Names of the variables that the engine itself sets."""
         functions = {*TemplateSandbox().globals, "raise_exception", "strftime_now"}
         filled = {"messages", "tools", "documents", "add_generation_prompt"}
         return filled | functions | self._special_tokens.keys() | set(_SPECIAL_TOKENS)
@@ -110,12 +110,12 @@ class ChatTemplate:
         arguments: Mapping[str, TemplateValue] = NO_ARGUMENTS,
         continue_last: bool = False,
     ) -> str:
-        """Render `messages`, or `in_turns(messages)` where the template refuses them.
+        """Render `messages` as a prompt; retry with alternating roles if the template refuses them.
 
-        arguments: variables of the template. continue_last: end the prompt inside the last message,
-        the assistant's: after its text or, when it has none, after its thinking. Raises BadPrompt
-        when there is nothing to render, BadChatTemplate when the template fails, refuses the
-        messages or exceeds its budget.
+        arguments: further variables of the template. continue_last: end the prompt inside the last
+        message, which must be the assistant's: after its text or, without text, after its thinking.
+        Raises BadPrompt when there are no messages, BadChatTemplate when the template fails,
+        refuses the messages or exceeds its limits.
         """
         if not messages:
             raise BadPrompt("There are no messages: write something first.")
@@ -156,7 +156,7 @@ class ChatTemplate:
 
     @cached_property
     def _reads_parts(self) -> bool:
-        """Whether the template reads content as a list of parts only, as some for images do."""
+        """Whether the template reads message content only as a list of parts, as for vision models."""
         probe = unused_character([self.source])
 
         def is_read(in_parts: bool) -> bool:
@@ -235,23 +235,23 @@ PLAIN_STOP = "\nUser:"
 
 
 def fallback_template(opening: str = "") -> ChatTemplate:
-    """Make the template for models without one: "User: ...", a blank line, "Assistant: ...".
+    """Make the chat template for base models: "User: ...", a blank line, "Assistant: ...".
 
-    Base models follow it best; use it with PLAIN_STOP. opening: text of the opening tokens.
+    Use it with PLAIN_STOP. opening: text of the begin-of-text tokens.
     """
     return ChatTemplate(PLAIN_SOURCE, {"opening": opening}, "the built-in plain chat format")
 
 
 def _shortened(error: Exception) -> str:
-    """Shorten an error's text, which a template may have written."""
+    """Shorten an error message, perhaps written by a template, to LONGEST_REFUSAL characters."""
     text = str(error)
     return text if len(text) <= LONGEST_REFUSAL else f"{text[:LONGEST_REFUSAL]}…"
 
 
 def in_turns(messages: Sequence[Message]) -> list[Message]:
-    """Make roles alternate, as some templates demand.
+    """Make user and assistant messages alternate, as some templates demand.
 
-    Neighbours of one role are joined; an answer without a question gets an empty one.
+    Consecutive messages of one role are joined; an answer without a question gets an empty one.
     """
     turns: list[Message] = []
     for message in messages:
@@ -267,7 +267,7 @@ def in_turns(messages: Sequence[Message]) -> list[Message]:
 
 
 def unused_character(texts: Sequence[str]) -> str:
-    """Find a private-use character that is in none of the texts. Raises BadPrompt."""
+    """Find a private-use Unicode character that occurs in none of the texts. Raises BadPrompt."""
     used = set[str]().union(*texts)
     for character in map(chr, chain(range(0xE000, 0xF900), range(0xF0000, 0xFFFFE))):
         if character not in used:
@@ -280,7 +280,7 @@ def _texts(messages: Sequence[Message]) -> list[str]:
 
 
 def _template_fields(message: Message, in_parts: bool) -> dict[str, object]:
-    """A message as templates read it, fields in transformers' order.
+    """Convert a message to a dict for the template, with keys in transformers' order.
 
     Thinking is `reasoning_content`, and `thinking` for gpt-oss.
     """
@@ -297,7 +297,11 @@ def _refuse(message: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ChatPrompt:
-    """A rendered conversation; thinking_open: `opens_thinking` of its text."""
+    """A rendered and tokenized conversation.
+
+    thinking_open: True where the text ends inside a thinking block, False just after one, else
+    None.
+    """
 
     text: str
     tokens: tuple[int, ...]
@@ -313,10 +317,10 @@ def tokenize_chat(
     arguments: Mapping[str, TemplateValue] = NO_ARGUMENTS,
     continue_last: bool = False,
 ) -> ChatPrompt:
-    """Render and encode `messages`; raises what `ChatTemplate.render` and `encode` raise.
+    """Render and encode `messages`; raises what `ChatTemplate.render` and `Tokenizer.encode` raise.
 
-    A control token spelled by a message is split in its middle and the halves are encoded apart, so
-    the model reads it as plain text. The template sees a private-use character at the split.
+    A control token spelled in a message is split in the middle and encoded as two texts, so the
+    model reads plain text. The template sees a private-use character at the split.
     """
     controls = tokenizer.control_ids(template.source)
     mark = unused_character([template.source, *_texts(messages)])

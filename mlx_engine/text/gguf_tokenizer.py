@@ -1,4 +1,4 @@
-"""The tokenizer and chat template in the metadata of a GGUF file.
+"""Build the tokenizer and chat template from the metadata of a GGUF file.
 
 Token ids equal those of the Hugging Face tokenizer; rules follow llama.cpp's llama-vocab.cpp and
 its converter.
@@ -21,7 +21,7 @@ from mlx_engine.values.errors import BadChatTemplate, BadTokenizer, UnsupportedM
 from mlx_engine.values.words import Words
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED = 1, 2, 3, 4, 5
-"""Token kinds, as numbered in the file."""
+"""Token types, as numbered in GGUF files."""
 
 _DEFAULT_IDS = {"unknown_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 """Usual ids in SentencePiece vocabularies, for files that name none."""
@@ -40,16 +40,16 @@ _NAMED = ("bos_token_id", *_END_KEYS)
 _PIECES_BY_MERGES = {"gemma4": True, "sarvam-moe": False}
 """Pre-tokenizers of SentencePiece vocabularies with merges -> whether bos is always added."""
 _MOST_WORK = 100_000_000
-"""Largest sum of squared piece lengths; the largest vocabularies have 20 million."""
+"""Largest sum of squared piece lengths; the largest known vocabularies have 20 million."""
 Pair = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class GgufVocabulary:
-    """Values under `tokenizer.ggml.`, checked.
+    """The checked vocabulary of a GGUF file: metadata under `tokenizer.ggml.`.
 
-    tokens: texts by id; "" and those of kind UNUSED are in no text. kinds: by id. origin: the file,
-    for messages.
+    tokens: text of each id; "" and tokens of kind UNUSED occur in no text. kinds: token type of
+    each id. origin: the file, for error messages.
     """
 
     table: Mapping[str, object]
@@ -59,14 +59,14 @@ class GgufVocabulary:
 
     @classmethod
     def of(cls, table: Mapping[str, object], origin: str) -> "GgufVocabulary":
-        """Read tokens and kinds. Raises BadTokenizer."""
+        """Read tokens and token types from GGUF metadata. Raises BadTokenizer."""
         tokens = _texts(table, "tokenizer.ggml.tokens", origin)
         numbers = _numbers(table, "tokenizer.ggml.token_type", len(tokens), "iu", origin)
         kinds = [NORMAL] * len(tokens) if numbers is None else numbers.tolist()
         return cls(table, tokens, kinds, origin)
 
     def ids(self) -> dict[str, int]:
-        """Text -> id of all tokens in use. Raises BadTokenizer for a repeated text."""
+        """Map the text of every used token to its id. Raises BadTokenizer for a repeated text."""
         used = [i for i, text in enumerate(self.tokens) if text and self.kinds[i] != UNUSED]
         found = {self.tokens[i]: i for i in used}
         if len(found) != len(used):
@@ -77,7 +77,7 @@ class GgufVocabulary:
         return found
 
     def scores(self) -> NDArray[np.float64]:
-        """Scores by id; without scores, or with all equal, descending by id."""
+        """Scores by token id; descending by id where the file has none, or all are equal."""
         count = len(self.tokens)
         found = _numbers(self.table, "tokenizer.ggml.scores", count, "fiu", self.origin)
         normal = np.array(self.kinds) == NORMAL
@@ -86,18 +86,18 @@ class GgufVocabulary:
         return found.astype(np.float64)
 
     def merges(self) -> list[tuple[str, str]]:
-        """Pairs, the first merged first."""
+        """BPE merges as pairs of pieces, in order of priority."""
         return merge_pairs(_texts(self.table, "tokenizer.ggml.merges", self.origin), self.origin)
 
     def text(self, key: str) -> str | None:
-        """Look up a text, None when it is not there."""
+        """Look up a string under `tokenizer.ggml.`, None when absent. Raises BadTokenizer."""
         value = self.table.get(f"tokenizer.ggml.{key}")
         if value is not None and not isinstance(value, str):
             raise self._wrong(key, value, Words("a text"))
         return value
 
     def flag(self, key: str, default: bool) -> bool:
-        """Look up a boolean."""
+        """Look up a boolean under `tokenizer.ggml.`. Raises BadTokenizer."""
         value = self.table.get(f"tokenizer.ggml.{key}", default)
         if not isinstance(value, bool):
             raise self._wrong(key, value, Words("yes or no"))
@@ -106,8 +106,8 @@ class GgufVocabulary:
     def token_id(self, key: str) -> int | None:
         """Look up the id of a special token, None when the file names none.
 
-        An id out of range is ignored. SentencePiece vocabularies fall back to the usual id, if that
-        token looks special.
+        Ids out of range are ignored. SentencePiece vocabularies fall back to the usual id, if the
+        token there looks special.
         """
         value = self.table.get(f"tokenizer.ggml.{key}")
         if value is not None and type(value) is not int:
@@ -120,7 +120,7 @@ class GgufVocabulary:
         return usual if is_there else None
 
     def token_ids(self, key: str) -> list[int]:
-        """Look up a list of token ids; ids out of range are left out."""
+        """Look up a list of token ids under `tokenizer.ggml.`; ids out of range are left out."""
         value = self.table.get(f"tokenizer.ggml.{key}")
         if value is None:
             return []
@@ -129,11 +129,11 @@ class GgufVocabulary:
         return [token for token in value.tolist() if 0 <= token < len(self.tokens)]
 
     def with_token_kinds(self) -> "GgufVocabulary":
-        """Correct the kinds of turn and control tokens that a converter typed as words.
+        """Return a copy with the types of turn and control tokens set, which converters may forget.
 
-        End tokens are control tokens, as in llama.cpp, and so are tokens that look special, as in
-        its converter. Of normal tokens, also markers that the chat template spells become tokens of
-        their own, unless merges make them.
+        End tokens and tokens that look special become control tokens, as in llama.cpp and its
+        converter. Normal tokens that the chat template spells become tokens of their own, unless
+        merges produce them.
         """
         kinds, ids = list(self.kinds), {text: i for i, text in enumerate(self.tokens)}
         roles = {self.token_id(key): CONTROL for key in _NAMED}
@@ -153,7 +153,7 @@ class GgufVocabulary:
         return replace(self, kinds=kinds)
 
     def _role(self, text: str, ids: Mapping[str, int]) -> int:
-        """The kind of a marker by its text; paired tags (<think>) are user-defined, so shown."""
+        """Token type of a marker by its text; paired tags such as <think> are user-defined."""
         if _LOOKS_SPECIAL.fullmatch(text):
             return CONTROL
         template = self.table.get("tokenizer.chat_template")
@@ -164,7 +164,7 @@ class GgufVocabulary:
         return USER_DEFINED if is_paired else CONTROL
 
     def _not_merged(self, words: Iterable[int]) -> list[int]:
-        """Ids of tokens that no merge of shorter ones makes."""
+        """Filter ids of tokens that no merge of shorter tokens produces."""
         if "tokenizer.ggml.merges" in self.table:
             made = {first + second for first, second in self.merges()}
             return [i for i in words if self.tokens[i] not in made]
@@ -190,9 +190,9 @@ class GgufVocabulary:
 
 
 def merge_pairs(texts: Iterable[str], origin: str) -> list[tuple[str, str]]:
-    """Split merges at their one blank; the first piece may begin with another.
+    """Split BPE merges at their one space; the first piece may begin with a space.
 
-    Raises BadTokenizer when one is no pair.
+    Raises BadTokenizer for a text that is not a pair.
     """
     pairs = []
     for text in texts:
@@ -238,7 +238,7 @@ def _numbers(
 
 
 def tokenizer_from_gguf(metadata: Mapping[str, object], origin: str) -> Tokenizer:
-    """Build the tokenizer. Raises BadTokenizer for damage, UnsupportedModel for unknown kinds."""
+    """Build the tokenizer from GGUF metadata. Raises BadTokenizer, UnsupportedModel."""
     kind = metadata.get("tokenizer.ggml.model")
     if not isinstance(kind, str) or kind not in _KINDS:
         raise UnsupportedModel(
@@ -263,7 +263,10 @@ def tokenizer_from_gguf(metadata: Mapping[str, object], origin: str) -> Tokenize
 
 
 def template_from_gguf(metadata: Mapping[str, object], origin: str) -> ChatTemplate | None:
-    """Build the chat template, None without one. Raises BadChatTemplate, BadTokenizer."""
+    """Build the chat template from GGUF metadata, None without one.
+
+    Raises BadChatTemplate, BadTokenizer.
+    """
     source = metadata.get("tokenizer.chat_template")
     if source is None or (isinstance(source, str) and not source.strip()):
         return None
@@ -293,11 +296,11 @@ def _byte_level_core(vocabulary: GgufVocabulary) -> tokenizers.Tokenizer:
 
 
 def piece_core(vocabulary: GgufVocabulary, *, has_merges: bool = False) -> tokenizers.Tokenizer:
-    """Build a BPE of SentencePiece pieces: spaces as U+2581, byte fallback to `<0x..>`.
+    """Build a BPE tokenizer of SentencePiece pieces: spaces as U+2581, byte fallback to `<0x..>`.
 
-    has_merges: merge by the file's merges, else in the order of the pieces' scores. With
-    `add_space_prefix` each run of text between special tokens gets a space in front, of which the
-    decoder strips the first.
+    has_merges: use the file's merges; without, merge in the order of the pieces' scores. With the
+    file's `add_space_prefix`, every run of text between special tokens gets a space in front, and
+    the decoder strips the first one.
     """
     ids = _piece_ids(vocabulary)
     merges = vocabulary.merges() if has_merges else _merges_from_scores(vocabulary, ids)
@@ -317,7 +320,7 @@ def piece_core(vocabulary: GgufVocabulary, *, has_merges: bool = False) -> token
 
 
 def _added_tokens(vocabulary: GgufVocabulary, ids: Mapping[str, int]) -> list[AddedToken]:
-    """Tokens that are matched before normalization."""
+    """Tokens that are matched before normalization: special and user-defined ones."""
     kinds, strips = vocabulary.kinds, _strips_after_roles(vocabulary.table)
     return [
         AddedToken(
@@ -349,13 +352,13 @@ def _adds_bos(kind: str, vocabulary: GgufVocabulary) -> bool:
 
 
 def open_with(core: tokenizers.Tokenizer, token: str, token_id: int) -> None:
-    """Let texts begin with this token."""
+    """Set the post-processor so that every text begins with this token."""
     named = {"id": "bos", "ids": [token_id], "tokens": [token]}  # the text "<a:b>" is no valid id
     core.post_processor = processors.TemplateProcessing("bos $A", None, special_tokens=[named])
 
 
 def _ends(vocabulary: GgufVocabulary) -> set[int]:
-    """End tokens named by the metadata, and control tokens known to end answers."""
+    """Ids of tokens that end an answer: named by the metadata, or control tokens known to do so."""
     named = {vocabulary.token_id(key) for key in _END_KEYS}
     controls = {t: i for i, t in enumerate(vocabulary.tokens) if vocabulary.kinds[i] == CONTROL}
     known = {controls[text] for text in known_ends(controls)}
@@ -363,7 +366,7 @@ def _ends(vocabulary: GgufVocabulary) -> set[int]:
 
 
 def _piece_ids(vocabulary: GgufVocabulary) -> dict[str, int]:
-    """Piece -> id, runs of blanks written with U+2581 again, which converters write plainly."""
+    """Map SentencePiece pieces to ids, runs of spaces spelled with U+2581, as converters do not."""
     given = vocabulary.ids()
     pieces = dict(given)
     for text, i in given.items():
@@ -375,9 +378,10 @@ def _piece_ids(vocabulary: GgufVocabulary) -> dict[str, int]:
 
 
 def _merges_from_scores(vocabulary: GgufVocabulary, ids: Mapping[str, int]) -> list[Pair]:
-    """All pairs of pieces that join to a piece, by descending score of that piece, then by ids.
+    """Derive BPE merges: all pairs of pieces that join to a piece, by that piece's score.
 
-    User-defined runs of spaces (Gemma) have no scores and come first, longest first.
+    Highest scores come first, ties in the order of ids. User-defined runs of spaces (Gemma) have no
+    scores and come before all others, longest first.
     """
     kinds, scores = vocabulary.kinds, vocabulary.scores().tolist()
     normal = {text: i for text, i in ids.items() if kinds[i] == NORMAL}

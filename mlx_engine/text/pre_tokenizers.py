@@ -1,7 +1,7 @@
-"""Pre-tokenizers by the names that GGUF files have for them.
+"""Pre-tokenizers by the names that GGUF files use for them.
 
-Names and options are those of llama.cpp's llama-vocab.cpp; patterns are those of the original
-`tokenizer.json` where it is known, else llama.cpp's.
+Names and options are llama.cpp's (llama-vocab.cpp); patterns are those of the model's
+`tokenizer.json` where known, else llama.cpp's.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _HAN_APART = r"&&[^\p{Han}]]"
 
 
 def _words(digits: str, blanks: str = _BLANKS) -> str:
-    """The pattern of Llama 3 and Qwen 2 with other rules for digits and blanks."""
+    """The split pattern of Llama 3 and Qwen 2, with given patterns for digits and white space."""
     return (
         rf"{_SUFFIX}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{digits}"
         rf"| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*{blanks}"
@@ -26,7 +26,7 @@ def _words(digits: str, blanks: str = _BLANKS) -> str:
 
 
 def _cased(upper: str, lower: str, suffix: str, digits: str, after_signs: str) -> str:
-    """The pattern of GPT-4o and similar ones: a word ends where upper case follows lower."""
+    """The split pattern of GPT-4o and similar: a word ends where upper case follows lower case."""
     before = r"[^\r\n\p{L}\p{N}]?"
     return (
         f"{before}{upper}*{lower}+{suffix}|{before}{upper}+{lower}*{suffix}|{digits}"
@@ -115,11 +115,11 @@ _FALCON = (r"[\p{P}\$\+<=>\^~\|`]+", _GPT_2, "[0-9][0-9][0-9]")
 
 @dataclass(frozen=True, slots=True)
 class PreTokenizer:
-    """Patterns that split a text before BPE merges, and the options that go with them.
+    """Regular expressions that split a text before BPE merges, with related options.
 
-    patterns: each splits the pieces of the one before into matches and the rest. composed:
-    normalise to NFC first. whole_words: a piece that is a token is not merged. adds_bos: default
-    where the file does not say.
+    patterns: each splits the pieces of the previous one into matches and the rest. composed:
+    normalize to NFC first. whole_words: a piece that is a token is not merged (`ignore_merges`).
+    adds_bos: whether texts begin with the begin-of-text token where the file does not say.
     """
 
     patterns: tuple[str, ...]
@@ -128,11 +128,11 @@ class PreTokenizer:
     adds_bos: bool = False
 
     def normalizer(self) -> normalizers.Normalizer | None:
-        """The normalizer of the whole text, None for none."""
+        """The normalizer for the whole text, None for none."""
         return normalizers.NFC() if self.composed else None
 
     def pre_tokenizer(self) -> pre_tokenizers.PreTokenizer:
-        """The splits, then GPT-2's characters for bytes."""
+        """The splits, followed by GPT-2's mapping of bytes to characters."""
         splits = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in self.patterns]
         last = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
         return pre_tokenizers.Sequence([*splits, last])
@@ -205,7 +205,10 @@ PATTERNS = frozenset(pattern for pre in _KNOWN.values() for pattern in pre.patte
 
 
 def pre_tokenizer_named(name: str | None, origin: str) -> PreTokenizer:
-    """Look up a name; None or "" as in old files. Raises UnsupportedModel for unknown names."""
+    """Look up a pre-tokenizer by its GGUF name; None and "" mean that of old files.
+
+    Raises UnsupportedModel for unknown names.
+    """
     found = _KNOWN.get(name or "default")
     if found is None:
         raise UnsupportedModel(

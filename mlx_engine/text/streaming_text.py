@@ -1,4 +1,4 @@
-"""Stream token ids as text: whole characters, channels split, stop strings never shown."""
+"""Turn streamed token ids into text: whole characters, channels separated, stop strings hidden."""
 
 import codecs
 from collections.abc import Iterable, Sequence
@@ -18,17 +18,17 @@ from mlx_engine.values.conversation import Channel, TextPiece
 from mlx_engine.values.options import DraftedBy
 
 BETWEEN = "\n\n"
-"""Separates the blocks of one channel."""
+"""Separator between two blocks of one channel."""
 _QUOTES = "`'\""
 _QUOTING = "`'\"“‘«([{<=/,;:|"
 _SENTENCE_ENDS = ".!?…。！？"
 
 
 class _MarkdownState(NamedTuple):
-    """State of a Markdown text before its next character.
+    """Parser state of a Markdown text before the next character.
 
-    start: first three visible characters of the line; ticks: its number of backticks; before: its
-    last visible character; last: the last character of the text.
+    start: first three visible characters of the line. ticks: backticks in the line. before: last
+    visible character of the line. last: last character of the text.
     """
 
     in_fence: bool = False
@@ -38,7 +38,7 @@ class _MarkdownState(NamedTuple):
     last: str = "\n"
 
     def after(self, text: str) -> "_MarkdownState":
-        """Return the state after this text."""
+        """Return the state after reading more text."""
         in_fence, start, ticks, before, last = self
         for character in text:
             if character == "\n":
@@ -53,12 +53,12 @@ class _MarkdownState(NamedTuple):
 
     @property
     def is_in_code(self) -> bool:
-        """Whether the place is in a fence, or after an odd number of backticks in the line."""
+        """Whether the position is in a code fence, or after an odd number of backticks."""
         return self.in_fence or self.ticks % 2 == 1 or self.start == "~~~"
 
     @property
     def may_open(self) -> bool:
-        """Whether an opening marker here opens a thinking block, rather than being quoted."""
+        """Whether an opening marker here begins a thinking block, rather than being quoted."""
         if self.is_in_code or self.before in _QUOTING:
             return not self.before and not self.in_fence
         return self.last == self.before or self.before in _SENTENCE_ENDS
@@ -67,8 +67,8 @@ class _MarkdownState(NamedTuple):
 class AddedText(NamedTuple):
     """Result of `StreamingText.add`.
 
-    pieces: text that became certain, in order. taken: tokens that were read; fewer than were given
-    where one of them completes a stop string.
+    pieces: text that became certain, in order. taken: number of tokens read, fewer than given where
+    one completes a stop string.
     """
 
     pieces: list[TextPiece]
@@ -76,27 +76,31 @@ class AddedText(NamedTuple):
 
 
 class StreamingText:
-    """The text of one answer while it is generated.
+    """Text of one answer while it is generated, split into answer and thinking.
 
-    stop: strings that end the text in either channel; the one completed first wins (of two at one
-    place the longer), and it is not shown. thinking_open: `opens_thinking` of the
-    prompt. split_thinking: switch channels at the markers of channels.py, which are not shown, nor
-    is white space after them. template: source of the chat template. continued_from: last token of
-    a prompt that ends inside the answer. Special tokens are never shown.
+    stop: strings that end the text in either channel and are not shown; the one completed first
+    wins, of two at one place the longer. thinking_open: True where the prompt ends inside a
+    thinking block, False just after one. split_thinking: switch channels at the markers of
+    channels.py, which are hidden like the white space after them. template: source of the chat
+    template. continued_from: last token of a prompt that ends inside the answer. Special tokens are
+    never shown.
 
     Markers count as tokens or spelled out:
-    - opening: of any family at the beginning of an answer, and doubled at that of the thinking;
+
+    - opening: of any family at the beginning of an answer, and again at the beginning of the thinking;
       later only this model's, at the beginning of a line, after a sentence, or after a word
-      without a blank, but not in code;
-    - closing: of the family that opened, unless it stands between two backticks. Without an opening
-      one, this model's closing marker turns all text before it into thinking, unless that text
+      without a space, but not in code;
+    - closing: of the family that opened, unless between two backticks. Without an opening marker, this
+      model's closing marker turns all text before it into thinking, unless that text
       quotes markers, ends in code or a quotation mark, or follows thinking;
     - answer markers after thinking.
-    Special tokens count anywhere. With HEADER_TOKENS in the vocabulary, these switch instead.
+
+    Special tokens count anywhere. With HEADER_TOKENS in the vocabulary, message headers switch
+    channels instead.
 
     The text does not depend on how characters are grouped into tokens. Without markers and stop
-    strings it is `tokenizer.decode(all)`, but SentencePiece byte tokens become U+FFFD only where
-    they are not UTF-8, not as a whole run.
+    strings it equals `tokenizer.decode(all)`, except that SentencePiece byte tokens become U+FFFD
+    only where they are not UTF-8, not as a whole run.
     """
 
     def __init__(
@@ -138,20 +142,20 @@ class StreamingText:
 
     @property
     def text(self) -> str:
-        """Text of the answer so far."""
+        """Text of the answer channel so far."""
         return "".join(self._shown["answer"])
 
     @property
     def thinking(self) -> str:
-        """Text of the thinking so far."""
+        """Text of the thinking channel so far."""
         return "".join(self._shown["thinking"])
 
     def add(
         self, tokens: Sequence[int], accepted: int = 0, source: DraftedBy | None = None
     ) -> AddedText:
-        """Add tokens up to the one that completes a stop string.
+        """Add tokens up to the one that completes a stop string; return newly certain text.
 
-        The first `accepted` tokens were drafted by `source`: the text that becomes certain with the
+        The first `accepted` tokens were drafted by `source`: text that becomes certain with the
         n-th of them has depth n and that source, all other text has depth 0.
         """
         self._source = source
@@ -164,7 +168,7 @@ class StreamingText:
         return AddedText(pieces, count)
 
     def finish(self) -> list[TextPiece]:
-        """Return the text held back; an incomplete character becomes U+FFFD."""
+        """Return the text held back until now; an incomplete character becomes U+FFFD."""
         if self.hit_stop:
             return []
         return _joined([*self._end_message(), *self._end_header(), *self._release(0, 0)])
@@ -194,7 +198,7 @@ class StreamingText:
     # messages of gpt-oss
 
     def _read_characters(self, characters: str, depth: int) -> list[TextPiece]:
-        """Read text of the message, or of the header while one is open."""
+        """Read characters of a message, or of the message header while one is open."""
         for place, character in enumerate(characters):
             if self._header is None:
                 return self._read(characters[place:], depth)
@@ -206,7 +210,7 @@ class StreamingText:
         return []
 
     def _go_through_header(self, token: str) -> list[TextPiece]:
-        """Read a special token between the end of one message and the text of the next."""
+        """Read a gpt-oss special token between the end of one message and the text of the next."""
         start, channel, message = HEADER_TOKENS
         if token == CONTENT_TYPE:
             self._header = f"{self._header or ''}{token}"
@@ -228,7 +232,7 @@ class StreamingText:
         return pieces + self._release(0, 0) if not self.hit_stop else pieces
 
     def _end_header(self, depth: int = 0) -> list[TextPiece]:
-        """Begin the message of an open header that no `<|message|>` ended."""
+        """Begin the message of an open gpt-oss header that has no `<|message|>`."""
         if self._header is None:
             return []
         header = Header.of(self._header)
@@ -265,14 +269,14 @@ class StreamingText:
         return pieces
 
     def _may_match(self, special: str) -> bool:
-        """Whether a special token is, or continues, a marker or a stop string."""
+        """Whether a special token is, or could continue, a marker or a stop string."""
         state = self._state
         for character in special:
             state = self._matcher.step(state, character)
         return self._matcher.held(state) >= len(special)
 
     def _marker(self, text: str) -> "_Marker | None":
-        """What the matched `text` at the end of the held text does; None: it is plain text."""
+        """Decide what a matched marker at the end of the held text does; None for plain text."""
         before = "".join(self._held[: -len(text)])
         is_first = self._is_blank and not before.strip()
         is_token = "" in self._held[-len(text) :]
@@ -332,7 +336,7 @@ class StreamingText:
         self._after_marker = self._is_blank = True
 
     def _release(self, keep: int, depth: int) -> list[TextPiece]:
-        """Show the held text but the last `keep` characters."""
+        """Show the held text except its last `keep` characters."""
         end = len(self._held) - keep
         if end <= 0:
             return []
@@ -341,7 +345,7 @@ class StreamingText:
         return self._show(text, depth)
 
     def _show(self, text: str, depth: int) -> list[TextPiece]:
-        """Return the text as a piece of the current channel, without space after a marker."""
+        """Return the text as a piece of the current channel, without white space after a marker."""
         if self._after_marker:
             text = text.lstrip()
             self._after_marker = not text
@@ -355,7 +359,7 @@ class StreamingText:
         return [TextPiece(text, self._channel, depth, self._source if depth else None)]
 
     def _markdown_state(self) -> _MarkdownState:
-        """Bring the Markdown state of the channel up to its last shown character."""
+        """Return the Markdown state after the last shown character of the channel."""
         self._markdown = self._markdown.after("".join(self._not_in_markdown))
         self._not_in_markdown.clear()
         return self._markdown
@@ -367,7 +371,7 @@ class StreamingText:
 
 
 class _Marker(NamedTuple):
-    """A marker that counts; is_undecided: only if no backtick follows."""
+    """A marker with an effect; is_undecided: it has none if a backtick follows."""
 
     text: str
     does: Literal["opens", "closes", "hides"]
@@ -376,7 +380,7 @@ class _Marker(NamedTuple):
 
 
 def _joined(pieces: Iterable[TextPiece]) -> list[TextPiece]:
-    """Join neighbouring pieces of one channel; the last one's depth and source count."""
+    """Join neighbouring pieces of one channel; depth and source are the last piece's."""
     joined: list[TextPiece] = []
     for piece in pieces:
         same = bool(joined) and joined[-1].channel == piece.channel

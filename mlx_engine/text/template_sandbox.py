@@ -1,8 +1,8 @@
-"""A Jinja environment that bounds what a chat template may reach, compute and store.
+"""A Jinja environment that limits what a chat template may reach, compute and store.
 
-Jinja's own sandbox keeps templates from Python. Time and memory are bounded by one budget: each
-loop iteration, call, filter, comparison and new value costs, a value by its length. Operations that
-could make much from little are refused before they run.
+Jinja's sandbox keeps templates away from Python. A budget of characters bounds time and memory:
+each loop iteration, call, filter, comparison and new value is charged, a value by its length.
+Operations that could produce a large value from small ones are refused before they run.
 """
 
 import functools
@@ -35,21 +35,21 @@ from jinja2.utils import Cycler, Joiner, Namespace
 from jinja2.visitor import NodeTransformer
 
 STEP, ELEMENT = 32, 16
-"""What a step costs, and an element of a list or a number in it, in characters."""
+"""Budget charged for an operation, and for a list element or number, in characters."""
 MOST_BITS = 2048
-"""Of a whole number."""
+"""Largest size of a whole number in bits."""
 GROWING = """
     * batch center expandtabs indent join ljust lstrip replace rfind rindex rjust round rpartition
     rsplit rstrip slice strip sum tojson translate trim urlize wordwrap zfill
 """
-"""Operations of up to the length of the value times that of an argument (or the number itself)."""
+"""Operations whose result may have the value's length times the argument's length (or value)."""
 FORMATTING = frozenset(("%", "format", "format_map"))
 WIDE_FIELD = re.compile(r"\d{4}|\*|\{[^{}]*\{")
-"""In a format, a field that may be wider than its value and 999 characters."""
+"""A format field that may be more than 999 characters wider than its value."""
 SQUARE, COPIED_BY_STEP = frozenset(("pprint", "striptags", "sum", "urlize", "wordwrap")), 256
-"""Operations that may copy the value once for every so many of its characters."""
+"""Operations of quadratic cost: they may copy the value once for every COPIED_BY_STEP characters."""
 MOST_NAMES_TIMES_BRANCHES = 2**20
-"""Jinja's compiler visits all variables at each branch."""
+"""Limit for compilation, where Jinja visits all variables at each branch."""
 ATTRIBUTES_OF = (str, list, tuple, dict, LoopContext, Namespace, Macro, Cycler, Joiner)
 PRINTABLE = (str, int, float, type(None), list, tuple, dict, Undefined)
 
@@ -66,13 +66,13 @@ class GenerationTag(Extension):
 
 
 class _Metering(NodeTransformer):
-    """Wrap loops, and nodes that make or compare values without a call, in sandbox methods.
+    """AST transformer that wraps loops and value-making nodes in calls of sandbox methods.
 
     The methods are attributes of the environment, which a template can neither name nor replace.
     """
 
     def generic_visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> nodes.Node:
-        """Return the node, wrapped in a call where it is metered."""
+        """Return the template node, wrapped in a sandbox call where it must be charged."""
         super().generic_visit(node, *args, **kwargs)
         match node:
             case nodes.For():
@@ -93,10 +93,10 @@ def _call(method: str, *arguments: Any) -> nodes.Call:
 
 
 class TemplateSandbox(ImmutableSandboxedEnvironment):
-    """An environment for one rendering, or for one compilation, which needs no budget.
+    """A Jinja environment for one rendering, or for one compilation, which needs no budget.
 
-    budget: characters of all values, steps included. seconds: processor time of this thread.
-    Raises SecurityError at either limit.
+    budget: characters of all values a rendering makes, plus STEP for each operation. seconds:
+    processor time of the thread. Raises SecurityError at either limit.
     """
 
     intercepted_binops = frozenset(("+", "*", "**", "%"))
@@ -119,9 +119,9 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         del self.globals["lipsum"]
 
     def compile_source(self, source: str) -> CodeType:
-        """Compile for `Template.from_code`, in this or another sandbox.
+        """Compile a template for `Template.from_code`, in this or another sandbox.
 
-        Raises TemplateSyntaxError, and SecurityError for what would take long to compile.
+        Raises TemplateSyntaxError, and SecurityError for templates that would take long to compile.
         """
         tree = self.parse(source)
         names = {name.name for name in tree.find_all(nodes.Name) if name.ctx != "load"}
@@ -131,13 +131,13 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         return self.compile(_Metering().visit(tree))
 
     def iterate(self, items: Iterable[Any]) -> Iterator[Any]:
-        """Yield the items of a loop, each for the price of a step."""
+        """Yield the items of a template's loop, charging STEP for each."""
         for item in items:
             self._spend(STEP)
             yield item
 
     def spend_on(self, value: Any) -> Any:
-        """Return `value`, the result of one step, with its price paid."""
+        """Charge one operation and the length of the `value` it made, and return the value."""
         self._spend(STEP)
         if isinstance(value, Iterator | KeysView | ValuesView | ItemsView):
             value = [*value]
@@ -148,13 +148,13 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         return value
 
     def concatenate(self, *values: Any) -> str:
-        """The operator `~`."""
+        """Join the values of Jinja's operator `~`, charging their lengths."""
         for value in values:
             self._spend(self.size(value))
         return "".join(map(str, values))
 
     def size(self, value: Any) -> int:
-        """Characters of `value` written out; of lists kept, so that each is measured once."""
+        """Number of characters of `value` when printed; containers are measured once and kept."""
         if isinstance(value, str | bytes):
             return len(value)
         if isinstance(value, Namespace | LoopContext):
@@ -169,7 +169,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         return self._sizes[id(value)][1]
 
     def call(self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:
-        """Meter a call of the template."""
+        """Charge a template's call of a function or method, and run it."""
         if isinstance(__obj, MethodType) and __obj.__self__ is self:
             return __obj(*args)
         self._spend(STEP)
@@ -185,7 +185,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         return made if isinstance(made, Namespace) else self.spend_on(made)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """Meter an operator that can make a large value from small ones."""
+        """Charge a binary operator that can make a large value from small ones, and run it."""
         numbers = isinstance(left, int | float) and isinstance(right, int | float)
         if not numbers:
             if isinstance(left, int):  # 3 * "ab"
@@ -200,7 +200,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         return type(obj) in ATTRIBUTES_OF and super().is_safe_attribute(obj, attr, value)
 
     def unsafe_undefined(self, obj: Any, attribute: str) -> Undefined:
-        """Refuse at once; Jinja would wait until the value is used."""
+        """Raise SecurityError at once for a forbidden attribute; Jinja would wait for its use."""
         raise SecurityError(f"it asks for {attribute!r} of a {type(obj).__name__}")
 
     @pass_context
@@ -211,7 +211,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         return value
 
     def _metered(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a filter, which other filters and filter blocks call without `call`."""
+        """Wrap a Jinja filter so that its use is charged; filters may bypass `call`."""
 
         @functools.wraps(function)
         def metered(*args: Any, **kwargs: Any) -> Any:
@@ -222,7 +222,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         return metered
 
     def _check_growth(self, name: str, value: Any, *others: Any) -> None:
-        """Refuse a filter, method or operator whose result may exceed the budget."""
+        """Raise SecurityError for an operation whose result may exceed the budget."""
         factors = [ELEMENT]
         if name in FORMATTING:
             if not isinstance(value, str) or WIDE_FIELD.search(value):
@@ -252,7 +252,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         separators: tuple[str, str] | None = None,
         sort_keys: bool = False,
     ) -> str:
-        """transformers' filter `tojson`, without HTML escapes."""
+        """The filter `tojson` as transformers defines it, without HTML escapes."""
         encoder = json.JSONEncoder(
             ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
         )

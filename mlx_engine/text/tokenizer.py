@@ -1,4 +1,4 @@
-"""Text to token ids and back."""
+"""Encode text to token ids and decode token ids to text."""
 
 import json
 from collections.abc import Collection, Iterable, Sequence
@@ -22,12 +22,13 @@ _MESSAGE_END, _ENDS_OF_MESSAGES = "<|end|>", frozenset(("<|return|>", "<|flush|>
 
 
 class Tokenizer:
-    """A `tokenizers` core with its end, begin-of-text and suppressed tokens.
+    """A tokenizer of the `tokenizers` library with its end, begin-of-text and suppressed tokens.
 
-    end_ids: end an answer. bos_id: the begin-of-text token. origin: the file, for messages.
-    suppressed_ids: never sampled; first_suppressed_ids: not as an answer's first. opens_chats:
-    whether `encode_chat` adds opening tokens where the template writes none. Truncation and padding
-    of the core are switched off. Every method raises BadTokenizer where the core fails.
+    core: the library's tokenizer; truncation and padding are switched off. end_ids: tokens that end
+    an answer. bos_id: the begin-of-text token. origin: the file, for error messages.
+    suppressed_ids: tokens never sampled. first_suppressed_ids: tokens never sampled first in an
+    answer. opens_chats: whether `encode_chat` adds begin-of-text tokens that the template leaves
+    out. Every method raises BadTokenizer where the core fails.
     """
 
     def __init__(
@@ -59,10 +60,11 @@ class Tokenizer:
             self.token_bytes = TokenBytes.of(core, origin)
 
     def fitted(self, model_vocabulary: int) -> "Tokenizer":
-        """Leave out special tokens whose ids a model of `model_vocabulary` tokens does not have.
+        """Return a tokenizer without special tokens beyond the model's vocabulary.
 
-        Gemma 3 1B has one for images, older fine-tunes one for padding. BadTokenizer when another
-        token or an opening one is beyond the model's, or when every token is suppressed.
+        Gemma 3 1B has such a token for images, older fine-tunes one for padding. Raises
+        BadTokenizer when an ordinary or begin-of-text token is beyond it, or when every token is
+        suppressed.
         """
         if (self.suppressed_ids | self.first_suppressed_ids).issuperset(range(model_vocabulary)):
             raise BadTokenizer(
@@ -91,10 +93,10 @@ class Tokenizer:
         return Tokenizer(core, ends, bos, self._origin, *suppressed, self._opens_chats)
 
     def encode(self, text: str, add_special: bool = False) -> list[int]:
-        """Token ids of `text`; the text of a special token becomes that token.
+        """Encode `text` to token ids; the text of a special token becomes that token.
 
-        add_special: put the opening tokens in front unless `text` begins with them; no end token is
-        added. Raises BadPrompt when `text` is not valid Unicode.
+        add_special: prepend the begin-of-text tokens unless `text` begins with them; no end token
+        is added. Raises BadPrompt when `text` is not valid Unicode.
         """
         check_unicode(text)
         # as a batch: `encode` keeps Python's other threads waiting, a window's among them
@@ -106,20 +108,20 @@ class Tokenizer:
         return ids if not add_special or ids[: len(opening)] == opening else [*opening, *ids]
 
     def encode_parts(self, parts: Sequence[str]) -> list[int]:
-        """Token ids of a text given in parts; no token spans two parts."""
+        """Encode a text given in parts to token ids; no token spans two parts."""
         ids = self.encode(parts[0]) if parts else []
         for part in parts[1:]:
             ids += self._encode_inside(part)
         return ids
 
     def encode_chat(self, parts: Sequence[str]) -> list[int]:
-        """Token ids of a rendered chat in parts; opening tokens are added if `opens_chats`."""
+        """Encode a rendered chat given in parts; `opens_chats` prepends begin-of-text tokens."""
         ids, opening = self.encode_parts(parts), [*self.opening_ids]
         is_open = not self._opens_chats or ids[: len(opening)] == opening
         return ids if is_open else [*opening, *ids]
 
     def plain_parts(self, text: str, controls: frozenset[int]) -> list[str]:
-        """Split `text` inside everything that would become one of the tokens `controls`.
+        """Split `text` inside every substring that would be encoded as a token of `controls`.
 
         Tokens of one character cannot be split and stay.
         """
@@ -137,20 +139,21 @@ class Tokenizer:
         return [part for a, b in edges for part in self.plain_parts(text[a:b], controls)]
 
     def decode(self, ids: Sequence[int], keep_special: bool = False) -> str:
-        """Text of `ids`, without special tokens unless `keep_special`; bad UTF-8 becomes U+FFFD.
+        """Decode token ids to text, without special tokens unless `keep_special`.
 
-        `clean_up_tokenization_spaces` of configs is ignored: it changes the text.
+        Invalid UTF-8 becomes U+FFFD. `clean_up_tokenization_spaces` of configs is ignored: it
+        changes text.
         """
         skip = not keep_special
         return self._calls.run(lambda: self._core.decode(ids, skip_special_tokens=skip), len(ids))
 
     @property
     def opening_text(self) -> str:
-        """Text of the opening tokens of the model, "" for none."""
+        """Text of the begin-of-text tokens, "" for none."""
         return "".join(self.token_text(token) for token in self.opening_ids)
 
     def token_text(self, token: int) -> str:
-        """Text of `token` in the vocabulary, "" when there is no such token."""
+        """Text of a token id in the vocabulary, "" for an unknown id."""
         return self._core.id_to_token(token) or ""
 
     def has_token(self, text: str) -> bool:
@@ -158,9 +161,9 @@ class Tokenizer:
         return self._core.token_to_id(text) is not None
 
     def control_ids(self, source: str) -> frozenset[int]:
-        """Special tokens, and added tokens that the chat template `source` spells.
+        """Ids of special tokens, and of added tokens that the chat template `source` spells.
 
-        Markers such as `<think>` are often not declared special. Runs of spaces are plain text.
+        Markers such as `<think>` are often not declared special. Runs of spaces are left out.
         """
         written = {
             i
@@ -170,23 +173,23 @@ class Tokenizer:
         return self.special_ids | written
 
     def _encode_inside(self, part: str) -> list[int]:
-        """Encode without the space that SentencePiece puts at the start of a text."""
+        """Encode text that continues a text, without SentencePiece's space at the start."""
         anchor = self.encode(_ANCHOR)
         ids = self.encode(_ANCHOR + part)
         return ids[len(anchor) :] if ids[: len(anchor)] == anchor else self.encode(part)
 
 
 def known_ends(texts: Iterable[str]) -> set[str]:
-    """Token texts of a vocabulary that end an answer in some family.
+    """Filter the vocabulary's tokens that end an answer in some model family.
 
-    `<|end|>` is left out where gpt-oss's or Solar Open's ends are there: it ends a message only.
+    `<|end|>` is left out beside gpt-oss's or Solar Open's end tokens: there it ends a message only.
     """
     known = set(texts) & _ENDS
     return known - {_MESSAGE_END} if known & _ENDS_OF_MESSAGES else known
 
 
 def check_unicode(text: str) -> None:
-    """Raise BadPrompt for a lone surrogate (naming its place), and for what is no string."""
+    """Raise BadPrompt for a text with a lone surrogate, naming its place, and for a non-string."""
     if not isinstance(text, str):
         raise BadPrompt("{text} is no text: give a string.", text=repr(text))
     try:
@@ -201,7 +204,7 @@ def check_unicode(text: str) -> None:
 
 
 def _without(core: tokenizers.Tokenizer, texts: Collection[str]) -> tokenizers.Tokenizer:
-    """Copy the core without these added tokens, which become plain text."""
+    """Copy a tokenizer without the given added tokens, which then encode as plain text."""
     described = json.loads(core.to_str())
     added, model = described["added_tokens"], described["model"]
     described["added_tokens"] = [token for token in added if token["content"] not in texts]

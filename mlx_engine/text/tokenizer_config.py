@@ -1,4 +1,4 @@
-"""What the files beside tokenizer.json say: chat template, special and added tokens, repairs."""
+"""Read chat template, special and added tokens of a model folder; repair tokenizers."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -30,16 +30,17 @@ _FIXED_IN_MAJOR, _LARGE_VOCABULARY = 5, 100_000
 
 
 class TemplateFile(NamedTuple):
-    """The source of a chat template, and the file it stands in."""
+    """The source of a chat template, and the path of its file."""
 
     source: str
     path: Path
 
     @classmethod
     def find(cls, folder: Path) -> "TemplateFile | None":
-        """Find the template in chat_template.jinja, chat_template.json or tokenizer_config.json.
+        """Find the chat template of a model folder, None without one.
 
-        The first that is not empty. Raises BadChatTemplate, BadTokenizer.
+        Searches chat_template.jinja, chat_template.json and tokenizer_config.json; the first that
+        is not empty counts. Raises BadChatTemplate, BadTokenizer.
         """
         path = folder / "chat_template.jinja"
         if path.exists():
@@ -54,9 +55,10 @@ class TemplateFile(NamedTuple):
 
 
 class ConfiguredTokens(NamedTuple):
-    """Token ids set by generation_config.json, else (unset or damaged) by config.json.
+    """Token ids set in generation_config.json or, if unset or damaged there, in config.json.
 
-    ends: end an answer. suppressed: never sampled; first_suppressed: not as an answer's first.
+    ends: tokens that end an answer. suppressed: tokens never sampled. first_suppressed: tokens
+    never sampled first in an answer.
     """
 
     ends: frozenset[int]
@@ -65,7 +67,7 @@ class ConfiguredTokens(NamedTuple):
 
     @classmethod
     def of_folder(cls, folder: Path) -> "ConfiguredTokens":
-        """Read the ids but null and negative ones, as transformers. Raises BadTokenizer."""
+        """Read the token ids of a model folder, ignoring null and negative ones. Raises BadTokenizer."""
         keys = ("eos_token_id", "suppress_tokens", "begin_suppress_tokens")
         return cls(*(_first_configured(folder, key) for key in keys))
 
@@ -101,10 +103,10 @@ def _token_ids(value: object, setting: str) -> list[int]:
 
 
 def _default_source(value: object, path: Path) -> str:
-    """The template in a config's `chat_template`, "" for none.
+    """Return the template in a config's `chat_template`, "" for none.
 
-    value: a text, texts by name, or a list of {"name", "template"}. Of several, "default" or the
-    first that is not empty.
+    value: a string, a dict of named templates, or a list of {"name", "template"}. Of several
+    templates "default" counts, else the first that is not empty.
     """
     if isinstance(value, list) and all(isinstance(entry, dict) for entry in value):
         value = {str(entry.get("name")): entry.get("template") for entry in value}
@@ -118,9 +120,9 @@ def _default_source(value: object, path: Path) -> str:
 
 
 def named_special_tokens(folder: Path) -> dict[str, str]:
-    """Name ("bos_token", "eos_token", ...) -> text, for all names that end in "_token".
+    """Map names that end in "_token" ("bos_token", "eos_token", ...) to the text of the token.
 
-    tokenizer_config.json wins over special_tokens_map.json.
+    tokenizer_config.json overrides special_tokens_map.json.
     """
     names: dict[str, str] = {}
     for file in (SPECIAL_TOKENS_MAP, CONFIG):
@@ -130,18 +132,18 @@ def named_special_tokens(folder: Path) -> dict[str, str]:
 
 
 def read_object(path: Path) -> dict[str, object]:
-    """The JSON object in `path`, empty without such a file; BadTokenizer when it is damaged."""
+    """Read the JSON object in `path`, {} without such a file. Raises BadTokenizer when damaged."""
     return read_json(path, TOKENIZER_BYTES, BadTokenizer) if path.exists() else {}
 
 
 def text_of(value: object) -> str:
-    """The text of a token written as a string or an object with "content"; "" for others."""
+    """Text of a token given as a string or an object with "content"; "" for anything else."""
     text = value.get("content") if isinstance(value, Mapping) else value
     return text if isinstance(text, str) else ""
 
 
 class TokenLists(NamedTuple):
-    """The JSON objects of a folder that list tokens, empty where there is no such file."""
+    """Content of the JSON files of a model folder that list tokens, {} for a missing file."""
 
     config: Json
     special_tokens_map: Json
@@ -149,10 +151,10 @@ class TokenLists(NamedTuple):
 
 
 def add_listed_tokens(core: Tokenizer, lists: TokenLists, origin: str) -> None:
-    """Add listed tokens that `core` lacks, and set the listed flags of those it has.
+    """Add listed tokens that the tokenizer lacks, and set the listed flags of existing ones.
 
-    Ids in the lists are used for the order alone: tokenizer.json decides. Named tokens (bos, eos,
-    pad, ...) become special. Raises BadTokenizer naming `origin` for a malformed entry.
+    Listed ids only give the order: tokenizer.json decides. Named tokens (bos, eos, pad, ...) become
+    special. Raises BadTokenizer naming `origin` for a malformed entry.
     """
     names, extra = _names(lists), _extra(lists)
     named = [text for text in names.values() if text]
@@ -170,7 +172,7 @@ def add_listed_tokens(core: Tokenizer, lists: TokenLists, origin: str) -> None:
 
 
 def described_tokens(config: Json, origin: str) -> dict[int, AddedToken]:
-    """Tokens of `added_tokens_decoder` by id. Raises BadTokenizer for a malformed entry."""
+    """Read `added_tokens_decoder` of a config as id -> token. Raises BadTokenizer."""
     listed = config.get("added_tokens_decoder")
     found: dict[int, AddedToken] = {}
     for key, entry in listed.items() if isinstance(listed, Mapping) else ():
@@ -185,7 +187,7 @@ def described_tokens(config: Json, origin: str) -> dict[int, AddedToken]:
 
 
 def _listed(lists: TokenLists, special: set[str], origin: str) -> list[AddedToken]:
-    """Listed tokens in the order of their ids; in old folders those of added_tokens.json."""
+    """Return listed tokens ordered by id; old folders list them in added_tokens.json."""
     if "added_tokens_decoder" in lists.config:
         found = described_tokens(lists.config, origin)
         return [found[token] for token in sorted(found)]
@@ -195,14 +197,14 @@ def _listed(lists: TokenLists, special: set[str], origin: str) -> list[AddedToke
 
 
 def _sources(lists: TokenLists) -> Iterator[Json]:
-    """Files that name special tokens; special_tokens_map.json in old folders alone."""
+    """Yield the configs that name special tokens; special_tokens_map.json only for old folders."""
     yield lists.config
     if "added_tokens_decoder" not in lists.config:
         yield lists.special_tokens_map
 
 
 def _names(lists: TokenLists) -> dict[str, str]:
-    """Name -> text of the named special tokens, "" for none."""
+    """Map the names of special tokens to their texts, "" for none."""
     table: dict[str, str] = dict.fromkeys(_NAMES, "")
     for source in _sources(lists):
         table |= {name: text_of(source[name]) for name in source if name.endswith("_token")}
@@ -213,7 +215,7 @@ def _names(lists: TokenLists) -> dict[str, str]:
 
 
 def _extra(lists: TokenLists) -> list[str]:
-    """Texts of the special tokens that have no name."""
+    """Texts of special tokens that have no name of their own."""
     keys = ("extra_special_tokens", "additional_special_tokens")
     values = [source.get(key) for source in _sources(lists) for key in keys]
     texts = [text_of(token) for value in values if isinstance(value, list) for token in value]
@@ -229,7 +231,7 @@ def _malformed(key: str, origin: str) -> BadTokenizer:
 
 
 def repair(core: Tokenizer, config: Json, model_config: Json, origin: str) -> None:
-    """Repair in place what a tool saved wrongly. BadTokenizer where that cannot be done."""
+    """Repair what conversion tools saved wrongly, in place. Raises BadTokenizer if impossible."""
     if config.get("fix_mistral_regex") is True and _is_old_mistral(core, model_config):
         _split_as_tekken(core)
     if _is_byte_level(core):
@@ -237,7 +239,7 @@ def repair(core: Tokenizer, config: Json, model_config: Json, origin: str) -> No
 
 
 def _is_old_mistral(core: Tokenizer, config: Json) -> bool:
-    """Whether transformers honours fix_mistral_regex: Mistral, large vocabulary, before 5.0."""
+    """Whether transformers applies fix_mistral_regex: Mistral, saved before 5.0, large vocabulary."""
     major = str(config.get("transformers_version") or 0).partition(".")[0]
     is_old = major.isdecimal() and int(major[:9]) < _FIXED_IN_MAJOR
     is_mistral = config.get("model_type") in _MISTRALS
@@ -245,7 +247,7 @@ def _is_old_mistral(core: Tokenizer, config: Json) -> bool:
 
 
 def _split_as_tekken(core: Tokenizer) -> None:
-    """Replace the first step of the pre-tokenizer by Tekken's pattern."""
+    """Replace the first step of the pre-tokenizer by the pattern of Mistral's Tekken."""
     before = core.pre_tokenizer
     if before is None:
         return
@@ -268,7 +270,7 @@ def _is_byte_level(core: Tokenizer) -> bool:
 
 
 def _repair_byte_level(core: Tokenizer, origin: str) -> None:
-    """Set the byte-level decoder where a converter set SentencePiece's."""
+    """Set the byte-level decoder where a converter saved SentencePiece's. Raises BadTokenizer."""
     if not _has_bytes(core.normalizer) and not _has_bytes(core.pre_tokenizer):
         raise BadTokenizer(
             "{origin}: its vocabulary is of bytes, but its pre-tokenizer is of another kind and"

@@ -1,7 +1,7 @@
-"""The tokenizer in a model's folder, whatever files it has.
+"""Read the tokenizer of a model folder from whichever files it has.
 
 tokenizer.json, else SentencePiece's tokenizer.model, else GPT-2's vocab.json and merges.txt; the
-files beside them add tokens and say what tokens are for. SentencePiece's format:
+files beside them add tokens and name special ones. SentencePiece's format:
 https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto
 """
 
@@ -62,9 +62,9 @@ _CLASS_BY_TYPE = {
 
 
 class _Core(NamedTuple):
-    """A `tokenizers` core, the file it was read from, and what that file says of its tokens.
+    """A tokenizer of the `tokenizers` library, its file, and the special tokens that file names.
 
-    names: defaults of tokenizer_config.json ("eos_token" -> text).
+    names: defaults for tokenizer_config.json ("eos_token" -> text).
     """
 
     core: tokenizers.Tokenizer
@@ -77,7 +77,7 @@ class _Core(NamedTuple):
 def read_tokenizer(folder: Path) -> Tokenizer:
     """Read the tokenizer of the model in `folder`.
 
-    Raises BadTokenizer naming the bad file, UnsupportedModel for kinds this version lacks.
+    Raises BadTokenizer naming the bad file, UnsupportedModel for unsupported formats.
     """
     read = _read_core(folder)
     core, names = read.core, {**read.names, **named_special_tokens(folder)}
@@ -149,7 +149,7 @@ def _sentencepiece_core(folder: Path) -> _Core:
 
 
 def _sentencepiece_model(path: Path) -> Any:
-    """Parse the file into SentencePiece's own message."""
+    """Parse the file as a SentencePiece ModelProto. Raises BadTokenizer, UnsupportedModel."""
     from google.protobuf.message import DecodeError
     from sentencepiece import sentencepiece_model_pb2
 
@@ -177,7 +177,7 @@ def _sentencepiece_model(path: Path) -> Any:
 
 
 def _vocabulary(model: Any, listed: Mapping[int, AddedToken], origin: str) -> GgufVocabulary:
-    """Convert the pieces; those the config lists for an id replace placeholders."""
+    """Convert SentencePiece pieces; tokens that the config lists for an id replace placeholders."""
     pieces = [piece.piece for piece in model.pieces]
     own = set(pieces)
     for token, added in listed.items():
@@ -193,7 +193,7 @@ def _vocabulary(model: Any, listed: Mapping[int, AddedToken], origin: str) -> Gg
 
 
 def _prepend_normalizers(core: tokenizers.Tokenizer, spec: Any) -> None:
-    """Add what SentencePiece does to a text before its spaces become U+2581."""
+    """Add SentencePiece's normalization in front of the replacement of spaces by U+2581."""
     steps: list[normalizers.Normalizer] = []
     if spec.precompiled_charsmap:
         steps.append(normalizers.Precompiled(spec.precompiled_charsmap))
@@ -205,7 +205,7 @@ def _prepend_normalizers(core: tokenizers.Tokenizer, spec: Any) -> None:
 
 
 def _add_tokens(core: tokenizers.Tokenizer, path: Path) -> None:
-    """Add tokens beyond the vocabulary by added_tokens.json (text -> id) of older folders."""
+    """Add the tokens of an older folder's added_tokens.json (text -> id). Raises BadTokenizer."""
     for text, token in sorted(read_object(path).items(), key=lambda item: str(item[1]).zfill(20)):
         if core.token_to_id(text) is None:
             core.add_tokens([AddedToken(text, normalized=False)])
@@ -222,9 +222,10 @@ def _add_tokens(core: tokenizers.Tokenizer, path: Path) -> None:
 
 
 def _vocab_and_merges_core(folder: Path) -> _Core:
-    """Build what transformers' class of the config's name builds of vocab.json and merges.txt.
+    """Build the tokenizer of vocab.json and merges.txt as transformers' tokenizer class does.
 
-    That class alone says how texts are split; UnsupportedModel where it is not known here.
+    The class named by the config decides how texts are split. Raises UnsupportedModel for a class
+    that is not known here.
     """
     path = folder / _VOCABULARY
     listed, text = read_object(path), read_text(folder / _MERGES, TOKENIZER_BYTES, BadTokenizer)

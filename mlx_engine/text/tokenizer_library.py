@@ -1,4 +1,4 @@
-"""Bounds and errors around the `tokenizers` library, which runs what foreign files say."""
+"""Limits and error handling around the `tokenizers` library, which runs untrusted definitions."""
 
 import json
 import re
@@ -17,15 +17,15 @@ from mlx_engine.values.environment import use_one_tokenizer_thread
 from mlx_engine.values.errors import BadTokenizer, EngineError
 
 SECONDS, CHARACTERS_A_SECOND = 5.0, 100_000
-"""Time limit for a text: fixed, plus a tenth of the speed of ordinary tokenizers."""
+"""Time limit of a call: SECONDS, plus the text at CHARACTERS_A_SECOND (a tenth of usual speed)."""
 _SHORT = 2000
-"""Characters of a text that is encoded without a thread where all patterns are known."""
+"""Texts of fewer characters are encoded without a thread where all split patterns are known."""
 MOST_GROWTH = 100
 """Largest factor by which replacements may lengthen a text."""
 LONGEST_TEXT = 2_000
-"""Largest length of an added token, or of a piece of a trie, in characters."""
+"""Most characters of an added token, or of a piece of a trie."""
 ADDED_CHARACTERS, PIECE_CHARACTERS = 1_000_000, 4_000_000
-"""Largest total of added tokens, and of pieces of a trie; the largest vocabularies have half."""
+"""Most characters of all added tokens, and of all pieces of a trie; twice the largest known."""
 SPACE = "\u2581"
 """Space in the pieces of SentencePiece."""
 _BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 @contextmanager
 def library_errors(origin: str) -> Iterator[None]:
-    """Raise BadTokenizer naming `origin` for any exception of the library, Rust panics included."""
+    """Turn exceptions of the library, Rust panics included, into BadTokenizer naming `origin`."""
     try:
         yield
     except (EngineError, KeyboardInterrupt, SystemExit, GeneratorExit):
@@ -49,7 +49,7 @@ def library_errors(origin: str) -> Iterator[None]:
 
 
 def _has_known_patterns(core: tokenizers.Tokenizer) -> bool:
-    """Whether `core` is a BPE that splits texts by patterns of pre_tokenizers.py alone."""
+    """Whether `core` is a BPE tokenizer whose split patterns are all from pre_tokenizers.py."""
     parts = (core.normalizer, core.pre_tokenizer, core.decoder)
     steps = [step for part in parts for step in steps_of(part)]
     patterns = {step.get("pattern", {}).get("Regex") for step in steps} - {None}
@@ -57,10 +57,10 @@ def _has_known_patterns(core: tokenizers.Tokenizer) -> bool:
 
 
 class TimedCalls:
-    """Calls of one core with a time limit; BadTokenizer naming `origin` at a failure or timeout.
+    """Run calls of a tokenizer with a time limit; raises BadTokenizer at a failure or timeout.
 
-    A pattern that backtracks may take hours and cannot be interrupted: it runs in a thread, which
-    is abandoned at a timeout. While that thread runs, further calls fail at once.
+    A pattern that backtracks may take hours and cannot be interrupted, so it runs in a thread that
+    is abandoned at a timeout. While an abandoned thread runs, further calls fail at once.
     """
 
     def __init__(self, origin: str, core: tokenizers.Tokenizer | None = None) -> None:
@@ -70,7 +70,7 @@ class TimedCalls:
         self._left_behind: Thread | None = None
 
     def run(self, work: Callable[[], T], characters: int) -> T:
-        """Return work(); characters: length of its text, which sets the limit."""
+        """Return work(). characters: length of the text it reads, which sets the time limit."""
         if self._is_known and characters < _SHORT:
             with library_errors(self._origin):
                 return work()
@@ -102,7 +102,7 @@ def _finish(work: Callable[[], T], future: Future[T]) -> None:
 
 
 def steps_of(part: Any) -> list[dict[str, Any]]:
-    """Describe the steps of a normalizer, pre-tokenizer or decoder, in order."""
+    """Describe the steps of a normalizer, pre-tokenizer or decoder as dicts, in order."""
     return [] if part is None else list(_flat(json.loads(part.__getstate__())))
 
 
@@ -114,9 +114,10 @@ def _flat(step: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def check_texts(texts: Iterable[str], most: int, origin: str) -> None:
-    """Raise BadTokenizer for added tokens or pieces of a trie that are too long.
+    """Raise BadTokenizer when added tokens or pieces of a trie are too long.
 
-    most: characters of all together. A token of 500,000 characters overflows the library's stack.
+    most: limit for the total number of characters. A token of 500,000 characters overflows the
+    library's stack.
     """
     lengths = [len(text) for text in texts]
     if max(lengths, default=0) > LONGEST_TEXT or sum(lengths) > most:
@@ -128,7 +129,7 @@ def check_texts(texts: Iterable[str], most: int, origin: str) -> None:
 
 
 def check_growth(core: tokenizers.Tokenizer, origin: str) -> None:
-    """Raise BadTokenizer where successive replacements could lengthen a text MOST_GROWTH times."""
+    """Raise BadTokenizer when replacements could make a text MOST_GROWTH times as long."""
     for part in (core.normalizer, core.decoder):
         growth = 1.0
         for step in steps_of(part):
@@ -146,7 +147,7 @@ def check_growth(core: tokenizers.Tokenizer, origin: str) -> None:
 
 
 def _byte_level_characters() -> dict[str, int]:
-    """GPT-2's character -> byte: printable bytes are themselves, others from U+0100 on."""
+    """GPT-2's map of characters to bytes: printable bytes are themselves, others from U+0100."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     characters = {chr(byte): byte for byte in printable}
@@ -160,8 +161,9 @@ BYTE_LEVEL = _byte_level_characters()
 class TokenBytes:
     """Decode single tokens to bytes.
 
-    byte_level and pieces tell the two usual decoders apart; any other decodes each token together
-    with the one before it. drops_first_space: whether the decoder strips a text's first space.
+    byte_level, pieces: whether the decoder is GPT-2's or SentencePiece's; with any other decoder a
+    token is decoded together with the previous one. drops_first_space: whether the decoder strips
+    the first space of a text.
     """
 
     core: tokenizers.Tokenizer
@@ -172,7 +174,7 @@ class TokenBytes:
 
     @classmethod
     def of(cls, core: tokenizers.Tokenizer, origin: str) -> "TokenBytes":
-        """Read the description of the core's decoder."""
+        """Find out which kind of decoder the tokenizer `core` has."""
         steps = steps_of(core.decoder)
         kinds = {step["type"] for step in steps}
         drops = any(
@@ -184,7 +186,7 @@ class TokenBytes:
         return cls(core, origin, "ByteLevel" in kinds, is_of_pieces, drops)
 
     def of_token(self, token: int, before: int | None) -> bytes:
-        """Bytes that `token` adds after the token `before` (None: first); b"" if unknown.
+        """Bytes that `token` adds after the token `before` (None: at the start); b"" if unknown.
 
         Raises BadTokenizer.
         """
