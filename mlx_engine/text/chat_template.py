@@ -156,7 +156,7 @@ class ChatTemplate:
 
     @cached_property
     def _reads_parts(self) -> bool:
-        """Whether the template reads message content only as a list of parts, as for vision models."""
+        """Whether the template reads message content only as a list of parts (vision models)."""
         probe = unused_character([self.source])
 
         def is_read(in_parts: bool) -> bool:

@@ -87,11 +87,11 @@ class StreamingText:
 
     Markers count as tokens or spelled out:
 
-    - opening: of any family at the beginning of an answer, and again at the beginning of the thinking;
+    - opening: of any family at the beginning of an answer, and again at that of the thinking;
       later only this model's, at the beginning of a line, after a sentence, or after a word
       without a space, but not in code;
-    - closing: of the family that opened, unless between two backticks. Without an opening marker, this
-      model's closing marker turns all text before it into thinking, unless that text
+    - closing: of the family that opened, unless between two backticks. Without an opening marker,
+      this model's closing marker turns all text before it into thinking, unless that text
       quotes markers, ends in code or a quotation mark, or follows thinking;
     - answer markers after thinking.
 

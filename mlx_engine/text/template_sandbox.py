@@ -47,7 +47,7 @@ FORMATTING = frozenset(("%", "format", "format_map"))
 WIDE_FIELD = re.compile(r"\d{4}|\*|\{[^{}]*\{")
 """A format field that may be more than 999 characters wider than its value."""
 SQUARE, COPIED_BY_STEP = frozenset(("pprint", "striptags", "sum", "urlize", "wordwrap")), 256
-"""Operations of quadratic cost: they may copy the value once for every COPIED_BY_STEP characters."""
+"""Operations of quadratic cost, which may copy the value for every COPIED_BY_STEP characters."""
 MOST_NAMES_TIMES_BRANCHES = 2**20
 """Limit for compilation, where Jinja visits all variables at each branch."""
 ATTRIBUTES_OF = (str, list, tuple, dict, LoopContext, Namespace, Macro, Cycler, Joiner)

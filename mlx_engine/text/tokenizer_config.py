@@ -67,7 +67,7 @@ class ConfiguredTokens(NamedTuple):
 
     @classmethod
     def of_folder(cls, folder: Path) -> "ConfiguredTokens":
-        """Read the token ids of a model folder, ignoring null and negative ones. Raises BadTokenizer."""
+        """Read the token ids of a model folder, but null and negative ones. Raises BadTokenizer."""
         keys = ("eos_token_id", "suppress_tokens", "begin_suppress_tokens")
         return cls(*(_first_configured(folder, key) for key in keys))
 
@@ -239,7 +239,7 @@ def repair(core: Tokenizer, config: Json, model_config: Json, origin: str) -> No
 
 
 def _is_old_mistral(core: Tokenizer, config: Json) -> bool:
-    """Whether transformers applies fix_mistral_regex: Mistral, saved before 5.0, large vocabulary."""
+    """Whether transformers applies fix_mistral_regex: Mistral before 5.0, large vocabulary."""
     major = str(config.get("transformers_version") or 0).partition(".")[0]
     is_old = major.isdecimal() and int(major[:9]) < _FIXED_IN_MAJOR
     is_mistral = config.get("model_type") in _MISTRALS
