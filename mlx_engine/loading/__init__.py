@@ -1,1 +1,1 @@
-"""Files to a loaded model."""
+"""Load models: from files on disk or the hub to a model with tokenizer and template."""

@@ -1,4 +1,4 @@
-"""Casts of lazy arrays, and reading them into memory slice by slice."""
+"""Cast lazy MLX arrays, and evaluate them in slices with progress and a way to stop."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -8,23 +8,23 @@ from metal_kernels.stock import computes_on_gpu
 from mlx_engine.values.errors import BadModelFile, LoadStopped, OutOfMemory, is_out_of_memory
 
 SLICE_BYTES = 32 * 2**20
-"""Read between two calls of `stop`: a tenth of a second even from a slow disk."""
+"""Bytes read between two calls of `stop`: a tenth of a second even from a slow disk."""
 
 Progress = Callable[[int, int], None]
 Stop = Callable[[], bool]
 
 
 def held_as(dtype: mx.Dtype) -> mx.Dtype:
-    """The type in which floats of this type are held and computed on the default device.
+    """The dtype in which floats of `dtype` are kept in memory on the default device.
 
-    On a CPU float32: MLX computes there in 16 bits slowly, and with other rounding. No GPU has
-    float64.
+    float32 on a CPU, where MLX computes 16-bit floats slowly and with other rounding; else `dtype`,
+    but float32 for float64, which no GPU has.
     """
     return mx.float32 if dtype == mx.float64 or not computes_on_gpu() else dtype
 
 
 def cast_floats(arrays: Mapping[str, mx.array]) -> dict[str, mx.array]:
-    """The same arrays, floats lazily cast to the type they are held in; packed integers stay."""
+    """Lazily cast floating arrays to the dtype they are kept in; packed integers stay."""
     return {
         name: array.astype(held_as(array.dtype))
         if mx.issubdtype(array.dtype, mx.floating)
@@ -36,10 +36,11 @@ def cast_floats(arrays: Mapping[str, mx.array]) -> dict[str, mx.array]:
 def evaluate_arrays(
     arrays: Iterable[mx.array], origin: str, on_progress: Progress | None, stop: Stop | None
 ) -> None:
-    """Evaluate all arrays.
+    """Read lazy arrays into memory, slice by slice.
 
-    on_progress gets bytes done and in total, from 0 on; stop is called before every slice. Raises
-    LoadStopped, OutOfMemory, and BadModelFile for a file that cannot be read.
+    on_progress gets bytes done and in total, starting at 0; stop is called before every slice.
+    origin: the file, for error messages. Raises LoadStopped, OutOfMemory, and BadModelFile for a
+    file that cannot be read.
     """
     lazy = list(arrays)
     total, done = sum(array.nbytes for array in lazy), 0
@@ -55,7 +56,7 @@ def evaluate_arrays(
 
 
 def _slices(arrays: list[mx.array]) -> Iterator[list[mx.array]]:
-    """Yield runs of arrays of about SLICE_BYTES, at least one array each."""
+    """Group arrays into runs of about SLICE_BYTES, at least one array each."""
     part: list[mx.array] = []
     size = 0
     for array in arrays:

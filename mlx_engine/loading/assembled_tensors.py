@@ -1,4 +1,4 @@
-"""Tensors assembled of stored ones, or of some of their rows, by a family's recipes."""
+"""Tensors assembled from stored tensors, or from some of their rows, by a family's recipes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from mlx_engine.models.tensor_recipes import Piece, Recipe, Recipes, Run, Turn
 
 @dataclass(frozen=True, slots=True)
 class AssembledTensor(TensorInfo):
-    """A tensor made by a recipe; name and file are those of its first piece.
+    """Header of a tensor that a recipe makes; name and file are those of its first piece.
 
-    sources: the header of each piece.
+    sources: headers of the stored tensors, one for each piece of the recipe.
     """
 
     recipe: Recipe
@@ -21,17 +21,17 @@ class AssembledTensor(TensorInfo):
 
     @property
     def stored(self) -> dict[str, TensorInfo]:
-        """Sources by the recipe's names of them."""
+        """Map the recipe's names of its pieces to the headers of the stored tensors."""
         return {
             piece.name: info for piece, info in zip(self.recipe.pieces, self.sources, strict=True)
         }
 
 
 def assemble(tensors: Mapping[str, TensorInfo], recipes: Recipes) -> dict[str, TensorInfo]:
-    """Replace the pieces of recipes by the assembled tensors.
+    """Replace stored tensors that recipes use by headers of the assembled tensors.
 
-    A recipe that lacks a piece, whose pieces do not fit, or whose tensor is there already is
-    skipped; later checks report the missing or surplus tensors.
+    Skipped are recipes that lack a piece, whose pieces do not fit together, or whose result is
+    stored already; later checks report missing or surplus tensors.
     """
     made: dict[str, TensorInfo] = {}
     used: set[str] = set()
@@ -74,7 +74,7 @@ def _assembled(recipe: Recipe, sources: tuple[TensorInfo, ...]) -> TensorInfo | 
 
 
 def _shape(stored: tuple[int, ...], piece: Piece) -> tuple[int, ...] | None:
-    """Shape of a piece of a stored tensor; None when the rows are not there."""
+    """Shape of the rows that a piece takes of a stored tensor; None when it lacks those rows."""
     if piece.rows is None:
         return stored
     if len(stored) < -piece.axis:
@@ -90,5 +90,5 @@ def _shape(stored: tuple[int, ...], piece: Piece) -> tuple[int, ...] | None:
 
 
 def _last(rows: Sequence[int]) -> int:
-    """The highest row; in constant time for a range, which may be huge."""
+    """The highest row number; in constant time for a range, which may be huge."""
     return rows[-1] if isinstance(rows, range) and rows else max(rows, default=0)

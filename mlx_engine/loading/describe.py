@@ -1,4 +1,4 @@
-"""A model's description by its headers, without MLX and before any weight is read."""
+"""Describe a model from its file headers, without MLX and before any weight is read."""
 
 from __future__ import annotations
 
@@ -53,10 +53,11 @@ _ORDER = (
 def describe(
     headers: ModelHeaders, options: LoadOptions, *, metal: bool = True, packed: bool = True
 ) -> ModelDescription:
-    """Describe the model; without Metal, 16-bit weights and caches take 32 bits.
+    """Describe a model from its headers.
 
-    packed: keep weights packed; else those of a small model count as unpacked, as they are where
-    neither Metal nor our kernels read them.
+    metal: computed on a GPU; without, 16-bit weights and caches take 32 bits. packed: quantised
+    weights stay packed; False counts those of a small model as unpacked, as on a CPU without our
+    kernels.
     """
     files, figures = headers.files, headers.family.figures()
     weights = weights_by_group(headers, wide=not metal)
@@ -109,7 +110,7 @@ def describe(
 
 
 def _unpacked(nbytes: int, groups: Iterable[TensorGroup]) -> tuple[Reason, ...]:
-    """A reason where weights take more room than in the file."""
+    """Give a reason where the weights take more memory than space in the file."""
     in_file = sum(group.file_nbytes or group.nbytes for group in groups)
     if 1.05 * in_file > nbytes:
         return ()
@@ -121,13 +122,13 @@ def _unpacked(nbytes: int, groups: Iterable[TensorGroup]) -> tuple[Reason, ...]:
 
 
 def _group_sums(weights: Mapping[str, list[Weight]]) -> int:
-    """Group sums of a layer's largest product; two matrices of one input may be joined."""
+    """Group sums of the largest matrix product in a layer; two matrices may be joined."""
     layers = (group for name, group in weights.items() if name not in ("embedding", "output head"))
     return 2 * max((weight.group_sums for group in layers for weight in group), default=0)
 
 
 def _active(weights: Mapping[str, list[Weight]], figures: Figures) -> int | None:
-    """Parameters of the trunk that a token uses; None where it uses all."""
+    """Parameters of the trunk that one token uses; None where it uses all of them."""
     if figures.asked_experts == 1:
         return None
     trunk = [weight for name in weights if name != "MTP head" for weight in weights[name]]
@@ -137,12 +138,12 @@ def _active(weights: Mapping[str, list[Weight]], figures: Figures) -> int | None
 
 
 def _count_heads(tensors: Iterable[str]) -> int:
-    """Number of MTP heads, one layer each, by their tensors."""
+    """Count the MTP heads, one layer each, by their tensor names."""
     return len({name.split(".")[1] for name in tensors if name.startswith("layers.")})
 
 
 def element_bytes(config: Mapping[str, object], *, metal: bool) -> int:
-    """Bytes of a cached key or value element, whose type is the activations'."""
+    """Bytes of one cached key or value element, by the config's dtype; 4 without Metal."""
     text = config.get("text_config", config)
     inner = text if isinstance(text, Mapping) else config
     named = (table.get(key) for table in (inner, config) for key in ("dtype", "torch_dtype"))
@@ -158,17 +159,17 @@ def inspect_model(
     *,
     text: bool = False,
 ) -> ModelDescription:
-    """Describe the model at `path` (None: `built_in`), with Metal and without.
+    """Describe the model at `path` (None: `built_in`), for Macs with Metal and for other machines.
 
-    With Metal our kernels count as in use. heads, hub: as in `load_model`. text: read tokenizer and
-    template, too. Raises EngineError.
+    heads, hub: as in `load_model`. text: read tokenizer and template too, to raise their errors.
+    Raises EngineError.
     """
     files = locate_model(path, built_in, hub)
     return _inspected(files, LoadOptions(heads=heads), locate_heads(heads, hub), text=text)
 
 
 def inspect_remote(path: str, built_in: Path, hub: FromHub | None = None) -> ModelDescription:
-    """Describe the model at a path or on the hub, of which only headers are fetched."""
+    """Describe a model at a path or on the hub; of hub models only file headers are downloaded."""
     with locate_headers(path, built_in, hub) as files:
         return _inspected(files, LoadOptions(), None, text=False)
 
@@ -185,7 +186,7 @@ def _inspected(
 
 
 class TextParts(NamedTuple):
-    """A tokenizer, and a chat template; None for models that cannot chat."""
+    """A tokenizer and a chat template, None for models that cannot chat."""
 
     tokenizer: Tokenizer
     template: ChatTemplate | None
@@ -215,11 +216,11 @@ _GGUF_KEYS = {
     "min_p": "min_p",
     "repetition_penalty": "penalty_repeat",
 }
-"""Names of SamplingOptions -> of llama.cpp."""
+"""Names of SamplingOptions -> names of llama.cpp."""
 
 
 class Recommendation(NamedTuple):
-    """Recommended sampling options; ignored: why the model's own were not used."""
+    """Sampling options that the model's publisher recommends; ignored: why they were not used."""
 
     sampling: SamplingOptions
     ignored: Reason | None = None
@@ -233,19 +234,19 @@ def _recommended(headers: ModelHeaders) -> Recommendation:
 
 
 def recommendation_from_folder(folder: Path) -> Recommendation:
-    """Recommended sampling by generation_config.json."""
+    """Read recommended sampling options from generation_config.json."""
     path = folder / "generation_config.json"
     return _read_options(lambda: read_json_object(path) if path.exists() else {}, path.name)
 
 
 def recommendation_from_gguf(metadata: Mapping[str, object], path: Path) -> Recommendation:
-    """Recommended sampling by llama.cpp's keys `general.sampling.*`."""
+    """Read recommended sampling options from llama.cpp's metadata keys `general.sampling.*`."""
     given = {ours: metadata.get(f"{_GGUF_PREFIX}{theirs}") for ours, theirs in _GGUF_KEYS.items()}
     return _read_options(lambda: given, f"{path.name}: {_GGUF_PREFIX}*")
 
 
 def _read_options(read: Callable[[], Mapping[str, object]], origin: str) -> Recommendation:
-    """Read options, defaults where there are none; bad ones are ignored with a reason."""
+    """Convert recommended options; invalid ones are ignored with a reason, missing ones default."""
     try:
         return Recommendation(_options(read()))
     except (BadModelFile, BadOption) as error:
@@ -258,7 +259,7 @@ def _read_options(read: Callable[[], Mapping[str, object]], origin: str) -> Reco
 
 
 def _options(config: Mapping[str, object]) -> SamplingOptions:
-    """Options by generation_config.json's names; `do_sample: false` means temperature 0."""
+    """Make SamplingOptions from generation_config.json's keys; `do_sample: false` is greedy."""
     usual = SamplingOptions()
     temperature = _number(config, "temperature", usual.temperature)
     return SamplingOptions(

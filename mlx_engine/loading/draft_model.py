@@ -1,4 +1,4 @@
-"""Draft models: checked when the target is loaded, read when first used."""
+"""Separate draft models: headers checked when the target model loads, weights read on first use."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -30,19 +30,19 @@ from mlx_engine.values.errors import BadModelFile, BadOption, EngineError, LoadS
 from mlx_engine.values.options import LoadOptions
 
 _BUFFERS = ("t2d",)
-"""Redundant tensors."""
+"""Tensors of EAGLE-3 that follow from others."""
 
 _ORDERING = "masked_embedding.token_ordering"
 _NUMBERS = ("d2t", _ORDERING)
-"""Integer tensors."""
+"""Names of integer tensors."""
 
 _MOST_UNKNOWN = 0.01
-"""Largest share of ids known to one of two compatible tokenizers alone: added tokens differ."""
+"""Largest share of token ids that only one of two compatible tokenizers knows (added tokens)."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrafterFiles:
-    """Config and tensor headers of a draft model that reads its target's states."""
+    """Config and tensor headers of a drafter that reads the target's hidden states or KV cache."""
 
     kind: DrafterKind
     origin: str
@@ -51,12 +51,12 @@ class DrafterFiles:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all tensors."""
+        """Total bytes of the drafter's tensors."""
         return sum(info.nbytes for info in self.tensors.values())
 
 
 def read_drafter(files: ModelFiles) -> DrafterFiles | None:
-    """Read headers of a draft model that reads its target; None for other models."""
+    """Read the headers of an EAGLE-3, DFlash or Gemma 4 assistant drafter; None otherwise."""
     if files.kind == "gguf":
         return None
     config = read_json_object(files.config)
@@ -66,7 +66,7 @@ def read_drafter(files: ModelFiles) -> DrafterFiles | None:
 
 
 def build_drafter(files: DrafterFiles, target: Model) -> Drafter:
-    """Build the drafter with lazy arrays. Raises BadModelFile, UnsupportedModel."""
+    """Build a drafter for `target` with lazy arrays. Raises BadModelFile, UnsupportedModel."""
     stored = load_tensors(files.tensors)
     arrays = cast_floats({plain_name(name): array for name, array in stored.items()})
     for name in _BUFFERS:
@@ -112,7 +112,7 @@ _BUILD: Mapping[DrafterKind, Callable[[DrafterFiles, WeightTable, Numbers, Model
 
 
 def read_arrays(drafter: Drafter, origin: str) -> Drafter:
-    """Read the arrays and check their values. Raises BadModelFile, OutOfMemory."""
+    """Read a drafter's arrays and check their values. Raises BadModelFile, OutOfMemory."""
     evaluate_arrays(drafter.arrays, origin, None, None)
     drafter.check_values()
     return drafter
@@ -121,10 +121,10 @@ def read_arrays(drafter: Drafter, origin: str) -> Drafter:
 def open_draft_model(
     place: str | Path, options: LoadOptions, target: LoadedModel, hub: FromHub | None = None
 ) -> SmallModel:
-    """Open the draft model at `place`, unread.
+    """Open the draft model at `place` (path or hub id) without reading its weights.
 
-    One that cannot be read or does not fit raises EngineError; with draft_misfit "plain" it is left
-    out with a reason.
+    A draft model that cannot be read or does not fit raises EngineError; with draft_misfit "plain"
+    the result has the reason instead.
     """
     try:
         return _checked(place, target, hub)
@@ -153,7 +153,7 @@ def _checked(place: str | Path, target: LoadedModel, hub: FromHub | None) -> Sma
 
 
 def _check_whole_model(files: ModelFiles, place: str | Path, target: LoadedModel) -> int:
-    """Check an ordinary model; return its bytes. Raises BadOption for different tokens."""
+    """Check that an ordinary model has the target's tokens; return its bytes. Raises BadOption."""
     headers = read_headers(files, None)
     tokenizer, _ = read_text_parts(headers)
     difference = _first_difference(target.tokenizer, tokenizer)
@@ -168,7 +168,7 @@ def _check_whole_model(files: ModelFiles, place: str | Path, target: LoadedModel
 
 
 def _first_difference(target: Tokenizer, draft: Tokenizer) -> str | None:
-    """Describe the first token id with two texts; None when the vocabularies agree."""
+    """Describe the first token id whose text differs; None when the vocabularies agree."""
     size = max(target.vocabulary, draft.vocabulary)
     unknown = 0
     for token in range(size):

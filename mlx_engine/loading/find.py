@@ -1,4 +1,4 @@
-"""Find a model's files: by a path, a folder, a GGUF or a hub id."""
+"""Find a model's files by a path, a folder, a GGUF file, or a hub id."""
 
 import math
 import os
@@ -46,17 +46,17 @@ from mlx_engine.values.words import Words
 _FILES = (GGUF, SAFETENSORS, *UNSAFE)
 _MOST_NAMED = 9
 _INFINITY = {"__float__": "Infinity"}
-"""transformers 5's JSON for infinity."""
+"""Infinity in the JSON of transformers 5."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """Files of a model.
+    """The files of a model.
 
-    root: the folder, or for "gguf" the file, which is its own config. heads: files beside the
-    shards that may hold MTP heads, by their name, their folder's or their tensors. absent: tensor
-    -> missing file, by the index of shards. incomplete: what is missing, in words; an error only if
-    a tensor is.
+    root: the folder, or the file of a GGUF, which is its own config. shards: weight files of a
+    folder. heads: further files that may hold MTP heads, judging by their name, their folder's name
+    or their tensors. absent: tensor name -> missing file, from the index of shards. incomplete: a
+    sentence on what is missing, an error only if a required tensor is.
     """
 
     root: Path
@@ -69,11 +69,11 @@ class ModelFiles:
 
 
 def read_folder(root: Path) -> ModelFiles:
-    """Find the files of a folder in Hugging Face or MLX layout, or of the one GGUF in it.
+    """Find the files of a folder in Hugging Face or MLX layout, or of the only GGUF in it.
 
-    Missing shards are reported in ModelFiles.incomplete, since an index may be another model's.
-    Raises BadModelFile when there is nothing else, UnsafeModelFile when all weights could run code,
-    UnsupportedModel for a LoRA adapter, ModelNotFound without weights.
+    Missing shards are noted in ModelFiles.incomplete, since an index may be another model's. Raises
+    BadModelFile when only incomplete weights exist, UnsafeModelFile when all weights could run
+    code, UnsupportedModel for a LoRA adapter, ModelNotFound without weights.
     """
     names = _names(root)
     own, lost = weights_among(names)
@@ -94,7 +94,7 @@ def read_folder(root: Path) -> ModelFiles:
 
 
 def gguf_file(file: Path) -> ModelFiles:
-    """Files of a model in a GGUF; MTP heads may lie in a GGUF beside it."""
+    """Find the files of a GGUF model: the file, and GGUFs beside it that may hold MTP heads."""
     names: list[str] = []
     with suppress(ModelNotFound):  # the folder may be unreadable where the file is not
         names = _names(file.parent)
@@ -115,12 +115,12 @@ def read_json_object(path: Path) -> dict[str, object]:
 
 
 def safetensors_in(folder: Path) -> tuple[Path, ...]:
-    """All .safetensors files of a folder, by name."""
+    """List the .safetensors files of a folder, sorted by name."""
     return tuple(folder / name for name in _names(folder) if name.endswith(".safetensors"))
 
 
 def unsafe_file(path: Path) -> UnsafeModelFile:
-    """The error for weights in a format that can run code when opened."""
+    """Make the error for weights in a format that can run code when opened."""
     return UnsafeModelFile(
         "{path}: files of this format can run code when they are opened, so they are refused."
         " Use the .safetensors files of the model.",
@@ -140,7 +140,7 @@ def _heads_beside(root: Path, names: list[str], shards: tuple[Path, ...]) -> Ite
 
 
 def _holds_heads(file: Path) -> bool:
-    """Whether a file's tensors are MTP heads; False for what cannot be read."""
+    """Whether the tensors of a file are MTP heads; False for an unreadable file."""
     try:
         return are_heads(tensor_names(file))
     except OSError:
@@ -155,7 +155,7 @@ def _names(folder: Path) -> list[str]:
 
 
 class _Indexed(NamedTuple):
-    """What an index of shards lists; problem: what is missing, in words."""
+    """Shards listed by an index; problem: a sentence on what is missing, "" if nothing is."""
 
     shards: tuple[str, ...] = ()
     absent: Mapping[str, str] = {}
@@ -163,7 +163,7 @@ class _Indexed(NamedTuple):
 
 
 def _indexed(root: Path, names: list[str]) -> _Indexed:
-    """Read model.safetensors.index.json, else the first other index."""
+    """Read model.safetensors.index.json, or the first other index in the folder."""
     indexes = sorted(name for name in names if name.endswith(INDEX))
     if not indexes:
         return _Indexed()
@@ -181,7 +181,7 @@ def _indexed(root: Path, names: list[str]) -> _Indexed:
 
 
 def _weight_map(index: Path) -> dict[str, str]:
-    """Read tensor -> file, all within the index's folder. Raises BadModelFile."""
+    """Read an index as tensor name -> file name, all within its folder. Raises BadModelFile."""
     table = read_json_object(index).get("weight_map")
     if not isinstance(table, dict) or not table:
         raise BadModelFile("{index}: lists no shards (weight_map). Get it again.", index=index)
@@ -205,7 +205,7 @@ def _is_missing(shard: Path, told_by: str) -> Words:
 
 
 def _ggufs(folder: Path) -> list[Path]:
-    """GGUF models of a folder, by their first part or the first one that is there."""
+    """List the GGUF models of a folder, each by its first part, else by any part that exists."""
     names: list[str] = []
     with suppress(ModelNotFound):
         names = [name for name in _names(folder) if name.lower().endswith(GGUF)]
@@ -241,7 +241,7 @@ def _without_safetensors(root: Path, names: list[str], has_heads: bool) -> Model
 
 
 def _refuse_partial_or_foreign(place: Path) -> None:
-    """Refuse a file by its ending."""
+    """Raise an error for the file endings of partial downloads and of other programs."""
     ending = place.suffix.lower()
     if ending in PARTIAL:
         raise BadModelFile(
@@ -258,10 +258,10 @@ def _refuse_partial_or_foreign(place: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FromHub:
-    """Access to models by hub id or link, through the cache.
+    """Access to models by hub id or link, through the local hub cache.
 
-    hub: None for this user's. on_progress gets bytes downloaded and in total; when stop() is true
-    LoadStopped is raised and the download can be resumed.
+    hub: client, None for this user's. on_progress gets bytes downloaded and in total. stop: when it
+    returns True, LoadStopped is raised; the download can be resumed.
     """
 
     hub: Hub | None = None
@@ -269,7 +269,7 @@ class FromHub:
     stop: Callable[[], bool] | None = None
 
     def model(self, name: str) -> ModelFiles:
-        """Get a model's files. Raises DownloadFailed, and what `locate_model` raises."""
+        """Get a model's files, downloading what is missing. Raises DownloadFailed, LoadStopped."""
         model, hub = self._named(name), self.hub or Hub.of_this_user()
         files: ModelFiles | None = None
         with suppress(BadModelFile, UnsafeModelFile):
@@ -287,13 +287,13 @@ class FromHub:
 
     @contextmanager
     def headers(self, name: str) -> Iterator[ModelFiles]:
-        """Get files of which only headers are there, for the block; cached files are whole."""
+        """Context manager for files of which only headers are downloaded, unless cached."""
         model, hub = self._named(name), self.hub or Hub.of_this_user()
         with TemporaryDirectory() as folder:
             yield _files_at(cached(hub, model) or fetch_headers(hub, model, Path(folder)))
 
     def heads(self, name: str) -> Path:
-        """Get a file or folder with MTP heads. Raises DownloadFailed."""
+        """Download MTP heads unless cached; return their file or folder. Raises DownloadFailed."""
         model, hub = self._named(name), self.hub or Hub.of_this_user()
         here = cached(hub, model, heads=True)
         return here or fetch(hub, model, self.on_progress, self.stop, heads=True)
@@ -313,9 +313,10 @@ class FromHub:
 
 
 def locate_model(path: str | Path | None, built_in: Path, hub: FromHub | None = None) -> ModelFiles:
-    """Find the files of a folder, of a file's folder, of a hub id or link, or (None) the built-in.
+    """Find the files of a model by folder, file, hub id or link; None for the built-in model.
 
-    hub: used only when there is no such path. Raises ModelNotFound, BadModelFile, UnsafeModelFile.
+    hub: used only when the path does not exist. Raises ModelNotFound, BadModelFile,
+    UnsafeModelFile.
     """
     if path is None:
         return read_folder(built_in)
@@ -327,7 +328,7 @@ def locate_model(path: str | Path | None, built_in: Path, hub: FromHub | None = 
 def locate_headers(
     path: str | Path | None, built_in: Path, hub: FromHub | None = None
 ) -> Iterator[ModelFiles]:
-    """Find files as `locate_model` does, but fetch only headers from the hub."""
+    """Find files like `locate_model`, but download only headers from the hub."""
     if path is None or _existing(path) is not None:
         yield locate_model(path, built_in)
     else:
@@ -336,9 +337,9 @@ def locate_headers(
 
 
 def locate_heads(place: Path | None, hub: FromHub | None = None) -> Path | None:
-    """Find the MTP heads at a path, or fetch them by a hub id.
+    """Find MTP heads at a path, or download them by a hub id.
 
-    A place that is neither is returned. Raises ModelNotFound for one that cannot be opened.
+    Returns `place` unchanged when it is neither. Raises ModelNotFound for an impossible path.
     """
     if place is None:
         return None
@@ -349,7 +350,7 @@ def locate_heads(place: Path | None, hub: FromHub | None = None) -> Path | None:
 
 
 def _existing(path: str | Path) -> Path | None:
-    """The path if something is there, else None. Raises BadOption for what is no path."""
+    """Return the path if it exists, else None. Raises BadOption for a value of a wrong type."""
     kind = str | Path
     require("path", path, "a path, or an id of the hub", lambda given: isinstance(given, kind))
     if path == "":  # Path("") would be the current folder
@@ -364,7 +365,7 @@ def _existing(path: str | Path) -> Path | None:
 
 
 def _files_at(place: Path) -> ModelFiles:
-    """Files at a path; a repository of the hub's cache stands for its main branch."""
+    """Find the model's files at a path; a repository of the hub cache means its main branch."""
     if place.is_dir():
         is_repository = place.name.startswith("models--")
         return read_folder((hub_snapshot(place) if is_repository else None) or place)

@@ -1,4 +1,4 @@
-"""Weights stored in fp8 with scales, unpacked to 16 bits."""
+"""Weights stored in fp8 with scales: pair the tensors, and dequantise them to 16 bits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _CODES = "F8_E4M3"
 _SCALES = ("F32", "BF16", "F16")
 _SCALE_ENDINGS = ("_scale_inv", "_scale")
-"""Endings after the weight's name; both are factors, despite "inv"."""
+"""Endings of the scales' names after the weight's; both are factors, despite "inv"."""
 
 _STRAYS = ("_scale_inv", ".weight_scale")
 _OF_ACTIVATIONS = (".input_scale", ".activation_scale", ".k_scale", ".v_scale")
@@ -26,10 +26,10 @@ _OF_ACTIVATIONS = (".input_scale", ".activation_scale", ".k_scale", ".v_scale")
 
 
 class Block(NamedTuple):
-    """Rows and columns of a weight that share one scale.
+    """Number of rows and columns of a weight that share one fp8 scale.
 
-    parts: equal runs of rows packed separately, each with a short last block (MiMo-V2.5's joined
-    projections: sglang #23808).
+    parts: equal runs of rows quantised separately, each with a short last block, as in MiMo-V2.5's
+    joined projections (sglang #23808).
     """
 
     rows: int
@@ -43,10 +43,10 @@ _MOST_PARTS = 64
 
 @dataclass(frozen=True, slots=True)
 class Fp8Tensor(TensorInfo):
-    """A weight [..., N, K]; dtype, shape and nbytes as unpacked to 16 bits.
+    """Header of an fp8 weight [..., N, K]; dtype, shape and nbytes are of the dequantised tensor.
 
-    codes: its bytes. scales: factors of blocks, [..., N / rows, K / columns] rounded up, axes of
-    one block possibly missing.
+    codes: the stored e4m3 bytes. scales: factors of the blocks, [..., ceil(N / rows), ceil(K /
+    columns)]; axes with a single block may be missing.
     """
 
     codes: TensorInfo
@@ -57,10 +57,10 @@ class Fp8Tensor(TensorInfo):
 def join_fp8(
     tensors: Mapping[str, TensorInfo], config: Mapping[str, object], origin: str
 ) -> dict[str, TensorInfo]:
-    """Join tensors in fp8 with their scales under the weight's name; drop scales of activations.
+    """Pair fp8 weights with their scales under the weight's name; drop scales of activations.
 
-    config: for the size of blocks; origin: its name in messages. Raises BadModelFile naming a
-    tensor whose weight or scales are missing or do not fit.
+    config: gives the block size; origin: the config's path for messages. Raises BadModelFile naming
+    a tensor whose weight or scales are missing or do not fit.
     """
     packed = [name for name, info in tensors.items() if info.dtype == _CODES]
     if not packed:
@@ -80,7 +80,7 @@ def join_fp8(
 
 
 def bytes_in_file(tensor: TensorInfo) -> int | None:
-    """Bytes in the file of a tensor made of fp8 weights and scales; None for others."""
+    """Bytes in the file of a tensor made from fp8 weights and scales; None for other tensors."""
     if isinstance(tensor, Fp8Tensor):
         return tensor.codes.nbytes + tensor.scales.nbytes
     if not isinstance(tensor, AssembledTensor):
@@ -95,7 +95,7 @@ def bytes_in_file(tensor: TensorInfo) -> int | None:
 
 
 def fp8_reasons(tensors: Iterable[TensorInfo]) -> tuple[Reason, ...]:
-    """A reason that says what unpacking costs, where tensors are in fp8."""
+    """Tell the user what unpacking fp8 tensors costs; empty where there are none."""
     sizes = [(info.nbytes, bytes_in_file(info)) for info in tensors]
     ours = [(loaded, stored) for loaded, stored in sizes if stored is not None]
     if not ours:
@@ -111,7 +111,7 @@ def fp8_reasons(tensors: Iterable[TensorInfo]) -> tuple[Reason, ...]:
 
 
 def unpacked_fp8(codes: mx.array, scales: mx.array, block: Block, dtype: mx.Dtype) -> mx.array:
-    """Unpack a weight [..., N, K] lazily: uint8 e4m3 times scales, shaped as in Fp8Tensor.
+    """Dequantise an fp8 weight [..., N, K] lazily: codes (uint8 e4m3) times their blocks' scales.
 
     Computed in float32 and rounded once to dtype.
     """
@@ -143,7 +143,7 @@ def _joined(codes: TensorInfo, scales: TensorInfo, usual: Block, dtype: str) -> 
 
 
 def _sharing(weight: tuple[int, ...], scales: tuple[int, ...], usual: Block) -> Block | None:
-    """The block that shares a scale, by the shape of the scales; None where they do not fit."""
+    """Derive the block of a scale from both shapes; None where they do not fit together."""
     if len(weight) < 2 or 0 in weight:
         return None
     *stack, rows, columns = weight
@@ -159,7 +159,7 @@ def _sharing(weight: tuple[int, ...], scales: tuple[int, ...], usual: Block) -> 
 
 
 def _in_parts(weight: tuple[int, ...], scales: tuple[int, ...], usual: Block) -> Block | None:
-    """Blocks of the usual size in the fewest equal runs of rows that give so many scales."""
+    """Try the usual block size in the fewest equal runs of rows that give the stored scales."""
     *stack, rows, columns = weight
     if len(scales) != len(weight) or scales[-1] != -(-columns // usual.columns):
         return None
@@ -171,7 +171,7 @@ def _in_parts(weight: tuple[int, ...], scales: tuple[int, ...], usual: Block) ->
 
 
 def _block(config: Mapping[str, object], origin: str) -> Block:
-    """Block size by `weight_block_size`, which may be absent or null."""
+    """Read the block size from the config's `weight_block_size`, which may be absent or null."""
     packing = config.get("quantization_config")
     size = packing.get("weight_block_size") if isinstance(packing, Mapping) else None
     if size is None:
@@ -189,7 +189,7 @@ def _block(config: Mapping[str, object], origin: str) -> Block:
 
 
 def _sixteen_bits(tensors: Mapping[str, TensorInfo]) -> str:
-    """The 16-bit type of the other weights, so that the model computes in one type."""
+    """The 16-bit dtype of the model's other weights, so that it computes in one type."""
     beside = [info.dtype for name, info in tensors.items() if not name.endswith(_SCALE_ENDINGS)]
     return "F16" if "F16" in beside and "BF16" not in beside else "BF16"
 

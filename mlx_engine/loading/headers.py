@@ -1,4 +1,4 @@
-"""A model's family and tensors by its config and headers, before any weight is read."""
+"""Read a model's config and tensor headers, and choose its family, before any weight is read."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -35,9 +35,10 @@ _PUBLISHED_PACKED = (("gpt_oss", "mxfp4"),)
 
 @dataclass(frozen=True, slots=True)
 class ModelHeaders:
-    """A model's family and tensors by canonical names; parts.head: heads in the shards alone.
+    """A model's family and tensor headers, by canonical names.
 
-    gguf: the file, for a GGUF. rounded: where loading cannot keep the values.
+    parts.head: MTP heads stored in the model's own shards. heads: MTP heads to use, from anywhere.
+    gguf: the GGUF file, None for folders. rounded: reasons where loading changes stored values.
     """
 
     files: ModelFiles
@@ -50,7 +51,10 @@ class ModelHeaders:
 
 
 def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
-    """Read config and headers, and find MTP heads; heads: where the user wants them from."""
+    """Read config and tensor headers of a model, and find its MTP heads.
+
+    heads: file or folder that the user chose for MTP heads. Raises EngineError.
+    """
     if files.kind == "gguf":
         return _read_gguf_headers(files, heads)
     if not files.config.exists() and are_heads(merge_headers(files.shards)):
@@ -85,9 +89,7 @@ def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
 
 
 def _with_text_config(config: dict[str, object]) -> dict[str, object]:
-    """A config that calls its text part `llm_config`, as InternVL's and Nemotron Omni's do, with
-    the name that transformers 5 has for it.
-    """
+    """Rename the config key `llm_config` (InternVL, Nemotron Omni) to `text_config`."""
     if config.get("text_config") is None and isinstance(config.get("llm_config"), dict):
         config["text_config"] = config.pop("llm_config")
     return config
@@ -98,7 +100,7 @@ def _check_complete(
 ) -> None:
     """Raise BadModelFile naming a missing file when a tensor of the trunk is missing.
 
-    wanted: names of the trunk's tensors; where empty (unknown), the index of shards decides.
+    wanted: names of the trunk's tensors; where it is empty, the index of shards decides.
     """
     lost = [name for name in files.absent if name not in stored and not names_heads([name])]
     is_short = any(name not in trunk for name in wanted) if wanted else lost or not files.absent
@@ -107,9 +109,10 @@ def _check_complete(
 
 
 def _check_trunk(trunk: Mapping[str, TensorInfo], wanted: Mapping[str, Shape], origin: str) -> None:
-    """Raise BadModelFile for tensors that are missing, no floats or of a wrong shape.
+    """Raise BadModelFile for tensors that are missing, not floating or of a wrong shape.
 
-    Axes of length one are ignored; of matrices that MLX packed only rows are compared.
+    wanted: shape of each tensor. Axes of length one are ignored; of matrices that MLX packed only
+    rows are compared.
     """
     for name, shape in wanted.items():
         tensor = trunk.get(name)
@@ -133,7 +136,7 @@ def _long_axes(shape: Shape) -> list[int]:
 
 
 def keep_blocks(headers: ModelHeaders, is_read: IsRead) -> ModelHeaders:
-    """Keep matrices of a GGUF in the file's blocks where kernels read them."""
+    """Keep GGUF matrices in the file's quantised blocks where a kernel can multiply by them."""
     if not isinstance(headers.family, NativeFamily):
         return headers
     trunk = kept_in_blocks(headers.parts.trunk, is_read)
@@ -221,7 +224,7 @@ def _refuse_foreign_packing(config: Mapping[str, object], architecture: str, ori
 
 
 def _is_packed_by_mlx(tensors: Mapping[str, TensorInfo]) -> bool:
-    """Whether weights are in MLX's packed form; the config may still name the original's."""
+    """Whether weights have MLX's packed form; the config may still name the original's."""
     scales = (name.removesuffix(".scales") for name in tensors if name.endswith(".scales"))
     weights = (tensors.get(f"{matrix}.weight") for matrix in scales)
     return any(weight is not None and weight.dtype == "U32" for weight in weights)

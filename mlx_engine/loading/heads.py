@@ -34,7 +34,7 @@ from mlx_engine.values.words import Words
 NO_HEADS = Reason("no-heads", Words("This model has no MTP heads."))
 
 _REPOSITORY = "models--"
-"""Prefix of the folders of the hub's cache."""
+"""Prefix of the repository folders in the hub cache."""
 
 ONLY_HEADS_HAVE = (".join.", ".enorm.", ".hnorm.")
 """Parts of canonical names that only MTP heads have."""
@@ -42,10 +42,10 @@ ONLY_HEADS_HAVE = (".join.", ".enorm.", ".hnorm.")
 
 @dataclass(frozen=True, slots=True)
 class HeadTensors:
-    """Usable MTP heads, or why there are none.
+    """Headers of usable MTP heads, or the reason why there are none.
 
     tensors: canonical name -> header, empty without heads. inside: stored in the model's own
-    shards, so with the trunk's conventions. remarks: notes on heads that are used.
+    shards, hence with the trunk's conventions. remarks: notes for the user on heads that are used.
     """
 
     tensors: Mapping[str, TensorInfo]
@@ -56,7 +56,7 @@ class HeadTensors:
 
 
 class _Candidate(NamedTuple):
-    """Tensors that may be heads; damage: what is wrong with their files."""
+    """Tensor headers that may be MTP heads; damage: what is wrong with their files, if anything."""
 
     tensors: Mapping[str, TensorInfo]
     origin: Path
@@ -67,10 +67,10 @@ class _Candidate(NamedTuple):
 def find_heads(
     files: ModelFiles, own: Mapping[str, TensorInfo], family: Family, given: Path | None
 ) -> HeadTensors:
-    """Find the first complete heads that fit the model; own: those in the shards.
+    """Find the first complete MTP heads that fit the model.
 
-    given: use these only; raises BadModelFile when they are no heads or another model's. Elsewhere
-    such heads are skipped.
+    own: heads in the model's shards. given: use only this file or folder, and raise BadModelFile
+    when it has no heads or another model's; elsewhere such heads are skipped.
     """
     if not family.head_shapes(own):
         return _not_run(files, own, given)
@@ -88,10 +88,10 @@ def find_heads(
 def without_repeats(
     head: Mapping[str, TensorInfo], trunk: Mapping[str, TensorInfo], repeats: Mapping[str, str]
 ) -> dict[str, TensorInfo]:
-    """Drop matrices of the head that equal the trunk's; repeats: head's name -> trunk's name.
+    """Drop matrices of MTP heads that equal matrices of the trunk, to save memory.
 
-    GLM-4.5 stores embedding and output head twice, a gigabyte each. They are compared by samples; a
-    missed difference lowers acceptance and changes no text.
+    repeats: head's name -> trunk's name. GLM-4.5 stores embedding and output head twice, a gigabyte
+    each. Equality is judged by samples; a missed difference lowers acceptance, but changes no text.
     """
     kept = dict(head)
     for name, other in repeats.items():
@@ -103,7 +103,7 @@ def without_repeats(
 
 
 def _not_run(files: ModelFiles, own: Mapping[str, TensorInfo], given: Path | None) -> HeadTensors:
-    """The result for families whose heads are not supported."""
+    """The result for families whose MTP heads are not supported."""
     if given is not None:
         raise UnsupportedModel(
             "{given}: MTP heads for a model of this family cannot be run yet. Open the model "
@@ -117,7 +117,7 @@ def _not_run(files: ModelFiles, own: Mapping[str, TensorInfo], given: Path | Non
 
 
 def _unread(files: ModelFiles) -> Reason | None:
-    """Why there are no heads although an index or a file's name promises some."""
+    """Why there are no MTP heads although an index or a file name promises them."""
     listed = (file for tensor, file in files.absent.items() if names_heads([tensor]))
     if (name := next(listed, None)) is not None:
         words = Words("The MTP heads are in {name}, which is missing: download it too.", name=name)
@@ -150,8 +150,10 @@ def _given_heads(place: Path, family: Family) -> HeadTensors:
 def _candidates(
     files: ModelFiles, own: Mapping[str, TensorInfo], family: Family
 ) -> Iterator[_Candidate]:
-    """Yield heads in the shards, beside them, in folders named like this one with -MTP, and in
-    other copies of the model: a GGUF, or a folder beside of a matching name.
+    """Yield places that may hold MTP heads, in the order of preference.
+
+    The model's shards, files beside them, folders with this model's name and "-MTP", then other
+    copies of the model: a GGUF in the folder, or a sibling folder of a matching name.
     """
     if own:
         yield _Candidate(own, files.root, True)
@@ -178,7 +180,7 @@ def _candidates(
 
 
 def _originals(root: Path) -> Iterator[Path]:
-    """Folders of the same model: "Qwen3.6-27B" for "Qwen3.6-27B-4bit", of any publisher."""
+    """Yield sibling folders with the same model: "Qwen3.6-27B" for "Qwen3.6-27B-4bit"."""
     kept_by_hub = root.parent.name == "snapshots" and root.parents[1].name.startswith(_REPOSITORY)
     home = root.parents[1] if kept_by_hub else root
     for folder in sorted(home.parent.glob(f"{_REPOSITORY}*" if kept_by_hub else "*")):
@@ -203,7 +205,7 @@ def _tensors(paths: tuple[Path, ...]) -> Mapping[str, TensorInfo]:
 
 
 def _read_if_sound(origin: Path, paths: tuple[Path, ...], family: Family) -> _Candidate:
-    """Read files that nobody asked for, so damage must not keep the model from loading."""
+    """Read a candidate that the user did not choose; errors become its `damage`."""
     try:
         return _read(origin, paths, family)
     except EngineError as error:
@@ -258,7 +260,7 @@ def _if_usable(candidate: _Candidate, family: Family) -> HeadTensors:
 
 
 def _trimmed_outputs(candidate: _Candidate, family: Family) -> set[str]:
-    """Output heads with fewer rows than the vocabulary (for faster drafts)."""
+    """Names of output heads with fewer rows than the vocabulary, made for faster drafts."""
     rows = family.figures().vocabulary
     return {
         name.removesuffix(".weight")
@@ -268,7 +270,7 @@ def _trimmed_outputs(candidate: _Candidate, family: Family) -> set[str]:
 
 
 def _remarks(candidate: _Candidate, family: Family) -> tuple[Reason, ...]:
-    """A reason where fewer heads are used than the config promises."""
+    """Note where fewer MTP heads are used than the config promises."""
     promised = family.figures().promised_heads
     layers = (name.split(".")[1] for name in candidate.tensors if name.startswith("layers."))
     used = len(set(layers))
@@ -283,7 +285,7 @@ def _remarks(candidate: _Candidate, family: Family) -> tuple[Reason, ...]:
 
 
 def _missing(tensors: Mapping[str, TensorInfo], wanted: Mapping[str, Shape]) -> str | None:
-    """The first wanted tensor that is missing, scales and biases of packed ones included."""
+    """Name the first missing tensor, scales and biases of packed weights included."""
     for name in wanted:
         if name not in tensors:
             return name
@@ -297,7 +299,7 @@ def _missing(tensors: Mapping[str, TensorInfo], wanted: Mapping[str, Shape]) -> 
 
 
 def _misfit(candidate: _Candidate, family: Family, wanted: Mapping[str, Shape]) -> str | None:
-    """Describe the first tensor of another model's shape; of packed weights rows are compared."""
+    """Describe the first tensor of a wrong shape; of packed weights only rows are compared."""
     for name, shape in wanted.items():
         tensor = candidate.tensors.get(name)
         if tensor is None:
@@ -320,7 +322,7 @@ def _misfit(candidate: _Candidate, family: Family, wanted: Mapping[str, Shape]) 
 
 
 def _surplus(candidate: _Candidate, family: Family, wanted: Collection[str]) -> str | None:
-    """Describe a surplus tensor, the sign of an unknown variant."""
+    """Describe the first surplus tensor, which indicates an unknown variant."""
     matrices = {name.rpartition(".")[0] for name in wanted if name.endswith(".weight")}
     for name in sorted(set(candidate.tensors) - set(wanted)):
         matrix, _, part = name.rpartition(".")

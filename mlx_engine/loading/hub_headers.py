@@ -1,4 +1,4 @@
-"""Fetch the config and the headers of weight files of a model on the hub.
+"""Download the config and the weight files' headers of a model on the hub.
 
 Weight files are sparse and have their full length, so that header readers work as usual.
 """
@@ -17,18 +17,18 @@ from mlx_engine.values.errors import BadModelFile
 
 _CONFIGS = ("config.json", "generation_config.json")
 _LOOK, _MOST = 2**21, 2**26
-"""Bytes fetched of a GGUF at first and at most; its header's length is unknown, 12 MB for a
+"""Bytes downloaded of a GGUF at first and at most; its header's length is unknown, 12 MB for a
 vocabulary of 250,000 tokens.
 """
 _IN_ALL, _FACTORS_MOST = 2**28, 2**20
-"""Most bytes of all headers of a model (200 shards have 30 MB), and of a list of RoPE factors."""
+"""Most bytes of all headers of a model (30 MB for 200 shards), and of a tensor of RoPE factors."""
 
 Ask = Callable[[int, int], bytes]
-"""Start and end -> those bytes of a file."""
+"""Function that downloads the bytes [start, end) of a file."""
 
 
 def fetch_headers(hub: Hub, model: HubModel, folder: Path) -> Path:
-    """Fetch into `folder`; return the model's folder or GGUF. Raises DownloadFailed."""
+    """Download headers into `folder`; return the path of the model. Raises DownloadFailed."""
     with in_words(model.hub_id):
         plan = plan_from(hub, model, listing(hub, model))
         asked = 0
@@ -53,7 +53,7 @@ def fetch_headers(hub: Hub, model: HubModel, folder: Path) -> Path:
 
 
 def _write_header(file: Path, nbytes: int, ask: Ask) -> None:
-    """Fetch the header; of a GGUF twice as much each time until it can be read."""
+    """Download a file's header, of a GGUF twice as much each time until it can be parsed."""
     file.touch()
     truncate(file, nbytes)
     have, is_gguf = 0, file.suffix.lower() == GGUF

@@ -1,4 +1,4 @@
-"""Load a model from its files, every tensor accounted for."""
+"""Load a model from its files; every tensor must be used."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -30,10 +30,10 @@ from mlx_engine.values.options import HeadBits, LoadOptions
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A loaded model with tokenizer and template; without a template it cannot chat.
+    """A loaded model with tokenizer and chat template; without a template it cannot chat.
 
-    head_arrays: arrays of the MTP heads, read when heads are first used. kernels: those the layers
-    were built with.
+    head_arrays: lazy arrays of the MTP heads, read on first use. head_origin: their file or folder.
+    kernels: the Metal kernels that the layers were built with.
     """
 
     model: Model
@@ -45,12 +45,12 @@ class LoadedModel:
     kernels: Kernels = NO_KERNELS
 
     def read_heads(self) -> None:
-        """Read the MTP heads into memory once. Raises BadModelFile, OutOfMemory."""
+        """Read the MTP heads into memory, once. Raises BadModelFile, OutOfMemory."""
         evaluate_arrays(self.head_arrays, self.head_origin, None, None)
 
 
 class _Weights(NamedTuple):
-    """Lazy arrays by canonical names; head: None without usable heads."""
+    """Lazy arrays by canonical names; head: None without usable MTP heads."""
 
     trunk: dict[str, mx.array]
     head: dict[str, mx.array] | None
@@ -58,7 +58,7 @@ class _Weights(NamedTuple):
 
 
 class _Built(NamedTuple):
-    """A model and the arrays of its trunk and head."""
+    """A model, and the arrays of its trunk and of its MTP heads."""
 
     model: Model
     trunk: tuple[mx.array, ...]
@@ -78,10 +78,10 @@ def load_model(
 ) -> LoadedModel:
     """Load a model from files, a path or a hub id; None for the model at `built_in`.
 
-    kernels: may be used by layers. hub: downloads. usable: bytes that may be used, 0 for no limit;
-    gpu_bytes: bytes a GPU may hold, 0 for none. on_progress gets bytes done and in total; when
-    stop() is true LoadStopped is raised. Headers are checked before any weight is read. Raises
-    EngineError.
+    Headers are checked before any weight is read. kernels: Metal kernels that layers may use. hub:
+    access to the hub. usable: bytes of memory that may be used, 0 for no limit. gpu_bytes: bytes a
+    GPU may hold, 0 without one. on_progress gets bytes done and in total. stop: when it returns
+    True, LoadStopped is raised. Raises EngineError.
     """
     files = source if isinstance(source, ModelFiles) else locate_model(source, built_in, hub)
     headers = _as_kernels_read(read_headers(files, locate_heads(options.heads, hub)), kernels)
@@ -119,7 +119,7 @@ def load_model(
 
 
 def _as_kernels_read(headers: ModelHeaders, kernels: Kernels) -> ModelHeaders:
-    """Keep GGUF blocks where a kernel reads them even for a single row."""
+    """Keep GGUF matrices in quantised blocks where a kernel multiplies even single rows."""
 
     def is_read(kind: str, shape: tuple[int, ...]) -> bool:
         work = Work(kind.lower(), *shape[-2:])
@@ -149,7 +149,10 @@ def _canonical_weights(
 
 
 def _presumed_shift(heads: HeadTensors, trunk_shift: int) -> int | None:
-    """Whether the head's norms are stored as used (1 + w): always in GGUF, else as the trunk's."""
+    """The norm shift of MTP heads: 1 in a GGUF, where norms are stored as 1 + w; else the trunk's.
+
+    None where it must be judged by the values.
+    """
     if any(isinstance(info, GgufPart) for info in heads.tensors.values()):
         return 1
     return trunk_shift if heads.inside else None
@@ -169,13 +172,13 @@ def _build(headers: ModelHeaders, weights: _Weights, layout: Layout, kernels: Ke
 
 GROUP = 64
 ROUTERS = (".gate.weight", ".shared_expert_gate.weight")
-"""Small matrices that select experts; rounding them saves little and changes the selection."""
+"""Name endings of router matrices; quantising them saves little and changes expert selection."""
 
 
 def quantised_head(arrays: Mapping[str, mx.array], bits: HeadBits) -> dict[str, mx.array]:
-    """Quantise the dense matrices of a head lazily.
+    """Quantise the dense matrices of MTP heads lazily to `bits`, with groups of GROUP.
 
-    Packed matrices, and those whose rows are no multiple of GROUP, stay.
+    Packed matrices, routers, and matrices whose rows are no multiple of GROUP stay as they are.
     """
     packed: dict[str, mx.array] = {}
     for name, array in arrays.items():

@@ -25,9 +25,9 @@ def load_tensors(
     stop: Stop | None = None,
     cache: RepackCache | None = None,
 ) -> dict[str, mx.array]:
-    """Load tensors by key, lazily from safetensors and from the cache.
+    """Load tensors by key, lazily from safetensors files and from the repack cache.
 
-    GGUF tensors that are not in the cache are repacked now, with progress, and stored in it.
+    GGUF tensors that are not in the cache are repacked now, with progress, and written to it.
     """
     assembled = {key: info for key, info in tensors.items() if isinstance(info, AssembledTensor)}
     single = {key: info for key, info in tensors.items() if key not in assembled}
@@ -53,7 +53,7 @@ def load_for_later(
 ) -> dict[str, mx.array]:
     """Load tensors that may never be used, all lazily, so that they take no memory yet.
 
-    GGUF tensors are repacked into a temporary file, deleted while it is open; without room for it
+    GGUF tensors are repacked into a temporary file, which is deleted while open; without disk space
     they stay in memory.
     """
     if cache is not None or not any(isinstance(info, GgufPart) for info in tensors.values()):
@@ -69,7 +69,7 @@ def load_for_later(
 
 
 def _load_fp8(tensors: Mapping[str, Fp8Tensor]) -> dict[str, mx.array]:
-    """Unpack fp8 tensors to their 16-bit type, or float32 on a CPU (held_as)."""
+    """Dequantise fp8 tensors to 16 bits, on a CPU to float32."""
     codes = load_arrays({key: info.codes for key, info in tensors.items()})
     scales = load_arrays({key: info.scales for key, info in tensors.items()})
     return {

@@ -1,4 +1,4 @@
-"""Recognise files that are no model: MTP heads, draft models, adapters, wrong downloads."""
+"""Recognise files that are not a model: MTP heads, draft models, adapters, wrong downloads."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ _EMBEDDING = re.compile(r"(?!.*(layers|mtp))(.+\.)?((word_)?embed\w*|wte)\.weigh
 
 
 def adapter(path: Path) -> UnsupportedModel:
-    """The error for a LoRA adapter."""
+    """Make the error for a LoRA adapter."""
     return UnsupportedModel(
         "{path}: holds a LoRA adapter and no model. Take a model that it was merged into.",
         path=path,
@@ -35,12 +35,12 @@ def adapter(path: Path) -> UnsupportedModel:
 
 
 def stand_in(start: bytes) -> str | None:
-    """Describe a file that is no model by its first bytes; None when unknown."""
+    """Describe a file that is not a model by its first bytes; None when they are unknown."""
     return next((words for sign, words in _STAND_INS if start.lstrip().startswith(sign)), None)
 
 
 def heads_only(place: Path, config: Mapping[str, object] | None = None) -> HeadsOnly:
-    """The error for MTP heads alone; config: of the model they were made for."""
+    """Make the error for MTP heads without a model; config: of the model they were made for."""
     settings = config or {}
     text = settings.get("text_config", settings)
     width = text.get("hidden_size") if isinstance(text, Mapping) else None
@@ -58,13 +58,13 @@ def heads_only(place: Path, config: Mapping[str, object] | None = None) -> Heads
 
 
 def are_heads(tensors: Iterable[str]) -> bool:
-    """Whether tensor names include MTP heads and no embedding of a trunk."""
+    """Whether tensor names include MTP heads and no token embedding of a trunk."""
     names = list(tensors)
     return any(map(_HEADS.fullmatch, names)) and not any(map(_EMBEDDING.fullmatch, names))
 
 
 def drafter_kind(config: Mapping[str, object], tensors: Iterable[str]) -> DrafterKind | None:
-    """The kind of a draft model that reads its target's states; None for other models."""
+    """Recognise a drafter that reads its target's states; None for other models."""
     if config.get("model_type") in _ASSISTANTS:
         return "gemma4-assistant"
     if "dflash_config" in config:
@@ -75,7 +75,7 @@ def drafter_kind(config: Mapping[str, object], tensors: Iterable[str]) -> Drafte
 
 
 def refuse_parts(place: Path, config: Mapping[str, object], tensors: Iterable[str]) -> None:
-    """Raise HeadsOnly for MTP heads alone, UnsupportedModel for draft models and adapters."""
+    """Raise HeadsOnly for MTP heads alone, UnsupportedModel for draft models and LoRA adapters."""
     names = list(tensors)
     if any(".lora_" in name.lower() for name in names):
         raise adapter(place)

@@ -1,4 +1,4 @@
-"""A cache of repacked GGUF tensors in a folder, for the next load of the same file."""
+"""A folder that caches repacked GGUF tensors for later loads of the same file."""
 
 import hashlib
 import os
@@ -16,14 +16,15 @@ from mlx_engine.values.errors import BadModelFile, Reason
 from mlx_engine.values.words import Words, size_words
 
 _FORMAT = "headstart repacked 2"
-"""Format version; change it with anything that changes the arrays."""
+"""Format version of cached files; change it whenever repacking changes."""
 
 
 class RepackCache:
-    """The cache as one load uses it; failures become reasons and never fail the load.
+    """The repack cache for one load; failures become reasons and never fail the load.
 
-    Keys are the file's size, time of change and header (not its path), and what is made of it.
-    Headers of cached files are checked, values are trusted.
+    A cached file is keyed by the GGUF's size, modification time and header (not its path), and by
+    how its tensors are repacked. Headers of cached files are checked, their values are trusted.
+    words: a sentence on what was read or written.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -33,7 +34,7 @@ class RepackCache:
         self.reasons: tuple[Reason, ...] = ()
 
     def read(self, parts: Mapping[str, GgufPart]) -> dict[str, mx.array] | None:
-        """Read the arrays of these parts lazily; None when they are not cached."""
+        """Read repacked arrays of the tensors lazily; None when they are not cached."""
         try:
             path = self._place(parts)
             if not path.is_file():
@@ -54,7 +55,7 @@ class RepackCache:
         return arrays
 
     def write(self, parts: Mapping[str, GgufPart], arrays: dict[str, mx.array]) -> None:
-        """Store the arrays of these parts."""
+        """Write the repacked arrays of the tensors to the cache."""
         nbytes = sum(array.nbytes for array in arrays.values())
         try:
             path = self._place(parts)
@@ -85,7 +86,7 @@ class RepackCache:
 
 
 def _identity(file: Path, parts: Mapping[str, GgufPart]) -> str:
-    """Identify a file by size, time of change and header."""
+    """Identify a GGUF file by size, modification time and a hash of its header."""
     found = file.stat()
     data = min(part.stored.offset for part in parts.values() if part.file == file)
     with file.open("rb") as opened:
@@ -100,7 +101,7 @@ def _check(path: Path, infos: Mapping[str, TensorInfo], parts: Mapping[str, Gguf
 
 
 def _write_whole(path: Path, arrays: dict[str, mx.array]) -> None:
-    """Write under another name and rename, so that a file of this name is whole."""
+    """Write a file under another name and rename it, so that it is never incomplete."""
     unfinished = path.with_name(f".{path.stem}-{os.getpid()}.safetensors")
     try:
         mx.save_safetensors(str(unfinished), arrays, {"format": "mlx"})

@@ -52,7 +52,7 @@ BYTES_OF = {
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """A tensor as its header describes it; dtype by the format's names ("BF16")."""
+    """Header of a tensor; dtype is named as in safetensors files ("BF16")."""
 
     name: str
     dtype: str
@@ -62,7 +62,7 @@ class TensorInfo:
 
 
 class WideTensor(TensorInfo):
-    """A float64 tensor, loaded as float32; dtype and nbytes are of the float32."""
+    """Header of a float64 tensor that is loaded as float32; dtype and nbytes are of the float32."""
 
 
 def read_header(path: Path) -> tuple[TensorInfo, ...]:
@@ -92,7 +92,7 @@ def read_header(path: Path) -> tuple[TensorInfo, ...]:
 
 
 def merge_headers(paths: Iterable[Path]) -> dict[str, TensorInfo]:
-    """Read tensors of several shards by name. Raises BadModelFile for one in two shards."""
+    """Read the tensor headers of several shards by name. Raises BadModelFile for duplicates."""
     merged: dict[str, TensorInfo] = {}
     for path in paths:
         for info in read_header(path):
@@ -150,12 +150,12 @@ def _info(path: Path, name: str, dtype: str, shape: list[int]) -> TensorInfo:
 
 
 def shown(value: object) -> str:
-    """Format a value of a file for a message."""
+    """Format a value from a file for an error message."""
     return ascii(value)[:80]
 
 
 def refuse(path: Path, why: str) -> NoReturn:
-    """Raise BadModelFile for a damaged file."""
+    """Raise BadModelFile for a damaged file; why: what is wrong."""
     raise BadModelFile("{path}: damaged, {why}. Download the file again.", path=path, why=why)
 
 
@@ -179,7 +179,7 @@ def _open(file: Path) -> dict[str, mx.array]:
 
 
 def _narrowed(file: Path) -> dict[str, mx.array]:
-    """Read a file with float64, which MLX does not open, at once, float64 as float32."""
+    """Read a file with float64 tensors as float32, all at once; MLX cannot open such files."""
     import mlx.core as mx
     import numpy as np
 
@@ -213,7 +213,7 @@ def _array(loaded: Mapping[str, mx.array], info: TensorInfo) -> mx.array:
 
 
 def _samples(info: TensorInfo) -> Iterator[bytes]:
-    """Yield runs of a tensor's bytes at even distances, all of a small one."""
+    """Yield up to _SAMPLES runs of a tensor's bytes at even distances."""
     with info.file.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         begin = 8 + length + json.loads(file.read(length))[info.name]["data_offsets"][0]

@@ -1,4 +1,4 @@
-"""Storage and bytes of a model's weights, from headers alone."""
+"""Storage format and bytes of a model's weights, derived from tensor headers."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -19,17 +19,18 @@ _WORDS = {"BF16": "bfloat16", "F16": "float16", "F32": "float32", "F64": "float6
 _HALVES = ("F16", "BF16")
 
 CPU_LAYOUT_LIMIT = 512 * 2**20
-"""Largest model, in bytes of float32, that is unpacked without Metal."""
+"""Largest model, in bytes of float32 weights, that is unpacked without Metal."""
 
 _WORDS_PER_SCALE = {2: 16, 4: 32, 8: 32}
-"""uint32 words for each uint8 scale -> weights for each: nvfp4, mxfp4, mxfp8."""
+"""uint32 words per uint8 scale -> weights per scale, of nvfp4, mxfp4 and mxfp8."""
 
 
 class Weight(NamedTuple):
     """A weight with its scales and biases.
 
-    storage: a description. file_nbytes: bytes in the file, where they differ. by_columns: bytes of
-    the packed layout for the CPU, if it has one; group_sums: partial sums of a row's product there.
+    storage: a description such as "4-bit affine, groups of 64". nbytes: bytes in memory.
+    file_nbytes: bytes in the file, None where equal. by_columns: bytes in the packed layout for
+    CPUs, None without one. group_sums: partial sums of a row's product in that layout.
     """
 
     storage: str
@@ -42,12 +43,16 @@ class Weight(NamedTuple):
 
     @property
     def in_file(self) -> int:
-        """Bytes in the file."""
+        """Bytes of the weight in the file."""
         return self.nbytes if self.file_nbytes is None else self.file_nbytes
 
 
 def weights_by_group(headers: ModelHeaders, *, wide: bool) -> dict[str, list[Weight]]:
-    """Weights by role; "MTP head": usable heads, else those in the shards."""
+    """Group the weights by role ("attention", "mlp", ...).
+
+    "MTP head" holds the usable heads, else those in the shards. wide: 16-bit floats become float32,
+    as without Metal.
+    """
     family, trunk = headers.family, headers.parts.trunk
     trunk_shapes = _packed_shapes(trunk, family.config) | dict(family.trunk_shapes(trunk))
     groups: dict[str, list[Weight]] = {}
@@ -61,7 +66,7 @@ def weights_by_group(headers: ModelHeaders, *, wide: bool) -> dict[str, list[Wei
 
 
 def skipped_groups(skipped: Mapping[str, TensorInfo]) -> Iterator[TensorGroup]:
-    """Yield tensors that are not loaded, a group for each reason."""
+    """Yield a group of tensors that are not loaded for each reason."""
     reasons: dict[str, dict[str, TensorInfo]] = {}
     for name, tensor in skipped.items():
         reasons.setdefault(why_skipped(name, skipped), {})[name] = tensor
@@ -70,7 +75,7 @@ def skipped_groups(skipped: Mapping[str, TensorInfo]) -> Iterator[TensorGroup]:
 
 
 def unpacked_if_small(weights: Mapping[str, list[Weight]]) -> dict[str, list[Weight]]:
-    """Unpack the weights of a small model, as the CPU multiplies fastest."""
+    """Describe the weights of a small model as unpacked, which a CPU multiplies fastest."""
     whole = sum(weight.parameters for members in weights.values() for weight in members)
     if 4 * whole > CPU_LAYOUT_LIMIT:
         return dict(weights)
@@ -78,7 +83,7 @@ def unpacked_if_small(weights: Mapping[str, list[Weight]]) -> dict[str, list[Wei
 
 
 def _columns_nbytes(shape: Shape, scales: int) -> int:
-    """Bytes of an affine matrix [N, K] laid out by columns (models/matrix.py)."""
+    """Bytes of an affine matrix [N, K] in the column layout of models/matrix.py."""
     outputs, inputs = shape
     return -(-outputs // 32) * 32 * inputs + 8 * scales
 
@@ -89,7 +94,7 @@ def _unpacked(weight: Weight) -> Weight:
 
 
 def group_of(name: str, weights: list[Weight]) -> TensorGroup:
-    """Sum the weights of a group."""
+    """Sum weights up to a TensorGroup."""
     is_as_stored = all(weight.file_nbytes is None for weight in weights)
     return TensorGroup(
         name=name,
@@ -102,7 +107,7 @@ def group_of(name: str, weights: list[Weight]) -> TensorGroup:
 
 
 def storages(weights: Iterable[Weight]) -> str:
-    """Join the storages that occur, the one of most bytes first."""
+    """Join the storage descriptions of weights, the one with most bytes first."""
     nbytes: dict[str, int] = {}
     for weight in weights:
         nbytes[weight.storage] = nbytes.get(weight.storage, 0) + weight.nbytes
@@ -112,10 +117,10 @@ def storages(weights: Iterable[Weight]) -> str:
 def _packed_shapes(
     tensors: Mapping[str, TensorInfo], config: Mapping[str, object]
 ) -> dict[str, Shape]:
-    """Weight name -> shape, for weights with scales.
+    """Map names of weights with scales to their unpacked shapes.
 
-    The group size is the config's (`quantization`, perhaps by tensor), since widths of weight and
-    scales leave bits and group size open.
+    The group size is read from the config (`quantization`, perhaps for each tensor), since the
+    widths of weight and scales leave bits and group size open.
     """
     shapes: dict[str, Shape] = {}
     for name, weight in tensors.items():
@@ -157,7 +162,7 @@ def _weights(
 
 
 def _is_main(name: str, tensors: Mapping[str, TensorInfo]) -> bool:
-    """False for scales and biases of a packed weight."""
+    """Whether a tensor is no scales or biases of a packed weight."""
     matrix, _, part = name.rpartition(".")
     return part not in ("scales", "biases") or f"{matrix}.weight" not in tensors
 
@@ -220,13 +225,13 @@ def _loaded(
 
 
 def _is_matrix(tensor: TensorInfo) -> bool:
-    """Whether it is a matrix or a stack; depthwise convolutions have an axis of length one."""
+    """Whether a tensor is a matrix or a stack of matrices; not a depthwise convolution."""
     shape = tensor.shape
     return len(shape) == 2 or (len(shape) == 3 and 1 not in shape[1:])
 
 
 def _packed_words(weight: TensorInfo, scales: TensorInfo, inputs: int, *, affine: bool) -> str:
-    """Describe bits and group size by a row's words (inputs * bits / 32) and scales."""
+    """Describe bits and group size, given the words and scales of a row of `inputs` weights."""
     bits = weight.shape[-1] * 32 // inputs
     size = inputs // max(1, scales.shape[-1])
     if affine:

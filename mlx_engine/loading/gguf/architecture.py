@@ -1,4 +1,4 @@
-"""The base of all GGUF architectures: metadata to config, tensor names, split tensors."""
+"""Base class of GGUF architectures: metadata to config.json, GGUF to Hugging Face tensor names."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -85,20 +85,20 @@ HEAD = {
     "nextn.shared_head_norm": "shared_head.norm",
     "nextn.shared_head_head": "shared_head.head",
 }
-"""Further tensors of MTP heads, which are blocks after the trunk's."""
+"""Tensor names that only MTP heads have, which are blocks after the trunk's."""
 
 ONE_SHARED = {
     **{base: name.replace("shared_experts", "shared_expert") for base, name in SHARED.items()},
     "ffn_gate_inp_shexp": "mlp.shared_expert_gate",
 }
-"""SHARED for one shared expert with a gate."""
+"""Tensor names of a single shared expert with a gate, in place of SHARED."""
 
 SOFTMAX, SIGMOID = 1, 2
 """Values of expert_gating_func."""
 
 _BLOCK = re.compile(r"blk\.(\d{1,4})\.(.+)")
 MOST_ROWS = 2**20
-"""Largest number of rows of a matrix of heads, since row orders are listed."""
+"""Most rows of an attention matrix, since row orders are lists."""
 MOST_BLOCKS = 9999
 """Largest number of blocks; names have four digits."""
 
@@ -114,18 +114,21 @@ _VARIANT_KEYS = (
     "residual_scale",
     "router_logit_softcapping",
 )
-"""Keys of variants that an architecture must support by name; 0 and 1 mean unused."""
+"""Metadata keys of variants, refused unless an architecture supports them; 0 and 1 mean unused."""
 
 
 class Architecture:
-    """A file as its Hugging Face folder would be: config, and names of its tensors.
+    """A GGUF file as its Hugging Face folder would be: the config, and the names of its tensors.
 
-    Made from headers; raises BadModelFile for contradictory metadata. Subclasses set:
-    model_type ("" where `_find_model_type` decides); outside, names, head_names: tensor
-    names outside the blocks, in blocks, and in MTP heads; changes: name endings -> what undoes the
-    converter's change; supported: keys of _VARIANT_KEYS; rope_kinds: supported RoPE scaling;
-    default_base and default_divisor: RoPE's base, and head size / rotated elements, where the file
-    does not say.
+    Built from headers; raises BadModelFile for contradictory metadata. Subclasses set:
+
+    - model_type: of the config; "" where `_find_model_type` decides;
+    - outside, names, head_names: tensor names outside the blocks, in blocks, and in MTP heads;
+    - changes: tensor name endings -> what undoes the converter's change of values;
+    - supported: keys of _VARIANT_KEYS that the architecture handles;
+    - rope_kinds: supported kinds of RoPE scaling;
+    - default_base, default_divisor: RoPE's base, and head size / rotated elements, where the file
+      has no key for them.
     """
 
     model_type = ""
@@ -140,7 +143,7 @@ class Architecture:
     default_divisor = 1
 
     def __init__(self, file: GgufFile, model_type: str = "") -> None:
-        """model_type: overrides the class's, for models that differ in nothing else."""
+        """Read the metadata of `file`; model_type overrides the class attribute."""
         self._file = file
         self._metadata = GgufMetadata(file.path, file.metadata)
         self._main_blocks = main_blocks(file.tensors, self._metadata)
@@ -151,7 +154,7 @@ class Architecture:
         self._check_depth()
 
     def config(self) -> dict[str, object]:
-        """The contents of config.json."""
+        """Return the contents of config.json."""
         count = self._metadata.count
         return {
             "model_type": self.model_type,
@@ -172,7 +175,7 @@ class Architecture:
         }
 
     def _vocabulary(self) -> int:
-        """Rows of the embedding; of a file of MTP heads without one, tokens of the vocabulary."""
+        """Rows of the embedding; in a file of MTP heads without one, number of tokens."""
         tensors = self._file.tensors
         if "token_embd.weight" in tensors or any(name.startswith("blk.0.") for name in tensors):
             return self._file.tensor("token_embd.weight").shape[0]
@@ -180,7 +183,7 @@ class Architecture:
         return len(words) if isinstance(words, Sequence) else 0
 
     def place(self, name: str) -> tuple[Placement, ...]:
-        """Where the parts of a tensor belong. Unknown names stay as they are."""
+        """Return where the parts of a GGUF tensor belong; unknown names stay as they are."""
         base, _, kind = name.rpartition(".")
         if base in self.outside:
             return (Placement(f"{self.outside[base]}.{kind}", change=self._change(name)),)
@@ -192,7 +195,7 @@ class Architecture:
         return self._place_in_block(int(found[1]), found[2])
 
     def _find_model_type(self) -> str:
-        """model_type by metadata or tensors."""
+        """Derive the config's model_type from metadata or tensors."""
         raise NotImplementedError
 
     def _own_config(self) -> dict[str, object]:
@@ -207,7 +210,7 @@ class Architecture:
         return rope_scaling(self._file, self._metadata, self._rotary_dim(), self.rope_kinds)
 
     def _rotary_dim(self) -> int:
-        """Number of rotated elements of a head."""
+        """Number of elements of a head that RoPE rotates."""
         rotated = self._metadata.count(
             "rope.dimension_count", self._head_dim // self.default_divisor
         )
@@ -217,11 +220,11 @@ class Architecture:
         return rotated
 
     def _partial_factor(self) -> float:
-        """`partial_rotary_factor`, a little more so that rounding down gives the exact number."""
+        """`partial_rotary_factor`, slightly increased so that rounding down is exact."""
         return min(1.0, (self._rotary_dim() + 0.5) / self._head_dim)
 
     def _place_in_block(self, block: int, rest: str) -> tuple[Placement, ...]:
-        """Place the tensor `rest` of a block, which may be several joined."""
+        """Place the tensor `rest` of a block, which may join several published tensors."""
         if rest.startswith("attn_qkv."):
             return self._split_attention(block, rest.removeprefix("attn_qkv."))
         if rest == "ffn_gate_up_exps.weight":
@@ -232,18 +235,18 @@ class Architecture:
         return (self._place_one(block, rest),)
 
     def _place_one(self, block: int, rest: str) -> Placement:
-        """Place a tensor of a block that stays one tensor."""
+        """Place a tensor of a block that is published as one tensor."""
         return Placement(
             self._layer_prefix(block) + self._published_name(block, rest), change=self._change(rest)
         )
 
     def _change(self, name: str) -> Change:
-        """The change that undoes the converter's to this tensor."""
+        """The change that undoes the converter's change of this tensor."""
         changes = (change for ending, change in self.changes.items() if name.endswith(ending))
         return next(changes, "none")
 
     def _layer_prefix(self, block: int) -> str:
-        """The beginning of published names of a block's tensors."""
+        """The prefix of published tensor names in a block."""
         return f"model.layers.{block}."
 
     def _published_name(self, block: int, rest: str) -> str:
@@ -270,18 +273,18 @@ class Architecture:
 
     @property
     def _heads(self) -> int:
-        """Query heads of the first block."""
+        """Number of query heads in the first block."""
         return self._heads_of(0)
 
     def _heads_of(self, block: int) -> int:
-        """Query heads of a block."""
+        """Number of query heads in a block."""
         heads = self._metadata.count_at("attention.head_count", block)
         if not heads:
             raise self._impossible(f"no heads in block {block}", "attention.head_count")
         return heads
 
     def _kv_heads(self, block: int) -> int:
-        """Key and value heads of a block."""
+        """Number of key and value heads in a block."""
         heads = self._heads_of(block)
         key = "attention.head_count_kv"  # blocks that do not attend may count none
         kept = self._metadata.count_at(key, block, heads) or self._metadata.count(key)
@@ -291,7 +294,7 @@ class Architecture:
 
     @property
     def _head_dim(self) -> int:
-        """Size of a head of queries and keys."""
+        """Elements of a query or key head."""
         width = self._metadata.count("embedding_length")
         head = self._metadata.count("attention.key_length", width // self._heads)
         if head % 2 or not 0 < head * self._heads <= MOST_ROWS:
@@ -299,7 +302,7 @@ class Architecture:
         return head
 
     def _experts(self, all_key: str, chosen_key: str, width_key: str) -> dict[str, object]:
-        """Number of experts, experts a token and their width, under the config's keys."""
+        """Number of experts, experts per token and expert width, under the given config keys."""
         experts, chosen = (
             self._positive_count("expert_count"),
             self._positive_count("expert_used_count"),
@@ -312,7 +315,7 @@ class Architecture:
         return {all_key: experts, chosen_key: chosen, width_key: width}
 
     def _expert_scores(self) -> dict[str, object]:
-        """Router fields under DeepSeek's keys."""
+        """Config fields of the expert router, under DeepSeek's keys."""
         metadata = self._metadata
         groups = max(1, metadata.count("expert_group_count", 1))
         return {
@@ -323,7 +326,7 @@ class Architecture:
         }
 
     def _check_sigmoid(self) -> None:
-        """Raise UnsupportedModel unless the router is a sigmoid; 0 and no key mean unknown."""
+        """Raise UnsupportedModel unless experts are scored by a sigmoid; 0 means unspecified."""
         if self._metadata.count("expert_gating_func", SIGMOID) not in (0, SIGMOID):
             raise self._unknown_router()
 
@@ -341,7 +344,7 @@ class Architecture:
         return next(found, self._main_blocks)
 
     def _width(self, ending: str) -> int:
-        """Output size of the first matrix (or stack) with this ending; 0 without one."""
+        """Output size of the first matrix (or stack) with this name ending; 0 without one."""
         for name, tensor in self._file.tensors.items():
             if name.endswith(ending) and len(tensor.shape) > 1:
                 return tensor.shape[-2]
@@ -354,7 +357,7 @@ class Architecture:
         return value
 
     def _has(self, ending: str) -> bool:
-        """Whether any block of the trunk has a tensor."""
+        """Whether any block of the trunk has a tensor with this name ending."""
         return any(self._block_has(block, ending) for block in range(self._main_blocks))
 
     def _block_has(self, block: int, ending: str) -> bool:
@@ -375,7 +378,7 @@ class Architecture:
             raise self._impossible(what, "rope.dimension_count")
 
     def _check_depth(self) -> None:
-        """Check that all blocks of the trunk are there, unless the file holds heads alone."""
+        """Check that no block of the trunk is missing, unless the file holds MTP heads alone."""
         found = {int(match[1]) for match in map(_BLOCK.fullmatch, self._file.tensors) if match}
         if 0 not in found:
             return
@@ -397,7 +400,7 @@ class Architecture:
 def main_blocks(tensors: Mapping[str, GgufTensor], metadata: GgufMetadata) -> int:
     """Number of the trunk's blocks: those before the first MTP head, else by the metadata.
 
-    When there are tensors for all of block_count, all blocks are the trunk's, since
+    Where tensors of all block_count blocks exist without heads, all are the trunk's, since
     nextn_predict_layers may be stale.
     """
     found = [match for match in map(_BLOCK.fullmatch, tensors) if match]

@@ -11,7 +11,7 @@ from mlx_engine.loading.gguf.part import Change, Placement
 
 
 class Olmo2Gguf(Architecture):
-    """OLMo 2: norms after attention and feed-forward; OLMo 3 where layers have windows."""
+    """OLMo 2: norms after attention and feed-forward; OLMo 3 where layers have sliding windows."""
 
     names = ATTENTION | DENSE | {"post_ffw_norm": "post_feedforward_layernorm"}
 
@@ -35,7 +35,7 @@ class Olmo2Gguf(Architecture):
 
 
 class Phi3Gguf(Architecture):
-    """Phi-3 and Phi-4: joined QKV and joined gate and up projections."""
+    """Phi-3 and Phi-4: joined QKV, joined gate and up projections."""
 
     model_type = "phi3"
     rotates_whole_heads = False
@@ -55,10 +55,10 @@ class Phi3Gguf(Architecture):
 
 
 class Glm4Gguf(Architecture):
-    """GLM-4-0414: norms before and after, joined gate and up projections.
+    """GLM-4-0414: norms before and after each part, joined gate and up projections.
 
-    Rows are as published, but in vision models rotated rows of queries and keys are stored as first
-    halves, then second ones.
+    Rows are stored as published, except in vision models, where the rotated rows of queries and
+    keys are split into two halves instead of interleaved.
     """
 
     model_type = "glm4"
@@ -109,7 +109,7 @@ class Ernie45Gguf(Architecture):
 
 
 class HunyuanGguf(Architecture):
-    """Hunyuan without experts: QK norms after RoPE; its scaling is folded into the base."""
+    """Hunyuan without experts: QK norms after RoPE; RoPE scaling is folded into the base."""
 
     model_type = "hunyuan_v1_dense"
     names = (
@@ -135,7 +135,7 @@ class CohereGguf(Architecture):
 
 
 class Cohere2Gguf(CohereGguf):
-    """Command R7B and A: every fourth layer is full and has no RoPE, the others have a window."""
+    """Command R7B and A: every fourth layer is full, without RoPE; others have a sliding window."""
 
     model_type = "cohere2"
 
@@ -145,7 +145,7 @@ class Cohere2Gguf(CohereGguf):
 
 
 class _LayerNormed(Architecture):
-    """Architectures with layer norms, biases and perhaps partial rotation."""
+    """Base of architectures with LayerNorm, biases and perhaps partial rotation."""
 
     rotates_whole_heads = False
     rope_kinds: ClassVar[tuple[Kind, ...]] = ()
@@ -195,7 +195,7 @@ class StablelmGguf(_LayerNormed):
 
 
 class NemotronGguf(_LayerNormed):
-    """Nemotron 3 and 4, Minitron: norms as used (1 + w), feed-forward without gates."""
+    """Nemotron 3 and 4, Minitron: norm weights stored as 1 + w, feed-forward without gates."""
 
     model_type = "nemotron"
     changes: ClassVar[Mapping[str, Change]] = {"norm.weight": "subtract one"}

@@ -17,7 +17,7 @@ from mlx_engine.loading.gguf.part import Change
 
 
 class OlmoeGguf(Architecture):
-    """OLMoE: QK norms over all heads, experts in every layer."""
+    """OLMoE: QK norms over all heads together, experts in every layer."""
 
     model_type = "olmoe"
     names = ATTENTION | DENSE | EXPERTS
@@ -28,7 +28,7 @@ class OlmoeGguf(Architecture):
 
 
 class GptOssGguf(Architecture):
-    """gpt-oss: sinks, biases everywhere, every other layer with a window, YaRN not truncated."""
+    """gpt-oss: attention sinks, biases, alternate sliding-window layers, untruncated YaRN."""
 
     model_type = "gpt_oss"
     rope_kinds: ClassVar[tuple[Kind, ...]] = ("yarn",)
@@ -56,7 +56,7 @@ class GptOssGguf(Architecture):
 
 
 class Ernie45MoeGguf(Ernie45Gguf):
-    """ERNIE 4.5 with experts in some layers and a bias on expert selection."""
+    """ERNIE 4.5 with experts in some layers, and a bias for expert selection."""
 
     model_type = "ernie4_5_moe"
     names = ATTENTION | DENSE | EXPERTS | SHARED
@@ -74,7 +74,7 @@ class Ernie45MoeGguf(Ernie45Gguf):
 
 
 class MiniMaxM2Gguf(Architecture):
-    """MiniMax-M2: partial rotation, a sigmoid router with a bias on expert selection."""
+    """MiniMax-M2: partial rotation, a sigmoid router with a bias for expert selection."""
 
     model_type = "minimax_m2"
     rotates_whole_heads = False
@@ -112,7 +112,7 @@ class HunyuanMoeGguf(HunyuanGguf):
         }
 
     def _scaling(self) -> dict[str, object] | None:
-        """No scaling: it is folded into the base."""
+        """Return neutral RoPE scaling, since the file has it folded into the base."""
         return {"type": "dynamic", "factor": 1.0, "alpha": 1.0}
 
 

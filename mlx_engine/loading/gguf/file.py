@@ -1,7 +1,7 @@
-"""A GGUF file and its numbered parts as one set of tensors.
+"""Read a GGUF file and its numbered parts as one set of tensors.
 
 llama.cpp's gguf-split writes `split.no`, `split.count` and `split.tensors.count` into each part,
-and the part's number into its name.
+and the part's number into its file name.
 """
 
 from collections.abc import Mapping
@@ -18,14 +18,17 @@ Half = Literal["F16", "BF16"]
 
 @dataclass(frozen=True, slots=True)
 class GgufFile:
-    """A model in one or several parts. path: the file asked for; metadata: of the first part."""
+    """Headers of a model in one or several GGUF files.
+
+    path: the file asked for. metadata: of the first part. tensors: of all parts, by name.
+    """
 
     path: Path
     metadata: Mapping[str, object]
     tensors: Mapping[str, GgufTensor]
 
     def tensor(self, name: str) -> GgufTensor:
-        """Look up a tensor. Raises BadModelFile when it is missing."""
+        """Look up a tensor header by name. Raises BadModelFile when it is missing."""
         if name not in self.tensors:
             raise BadModelFile(
                 "{path}: the tensor {name} is missing. Get the file again.",
@@ -36,7 +39,7 @@ class GgufFile:
 
     @property
     def half(self) -> Half:
-        """The 16-bit type to compute in: float16 if all matrices are, else bfloat16.
+        """The 16-bit type to compute in: float16 if all matrices have it, else bfloat16.
 
         Other models were most likely trained in bfloat16 and need its range.
         """
@@ -45,9 +48,10 @@ class GgufFile:
 
 
 def read_gguf(path: Path) -> GgufFile:
-    """Read the headers of the file and of its other parts.
+    """Read the headers of a GGUF file and of its other parts.
 
-    Raises BadModelFile for damaged, missing or repeated parts, UnsupportedModel for unknown forms.
+    Raises BadModelFile for damaged, missing or repeated parts, UnsupportedModel for unsupported
+    files.
     """
     opened = read_gguf_header(path)
     count = _number(opened, "split.count", 1)
@@ -73,7 +77,7 @@ def read_gguf(path: Path) -> GgufFile:
 
 
 def _part_paths(path: Path, count: int) -> tuple[Path, ...]:
-    """Paths of all parts, in order. Raises BadModelFile naming the first that is missing."""
+    """Return the paths of all parts in order. Raises BadModelFile naming the first missing one."""
     shard = shard_of(path.name)
     if shard is None or shard.total != count:
         raise BadModelFile(

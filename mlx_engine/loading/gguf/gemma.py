@@ -1,4 +1,4 @@
-"""GGUF architectures of Gemma: 1, 2, 3, 3n and 4."""
+"""GGUF architectures of Gemma 1, 2, 3, 3n and 4."""
 
 from collections.abc import Mapping
 from math import erf, inf, sqrt
@@ -20,16 +20,16 @@ _LAYERS_OF_27B, _LAYERS_OF_GEMMA_2_27B = 62, 46
 
 
 class GemmaGguf(Architecture):
-    """Gemma 1, whose norms are stored as used (1 + w)."""
+    """Gemma 1, whose norm weights are stored as 1 + w."""
 
     model_type = "gemma"
     changes: ClassVar[Mapping[str, Change]] = {"norm.weight": "subtract one"}
 
 
 class Gemma3Gguf(GemmaGguf):
-    """Gemma 3: norms as used, five layers with a window to one without.
+    """Gemma 3: norm weights stored as 1 + w; five sliding-window layers for each full one.
 
-    Layers with a window have their own RoPE base and no scaling.
+    Sliding-window layers have their own RoPE base and no RoPE scaling.
     """
 
     model_type = "gemma3_text"
@@ -54,14 +54,14 @@ class Gemma3Gguf(GemmaGguf):
         return super()._rotation() | {"rope_local_base_freq": local}
 
     def _query_scalar(self) -> int:
-        """`query_pre_attn_scalar`: the head size, but width / heads in the 27B."""
+        """`query_pre_attn_scalar`: the head size, but hidden size / heads in the 27B."""
         if self._main_blocks == _LAYERS_OF_27B:
             return self._metadata.count("embedding_length") // self._heads
         return self._head_dim
 
 
 class Gemma2Gguf(GemmaGguf):
-    """Gemma 2: norms as used, soft caps, every other layer with a window."""
+    """Gemma 2: norm weights stored as 1 + w, logit soft caps, alternate sliding-window layers."""
 
     model_type = "gemma2"
     supported = ("attn_logit_softcapping", "final_logit_softcapping")
@@ -79,9 +79,9 @@ class Gemma2Gguf(GemmaGguf):
 
 
 class Gemma4Gguf(Gemma3Gguf):
-    """Gemma 4: full layers have their own head size and partial rotation.
+    """Gemma 4: full layers have their own head size and rotate a part of each head.
 
-    Full layers may use keys as values; the last layers share KV with earlier ones.
+    Full layers may use keys as values; the last layers share the KV cache of earlier layers.
     """
 
     model_type = "gemma4_text"
@@ -139,7 +139,7 @@ class Gemma4Gguf(Gemma3Gguf):
         return own | self._experts("num_experts", "top_k_experts", "moe_intermediate_size")
 
     def _rotation(self) -> dict[str, object]:
-        """RoPE by layer type; in full layers only pairs with a factor of 1 rotate."""
+        """RoPE parameters by layer type; in full layers only pairs with a factor of 1 rotate."""
         pairs = self._head_dim // 2
         rotating = sum(factor == 1.0 for factor in rope_factors(self._file, FACTORS, pairs))
         local = rope_base(self._metadata, "rope.freq_base_swa")
@@ -153,13 +153,13 @@ class Gemma4Gguf(Gemma3Gguf):
 
 
 _CUTS = np.array([1.6448536] * 10 + [-inf] * 90)
-"""Published sparsity by layer: standard deviations above the mean below which gates are cut."""
+"""Published sparsity by layer: gates below mean + n standard deviations are cut."""
 
 
 class Gemma3nGguf(Gemma3Gguf):
     """Gemma 3n: several residual streams (AltUp), per-layer inputs, sparse gates.
 
-    Values are as published; some matrices are stacked.
+    Weights are stored as published; some matrices are stacked.
     """
 
     model_type = "gemma3n"
@@ -205,7 +205,7 @@ class Gemma3nGguf(Gemma3Gguf):
         )
 
     def config(self) -> dict[str, object]:
-        """The contents of config.json, with a text part."""
+        """Return the contents of config.json, with a text_config."""
         text = super().config()
         return {"model_type": self.model_type, "dtype": text["dtype"], "text_config": text}
 
@@ -237,5 +237,5 @@ class Gemma3nGguf(Gemma3Gguf):
 
 
 def _share_below(deviations: float) -> float:
-    """Share of a normal distribution below so many deviations, as configs have it."""
+    """Share of a normal distribution below `deviations` standard deviations from the mean."""
     return (1 + erf(deviations / sqrt(2))) / 2

@@ -1,7 +1,7 @@
-"""The header of one GGUF file: metadata and tensor table, checked before any use.
+"""Parse the header of one GGUF file, metadata and tensor table, checking every value.
 
-Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Nothing is allocated that is
-longer than the file. Element types are the gguf package's.
+Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Nothing longer than the file is
+allocated. Element types are those of the gguf package.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ _FLAG, _TEXT, _ARRAY = 7, 8, 9
 
 
 class BlockType(NamedTuple):
-    """An element type whose blocks of `nbytes` bytes hold `elements` neighbours of a row."""
+    """An element type of GGUF: blocks of `nbytes` bytes hold `elements` neighbours of a row."""
 
     name: str
     elements: int
@@ -62,7 +62,7 @@ _GIVEN_UP = {4: "Q4_2", 5: "Q4_3", 31: "Q4_0_4_4", 32: "Q4_0_4_8", 33: "Q4_0_8_8
 
 @cache
 def block_types() -> dict[int, BlockType]:
-    """All element types by their number in files."""
+    """All element types by their number in GGUF files."""
     from gguf import GGML_QUANT_SIZES
 
     known = {kind.value: BlockType(kind.name, *size) for kind, size in GGML_QUANT_SIZES.items()}
@@ -70,7 +70,7 @@ def block_types() -> dict[int, BlockType]:
 
 
 def block_type(number: int, tensor: str, file: Path) -> BlockType:
-    """Look up a type. Raises UnsupportedModel naming file and tensor."""
+    """Look up an element type by number. Raises UnsupportedModel naming file and tensor."""
     found = block_types().get(number)
     if found is not None:
         return found
@@ -88,7 +88,7 @@ def block_type(number: int, tensor: str, file: Path) -> BlockType:
 
 @dataclass(frozen=True, slots=True)
 class GgufTensor:
-    """An entry of the tensor table. shape: outermost axis first; offset: bytes into the file."""
+    """Header of a GGUF tensor. shape: outermost axis first. offset: bytes from the file's start."""
 
     name: str
     type: BlockType
@@ -98,7 +98,7 @@ class GgufTensor:
     offset: int
 
     def blocks(self, data: mmap) -> NDArray[np.uint8]:
-        """View its bytes in the mapped file, [rows, bytes of a row]."""
+        """View the tensor's bytes in the mapped file, uint8 [rows, bytes of a row]."""
         rows = prod(self.shape[:-1])
         raw = np.frombuffer(data, np.uint8, self.nbytes, self.offset)
         return raw.reshape(rows, self.nbytes // rows)
@@ -106,7 +106,7 @@ class GgufTensor:
 
 @dataclass(frozen=True, slots=True)
 class GgufHeader:
-    """Metadata and tensors by name; arrays of numbers are views of the file."""
+    """Metadata and tensor headers of one GGUF file; numeric arrays are views of the file."""
 
     path: Path
     metadata: Mapping[str, object]
@@ -114,7 +114,7 @@ class GgufHeader:
 
 
 def map_file(path: Path) -> mmap:
-    """Map the file into memory. Raises BadModelFile, also for an empty one."""
+    """Map a file into memory, read-only. Raises BadModelFile, also for an empty file."""
     try:
         with open_regular(path) as file:
             return mmap(file.fileno(), 0, access=ACCESS_READ)
@@ -125,7 +125,7 @@ def map_file(path: Path) -> mmap:
 
 
 def release_pages(data: mmap, tensor: GgufTensor) -> None:
-    """Release the memory pages of a tensor's bytes; they can be read again."""
+    """Release the memory pages of a tensor in a mapped file; they can be read again."""
     start = -(-tensor.offset // PAGESIZE) * PAGESIZE
     whole = (tensor.offset + tensor.nbytes - start) // PAGESIZE * PAGESIZE
     if whole > 0:
@@ -133,16 +133,16 @@ def release_pages(data: mmap, tensor: GgufTensor) -> None:
 
 
 def read_gguf_header(path: Path) -> GgufHeader:
-    """Read everything before the data.
+    """Read everything before the tensor data of a GGUF file.
 
-    Raises BadModelFile for a damaged header, UnsupportedModel for big endian files, other versions
+    Raises BadModelFile for a damaged header, UnsupportedModel for big-endian files, other versions
     and unknown element types.
     """
     return parse_gguf_header(path, map_file(path))
 
 
 def parse_gguf_header(path: Path, data: mmap) -> GgufHeader:
-    """Read the header of a mapped file; path: for messages."""
+    """Parse the header of a mapped GGUF file; path: for error messages."""
     cursor = _Cursor(path, data)
     _check_opening(path, data, cursor)
     tensor_count, pair_count = cursor.unsigned(8), cursor.unsigned(8)
@@ -158,7 +158,7 @@ def parse_gguf_header(path: Path, data: mmap) -> GgufHeader:
 
 
 class _Cursor:
-    """A reading position in a mapped file. Raises BadModelFile naming file and offset."""
+    """A reading position in a mapped GGUF file. Raises BadModelFile naming file and offset."""
 
     def __init__(self, path: Path, data: mmap) -> None:
         self._path = path
@@ -173,7 +173,7 @@ class _Cursor:
         return self._size - self.offset
 
     def refuse(self, why: str) -> NoReturn:
-        """Raise BadModelFile for the bytes at the position."""
+        """Raise BadModelFile for the bytes at the position; why: what is wrong."""
         raise BadModelFile(
             "{path}: damaged at byte {offset}, {why}. Download the file again.",
             path=self._path,
@@ -182,14 +182,14 @@ class _Cursor:
         )
 
     def unsigned(self, nbytes: int) -> int:
-        """Read an unsigned little-endian number."""
+        """Read an unsigned little-endian integer of `nbytes` bytes."""
         start = self._pass(nbytes)
         return int.from_bytes(self._data[start : self.offset], "little")
 
     def text(self, most: int | None = None, *, exact: bool = True) -> str:
-        """Read a length and so many bytes of UTF-8; most: bytes allowed.
+        """Read a length and a string of that many UTF-8 bytes, at most `most`.
 
-        exact: refuse invalid UTF-8, which else becomes U+FFFD.
+        exact: refuse invalid UTF-8 instead of replacing it by U+FFFD.
         """
         length = self.unsigned(8)
         left = min(self.left, self._text_left)
@@ -205,7 +205,7 @@ class _Cursor:
             self.refuse(Words("a text that is not UTF-8"))
 
     def value(self, *, exact: bool) -> object:
-        """Read a type and a value of that type; exact: as for `text`."""
+        """Read a value type and a value of that type; exact: refuse invalid UTF-8 in strings."""
         kind = self.unsigned(4)
         if kind == _TEXT:
             return self.text(exact=exact)
@@ -222,7 +222,7 @@ class _Cursor:
         return np.frombuffer(self._data, dtype, 1, self._pass(dtype.itemsize))[0].item()
 
     def _pass(self, nbytes: int) -> int:
-        """Move past so many bytes; return where they begin."""
+        """Advance by `nbytes` and return the previous position."""
         start = self.offset
         if nbytes > self._size - start:
             self.refuse(Words("the file is cut short"))
@@ -230,7 +230,7 @@ class _Cursor:
         return start
 
     def _array(self, depth: int, *, exact: bool) -> NDArray[np.generic] | Sequence[object]:
-        """Read an array; numbers as a view of the file."""
+        """Read an array; numbers as a NumPy view of the file. depth: nesting of arrays."""
         kind, count = self.unsigned(4), self.unsigned(8)
         if kind in _NUMBERS or kind == _FLAG:
             dtype = np.dtype(_NUMBERS.get(kind, "<u1"))
@@ -279,7 +279,7 @@ def _check_opening(path: Path, data: mmap, cursor: _Cursor) -> None:
 
 
 def _metadata(cursor: _Cursor, count: int) -> dict[str, object]:
-    """Read the metadata; only texts of the tokenizer must be valid UTF-8."""
+    """Read `count` metadata entries; only strings of the tokenizer must be valid UTF-8."""
     metadata: dict[str, object] = {}
     for _ in range(count):
         key = cursor.text()
@@ -290,7 +290,7 @@ def _metadata(cursor: _Cursor, count: int) -> dict[str, object]:
 
 
 def _entry(path: Path, cursor: _Cursor) -> GgufTensor:
-    """Read an entry of the tensor table, its offset relative to the data."""
+    """Read one entry of the tensor table, its offset relative to the tensor data."""
     name = cursor.text(_LONGEST_NAME)
     if not name or not name.isprintable():
         cursor.refuse(f"a tensor is named {shown(name)}")

@@ -1,4 +1,4 @@
-"""GGUF architectures with Llama's layer: Llama, Mistral, Mixtral, Granite 3, MiniCPM and others."""
+"""GGUF architectures with Llama's layer: Llama, Mistral, Mixtral, Granite 3, MiniCPM, ..."""
 
 import re
 from dataclasses import replace
@@ -27,10 +27,10 @@ class PlainGguf(Architecture):
 
 
 class LlamaGguf(PlainGguf):
-    """Llama, Xverse, InternLM2 and Mistral; Mixtral where there are experts.
+    """Llama, Xverse, InternLM2 and Mistral; Mixtral where the file has experts.
 
-    llama.cpp's converter interleaves the rows of each query and key head: elements that rotate
-    together are neighbours, where Hugging Face has first halves, then second ones.
+    llama.cpp's converter interleaves the rows of each query and key head: elements that RoPE
+    rotates together are neighbours, where Hugging Face has two halves.
     """
 
     model_type = ""
@@ -57,7 +57,7 @@ class LlamaGguf(PlainGguf):
         return place
 
     def _published_name(self, block: int, rest: str) -> str:
-        """Mixtral's names of experts; files of 2023 have one tensor for each expert."""
+        """Return the published name, Mixtral's for experts; old files have a tensor per expert."""
         if single := _SINGLE.fullmatch(rest):
             part = _PUBLISHED[single[1]]
             return f"block_sparse_moe.experts.{single[2]}.{part}.{single[3]}"
@@ -68,7 +68,7 @@ class LlamaGguf(PlainGguf):
 
 
 class Mistral3Gguf(LlamaGguf):
-    """Mistral Small 3, a Llama, and Ministral 3, which scales queries by position."""
+    """Mistral Small 3, a Llama, and Ministral 3, which scales queries by their position."""
 
     supported = ("attention.temperature_scale",)
 
@@ -94,11 +94,11 @@ class Mistral3Gguf(LlamaGguf):
 
 
 GRANITE = ("attention.scale", "embedding_scale", "logit_scale", "residual_scale")
-"""Metadata keys of Granite's factors."""
+"""Metadata keys of Granite's multipliers."""
 
 
 def granite_factors(metadata: GgufMetadata) -> dict[str, object]:
-    """Factors of scores, embeddings, logits and residuals, under Granite's config keys."""
+    """Read Granite's multipliers of scores, embeddings, logits and residuals as config fields."""
     names = ("attention", "embedding", "logits", "residual")
     keys = zip(names, GRANITE, strict=True)
     made = {name: metadata.number(key, 1.0) for name, key in keys}
@@ -107,7 +107,7 @@ def granite_factors(metadata: GgufMetadata) -> dict[str, object]:
 
 
 class GraniteGguf(LlamaGguf):
-    """Granite 3: factors of embeddings, scores, residuals and logits."""
+    """Granite 3: multipliers of embeddings, attention scores, residuals and logits."""
 
     model_type = "granite"
     supported = GRANITE
@@ -126,7 +126,7 @@ class GraniteMoeGguf(GraniteGguf):
 
 
 class MiniCpmGguf(GraniteGguf):
-    """MiniCPM: Llama with Granite's factors, which older files leave out."""
+    """MiniCPM: Llama with Granite's multipliers, which older files leave out."""
 
     rope_kinds: ClassVar[tuple[Kind, ...]] = (*KINDS, "longrope")
 
@@ -149,7 +149,7 @@ class MiniCpmGguf(GraniteGguf):
 
 @lru_cache(maxsize=8)
 def _deinterleaved(heads: int, head: int) -> tuple[int, ...]:
-    """Stored rows in Hugging Face's order: its row s * head / 2 + j is stored as row 2 j + s."""
+    """Stored rows in Hugging Face's order: row s * head / 2 + j is stored as row 2 j + s."""
     return tuple(
         first + 2 * j + s
         for first in range(0, heads * head, head)

@@ -1,4 +1,4 @@
-"""Typed lookups in a GGUF's metadata, and RoPE parameters and layer types made of them."""
+"""Typed lookups in GGUF metadata, and config fields for RoPE and layer types made from them."""
 
 import math
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ KINDS: tuple[Kind, ...] = ("linear", "yarn", "yarn with attention factor", "list
 
 
 class GgufMetadata:
-    """Checked lookups of `<architecture>.<key>`. Every method raises BadModelFile."""
+    """Checked lookups of `<architecture>.<key>` in GGUF metadata; all raise BadModelFile."""
 
     def __init__(self, path: Path, table: Mapping[str, object]) -> None:
         self.path = path
@@ -36,36 +36,36 @@ class GgufMetadata:
             )
 
     def text(self, key: str) -> str | None:
-        """Look up a text by its whole key, None when it is not there."""
+        """Look up a string by its full key, None when absent."""
         value = self._table.get(key)
         if value is not None and not isinstance(value, str):
             raise self._wrong(key, value, Words("a text"))
         return value
 
     def option(self, key: str) -> str | None:
-        """Look up a text, None when it is not there."""
+        """Look up a string of the architecture, None when absent."""
         return self.text(f"{self.architecture}.{key}")
 
     def has(self, key: str) -> bool:
-        """Whether a key is there."""
+        """Whether the architecture has a metadata key."""
         return f"{self.architecture}.{key}" in self._table
 
     def flag(self, key: str) -> bool:
-        """Look up a boolean, False when it is not there."""
+        """Look up a boolean of the architecture, False when absent."""
         value = self._value(key, False)
         if not isinstance(value, bool):
             raise self._wrong(key, value, Words("yes or no"))
         return value
 
     def number(self, key: str, default: float) -> float:
-        """Look up a number."""
+        """Look up a number of the architecture as a float."""
         value = self._value(key, default)
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise self._wrong(key, value, Words("a number"))
         return float(value)
 
     def numbers(self, key: str, length: int, default: float) -> tuple[float, ...]:
-        """Look up a number for each of `length` layers; a single one is for all."""
+        """Look up a number for each of `length` layers; a scalar counts for all layers."""
         value = self._value(key, default)
         if not isinstance(value, np.ndarray):
             return (self.number(key, default),) * length
@@ -74,7 +74,7 @@ class GgufMetadata:
         return tuple(map(float, value[:length]))
 
     def count(self, key: str, default: int | None = None) -> int:
-        """Look up a count; of a list with one for each layer, the largest."""
+        """Look up a whole number of at least 0; of a list with one per layer, the largest."""
         value = self._value(key, default)
         if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.size:
             value = int(value.max())
@@ -83,7 +83,7 @@ class GgufMetadata:
         return value
 
     def counts(self, key: str, length: int, default: int | None = None) -> tuple[int, ...]:
-        """Look up a count for each of `length` layers; a single one is for all."""
+        """Look up a whole number for each of `length` layers; a scalar counts for all layers."""
         value = self._value(key, default)
         if not isinstance(value, np.ndarray):
             return (self.count(key, default),) * length
@@ -93,12 +93,12 @@ class GgufMetadata:
         return tuple(listed)
 
     def count_at(self, key: str, layer: int, default: int | None = None) -> int:
-        """Look up the count of a layer; beyond a list's end, its last."""
+        """Look up a layer's whole number; beyond the end of a list, its last one."""
         last = (self.length(key) or layer + 1) - 1
         return self.counts(key, max(0, min(layer, last)) + 1, default)[-1]
 
     def length(self, key: str) -> int:
-        """Length of a list, 0 for what is none."""
+        """Length of a list in the metadata, 0 for scalars and missing keys."""
         value = self._value(key, None)
         return value.size if isinstance(value, np.ndarray) else 0
 
@@ -116,9 +116,9 @@ class GgufMetadata:
 
 
 def layer_types(metadata: GgufMetadata, blocks: int, usual: int) -> list[str]:
-    """`layer_types` by the file's interval or list.
+    """Make the config's `layer_types` from the file's sliding window interval or list.
 
-    usual: default interval of layers without a window; 0: no layer has one.
+    usual: default interval of full-attention layers; 0: no layer has a sliding window.
     """
     if not usual:
         return ["full_attention"] * blocks
@@ -141,18 +141,18 @@ def layer_types(metadata: GgufMetadata, blocks: int, usual: int) -> list[str]:
 def rope_base(
     metadata: GgufMetadata, key: str = "rope.freq_base", default: float = 10000.0
 ) -> float:
-    """RoPE's base (theta)."""
+    """Read RoPE's base (theta) from the metadata."""
     return _positive(metadata, key, default)
 
 
 def rope_scaling(
     file: GgufFile, metadata: GgufMetadata, rotated: int, run: tuple[Kind, ...]
 ) -> dict[str, object] | None:
-    """`rope_scaling` of the config, None for none.
+    """Make the config's `rope_scaling`, None for none.
 
     linear, yarn and longrope have transformers' keys; "listed" has `factors`, one for each pair of
-    elements, as files of Llama 3. rotated: rotated elements of a head. run: supported kinds. Raises
-    UnsupportedModel for others, BadModelFile for impossible values.
+    rotated elements, as files of Llama 3. rotated: rotated elements of a head. run: supported
+    kinds. Raises UnsupportedModel for other kinds, BadModelFile for impossible values.
     """
     kind = _kind(file, metadata)
     if kind == "none":
@@ -190,7 +190,7 @@ def rope_scaling(
 
 
 def _kind(file: GgufFile, metadata: GgufMetadata) -> str:
-    """The kind of scaling: the file's name for it, "none", or a description of other forms."""
+    """The kind of RoPE scaling: the file's name for it, "none", or a description."""
     kind = metadata.option("rope.scaling.type") or ""
     if any(name in file.tensors for name in TWO_LISTS):
         return "longrope"
@@ -206,13 +206,13 @@ def _kind(file: GgufFile, metadata: GgufMetadata) -> str:
 
 
 def _linear_factor(metadata: GgufMetadata) -> float:
-    """The factor of linear scaling, 1 for none; files of 2023 have a key of their own."""
+    """The factor of linear RoPE scaling, 1 for none; files of 2023 have another key."""
     is_linear = metadata.option("rope.scaling.type") == "linear"
     return _positive(metadata, "rope.scaling.factor" if is_linear else "rope.scale_linear", 1.0)
 
 
 def rope_factors(file: GgufFile, factors: str, pairs: int) -> list[float]:
-    """Read the factors of RoPE's periods for so many pairs of elements from a tensor."""
+    """Read RoPE factors for `pairs` pairs of elements from the tensor named `factors`."""
     tensor = file.tensor(factors)
     if tensor.type.name != "F32" or len(tensor.shape) != 1:
         raise UnsupportedModel(

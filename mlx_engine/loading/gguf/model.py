@@ -1,4 +1,4 @@
-"""A GGUF file as a model: a config, and tensors under Hugging Face names."""
+"""Read a GGUF file as a model: a config, and tensors under Hugging Face names."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -69,8 +69,10 @@ ARCHITECTURES: dict[str, Callable[[GgufFile], Architecture]] = {
     "mimo2": nextn.Mimo2Gguf,
     "step35": nextn.Step35Gguf,
 }
-"""By general.architecture. A model_type given here stands for what the file leaves open: norms of
-GLM-4, layers of SmolLM3 without RoPE, whole-head rotation of dots.
+"""GGUF architectures by general.architecture.
+
+A model_type given here implies what the file leaves open: norms of GLM-4, layers of SmolLM3 without
+RoPE, whole-head rotation of dots.
 """
 
 _NOT_MODELS = {
@@ -88,10 +90,10 @@ _DRAFTERS = ("eagle3", "dflash", "gemma4-assistant")
 
 @dataclass(frozen=True, slots=True)
 class GgufModel:
-    """A model in a GGUF.
+    """A model in a GGUF file.
 
-    config: made of the metadata. tensors: by Hugging Face name, with scales and biases; those that
-    text generation does not need as plain bytes.
+    config: as in config.json, made from the metadata. tensors: headers by Hugging Face name, scales
+    and biases included; tensors that text generation does not need as plain bytes.
     """
 
     file: GgufFile
@@ -101,7 +103,7 @@ class GgufModel:
 
 
 def read_gguf_model(path: Path) -> GgufModel:
-    """Read headers. Raises BadModelFile for damage, UnsupportedModel for unknown models."""
+    """Read the headers of a GGUF model. Raises BadModelFile, UnsupportedModel."""
     file = read_gguf(path)
     if not file.tensors:
         raise BadModelFile(
@@ -137,7 +139,7 @@ def read_gguf_model(path: Path) -> GgufModel:
 
 
 def _is_factor(made: Architecture, name: str) -> bool:
-    """Whether a tensor is the factor of another, and no tensor of the architecture."""
+    """Whether a tensor is the scale factor of another, rather than one of the architecture."""
     within = name.split(".", 2)[-1]
     is_scale = name.endswith((".scale", ".input_scale"))
     return is_scale and made.place(name)[0].name.endswith(within)

@@ -1,8 +1,8 @@
 """GGUF architectures with NextN (MTP) heads: GLM-4.5, K-EXAONE, DeepSeek, MiMo-V2, Step-3.5, ...
 
-Latent attention (DeepSeek, Kimi K2, GLM-4.7-Flash): newer files have the halves of `kv_b_proj`
-apart, the keys' transposed, as MLX conversions, and count one key head. In MiMo-V2 and Step-3.5
-layers with a window have their own heads, sizes and rotation.
+Latent attention (DeepSeek, Kimi K2, GLM-4.7-Flash): newer files store the halves of `kv_b_proj`
+separately, the keys' half transposed, as MLX conversions do, and count one key head. In MiMo-V2 and
+Step-3.5, sliding-window layers have their own head counts, head sizes and RoPE.
 """
 
 from typing import ClassVar
@@ -47,7 +47,7 @@ class Glm4MoeGguf(Architecture):
 
 
 class ExaoneMoeGguf(MtpGguf, Glm4MoeGguf):
-    """K-EXAONE: every fourth layer is full, the others have a window."""
+    """K-EXAONE: every fourth layer is full, the others have a sliding window."""
 
     model_type = "exaone_moe"
 
@@ -62,13 +62,13 @@ class ExaoneMoeGguf(MtpGguf, Glm4MoeGguf):
 
 
 class BailingMoe2Gguf(Glm4MoeGguf):
-    """Ling and Ring 2.0, stored as GLM-4.5."""
+    """Ling and Ring 2.0, stored like GLM-4.5."""
 
     head_names: ClassVar = HEAD | {"layer_output_norm": "shared_head.norm"}
 
 
 class Deepseek2Gguf(Architecture):
-    """DeepSeek V2, V3 and R1, Kimi K2 and GLM-4.7-Flash: latent attention."""
+    """DeepSeek V2, V3 and R1, Kimi K2 and GLM-4.7-Flash, with latent attention."""
 
     rotates_whole_heads = False
     rope_kinds: ClassVar[tuple[Kind, ...]] = ("yarn",)
@@ -106,7 +106,7 @@ class Deepseek2Gguf(Architecture):
         return own | scores | {"topk_method": "group_limited_greedy" if grouped else "greedy"}
 
     def _scaling(self) -> dict[str, object] | None:
-        """YaRN with mscale_all_dim, which scales the scores."""
+        """Return YaRN scaling with mscale_all_dim, which scales the attention scores."""
         scaling = super()._scaling()
         if scaling is None:
             return None
@@ -114,7 +114,7 @@ class Deepseek2Gguf(Architecture):
         return scaling | {"mscale": everywhere or 1.0, "mscale_all_dim": everywhere}
 
     def _find_model_type(self) -> str:
-        """GLM by its tokenizer, DeepSeek V2 by softmax routing."""
+        """Recognise GLM by its tokenizer, and DeepSeek V2 by softmax routing."""
         metadata = self._metadata
         is_glm = metadata.text("tokenizer.ggml.pre") in _GLM_TOKENIZERS
         usual = SIGMOID if is_glm or self._has("exp_probs_b.bias") else SOFTMAX
@@ -130,7 +130,7 @@ class Deepseek2Gguf(Architecture):
 
     @property
     def _head_dim(self) -> int:
-        """Size of a head of queries and keys after `kv_b_proj`."""
+        """Elements of a query or key head after `kv_b_proj`."""
         return self._own_head_length("key_length")
 
     def _kv_heads(self, block: int) -> int:
@@ -138,7 +138,7 @@ class Deepseek2Gguf(Architecture):
         return self._heads
 
     def _own_head_length(self, key: str) -> int:
-        """A head's length; newer files have it under `..._mla`, and the latent's under `key`."""
+        """Elements of a head; newer files have them under `<key>_mla`, the latent's under `key`."""
         whole = f"attention.{key}"
         newer = f"{whole}_mla"
         return self._positive_count(newer if self._metadata.has(newer) else whole)
@@ -148,12 +148,12 @@ _PATTERN = "attention.sliding_window_pattern"
 
 
 class WindowedGguf(Architecture):
-    """Base of MiMo-V2 and Step-3.5: full layers and layers with a window."""
+    """Base of MiMo-V2 and Step-3.5, which mix full and sliding-window layers."""
 
     rotates_whole_heads = False
 
     def _windowed(self) -> list[bool]:
-        """Whether a block has a window, for the trunk and the MTP heads that the file lists."""
+        """For each block, MTP heads included, whether it has a sliding window."""
         metadata = self._metadata
         blocks = self._main_blocks + metadata.count("nextn_predict_layers", 0)
         length = min(blocks, max(self._main_blocks, metadata.length(_PATTERN)))
@@ -168,12 +168,12 @@ class WindowedGguf(Architecture):
         return windowed
 
     def _bases(self) -> tuple[float, float]:
-        """RoPE bases of full layers and of layers with a window."""
+        """RoPE bases of full layers and of sliding-window layers."""
         return rope_base(self._metadata), rope_base(self._metadata, "rope.freq_base_swa")
 
 
 class Mimo2Gguf(WindowedGguf):
-    """MiMo-V2; window layers may have sinks."""
+    """MiMo-V2; sliding-window layers may have attention sinks."""
 
     model_type = "mimo_v2_flash"
     rope_kinds = ()
@@ -229,7 +229,7 @@ class Mimo2Gguf(WindowedGguf):
 
 
 class Step35Gguf(WindowedGguf):
-    """Step-3.5: full layers rotate half of a head and may have RoPE scaling; norms as used."""
+    """Step-3.5: full layers rotate half of each head; norm weights are stored as 1 + w."""
 
     model_type = "step3p5"
     names = (
@@ -287,5 +287,5 @@ class Step35Gguf(WindowedGguf):
         }
 
     def _rotary_dim(self) -> int:
-        """Rotated elements of full layers; the file has the number of window layers."""
+        """Rotated elements of full layers; the file has the number of sliding-window layers."""
         return super()._rotary_dim() // 2

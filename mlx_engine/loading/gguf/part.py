@@ -1,4 +1,4 @@
-"""The arrays that a tensor of a GGUF file becomes: storage plan, order and changes."""
+"""Headers of the arrays that a GGUF tensor becomes: storage form, row order, value changes."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,11 +17,11 @@ Becomes = Literal["dense", "affine", "mxfp4", "nvfp4", "blocks", "unpacked"]
 
 
 class BlockPlan(NamedTuple):
-    """How a tensor is stored in memory.
+    """How a GGUF tensor is stored in memory.
 
-    becomes: "blocks", the file's bytes for our kernels; "unpacked", the dense values of packed
-    blocks; else an MLX form. bits: of a code, or of a dense element. group_size: of MLX's packed
-    forms, else 0.
+    becomes: "blocks" for the file's bytes, read by our kernels; "unpacked" for dense values of
+    quantised blocks; else a form of MLX. bits: of a code, or of a dense element. group_size: of
+    MLX's quantised forms, else 0.
     """
 
     becomes: Becomes
@@ -30,7 +30,7 @@ class BlockPlan(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Description for the user."""
+        """Describe the storage form for users."""
         if self.becomes == "dense":
             return f"{self.bits}-bit floats"
         if self.becomes == "affine":
@@ -43,15 +43,15 @@ class BlockPlan(NamedTuple):
 # range needs, as do products of Q3_K and IQ1_M with the scales of 16 values, which leave one scale
 # for 256. MLX has no packed form for the other types.
 UNPACKED = BlockPlan("unpacked", 16)
-"""For types without a packed form in MLX that are not kept in blocks."""
+"""Plan of types without a quantised form in MLX that are not kept in blocks."""
 
 KEPT = BlockPlan("blocks")
-"""For types that our kernels read in the file's blocks."""
+"""Plan of types that our kernels read in the file's blocks."""
 
 KEPT_SCALES = {"Q6_K": (208,), "Q3_K": (108,), "Q2_K": (80, 82)} | dict.fromkeys(
     ("IQ4_NL", "IQ4_XS", "IQ2_XXS", "IQ2_XS", "IQ2_S"), (0,)
 )
-"""Types kept in blocks -> byte offsets of the block's float16 numbers; the rest is finite."""
+"""Types kept in blocks -> byte offsets of float16 scales in a block, which must be finite."""
 
 PLANS = {
     **dict.fromkeys(("F64", "F32"), BlockPlan("dense", 32)),
@@ -71,7 +71,7 @@ PLANS = {
 
 
 def plan_of(kind: BlockType, tensor: str, file: Path) -> BlockPlan:
-    """Plan for a type. Raises UnsupportedModel for types that hold no weights."""
+    """Choose the storage form of an element type. Raises UnsupportedModel for other types."""
     plan = PLANS.get(kind.name)
     if plan is None:
         raise UnsupportedModel(
@@ -91,10 +91,11 @@ Change = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The published name of a stored tensor, and which of its rows and values it has.
+    """The published name of a GGUF tensor or of a part of it, and how to restore its values.
 
-    rows: row i is the file's row rows[i]; file_rows: rows in the file, None for as many. run: the
-    rows taken of each matrix of a stack; matrix: the one taken. change: undoes the converter's.
+    rows: row i of the published tensor is row rows[i] of the file's. file_rows: number of rows in
+    the file, None for len(rows). run: the rows to take of each matrix of a stack. matrix: the
+    matrix to take of a stack. change: undoes the converter's change of values.
     """
 
     name: str
@@ -107,10 +108,10 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class GgufPart(TensorInfo):
-    """An array made of a stored tensor; dtype, shape and nbytes as with Metal.
+    """Header of an array made from a GGUF tensor; dtype, shape and nbytes as with Metal.
 
-    factor: a tensor of the file with a factor of all values. half: type of scales and 16-bit floats
-    with Metal.
+    factor: a tensor of the file that all values are multiplied by. half: dtype of scales and 16-bit
+    floats with Metal.
     """
 
     stored: GgufTensor
@@ -121,7 +122,7 @@ class GgufPart(TensorInfo):
 
     @property
     def unpacked_shape(self) -> tuple[int, ...]:
-        """Shape of the weight's values."""
+        """Shape of the weight's values, unpacked."""
         shape, place = self.stored.shape, self.place
         if place.matrix is not None:
             return shape[1:]
@@ -137,18 +138,18 @@ class GgufPart(TensorInfo):
 
     @property
     def file_nbytes(self) -> int:
-        """Bytes of its share of the stored tensor."""
+        """Bytes in the file of the part of the stored tensor that is used."""
         return self.stored.nbytes * prod(self.unpacked_shape) // prod(self.stored.shape)
 
     @property
     def is_weight(self) -> bool:
-        """False for scales and biases of a weight."""
+        """Whether the array is no scales or biases of a quantised weight."""
         return not self.name.endswith((".scales", ".biases"))
 
     def of_rows(self, rows: Run | Sequence[int]) -> "GgufPart | None":
-        """Take rows (second to last axis) of a matrix, or a run of rows of each of a stack.
+        """Select rows (second to last axis) of a matrix, or a run of them in a stack of matrices.
 
-        None where that needs the values.
+        None where the selection needs the values.
         """
         place, count = self.place, self.shape[-2]
         if len(self.shape) == 2:
@@ -175,7 +176,10 @@ _BY_HEAD = ("kv_b_proj.weight", "embed_q.weight", "unembed_out.weight")
 def parts_of(
     stored: GgufTensor, place: Placement, factor: GgufTensor | None, half: Half
 ) -> Iterator[GgufPart]:
-    """Yield the arrays that a tensor becomes. Raises UnsupportedModel, BadModelFile."""
+    """Yield headers of the arrays that a GGUF tensor becomes: weight, scales, biases.
+
+    Raises UnsupportedModel, BadModelFile.
+    """
     plan, inputs = plan_of(stored.type, stored.name, stored.file), stored.shape[-1]
     if factor is not None and plan.becomes in ("mxfp4", "nvfp4"):
         plan = UNPACKED  # the product does not fit their 8-bit scales
@@ -208,7 +212,7 @@ def parts_of(
 
 
 def _check_rows(stored: GgufTensor, place: Placement) -> None:
-    """Raise BadModelFile when the placement's rows are not there."""
+    """Raise BadModelFile when the stored tensor lacks rows of the placement."""
     rows = stored.shape[0] if place.rows is None else place.file_rows or len(place.rows)
     if stored.shape[0] != rows:
         raise BadModelFile(
@@ -230,7 +234,7 @@ def _check_rows(stored: GgufTensor, place: Placement) -> None:
 
 
 def kept_in_blocks(tensors: Mapping[str, TensorInfo], is_read: IsRead) -> dict[str, TensorInfo]:
-    """Keep matrices of a GGUF in the file's blocks where kernels read them."""
+    """Replace GGUF matrices that a kernel can read by headers that keep the file's blocks."""
     kept = {
         name: _in_blocks(info)
         for name, info in tensors.items()
@@ -257,7 +261,7 @@ def _in_blocks(part: GgufPart) -> GgufPart:
 
 
 def unpacking_reasons(tensors: Iterable[TensorInfo]) -> tuple[Reason, ...]:
-    """A reason for each block type that is unpacked because nothing here reads it packed."""
+    """Tell the user which GGUF element types are unpacked, since nothing reads them quantised."""
     by_type: dict[str, list[GgufPart]] = {}
     for part in tensors:
         if isinstance(part, GgufPart) and part.plan.becomes == "unpacked":

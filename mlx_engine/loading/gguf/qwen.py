@@ -1,9 +1,9 @@
 """GGUF architectures of Qwen3-Next, Qwen3.5 and Qwen3.6.
 
-Qwen3.5's files, as llama.cpp's converter writes them: norms as used (1 + w), decays as
--exp(A_log), convolutions without their axis of length one, and, with more value than key heads,
-value heads tiled (first heads of all groups, then second ones). MTP heads are blocks after the
-trunk's last.
+In Qwen3.5's files llama.cpp's converter stores norm weights as 1 + w, decays as -exp(A_log), and
+convolutions without their axis of length one. With more value heads than key heads, value heads are
+tiled: the first heads of all groups, then the second ones. MTP heads are blocks after the trunk's
+last.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ _HEAD = {
     "nextn.embed_tokens": "mtp.embed_tokens",
     "nextn.shared_head_head": "mtp.lm_head",
 }
-"""Tensors of an MTP head outside its layer -> whole published names."""
+"""Tensor names of an MTP head outside its decoder layer -> full published names."""
 
 
 _CHANGES: dict[str, Change] = {
@@ -42,7 +42,7 @@ _CHANGES: dict[str, Change] = {
 
 
 class MtpGguf(Architecture):
-    """Architectures whose MTP heads are published under `mtp.`."""
+    """Base of architectures whose MTP heads are published under `mtp.`."""
 
     head_names: ClassVar = _HEAD
 
@@ -58,7 +58,7 @@ class MtpGguf(Architecture):
 
 
 class Qwen35Gguf(MtpGguf):
-    """Dense Qwen3.5."""
+    """Dense models of Qwen3.5 and Qwen3.6."""
 
     model_type = "qwen3_5"
     changes: ClassVar[Mapping[str, Change]] = _CHANGES
@@ -107,10 +107,10 @@ class Qwen35Gguf(MtpGguf):
         return super()._place_in_block(block, rest)
 
     def _place_one(self, block: int, rest: str) -> Placement:
-        """Place a tensor, value heads in Hugging Face's order.
+        """Place a tensor of a block, with value heads in Hugging Face's order.
 
-        Gate and output projection keep the file's order, which the config passes on, since
-        columns of packed blocks cannot move.
+        Gate and output projection keep the file's order, which the config notes, since columns of
+        quantised blocks cannot move.
         """
         place = super()._place_one(block, rest)
         if not self._is_tiled():
@@ -126,7 +126,7 @@ class Qwen35Gguf(MtpGguf):
         return self._value_heads > self._key_heads
 
     def _heads_in_order(self) -> tuple[int, ...]:
-        """Stored heads in Hugging Face's order: head v is stored at (v % n) * groups + v // n."""
+        """Stored value heads in Hugging Face's order: head v is at (v % n) * groups + v // n."""
         groups = self._key_heads
         n = self._value_heads // groups
         return tuple((v % n) * groups + v // n for v in range(self._value_heads))
@@ -154,10 +154,10 @@ class Qwen35MoeGguf(Qwen35Gguf):
 
 
 class Qwen3NextGguf(Qwen35MoeGguf):
-    """Qwen3-Next: value heads in Hugging Face's order.
+    """Qwen3-Next: value heads are stored in Hugging Face's order.
 
-    Betas and decays are joined as in Hugging Face (`ssm_ba`); in older files queries, keys, values
-    and gates too (`ssm_in`).
+    Betas and decays are joined as in Hugging Face (`ssm_ba`), in older files also queries, keys,
+    values and gates (`ssm_in`).
     """
 
     model_type = "qwen3_next"

@@ -1,7 +1,7 @@
-"""Rows of GGUF blocks as MLX's packed arrays, by MLX's own operations.
+"""Repack rows of GGUF blocks into MLX's quantised arrays, with MLX operations.
 
-Layouts as in gguf-py's quants.py and ggml-quants.c. With float32 scales every value stays the same
-bit for bit, but those of Q8_K, whose scales have 24 bits.
+Block layouts as in gguf-py's quants.py and ggml-quants.c. With float32 scales every value stays
+equal bit for bit, except in Q8_K, whose scales keep 24 bits.
 """
 
 from collections.abc import Callable
@@ -20,19 +20,20 @@ from mlx_engine.loading.gguf.header import BlockType
 from mlx_engine.loading.gguf.part import BlockPlan
 
 TILE_VALUES = 2**22
-"""Repacked at a time: the arrays made on the way take about twelve bytes a value."""
+"""Values repacked at a time; temporary arrays take about twelve bytes a value."""
 _E8M0_NAN, _UE4M3_ZERO, _UE4M3_SIGN = 255, 0x7F, 0x80
 _Grid = Literal["IQ1_S", "IQ3_XXS", "IQ3_S"]
 
 
 class NotNumbersError(ValueError):
-    """A scale or value of the file is infinite or not a number."""
+    """A scale or value in the file is infinite or NaN."""
 
 
 class PackedTensor(NamedTuple):
-    """weight uint32 [rows, words], scales and biases [rows, groups].
+    """A tensor in MLX's quantised form.
 
-    scales: float32 where the form is affine; of mxfp4 and nvfp4 uint8, and biases None.
+    weight: uint32 [rows, words]. scales, biases: [rows, groups], float32 in affine form; scales are
+    uint8 in mxfp4 and nvfp4, which have no biases.
     """
 
     weight: mx.array
@@ -41,9 +42,10 @@ class PackedTensor(NamedTuple):
 
 
 class _Codes(NamedTuple):
-    """values = scales * codes + biases; codes uint8 [..., values], scales and biases [..., groups].
+    """Decoded blocks, values = scales * codes + biases.
 
-    Of mxfp4 and nvfp4 codes and scales are as MLX has them, biases None.
+    codes: uint8 [..., values]. scales, biases: [..., groups]. For mxfp4 and nvfp4 codes and scales
+    are as in MLX, without biases.
     """
 
     codes: mx.array
@@ -57,7 +59,10 @@ def repack(
     plan: BlockPlan,
     between: Callable[[], None] = lambda: None,
 ) -> PackedTensor:
-    """Repack rows of blocks [rows, bytes of a row], tile by tile. Raises NotNumbersError."""
+    """Repack rows of blocks, uint8 [rows, bytes of a row], tile by tile.
+
+    between: called before each tile; may raise to stop. Raises NotNumbersError.
+    """
     inputs = rows.shape[1] // kind.nbytes * kind.elements
 
     def make(tile: NDArray[np.uint8]) -> list[mx.array]:
@@ -79,9 +84,9 @@ def in_tiles(
     make: Callable[[NDArray[np.uint8]], list[mx.array]],
     between: Callable[[], None] = lambda: None,
 ) -> list[mx.array]:
-    """Join what `make` makes of runs of rows that have `inputs` values each.
+    """Apply `make` to tiles of rows with `inputs` values each, and join the results.
 
-    Tiles are evaluated and written in place one by one. `between` is called before each and may
+    Tiles are evaluated and written in place one by one. between: called before each tile; may
     raise.
     """
     step = max(1, TILE_VALUES // inputs)
@@ -110,13 +115,13 @@ def _repacked(
 
 
 def _per_group(scales: mx.array, rows: int, groups: int) -> mx.array:
-    """One number a group, repeated where the scales of the file are of longer runs."""
+    """Repeat scales that cover several groups of MLX, to [rows, groups]."""
     flat = scales.reshape(rows, -1)
     return mx.repeat(flat, groups // flat.shape[1], axis=1)
 
 
 def _packed(codes: mx.array, bits: int) -> mx.array:
-    """Codes as one stream of bits, lowest first, in words: whole bytes at a time."""
+    """Pack codes of `bits` bits into uint32 words, lowest bits first."""
     count, dtype = (8 // bits, mx.uint8) if 8 % bits == 0 else (8, mx.uint64)
     groups = codes.reshape(*codes.shape[:-1], -1, count)
     stream = groups[..., 0].astype(dtype)
@@ -127,80 +132,80 @@ def _packed(codes: mx.array, bits: int) -> mx.array:
 
 
 def _centred(codes: mx.array, scales: mx.array, middle: int) -> _Codes:
-    """Codes that stand for code - middle."""
+    """Make codes that stand for scales * (code - middle)."""
     return _Codes(codes, scales, scales * -middle)
 
 
 def _q4_0(blocks: mx.array) -> _Codes:
-    """18 bytes, 32 values: half d, nibbles [16]; d (q - 8)."""
+    """Decode Q4_0: 18 bytes for 32 values: half d, nibbles [16]; value = d (q - 8)."""
     return _centred(planes(blocks[..., 2:], 16, FOURS, 15), half_at(blocks, 0), 8)
 
 
 def _q4_1(blocks: mx.array) -> _Codes:
-    """20 bytes, 32 values: half d, half m, nibbles [16]; d q + m."""
+    """Decode Q4_1: 20 bytes for 32 values: half d, half m, nibbles [16]; value = d q + m."""
     codes = planes(blocks[..., 4:], 16, FOURS, 15)
     return _Codes(codes, half_at(blocks, 0), half_at(blocks, 2))
 
 
 def _q5_0(blocks: mx.array) -> _Codes:
-    """22 bytes, 32 values: half d, fifth bits [4], nibbles [16]; d (q - 16)."""
+    """Decode Q5_0: 22 bytes for 32 values: half d, fifth bits [4], nibbles [16]; d (q - 16)."""
     return _centred(_five_bits(blocks[..., 2:]), half_at(blocks, 0), 16)
 
 
 def _q5_1(blocks: mx.array) -> _Codes:
-    """24 bytes, 32 values: half d, half m, fifth bits [4], nibbles [16]; d q + m."""
+    """Decode Q5_1: 24 bytes for 32 values: halves d, m; fifth bits [4], nibbles [16]; d q + m."""
     return _Codes(_five_bits(blocks[..., 4:]), half_at(blocks, 0), half_at(blocks, 2))
 
 
 def _five_bits(data: mx.array) -> mx.array:
-    """32 fifth bits, then 16 bytes of nibbles."""
+    """Join 32 fifth bits (4 bytes) with the 16 bytes of nibbles that follow to 5-bit codes."""
     nibbles = planes(data[..., 4:], 16, FOURS, 15)
     return nibbles | (planes(data[..., :4], 1, BITS, 1).reshape(nibbles.shape) << 4)
 
 
 def _q8_0(blocks: mx.array) -> _Codes:
-    """34 bytes, 32 values: half d, int8 [32]; d q."""
+    """Decode Q8_0: 34 bytes for 32 values: half d, int8 [32]; value = d q."""
     return _centred(blocks[..., 2:] ^ 128, half_at(blocks, 0), 128)
 
 
 def _q8_k(blocks: mx.array) -> _Codes:
-    """292 bytes, 256 values: float d, int8 [256], sums; d q. ggml computes in it, files lack it."""
+    """Decode Q8_K: 292 bytes for 256 values: float d, int8 [256], sums; value = d q."""
     scales = mx.contiguous(blocks[..., :4]).view(mx.float32)
     return _centred(blocks[..., 4:260] ^ 128, scales, 128)
 
 
 def _q1_0(blocks: mx.array) -> _Codes:
-    """18 bytes, 128 values: half d, bits [16]; d (2 q - 1)."""
+    """Decode Q1_0: 18 bytes for 128 values: half d, bits [16]; value = d (2 q - 1)."""
     d = half_at(blocks, 0)
     return _Codes(planes(blocks[..., 2:], 1, BITS, 1), d + d, -d)
 
 
 def _q2_0(blocks: mx.array) -> _Codes:
-    """18 bytes, 64 values: half d, bit pairs [16]; d (q - 1)."""
+    """Decode Q2_0: 18 bytes for 64 values: half d, bit pairs [16]; value = d (q - 1)."""
     return _centred(planes(blocks[..., 2:], 1, PAIRS, 3), half_at(blocks, 0), 1)
 
 
 def _q3_k(blocks: mx.array) -> _Codes:
-    """d (scale - 32) (q - 4) of k_blocks.py: whole products from -124 to 128, one d for 256."""
+    """Decode Q3_K (k_blocks.py): d (scale - 32) (q - 4), products -124 to 128, one d per 256."""
     found = q3_k_codes(blocks)
     products = found.codes.astype(mx.int16) * found.steps[..., None].astype(mx.int16)
     return _centred((products + 124).astype(mx.uint8), half_at(blocks, 108), 124)
 
 
 def _q4_k(blocks: mx.array) -> _Codes:
-    """144 bytes, 256 values: half d, half dmin, 6-bit scales and minima [12], nibbles [128]."""
+    """Decode Q4_K: 144 bytes for 256 values: d, dmin, scales and minima [12], nibbles [128]."""
     return _k_codes(blocks, planes(blocks[..., 16:], 32, FOURS, 15))
 
 
 def _q5_k(blocks: mx.array) -> _Codes:
-    """176 bytes, 256 values: as Q4_K, with fifth bits [32] before the nibbles."""
+    """Decode Q5_K: 176 bytes for 256 values: as Q4_K, with fifth bits [32] before the nibbles."""
     nibbles = planes(blocks[..., 48:], 32, FOURS, 15)
     fifth = planes(blocks[..., 16:48], 32, BITS, 1).reshape(nibbles.shape)
     return _k_codes(blocks, nibbles | (fifth << 4))
 
 
 def _k_codes(blocks: mx.array, codes: mx.array) -> _Codes:
-    """d scale q - dmin minimum, for eight runs of 32."""
+    """Decode 6-bit scales and minima of Q4_K and Q5_K: d scale q - dmin minimum for 32 values."""
     first, middle, last = (blocks[..., at : at + 4] for at in (4, 8, 12))
     scales = mx.concatenate([first & 63, (last & 15) | ((first >> 2) & 48)], axis=-1)
     minima = mx.concatenate([middle & 63, (last >> 4) | ((middle >> 2) & 48)], axis=-1)
@@ -212,17 +217,17 @@ def _k_codes(blocks: mx.array, codes: mx.array) -> _Codes:
 
 
 def _iq4_nl(blocks: mx.array) -> _Codes:
-    """18 bytes, 32 values: half d, nibbles [16]; d table[q]."""
+    """Decode IQ4_NL: 18 bytes for 32 values: half d, nibbles [16]; value = d table[q]."""
     return _centred(_of_table(blocks[..., 2:]), half_at(blocks, 0), 128)
 
 
 def _iq4_xs(blocks: mx.array) -> _Codes:
-    """As iq4_blocks.py has it: one scale for 32 of 256 values."""
+    """Decode IQ4_XS (iq4_blocks.py): table entries with one scale for 32 of 256 values."""
     return _centred(_of_table(blocks[..., 8:]), iq4_xs_scales(blocks), 128)
 
 
 def _of_table(nibbles: mx.array) -> mx.array:
-    """Table entries + 128 for runs of 16 bytes of nibbles, looked up four at a time."""
+    """Look up IQ4's table entries + 128 for runs of 16 bytes of nibbles, four at a time."""
     pairs = mx.contiguous(nibbles).view(mx.uint16).reshape(*nibbles.shape[:-1], -1, 1, 8)
     both = _table_of_pairs()[pairs] >> mx.array([0, 16], mx.uint32)[:, None]
     return both.astype(mx.uint16).view(mx.uint8)
@@ -230,7 +235,7 @@ def _of_table(nibbles: mx.array) -> mx.array:
 
 @cache
 def _table_of_pairs() -> mx.array:
-    """uint32 [65536]: for two bytes the entries of both low nibbles, then of the high ones."""
+    """uint32 [65536]: IQ4's table entries for two bytes, both low nibbles before the high ones."""
     entries, pairs = (np.array(TABLE) + 128).astype(np.uint32), np.arange(2**16)
     nibbles = (pairs & 15, pairs >> 8 & 15, pairs >> 4 & 15, pairs >> 12)
     words = sum(entries[nibble] << np.uint32(8 * place) for place, nibble in enumerate(nibbles))
@@ -238,19 +243,19 @@ def _table_of_pairs() -> mx.array:
 
 
 def _mxfp4(blocks: mx.array) -> _Codes:
-    """17 bytes, 32 values: E8M0, nibbles [16]."""
+    """Decode MXFP4: 17 bytes for 32 values: E8M0 scale, nibbles [16]."""
     return _Codes(planes(blocks[..., 1:], 16, FOURS, 15), blocks[..., :1], None)
 
 
 def _nvfp4(blocks: mx.array) -> _Codes:
-    """36 bytes, 64 values: UE4M3 [4], nibbles [32]. ggml reads the scale 0x7F as zero."""
+    """Decode NVFP4: 36 bytes for 64 values: UE4M3 scales [4], nibbles [32]; scale 0x7F is 0."""
     scales = blocks[..., :4]
     scales = mx.where(scales == _UE4M3_ZERO, mx.array(0, mx.uint8), scales)
     return _Codes(planes(blocks[..., 4:], 8, FOURS, 15), scales, None)
 
 
 def _tq1_0(blocks: mx.array) -> _Codes:
-    """54 bytes, 256 values: digits to base 3 in runs of 32, 16 and 4, half d; d (q - 1)."""
+    """Decode TQ1_0: 54 bytes for 256 values: base-3 digits in three runs, half d; d (q - 1)."""
     runs = [
         _digits(blocks[..., :32], 5),
         _digits(blocks[..., 32:48], 5),
@@ -260,20 +265,22 @@ def _tq1_0(blocks: mx.array) -> _Codes:
 
 
 def _digits(data: mx.array, count: int) -> mx.array:
-    """The first digits to base 3 of each byte, taken for a fraction of 256."""
+    """Extract the first `count` base-3 digits of each byte, a fraction of 256."""
     powers = mx.array([3**place for place in range(count)], mx.uint16)[:, None]
     fractions = (data[..., None, :].astype(mx.uint16) * powers) & 255
     return ((fractions * 3) >> 8).astype(mx.uint8).reshape(*data.shape[:-1], -1)
 
 
 def _tq2_0(blocks: mx.array) -> _Codes:
-    """66 bytes, 256 values: bit pairs [64], half d; d (q - 1)."""
+    """Decode TQ2_0: 66 bytes for 256 values: bit pairs [64], half d; value = d (q - 1)."""
     return _centred(planes(blocks[..., :64], 32, PAIRS, 3), half_at(blocks, 64), 1)
 
 
 def _iq1_s(blocks: mx.array) -> _Codes:
-    """50 bytes, 256 values: half d, low bytes of 11-bit indices [32], uint16 [8] of their three
-    high bits each, a scale s of three bits and a sign; d (2 s + 1) (entry +- 1/8).
+    """Decode IQ1_S: 50 bytes for 256 values; value = d (2 s + 1) (lattice entry +- 1/8).
+
+    half d; low bytes of 11-bit lattice indices [32]; uint16 [8], each with the high bits of four
+    indices, a scale s of three bits and a sign.
     """
     words = _words(blocks[..., 34:])
     high = (words[..., None] >> mx.array([0, 3, 6, 9], mx.uint16)) & 7
@@ -284,10 +291,11 @@ def _iq1_s(blocks: mx.array) -> _Codes:
 
 
 def _iq1_m(blocks: mx.array) -> _Codes:
-    """56 bytes, 256 values: low bytes of indices [32], nibbles [16] of three high bits and a sign
-    for eight values, uint16 [4] of four scales s of three bits and a quarter of half d.
+    """Decode IQ1_M: 56 bytes for 256 values; value = d (2 s + 1) (lattice entry +- 1/8).
 
-    d (2 s + 1) (entry +- 1/8): d / 8 times odd numbers from -135 to 135.
+    Low bytes of lattice indices [32]; nibbles [16] of three high bits and a sign for eight values;
+    uint16 [4], each with four scales s of three bits and a quarter of half d. Values are d / 8
+    times odd numbers from -135 to 135.
     """
     nibbles = planes(blocks[..., 32:48], 1, FOURS, 15).reshape(*blocks.shape[:-1], 32)
     index = blocks[..., :32].astype(mx.uint16) | ((nibbles & 7).astype(mx.uint16) << 8)
@@ -302,14 +310,16 @@ def _iq1_m(blocks: mx.array) -> _Codes:
 
 
 def _iq2_xxs(blocks: mx.array) -> _Codes:
-    """As iq2_blocks.py has it: values from -43 to 43."""
+    """Decode IQ2_XXS (iq2_blocks.py): lattice values from -43 to 43."""
     found = iq2_xxs_codes(blocks)
     return _centred((found.values + 64).astype(mx.uint8), found.scales, 64)
 
 
 def _iq3_xxs(blocks: mx.array) -> _Codes:
-    """98 bytes, 256 values: half d, indices [64], uint32 [8] of four times seven signs and a scale
-    s of four bits; d (s + 1/2) / 2 entry, entries even from -62 to 62.
+    """Decode IQ3_XXS: 98 bytes for 256 values; value = d (s + 1/2) / 2 entry, even from -62 to 62.
+
+    half d; lattice indices [64]; uint32 [8], each with four times seven signs and a scale s of four
+    bits.
     """
     words = mx.contiguous(blocks[..., 66:]).view(mx.uint32)
     seven = ((words[..., None] >> mx.array([0, 7, 14, 21], mx.uint32)) & 127).astype(mx.uint16)
@@ -319,8 +329,10 @@ def _iq3_xxs(blocks: mx.array) -> _Codes:
 
 
 def _iq3_s(blocks: mx.array) -> _Codes:
-    """110 bytes, 256 values: half d, low bytes of 9-bit indices [64], their high bits [8], signs
-    [32], scales s of four bits [4]; d (2 s + 1) entry, entries odd from -15 to 15.
+    """Decode IQ3_S: 110 bytes for 256 values; value = d (2 s + 1) entry, odd from -15 to 15.
+
+    half d; low bytes of 9-bit lattice indices [64]; their high bits [8]; signs [32]; scales s of
+    four bits [4].
     """
     high = planes(blocks[..., 66:74], 1, BITS, 1).reshape(*blocks.shape[:-1], 64)
     index = blocks[..., 2:66].astype(mx.uint16) | (high.astype(mx.uint16) << 8)
@@ -354,7 +366,7 @@ _CODES: dict[str, Callable[[mx.array], _Codes]] = {
     "IQ3_XXS": _iq3_xxs,
     "IQ3_S": _iq3_s,
 }
-"""Blocks uint8 [rows, blocks, bytes] -> their codes, by the name of a type."""
+"""Decoders of blocks uint8 [rows, blocks, bytes], by the name of an element type."""
 
 
 def _words(data: mx.array) -> mx.array:
@@ -362,7 +374,7 @@ def _words(data: mx.array) -> mx.array:
 
 
 def _signed(name: _Grid, index: mx.array, signs: mx.array) -> mx.array:
-    """Values int8 [..., 256] of entries of four, negated where a bit of `signs` is set."""
+    """Look up lattice entries of four, int8 [..., 256], and negate them where a sign bit is set."""
     values = _grid(name)[index].reshape(*index.shape[:-1], -1)
     minus = planes(signs.reshape(*index.shape[:-1], -1), 1, BITS, 1).reshape(values.shape)
     return mx.where(minus == 1, -values, values)
@@ -370,7 +382,7 @@ def _signed(name: _Grid, index: mx.array, signs: mx.array) -> mx.array:
 
 @cache
 def _grid(name: _Grid) -> mx.array:
-    """The lattice of a type, int8 [entries, values]."""
+    """The lattice of an IQ type from the gguf package, int8 [entries, values]."""
     from gguf import quants
 
     kinds = {"IQ1_S": quants.IQ1_S, "IQ3_XXS": quants.IQ3_XXS, "IQ3_S": quants.IQ3_S}

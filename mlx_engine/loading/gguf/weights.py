@@ -1,4 +1,4 @@
-"""Arrays of the tensors of GGUF files, repacked one after another."""
+"""Load the tensors of GGUF files as MLX arrays, repacked one after another."""
 
 from collections.abc import Callable, Mapping
 from mmap import mmap
@@ -23,11 +23,11 @@ _HALVES = {"F16": mx.float16, "BF16": mx.bfloat16}
 def load_gguf_arrays(
     parts: Mapping[str, GgufPart], on_progress: Progress | None, stop: Stop | None
 ) -> dict[str, mx.array]:
-    """Load every weight with its scales and biases, by key.
+    """Load weights with their scales and biases, by key.
 
     Keys may differ from the parts' names. Scales and 16-bit floats get the parts' half type with
     Metal, else float32. on_progress gets bytes of the file done and in total. Raises BadModelFile
-    naming the tensor, and LoadStopped.
+    naming the tensor, LoadStopped.
     """
     files = {file: map_file(file) for file in {part.file for part in parts.values()}}
     weights = {key: part for key, part in parts.items() if part.is_weight}
@@ -61,7 +61,7 @@ def load_gguf_arrays(
 def _arrays(
     key: str, part: GgufPart, data: mmap, between: Callable[[], None]
 ) -> dict[str, mx.array]:
-    """Arrays of a weight, its scales and biases; data: its mapped file. Raises NotNumbersError."""
+    """Load a weight, its scales and biases from the mapped file. Raises NotNumbersError."""
     if part.plan.becomes == "dense":
         return {key: _dense(part, data)}
     rows, kind = _rows_of(part.stored.blocks(data), part), part.stored.type
@@ -85,7 +85,7 @@ def _arrays(
 
 
 def _unpacked(rows: Bytes, part: GgufPart, between: Callable[[], None]) -> mx.array:
-    """Dequantise rows, to the type that floats are held in."""
+    """Dequantise rows of blocks to the dtype that floats are kept in."""
     wanted = held_as(_HALVES[part.half])
 
     def make(tile: Bytes) -> list[mx.array]:
@@ -110,7 +110,7 @@ def _values(rows: Bytes, kind: BlockType) -> mx.array:
 
 
 def _check_scales(rows: NDArray[np.uint8], kind: BlockType) -> None:
-    """Raise NotNumbersError for scales of kept blocks that are not finite."""
+    """Raise NotNumbersError unless all scales of blocks kept for kernels are finite."""
     blocks = rows.reshape(-1, kind.nbytes)
     for at in KEPT_SCALES[kind.name]:
         if not np.isfinite(np.ascontiguousarray(blocks[:, at : at + 2]).view("<f2")).all():
@@ -122,7 +122,7 @@ def _times(values: mx.array, factor: mx.array) -> mx.array:
 
 
 def _rows_of(rows: NDArray[Any], part: GgufPart) -> NDArray[Any]:
-    """Select the part's rows of the stored ones, in Hugging Face's order."""
+    """Select the rows that a part takes of the stored ones, in Hugging Face's order."""
     place = part.place
     if place.matrix is not None:
         rows = np.split(rows, part.stored.shape[0])[place.matrix]
@@ -135,7 +135,7 @@ def _rows_of(rows: NDArray[Any], part: GgufPart) -> NDArray[Any]:
 
 
 def _dense(part: GgufPart, data: mmap) -> mx.array:
-    """Load floats: float32 as such, others as the part's half type is held."""
+    """Load floats: float32 as such, others in the dtype that the part's half type is kept in."""
     stored, place = part.stored, part.place
     kind = stored.type.name
     raw = np.frombuffer(data, np.uint8, stored.nbytes, stored.offset).view(_FORMS[kind])
@@ -161,7 +161,7 @@ def _dense(part: GgufPart, data: mmap) -> mx.array:
 
 
 def _factor(part: GgufPart) -> mx.array | None:
-    """The factor of the tensor, or one for each matrix of a stack: [E, 1, 1]."""
+    """The scale factor of a tensor, or one for each matrix of a stack, [E, 1, 1]."""
     stored, shape = part.factor, part.unpacked_shape
     if stored is None:
         return None
