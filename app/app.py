@@ -11,7 +11,6 @@ from app.control.commands import CommandController
 from app.control.compare import CompareController
 from app.control.composer import ComposerController
 from app.control.drops import DropController
-from app.control.figures import LiveFigures
 from app.control.files import FileController
 from app.control.head import HeadController, RestController
 from app.control.last_chat import LastChat
@@ -28,6 +27,7 @@ from app.start.mistakes import Mistakes
 from app.start.threads import Collector, keep_clipboard, share_python
 from app.state.answers import Answers, RunningAnswer
 from app.state.chat import ChatState
+from app.state.drafting import DraftingFigures
 from app.state.drafts import Drafts
 from app.state.models import ModelState
 from app.store.session_store import open_some_store
@@ -112,9 +112,9 @@ class App(QObject):
         )
         HeadController(widgets.head, widgets.start, models, self)
         self.troubles = TroubleController(widgets.notice, widgets.window, self.mistakes, chat, self)
-        self.figures = LiveFigures(widgets.strip, widgets.drafting, store.messages, self)
+        self.figures = figures = DraftingFigures(chat, answers, models, store.messages, self)
         self.session = SessionController(
-            widgets.session, chat, models, self.figures, settings, machine, self
+            widgets.session, chat, models, figures, settings, machine, self
         )
         SettingsController(widgets.settings, settings, look, PromptFolder(folders.prompts), self)
         NotificationController(
@@ -230,6 +230,8 @@ class App(QObject):
 
     def _connect_models(self) -> None:
         models = self.models
+        for view in (self.widgets.strip, self.widgets.drafting):
+            view.watch(self.figures)
         self.worker.replied.connect(self.route)
         models.loaded.connect(self._use_model)
         models.described.connect(self._describe_model)
@@ -248,10 +250,8 @@ class App(QObject):
             case AnswerEvents() | AnswerFailed() | AnswerWithdrawn():
                 if not self.compare.take(reply):
                     self.answers.take(reply)
-            case CostsMeasured():
-                self.figures.show_costs(reply)
-            case DraftOutputInUse():
-                self.session.take_output(reply)
+            case CostsMeasured() | DraftOutputInUse():
+                self.figures.take(reply)
             case TokensCounted():
                 self.composer.show_counts(reply)
             case MemoryHeld(nbytes):
@@ -266,19 +266,14 @@ class App(QObject):
     def _use_model(self, model: ModelDescription) -> None:
         in_use = self.models.in_use
         self._collector.settle()
-        self.figures.show_model(model)
-        self.session.show_now()
         self.library.remember(model, in_use.path if in_use else None)
 
     def _describe_model(self, news: tuple[Reason, ...]) -> None:
         """It was found out while it was used."""
-        self.figures.describe_model(self.models.description)
         if news:
             self.widgets.notice.say(joined((reason.words for reason in news), " "))
 
     def _lose_model(self, words: str) -> None:
-        self.figures.show_model(None)
-        self.session.show_now()
         if words:
             self.widgets.notice.say(words)
 
@@ -305,8 +300,6 @@ class App(QObject):
         self.drops.chats_dropped.connect(lambda paths: self.files.import_from(*paths))
         self.files.imported.connect(self._choose_chat)
         self.files.imported.connect(listed.refresh)
-        answers.grown.connect(self.figures.take)
-        answers.grown.connect(self.session.take)
         answers.ended.connect(self._end_answer)
         answers.changed.connect(self._show_answering)
         for work in (answers, self.compare):
@@ -332,8 +325,6 @@ class App(QObject):
         widgets, chat = self.widgets, self.chat
         widgets.chat_page.show_start(not chat.turns)
         widgets.sidebar.list.show_current(chat.chat_id)
-        self.figures.show_chat(chat.chat_id, chat.last_stats, chat.running)
-        self.session.show_now()
         self._show_title()
 
     def _show_title(self) -> None:
@@ -346,7 +337,6 @@ class App(QObject):
         self.commands.refresh()
 
     def _end_answer(self, answer: RunningAnswer) -> None:
-        self.figures.end(answer)
         if answer.chat_id == self.chat.chat_id:
             transcript, words = self.widgets.transcript, answer.answer.text
             ended = words or tr("The answer has ended.")
@@ -358,7 +348,6 @@ class App(QObject):
     def _show_answering(self) -> None:
         self.widgets.sidebar.list.show_answering(self.answers.chat_ids)
         self.commands.refresh()
-        self.session.show_now()
 
     def _keep_awake(self) -> None:
         is_at_work = bool(self.answers.chat_ids) or self.compare.is_running
@@ -367,10 +356,8 @@ class App(QObject):
     # the look
 
     def _connect_look(self) -> None:
-        widgets = self.widgets
         self.settings.changed.connect(self._apply_look_switches)
         self._apply_look_switches()
-        widgets.window.folded.connect(self.figures.show_drafting)
 
     def _apply_look_switches(self) -> None:
         value = self.settings.value

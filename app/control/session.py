@@ -4,23 +4,20 @@ from dataclasses import replace
 
 from PySide6.QtCore import QObject
 
-from app.control.figures import LiveFigures
 from app.control.settings import KeptSettings
 from app.library.machine import Machine
 from app.library.model_card import make_card
-from app.state.answers import Growth, RunningAnswer
 from app.state.chat import ChatState
+from app.state.drafting import DraftingFigures
 from app.state.models import ModelState
 from app.values.app_settings import with_preset, with_preset_named, without_preset
 from app.values.chat_settings import THINKING, CacheChoice, ChatSettings, as_preset
 from app.values.models import ModelCard
-from app.window.drafting.round_history import SpeedBySetting
 from app.window.language import tr
 from app.window.session_panel.abilities import ModelAbilities, SourceAbility
 from app.window.session_panel.session_panel import SessionPanel
-from app.worker.replies import DraftOutputInUse
 from mlx_engine.values.model_description import ModelDescription
-from mlx_engine.values.options import AS_THEY_COME, MAX_DEPTH, DraftOutput, LoadOptions
+from mlx_engine.values.options import AS_THEY_COME, MAX_DEPTH, LoadOptions
 from mlx_engine.values.words import Words
 
 NO_HEADS = Words("This model has no MTP heads.")
@@ -78,7 +75,7 @@ class SessionController(QObject):
         panel: SessionPanel,
         chat: ChatState,
         models: ModelState,
-        figures: LiveFigures,
+        figures: DraftingFigures,
         settings: KeptSettings,
         machine: Machine,
         parent: QObject | None = None,
@@ -86,8 +83,6 @@ class SessionController(QObject):
         super().__init__(parent)
         self._panel, self._chat, self._models = panel, chat, models
         self._figures, self._settings, self._machine = figures, settings, machine
-        self._outputs: dict[str, DraftOutput | None] = {}
-        self._by_probability, self._by_output = SpeedBySetting(), SpeedBySetting()
         self._own: ChatSettings | None = None
         self._cache = CacheChoice()
         panel.fields.changed.connect(lambda changes: self._change(**changes))
@@ -100,35 +95,19 @@ class SessionController(QObject):
         panel.groups_folded.connect(self._keep_folded)
         chat.settings_changed.connect(self._show_settings)
         chat.changed.connect(self._show_chat)
-        models.loaded.connect(self._use_model)
+        models.loaded.connect(self._show_model)
+        figures.changed.connect(self._show_drafting)
         models.described.connect(lambda _: self._show_model(models.description))
         models.unloaded.connect(lambda _: self._lose_model())
         self._show_presets()
         self._show_model(None)
 
-    def take(self, answer: RunningAnswer, growth: Growth) -> None:
-        """An answer grew: how fast it is with these settings, and what drafting does in it."""
-        chat = self._chat
-        if answer.chat_id != chat.chat_id:
-            return
-        self._by_probability.add(f"{chat.settings.draft.min_probability:g}", growth.rounds)
-        output = self._outputs.get(str(chat.chat_id))
-        if output is not None:
-            self._by_output.add(output, growth.rounds)
-        self.show_now()
-
-    def show_now(self) -> None:
-        """After a round or an answer: what drafting did in it."""
-        self._panel.fields.draft.show_now(self._figures.history.state)
-        self._panel.fields.draft.show_speeds(self._by_probability, self._by_output)
-
-    def take_output(self, reply: DraftOutputInUse) -> None:
-        """The output head that a chat's drafts go through; the panel shows that of its chat."""
-        self._outputs[reply.chat_id] = reply.output
-        self._show_output()
-
-    def _show_output(self) -> None:
-        self._panel.fields.draft.show_output(self._outputs.get(str(self._chat.chat_id)))
+    def _show_drafting(self) -> None:
+        """What drafting did, and how fast it was with which settings."""
+        figures, draft = self._figures, self._panel.fields.draft
+        draft.show_now(figures.history.state)
+        draft.show_speeds(figures.speeds_by_probability, figures.speeds_by_output)
+        draft.show_output(figures.output)
 
     def _change(self, **changes: object) -> None:
         settings = self._chat.settings
@@ -148,14 +127,6 @@ class SessionController(QObject):
     def _show_chat(self) -> None:
         stats = self._chat.last_stats
         self._panel.fields.sampling.show_last_seed(stats.seed if stats else None)
-        self._show_output()
-
-    def _use_model(self, model: ModelDescription) -> None:
-        """What was in effect with another one says nothing any more."""
-        self._outputs.clear()
-        self._by_probability, self._by_output = SpeedBySetting(), SpeedBySetting()
-        self._panel.fields.draft.show_speeds(self._by_probability, self._by_output)
-        self._show_model(model)
 
     def _lose_model(self) -> None:
         """One that rests is the one that the next question loads."""

@@ -7,10 +7,10 @@ from PySide6.QtCore import QTimer
 from pytestqt.qtbot import QtBot
 from shown_transcript import STATS, settle
 
+from app.state.round_history import RoundHistory
 from app.values.attached_text import AttachedText
 from app.values.chats import ChatGroup, ChatSummary, DraftedSpan, ListedChat
 from app.values.models import FoundModel, ModelCard
-from app.window.drafting.round_history import RoundHistory
 from app.window.drafting.status_strip import StripFigures
 from app.window.layers import DropPlan
 from app.window.transcript.shown_message import ShownMessage

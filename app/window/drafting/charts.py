@@ -7,8 +7,8 @@ from math import ceil
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QPainter, QPen
 
+from app.state.round_history import DepthRow, Stages
 from app.window.controls.chart import Chart
-from app.window.drafting.round_history import DepthRow, Stages
 from app.window.language import number, percent, tr
 
 ROW = 24

@@ -2,19 +2,22 @@
 
 from collections.abc import Iterable, Sequence
 
+from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
 
+from app.state.drafting import DraftingFigures
+from app.state.round_history import RoundHistory
 from app.window.controls.labels import paragraph, wrapped
 from app.window.controls.layouts import add, column
 from app.window.drafting.charts import CostCurve, DepthBars, PassBars, StageBar
-from app.window.drafting.round_history import RoundHistory, state_in_words
+from app.window.drafting.status_strip import state_in_words
 from app.window.language import said, tr
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import KernelState
 
 
 class DraftingView(QScrollArea):
-    """Shows a RoundHistory; the owner calls `show_history` when it has grown."""
+    """Shows the figures that it watches; it is left alone while it is folded away."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,8 +47,21 @@ class DraftingView(QScrollArea):
         for part in (self, body):
             part.setProperty("role", "side")
         self.setWidget(body)
+        self._figures: DraftingFigures | None = None
         self.show_history(RoundHistory())
         self.show_kernels(())
+
+    def watch(self, figures: DraftingFigures) -> None:
+        """Show these figures, whenever there are others."""
+        self._figures = figures
+        figures.changed.connect(self._refresh)
+
+    def _refresh(self) -> None:
+        figures = self._figures
+        if figures is not None and self.isVisibleTo(self.window()):
+            self.show_history(figures.history, figures.declined)
+            self.show_kernels(figures.model.kernels if figures.model else ())
+            self.show_costs(figures.costs, figures.history.depth_in_use)
 
     def show_history(self, history: RoundHistory, declined: Sequence[Reason] = ()) -> None:
         """Show all figures of a chat, and what its model declined."""
@@ -63,6 +79,13 @@ class DraftingView(QScrollArea):
     def show_costs(self, verify_ms: Sequence[float], depth_in_use: int) -> None:
         """Show the measured cost of a pass of 1 row and more."""
         self._costs.show_costs(verify_ms, depth_in_use + 1)
+
+    # Qt
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """It has missed what came while it was folded away."""
+        super().showEvent(event)
+        self._refresh()
 
 
 def summary(history: RoundHistory) -> str:

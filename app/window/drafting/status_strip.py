@@ -6,11 +6,13 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent
 from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 
+from app.state.drafting import DraftingFigures
+from app.state.round_history import DraftingNow, DraftingState, LastAnswer, RoundHistory
 from app.window.controls.labels import ShortLabel, label, set_tip, tabular
 from app.window.controls.layouts import STRETCH, row
 from app.window.drafting.charts import Sparkline
-from app.window.drafting.round_history import RoundHistory, state_in_short
-from app.window.language import number, percent, tr
+from app.window.language import number, percent, said, tr
+from mlx_engine.values.words import Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,10 @@ class StatusStrip(QWidget):
             tabular(figures)
         self.show_figures(RoundHistory(), StripFigures())
 
+    def watch(self, figures: DraftingFigures) -> None:
+        """Show these figures, whenever there are others."""
+        figures.changed.connect(lambda: self.show_figures(figures.history, strip_figures(figures)))
+
     def show_figures(self, history: RoundHistory, figures: StripFigures) -> None:
         """Show the newest figures."""
         drafting = state_in_short(history.state)
@@ -80,6 +86,63 @@ class StatusStrip(QWidget):
             self.opened.emit()
         else:
             super().keyPressEvent(event)
+
+
+def strip_figures(figures: DraftingFigures) -> StripFigures:
+    """Those of the answer that runs in the chat on show, else of its last one."""
+    running, last, model = figures.chat.running, figures.chat.last_stats, figures.model
+    progress = running.progress if running is not None and running.is_reading else None
+    used = running.context_used if running else None
+    if used is None and last is not None:
+        used = last.prompt_tokens + last.generated_tokens
+    speed = running.tokens_per_second if running else None
+    if speed is None and last is not None:
+        speed = last.tokens_per_second
+    return StripFigures(
+        tokens_per_second=speed,
+        context_used=used,
+        context_length=model.context_length if model else None,
+        prompt_done=progress.done if progress else None,
+        prompt_total=progress.total if progress else None,
+    )
+
+
+def state_in_words(state: DraftingState) -> str:
+    """A sentence; "" before the first answer."""
+    match state:
+        case DraftingNow(depth=None):
+            return tr("The prompt is being read.")
+        case DraftingNow(depth, why):
+            plain = tr("Not drafting in this round.")
+            words = tr("Drafting {depth} now.", depth=depth) if depth else plain
+            return said(why.words) if why is not None else words
+        case LastAnswer(deepest, why=why):
+            if deepest:
+                return tr(
+                    "The last answer drafted up to {n} tokens a round.",
+                    "The last answer drafted 1 token a round.",
+                    deepest,
+                )
+            plain = tr("The last answer was decoded plainly.")
+            return tr("Last answer: {words}", words=why.words) if why is not None else plain
+    return ""
+
+
+PLAIN_IS_FASTER = Words("plain decoding is faster here")
+
+
+def state_in_short(state: DraftingState) -> str:
+    """A few words, for the strip; also that drafting does not pay on this machine."""
+    match state:
+        case None:
+            return tr("drafting idle")
+        case DraftingNow(depth=None):
+            return tr("reading the prompt")
+        case DraftingNow(depth):
+            words = tr("drafting {depth}", depth=depth) if depth else tr("not drafting")
+        case LastAnswer(depth):
+            words = tr("drafted up to {depth}", depth=depth) if depth else tr("not drafted")
+    return f"{words}: {tr(PLAIN_IS_FASTER)}" if state.plain_is_faster else words
 
 
 def speed_in_words(history: RoundHistory, figures: StripFigures) -> str:

@@ -2,12 +2,8 @@
 
 from dataclasses import dataclass
 
-from app.window.drafting.round_history import (
-    PLAIN_IS_FASTER,
-    DraftingNow,
-    DraftingState,
-    state_in_words,
-)
+from app.state.round_history import DraftingNow, DraftingState
+from app.window.drafting.status_strip import PLAIN_IS_FASTER, state_in_words
 from app.window.language import in_a_sentence, tr
 from mlx_engine.values.options import DraftOptions, DraftSourceName, Numerics, SamplingOptions
 

@@ -1,18 +1,18 @@
 """Draft settings of a chat, and the line that says what is in effect."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import get_args
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFileDialog, QLineEdit, QMenu, QPushButton, QWidget
 
+from app.state.round_history import DraftingState, SpeedBySetting
 from app.window.controls.choices import DropDown, Option, Segments
 from app.window.controls.fields import NumberField, NumberKind
 from app.window.controls.group import Group
 from app.window.controls.labels import SteadyWords, paragraph, say, set_tip
 from app.window.controls.layouts import Wide, named, row
-from app.window.drafting.round_history import DraftingState, SpeedBySetting
 from app.window.language import in_a_sentence, said, tr
 from app.window.models.model_card_view import NUMERICS
 from app.window.session_panel.abilities import ModelAbilities, in_effect
@@ -91,6 +91,23 @@ WHAT_PROBABILITY_DOES = Words(
     "A draft counts up to the first token its source finds less likely than this: "
     "fewer tokens are drafted, and more of them accepted."
 )
+
+
+def speeds_in_words(speeds: SpeedBySetting, names: Mapping[str, str]) -> str:
+    """ "Measured here: off 41.3 tok/s, 0.2 44.0 tok/s."; "" before anything is known.
+
+    names: what values are called, where that is not what they are.
+    """
+    known = (
+        tr(
+            "{setting} {speed:.1f} tok/s",
+            setting=in_a_sentence(names.get(value, value)),
+            speed=speed,
+        )
+        for value, speed in speeds.known.items()
+    )
+    told = ", ".join(known)
+    return tr("Measured here: {told}.", told=told) if told else ""
 
 
 def output_note(wanted: DraftOutput, in_effect: DraftOutput | None) -> str:
@@ -207,7 +224,7 @@ class DraftGroup(Group):
     def show_speeds(self, by_probability: SpeedBySetting, by_output: SpeedBySetting) -> None:
         """Show what was measured here with values of two settings: number_text and OUTPUTS."""
         self._speeds = by_output
-        say(self._probability_note, by_probability.words({"0": Words("off")}))
+        say(self._probability_note, speeds_in_words(by_probability, {"0": Words("off")}))
         self._say_output()
 
     def _try(self, field: NumberField, **changes: object) -> None:
@@ -267,7 +284,7 @@ class DraftGroup(Group):
 
     def _say_output(self) -> None:
         note = output_note(self._draft.output, self._output_in_effect)
-        measured = self._speeds.words({option.value: option.words for option in OUTPUTS})
+        measured = speeds_in_words(self._speeds, {option.value: option.words for option in OUTPUTS})
         say(self._output_note, "\n".join(filter(None, (note, measured))))
 
 

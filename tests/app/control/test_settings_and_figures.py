@@ -20,10 +20,10 @@ from scripted_engine import Answer
 from seen import button, find, words_on
 from windows import running, scripted
 
+from app.state.round_history import LastAnswer
 from app.values.chat_settings import CacheChoice, ChatSettings, SamplingChoice
 from app.window.controls.choices import DropDown
 from app.window.drafting.drafting_view import summary
-from app.window.drafting.round_history import LastAnswer
 from mlx_engine.values.memory_plan import CacheBytes
 from mlx_engine.values.options import DraftOptions
 

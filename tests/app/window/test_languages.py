@@ -29,6 +29,7 @@ from app.control.settings import save_settings
 from app.library.dropped import what_is
 from app.library.machine import Machine, chosen_for
 from app.start.asset_files import asset_path
+from app.state.round_history import LastAnswer
 from app.values.app_settings import AppSettings, Language
 from app.values.attached_text import Refused
 from app.values.chats import ListedChat
@@ -36,7 +37,6 @@ from app.values.models import DownloadFigures
 from app.window.controls.group import Group
 from app.window.controls.labels import SteadyWords
 from app.window.drafting.drafting_view import kernels_in_words
-from app.window.drafting.round_history import LastAnswer
 from app.window.language import number, said, tr
 from app.window.models.downloads import progress_in_words
 from app.window.models.model_facts import storage_table

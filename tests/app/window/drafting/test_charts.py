@@ -7,9 +7,9 @@ from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QApplication, QLabel
 from seen import words_on
 
+from app.state.round_history import DepthRow, RoundHistory, Stages
 from app.window.drafting.charts import BAR, ROW, CostCurve, DepthBars, PassBars, Sparkline, StageBar
 from app.window.drafting.drafting_view import DraftingView
-from app.window.drafting.round_history import DepthRow, RoundHistory, Stages
 from app.window.drafting.status_strip import StatusStrip, StripFigures
 from mlx_engine.values.stats import RoundStats
 

@@ -6,18 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.store.rows import stats_from, stats_to_json
-from app.window.drafting.charts import running_mean
-from app.window.drafting.drafting_view import gain_in_words, reasons_in_words, summary
-from app.window.drafting.round_history import (
+from app.state.round_history import (
     POINTS,
     DepthRow,
     DraftingNow,
     LastAnswer,
     RoundHistory,
+)
+from app.store.rows import stats_from, stats_to_json
+from app.window.drafting.charts import running_mean
+from app.window.drafting.drafting_view import gain_in_words, reasons_in_words, summary
+from app.window.drafting.status_strip import (
+    StripFigures,
+    context_in_words,
+    speed_in_words,
     state_in_short,
 )
-from app.window.drafting.status_strip import StripFigures, context_in_words, speed_in_words
 from mlx_engine.decoding.answer import Tally
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.stats import GenerationStats, RoundStats

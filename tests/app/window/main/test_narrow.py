@@ -14,12 +14,12 @@ from shown_transcript import settle
 from app.control.session import abilities
 from app.library.machine import Machine
 from app.library.model_card import make_card
+from app.state.round_history import RoundHistory
 from app.values.attached_text import AttachedText
 from app.values.chat_settings import ChatSettings
 from app.window.controls.chart import Chart
 from app.window.controls.group import Group
 from app.window.controls.labels import ShortButton, ShortLabel
-from app.window.drafting.round_history import RoundHistory
 from app.window.drafting.status_strip import StripFigures
 from app.window.widgets import Widgets
 from mlx_engine.values.errors import Reason

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from app.window.drafting.round_history import DraftingNow, LastAnswer
+from app.state.round_history import DraftingNow, LastAnswer
 from app.window.session_panel.abilities import ModelAbilities, SourceAbility, in_effect
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import DraftOptions

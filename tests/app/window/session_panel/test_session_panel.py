@@ -22,6 +22,7 @@ from shown_transcript import settle
 from app.control.session import abilities
 from app.library.machine import Machine
 from app.library.model_card import make_card
+from app.state.round_history import DraftingNow, LastAnswer, SpeedBySetting
 from app.values.app_settings import AppSettings
 from app.values.chat_settings import CacheChoice, ChatSettings, SamplingChoice
 from app.window.chat_page import model_in_words
@@ -29,7 +30,6 @@ from app.window.controls.choices import DropDown, Segments
 from app.window.controls.fields import Slider
 from app.window.controls.group import Group
 from app.window.controls.labels import SteadyWords
-from app.window.drafting.round_history import DraftingNow, LastAnswer, SpeedBySetting
 from app.window.session_panel.abilities import SourceAbility
 from app.window.session_panel.draft_group import WHAT_OUTPUT_DOES, WHAT_PROBABILITY_DOES
 from mlx_engine.values.errors import Reason

@@ -1,13 +1,11 @@
 """Keeps the rounds and answers of a chat and says what drafting did in them."""
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from app.window.language import in_a_sentence, said, tr
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.stats import GenerationStats, RoundStats, plain_is_faster
-from mlx_engine.values.words import Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,22 +132,11 @@ class SpeedBySetting:
             if stats.depth:
                 pace.add(stats.emitted, stats.total_ms)
 
-    def words(self, names: Mapping[str, str]) -> str:
-        """ "Measured here: off 41.3 tok/s, 0.2 44.0 tok/s."; "" before anything is known.
-
-        names: what values are called, where that is not what they are.
-        """
-        known = (
-            tr(
-                "{setting} {speed:.1f} tok/s",
-                setting=in_a_sentence(names.get(value, value)),
-                speed=pace.per_second,
-            )
-            for value, pace in self._paces.items()
-            if pace.tokens >= ENOUGH_TOKENS
-        )
-        told = ", ".join(known)
-        return tr("Measured here: {told}.", told=told) if told else ""
+    @property
+    def known(self) -> dict[str, float]:
+        """Value -> tokens per second, of those with enough rounds to tell."""
+        paces = self._paces.items()
+        return {value: pace.per_second for value, pace in paces if pace.tokens >= ENOUGH_TOKENS}
 
 
 class RoundHistory:
@@ -286,41 +273,3 @@ class RoundHistory:
         if self._pace_plain.tokens < ENOUGH_PLAIN_TOKENS or not (drafted and plain):
             return None
         return Gain(drafted, plain)
-
-
-def state_in_words(state: DraftingState) -> str:
-    """A sentence; "" before the first answer."""
-    match state:
-        case DraftingNow(depth=None):
-            return tr("The prompt is being read.")
-        case DraftingNow(depth, why):
-            plain = tr("Not drafting in this round.")
-            words = tr("Drafting {depth} now.", depth=depth) if depth else plain
-            return said(why.words) if why is not None else words
-        case LastAnswer(deepest, why=why):
-            if deepest:
-                return tr(
-                    "The last answer drafted up to {n} tokens a round.",
-                    "The last answer drafted 1 token a round.",
-                    deepest,
-                )
-            plain = tr("The last answer was decoded plainly.")
-            return tr("Last answer: {words}", words=why.words) if why is not None else plain
-    return ""
-
-
-PLAIN_IS_FASTER = Words("plain decoding is faster here")
-
-
-def state_in_short(state: DraftingState) -> str:
-    """A few words, for the strip; also that drafting does not pay on this machine."""
-    match state:
-        case None:
-            return tr("drafting idle")
-        case DraftingNow(depth=None):
-            return tr("reading the prompt")
-        case DraftingNow(depth):
-            words = tr("drafting {depth}", depth=depth) if depth else tr("not drafting")
-        case LastAnswer(depth):
-            words = tr("drafted up to {depth}", depth=depth) if depth else tr("not drafted")
-    return f"{words}: {tr(PLAIN_IS_FASTER)}" if state.plain_is_faster else words

@@ -1,0 +1,131 @@
+"""What drafting does: rounds of every chat, and what passes cost with the model in use."""
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QObject, Signal
+
+from app.state.answers import Answers, Growth, RunningAnswer, worth_telling
+from app.state.chat import ChatState
+from app.state.models import ModelState
+from app.state.round_history import RoundHistory, SpeedBySetting
+from app.store.messages import Messages
+from app.values.errors import StoreError
+from app.worker.replies import CostsMeasured, DraftOutputInUse
+from mlx_engine.values.errors import Reason
+from mlx_engine.values.model_description import ModelDescription
+from mlx_engine.values.options import DraftOutput
+from mlx_engine.values.stats import GenerationStats
+
+
+class DraftingFigures(QObject):
+    """Figures of all chats; what is measured with one model goes when another is loaded.
+
+    chat: the one on show. costs: milliseconds of a pass of 1 row and more. speeds_by_probability,
+    speeds_by_output: how fast rounds were, by a setting of the chat they were of.
+
+    Signal `changed`: there are other figures of the chat on show, or another chat.
+    """
+
+    changed = Signal()
+
+    def __init__(
+        self,
+        chat: ChatState,
+        answers: Answers,
+        models: ModelState,
+        messages: Messages,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self.chat, self._models, self._messages = chat, models, messages
+        self._begun: set[int] = set()
+        self.costs: Sequence[float] = ()
+        self._forget()
+        answers.grown.connect(self._grow)
+        answers.ended.connect(self._end)
+        chat.changed.connect(self._tell)
+        models.loaded.connect(self._forget)
+        models.unloaded.connect(self._forget)
+        models.described.connect(self._tell)
+
+    @property
+    def model(self) -> ModelDescription | None:
+        """The model in use."""
+        return self._models.description
+
+    @property
+    def history(self) -> RoundHistory:
+        """Rounds of the chat on show."""
+        return self.history_of(self.chat.chat_id)
+
+    def history_of(self, chat_id: int | None) -> RoundHistory:
+        """Rounds of any chat; none, which are not kept, of a chat without a number."""
+        if chat_id is None:
+            return RoundHistory()
+        if chat_id not in self._histories:
+            self._histories[chat_id] = RoundHistory(self._past_of(chat_id))
+        return self._histories[chat_id]
+
+    @property
+    def output(self) -> DraftOutput | None:
+        """The output head that drafts of the chat on show go through, None if not known."""
+        return self._outputs.get(str(self.chat.chat_id))
+
+    @property
+    def declined(self) -> tuple[Reason, ...]:
+        """Whatever the model in use cannot do, or does in another way than asked."""
+        model = self.model
+        if model is None:
+            return ()
+        return (*((model.mtp,) if model.mtp else ()), *model.declined)
+
+    def take(self, reply: CostsMeasured | DraftOutputInUse) -> None:
+        """What the engine's thread has measured or chosen."""
+        if isinstance(reply, CostsMeasured):
+            self.costs = reply.verify_ms
+        else:
+            self._outputs[reply.chat_id] = reply.output
+        self._tell()
+
+    def _past_of(self, chat_id: int) -> list[GenerationStats]:
+        """Answers of the model in use; before there is one, of the model that answered last.
+
+        None where the store has trouble, which others tell.
+        """
+        try:
+            past = self._messages.figures(chat_id)
+        except StoreError:
+            return []
+        model = self.model.name if self.model else past[-1].model if past else ""
+        stats = (worth_telling(figures.stats) for figures in past if figures.model == model)
+        return list(filter(None, stats))
+
+    def _grow(self, answer: RunningAnswer, growth: Growth) -> None:
+        history = self.history_of(answer.chat_id)
+        if answer.chat_id not in self._begun:
+            self._begun.add(answer.chat_id)
+            history.begin_answer()
+        history.add(growth.rounds)
+        if answer.chat_id == self.chat.chat_id:
+            probability = self.chat.settings.draft.min_probability
+            self.speeds_by_probability.add(f"{probability:g}", growth.rounds)
+            if self.output is not None:
+                self.speeds_by_output.add(self.output, growth.rounds)
+            self._tell()
+
+    def _end(self, answer: RunningAnswer) -> None:
+        self._begun.discard(answer.chat_id)
+        self.history_of(answer.chat_id).end_answer()
+        self._tell()
+
+    def _forget(self) -> None:
+        """What was measured with another model says nothing any more."""
+        self.costs = ()
+        self._histories: dict[int, RoundHistory] = {}
+        self._outputs: dict[str, DraftOutput | None] = {}
+        self.speeds_by_probability, self.speeds_by_output = SpeedBySetting(), SpeedBySetting()
+        self._begun.clear()
+        self._tell()
+
+    def _tell(self) -> None:
+        self.changed.emit()
