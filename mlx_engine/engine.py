@@ -39,7 +39,7 @@ from mlx_engine.loading.find import FromHub
 from mlx_engine.loading.load import LoadedModel, load_model
 from mlx_engine.sampling.sampler import SamplerKernels
 from mlx_engine.self_check.between_answers import SelfCheck
-from mlx_engine.self_check.kernel_record import KernelRecord, RowsOrigin, record_here
+from mlx_engine.self_check.kernel_record import KernelRecord, record_here, rows_origin
 from mlx_engine.self_check.kernel_trials import kernels_here, launcher_here
 from mlx_engine.self_check.teacher_forced import head_logits, hidden_states, trunk_logits
 from mlx_engine.text.chat_template import PLAIN_STOP, fallback_template
@@ -109,7 +109,7 @@ class Engine:
         self._loaded = loaded
         told, tokenizer = loaded.description, loaded.tokenizer
         self._self_check = SelfCheck(loaded, options, record)
-        rows = RowsOrigin(loaded.kernels)
+        origin = rows_origin(loaded.kernels)
         self._parts = ModelParts(
             model=loaded.model,
             tokenizer=tokenizer,
@@ -128,9 +128,7 @@ class Engine:
             prompts=PromptCache(
                 loaded.model,
                 prompt_cache_bytes_of(options, told.nbytes),
-                prompt_files(
-                    options, told.path, lambda: rows.computed_by(self.description.numerics)
-                ),
+                prompt_files(options, told.path, lambda: origin(self.description.numerics)),
             ),
             sampling=SamplerKernels.of(loaded.kernels, loaded.model.vocabulary),
             suppressed=tokenizer.suppressed_ids,

@@ -15,12 +15,12 @@ from mlx_engine.hub.weight_files import (
     GGUF,
     PARTIAL,
     UNSAFE,
+    available_parts,
     damage,
     folder_name,
     gguf_models,
     hub_snapshot,
     is_gguf_model,
-    parts_there,
     shard_of,
     weights_among,
 )
@@ -45,7 +45,7 @@ def gguf_model(file: Path, name: str, place: str) -> FoundModel | None:
     """The model in a GGUF file; None for the later shards of one, image encoders and MTP heads."""
     if not is_gguf_model(file.name) or gguf_of_heads(file):
         return None
-    names, missing = parts_there(file.name, lambda part: file.with_name(part).exists())
+    names, missing = available_parts(file.name, lambda part: file.with_name(part).exists())
     files = [file.with_name(part) for part in names]
     problem = _missing(missing) if missing else _first_damage(files)
     note = "" if problem else heads_words(gguf_has_heads(files))

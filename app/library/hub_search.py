@@ -12,7 +12,7 @@ from mlx_engine.hub.client import LONGEST_SILENCE_S, Hub, Listing, ask, content,
 from mlx_engine.hub.download import cached
 from mlx_engine.hub.plan import DownloadPlan, plan_from
 from mlx_engine.hub.repository import ChoiceNeededError, HubModel, needed_files
-from mlx_engine.hub.weight_files import GGUF, INDEX, SAFETENSORS, indexed, names_heads
+from mlx_engine.hub.weight_files import GGUF, INDEX, SAFETENSORS, has_head_tensors, indexed
 from mlx_engine.values.memory_plan import Fit, MemoryPlan
 from mlx_engine.values.words import Words
 
@@ -143,7 +143,7 @@ def _told_heads(hub: Hub, model: HubModel, plan: DownloadPlan) -> bool | None:
     index = next((file.name for file in plan.files if file.name.endswith(INDEX)), None)
     if index is not None:
         named = indexed(content(hub, model.hub_id, index, plan.commit))
-        return names_heads(named) if named else None
+        return has_head_tensors(named) if named else None
     weights = [file.name for file in plan.files if file.name.endswith(SAFETENSORS)]
     if len(weights) != 1:
         return None
@@ -153,7 +153,7 @@ def _told_heads(hub: Hub, model: HubModel, plan: DownloadPlan) -> bool | None:
             model.hub_id, weights[0], revision=plan.commit
         ),
     )
-    return names_heads(header.tensors)
+    return has_head_tensors(header.tensors)
 
 
 def fit_of(nbytes: float, machine: Machine) -> Fit:

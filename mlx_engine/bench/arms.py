@@ -248,20 +248,20 @@ def draft_settings(engine: Engine, plan: Plan) -> Iterator[DraftSetting | Reason
             yield why_not or DraftSetting(arm_words(name), draft)
 
 
-def draft_arm(engine: Engine, plan: Plan, own: DraftSetting) -> Arm:
+def draft_arm(engine: Engine, plan: Plan, setting: DraftSetting) -> Arm:
     """Make the arm of the engine with some draft options."""
 
     def answer(prompt: Sequence[int], tokens: int) -> Run:
-        settings = answer_settings(plan.sampling, own.draft, tokens, ignore_eos=plan.ignore_eos)
+        settings = answer_settings(plan.sampling, setting.draft, tokens, ignore_eos=plan.ignore_eos)
         return timed_answer(engine, prompt, settings)
 
-    return Arm(own.name, answer)
+    return Arm(setting.name, answer)
 
 
 def draft_arms(engine: Engine, plan: Plan) -> Iterator[Arm | Reason]:
     """Make an arm of the engine for each of the plan's draft settings."""
-    for own in draft_settings(engine, plan):
-        yield own if isinstance(own, Reason) else draft_arm(engine, plan, own)
+    for setting in draft_settings(engine, plan):
+        yield setting if isinstance(setting, Reason) else draft_arm(engine, plan, setting)
 
 
 def peer_arms(

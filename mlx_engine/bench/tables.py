@@ -58,7 +58,7 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-def _yes(is_same: bool) -> Text:
+def _same_cell(is_same: bool) -> Text:
     return Text("yes", style="green") if is_same else Text("NO", style="bold red")
 
 
@@ -82,9 +82,9 @@ def heading(conditions: Conditions) -> Group:
     )
 
 
-def kind_table(found: KindRows, number: int, of: int) -> Table:
+def kind_table(found: KindRows, number: int, kinds: int) -> Table:
     """Table of all arms on one kind of prompt."""
-    title = f"{found.kind} ({number} of {of}), {found.prompt_tokens} tokens of prompt"
+    title = f"{found.kind} ({number} of {kinds}), {found.prompt_tokens} tokens of prompt"
     return _rows_table(title, found.rows)
 
 
@@ -110,7 +110,7 @@ def _rows_table(title: str, rows: Iterable[Row]) -> Table:
         speed = row.speed
         figures = speed and (speed.tokens_per_second, speed.ratio, speed.wall_s, speed.cpu_ms)
         by_depth = shares(row.accepted_by_depth, row.drafted_by_depth)
-        same = _yes(row.is_same)
+        same = _same_cell(row.is_same)
         if row.is_peer:
             same = Text(f"{row.equal_tokens} of {row.reference_tokens}")
         elif not row.is_same:
@@ -144,7 +144,7 @@ def chats_table(found: tuple[ChatsRow, ...]) -> Table:
     for row in found:
         passes = f"{row.alone_passes:.3f} → {row.passes:.3f}"
         speeds = (f"{row.alone:.1f}", f"{row.at_once:.1f}", f"{row.ratio:.2f}")
-        table.add_row(row.arm, *speeds, passes, _yes(row.is_same))
+        table.add_row(row.arm, *speeds, passes, _same_cell(row.is_same))
     return table
 
 
@@ -160,7 +160,7 @@ def cache_table(found: tuple[CacheRow, ...]) -> Table:
             f"{row.divergence:.5f}",
             f"{row.likeliest:.1%}",
             "–" if row.accepted is None else f"{row.accepted:.3f}",
-            _yes(row.is_same),
+            _same_cell(row.is_same),
         )
     return table
 

@@ -28,12 +28,12 @@ from mlx_engine.cache.prompt_format import (
     Contents,
     NewFile,
     can_be_saved,
-    collect,
-    encoded,
+    collect_arrays,
+    encode,
     fill,
     nbytes,
-    peek,
     read,
+    read_unchecked,
 )
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import LoadOptions
@@ -144,7 +144,7 @@ class PromptFiles:
                     ),
                 )
             else:
-                self._folder.use(chain, conversation.chat)
+                self._folder.mark_used(chain, conversation.chat)
                 return restored
 
     # writing
@@ -178,10 +178,10 @@ class PromptFiles:
         """Make the thread's work for the states that add enough tokens. Raises OSError."""
         if not self._most_bytes or not all(map(can_be_saved, conversation.caches)):
             return
-        folder, tag = self._folder.make(conversation.chat), self.tag
+        folder, tag = self._folder.make_chat_folder(conversation.chat), self.tag
         found = self._prefixes(conversation.kind, conversation.tokens)
         there = {prompt: links[0] for prompt, links in found.items() if prompt.tag == tag}
-        self._folder.use(there.values(), conversation.chat)
+        self._folder.mark_used(there.values(), conversation.chat)
         chain, files = list(there), list[NewFile]()
         keys = self._keys(
             conversation.kind, conversation.tokens, (state.length for state in states)
@@ -191,7 +191,7 @@ class PromptFiles:
             if end - max((saved.end for saved in before), default=0) < LEAST_NEW:
                 continue
             start = max((saved.end for saved in before if saved.is_base), default=0)
-            rows, rest = collect(conversation.caches, state, start)
+            rows, rest = collect_arrays(conversation.caches, state, start)
             if nbytes(rows) + nbytes(rest) > self._most_bytes:
                 self._unwritten = _too_large(nbytes(rows) + nbytes(rest))
                 return
@@ -199,7 +199,7 @@ class PromptFiles:
             chain.append(SavedPrompt(end, start, keys[end], tag, is_base))
             lengths = json.dumps([places.length for places in state.places])
             told = {"computed": self._computed, "lengths": lengths}
-            files.append(NewFile(chain[-1], encoded(Contents(rows | rest, told))))
+            files.append(NewFile(chain[-1], encode(Contents(rows | rest, told))))
         if files:
             replaced = [folder / prompt.name for prompt in there if not prompt.is_base][:-1]
             yield partial(self._write, folder, files, list(there.values()), replaced)
@@ -216,7 +216,7 @@ class PromptFiles:
             return
         self._unwritten = None
         remove(replaced)
-        self._folder.use([*chain, *new], None)
+        self._folder.mark_used([*chain, *new], None)
         self._folder.keep_within(self._most_bytes)
 
     def _cannot_write(self, error: OSError) -> None:
@@ -273,7 +273,7 @@ def _too_large(size: int) -> Reason:
 def _differences(path: Path, computed: str) -> Reason | None:
     """The reason for a file that was computed by other kernels or numerics than now in use."""
     with suppress(*UNFIT):
-        there, now = json.loads(peek(path).metadata["computed"]), json.loads(computed)
+        there, now = json.loads(read_unchecked(path).metadata["computed"]), json.loads(computed)
         differ = [name for name in now if there.get(name) != now[name]]
         told = ", ".join(f"{name} {there.get(name)} (now {now[name]})" for name in differ)
         words = Words(

@@ -105,7 +105,7 @@ class PromptFolder:
         """Path of a chat's folder; None stands for all raw prompts."""
         return self.path / hashlib.sha256((chat or "").encode()).hexdigest()[:40]
 
-    def use(self, files: Iterable[Path], chat: str | None) -> None:
+    def mark_used(self, files: Iterable[Path], chat: str | None) -> None:
         """Mark files as used now, and link them into the chat's folder."""
         now = time_ns()
         for file in files:
@@ -113,9 +113,9 @@ class PromptFolder:
                 os.utime(file, ns=(now, now))
             if chat is not None:
                 with suppress(OSError):  # linked already, or a disk without links
-                    os.link(file, self.make(chat) / file.name)
+                    os.link(file, self.make_chat_folder(chat) / file.name)
 
-    def make(self, chat: str | None) -> Path:
+    def make_chat_folder(self, chat: str | None) -> Path:
         """Make a chat's folder, if there is none. Raises OSError."""
         make_private_folder(self.path)
         folder = self.chat_folder(chat)

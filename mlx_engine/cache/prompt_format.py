@@ -89,7 +89,7 @@ def can_be_saved(caches: LayerCaches) -> bool:
     return all(type(layer) in _STORED for layer in caches.layers)
 
 
-def collect(
+def collect_arrays(
     all_caches: Sequence[LayerCaches], state: CacheState, start: int
 ) -> tuple[Arrays, Arrays]:
     """Collect the arrays of a state: keys and values from row `start` on, and the rest; lazy."""
@@ -97,10 +97,10 @@ def collect(
     rest = {} if state.newest is None else {"newest": state.newest}
     for number, (caches, places) in enumerate(zip(all_caches, state.places, strict=True)):
         for layer, (cache, place) in enumerate(zip(caches.layers, places.layers, strict=True)):
-            grows = _grows(number, cache)
-            begin = start if grows else 0
+            is_chained = _is_chained(number, cache)
+            begin = start if is_chained else 0
             parts = _stored(cache, place, begin) if place.length > begin else []
-            into = rows if grows else rest
+            into = rows if is_chained else rest
             into |= {f"{number}.{layer}.{part}": array for part, array in enumerate(parts)}
     return rows, rest
 
@@ -110,7 +110,7 @@ def nbytes(arrays: Arrays) -> int:
     return sum(array.nbytes for array in arrays.values())
 
 
-def encoded(contents: Contents) -> list[bytes | memoryview]:
+def encode(contents: Contents) -> list[bytes | memoryview]:
     """Encode a safetensors file, in pieces that share the memory of the evaluated arrays."""
     raw = [array.flatten().view(mx.uint8) for array in contents.arrays.values()]
     mx.eval(raw)
@@ -133,10 +133,10 @@ def read(path: Path) -> Contents:
         digest = hashlib.file_digest(file, partial(hashlib.sha256, stem.encode()))
     if digest.hexdigest()[:40] != checksum:
         raise ValueError(f"{path} is damaged")
-    return peek(path)
+    return read_unchecked(path)
 
 
-def peek(path: Path) -> Contents:
+def read_unchecked(path: Path) -> Contents:
     """Read a file without comparing its checksum; arrays are lazy. Raises UNFIT."""
     return Contents(*cast(tuple[Arrays, dict[str, str]], mx.load(str(path), return_metadata=True)))
 
@@ -148,7 +148,7 @@ def fill(all_caches: Sequence[LayerCaches], files: Sequence[Contents]) -> CacheS
     for number, (caches, length) in enumerate(zip(all_caches, lengths, strict=True)):
         for layer, cache in enumerate(caches.layers if length else ()):
             parts = []
-            for file in files if _grows(number, cache) else files[-1:]:
+            for file in files if _is_chained(number, cache) else files[-1:]:
                 names = sorted(n for n in file.arrays if n.startswith(f"{number}.{layer}."))
                 parts.append([file.arrays[name] for name in names])
             _fill(cache, length, parts)
@@ -161,7 +161,7 @@ def fill(all_caches: Sequence[LayerCaches], files: Sequence[Contents]) -> CacheS
     return CacheState(lengths[0], places, arrays.get("newest"))
 
 
-def _grows(number: int, cache: LayerCache) -> bool:
+def _is_chained(number: int, cache: LayerCache) -> bool:
     """Whether files hold only new rows of a layer: keys and values of the trunk, caches 0."""
     return number == 0 and isinstance(cache, AttentionCache)
 

@@ -35,33 +35,25 @@ TERMINATED = 128 + signal.SIGTERM
 
 
 class Lines:
-    """Lines of a stream that is not a terminal."""
+    """Lines of a stream; typed at a terminal, a second Ctrl-C in a row leaves.
 
-    def __init__(self, stream: TextIO, screen: Screen) -> None:
-        self._stream, self._screen = stream, screen
+    is_typed: whether a person types the lines, which then follow a prompt mark.
+    """
+
+    def __init__(self, stream: TextIO, screen: Screen, *, is_typed: bool) -> None:
+        self._stream, self._screen, self._is_typed = stream, screen, is_typed
 
     def __iter__(self) -> Iterator[str]:
         """Yield stripped lines that are not blank, until the user leaves; raises BadPrompt."""
-        try:
-            yield from filter(None, map(str.strip, self._stream))
-        except UnicodeDecodeError as error:
-            raise BadPrompt(f"What was piped in is not UTF-8 (byte {error.start}).") from None
-
-    def ask(self, _question: str) -> str:
-        """Ask a question; "" when there is no answer."""
-        return ""
-
-
-class PlainLines(Lines):
-    """Lines typed at a terminal without control codes; the second Ctrl-C in a row leaves."""
-
-    def __iter__(self) -> Iterator[str]:
-        """Yield stripped lines that are not blank, until the user leaves."""
         presses = 0
         while presses < 2:
             try:
                 line = self._read(PROMPT_MARK)
+            except UnicodeDecodeError as error:
+                raise BadPrompt(f"What was piped in is not UTF-8 (byte {error.start}).") from None
             except KeyboardInterrupt:
+                if not self._is_typed:
+                    raise
                 presses += 1
                 self._screen.note("" if presses == 2 else "\nCtrl-C once more leaves.")
                 continue
@@ -71,17 +63,18 @@ class PlainLines(Lines):
             if line.strip():
                 yield line.strip()
 
-    def _read(self, question: str) -> str:
-        self._screen.answers.file.write(question)
-        self._screen.answers.file.flush()
-        return self._stream.readline()
-
     def ask(self, question: str) -> str:
-        """Ask a question; "" when there is no answer."""
+        """Ask a question; "" when there is no answer, or nobody to ask."""
         try:
-            return self._read(question).strip()
+            return self._read(question).strip() if self._is_typed else ""
         except KeyboardInterrupt:
             return ""
+
+    def _read(self, question: str) -> str:
+        if self._is_typed:
+            self._screen.answers.file.write(question)
+            self._screen.answers.file.flush()
+        return self._stream.readline()
 
 
 class EditedLines(Lines):
@@ -91,7 +84,7 @@ class EditedLines(Lines):
     """
 
     def __init__(self, stream: TextIO, screen: Screen) -> None:
-        super().__init__(stream, screen)
+        super().__init__(stream, screen, is_typed=True)
         from prompt_toolkit import PromptSession
         from prompt_toolkit.filters import Condition
 
@@ -179,10 +172,9 @@ def _completer() -> "Completer":
 
 def typed_lines(runtime: Runtime, screen: Screen, *, plain: bool) -> "Lines":
     """Choose how to read lines: from a pipe, plainly, or with editing."""
-    if not runtime.interactive:
-        return Lines(runtime.stdin, screen)
-    if plain or not screen.takes_codes:
-        return PlainLines(runtime.stdin, screen)
+    is_typed = runtime.interactive
+    if plain or not is_typed or not screen.takes_codes:
+        return Lines(runtime.stdin, screen, is_typed=is_typed)
     return EditedLines(runtime.stdin, screen)
 
 

@@ -34,10 +34,10 @@ def in_words(hub_id: str, *, resumes: bool = False) -> Iterator[None]:
     except EngineError:
         raise
     except Exception as error:
-        raise DownloadFailed(_words_of(error, hub_id, resumes=resumes)) from error
+        raise DownloadFailed(_error_words(error, hub_id, resumes=resumes)) from error
 
 
-def _words_of(error: Exception, hub_id: str, *, resumes: bool) -> Words:
+def _error_words(error: Exception, hub_id: str, *, resumes: bool) -> Words:
     from huggingface_hub import errors
 
     kind = type(error).__name__
@@ -117,7 +117,7 @@ class Hub:
         return self.cache / f"models--{hub_id.replace('/', '--')}"
 
     @classmethod
-    def of_this_user(cls) -> "Hub":
+    def for_this_user(cls) -> "Hub":
         """The cache and address that huggingface_hub uses for this user."""
         from huggingface_hub import constants
 

@@ -12,8 +12,8 @@ from mlx_engine.hub.weight_files import (
     SAFETENSORS,
     UNSAFE,
     Weights,
+    available_parts,
     gguf_models,
-    parts_there,
     shard_of,
 )
 from mlx_engine.values.errors import DownloadFailed
@@ -67,7 +67,7 @@ def read_hub_link(text: str) -> HubModel | str | None:
     """
     text = text.strip()
     if named := _ID.fullmatch(text):
-        return _named(named)
+        return _model_named(named)
     try:
         link = urlsplit(text if "//" in text else f"https://{text}")
         host = (link.hostname or "").lower()
@@ -75,10 +75,10 @@ def read_hub_link(text: str) -> HubModel | str | None:
         return None
     if host not in HOSTS:
         return None
-    return _of_path([unquote(part) for part in link.path.split("/") if part])
+    return _model_at([unquote(part) for part in link.path.split("/") if part])
 
 
-def _named(found: re.Match[str]) -> HubModel:
+def _model_named(found: re.Match[str]) -> HubModel:
     """A model from a match of `_ID`."""
     hub_id, chosen = found[1], found[2]
     if chosen is not None and chosen.lower().endswith(GGUF):
@@ -94,14 +94,14 @@ def is_revision(text: str) -> bool:
     return _REVISION.fullmatch(text) is not None
 
 
-def _of_path(parts: list[str]) -> HubModel | str:
+def _model_at(parts: list[str]) -> HubModel | str:
     hub_id = "/".join(parts[:2])
     named = _ID.fullmatch(hub_id)
     if named is None or parts[0] in _NO_MODELS:
         return _NO_MODEL
     kind, revision, file = parts[2:3], "/".join(parts[3:4]), "/".join(parts[4:])
     if not revision:
-        return _named(named)
+        return _model_named(named)
     if not is_revision(revision) or (file and not _is_safe_name(file)):
         return _NO_MODEL
     if kind in (["blob"], ["resolve"]):
@@ -252,7 +252,7 @@ def _gguf_files(
     everything: dict[str, HubFile], model: HubModel, name: str, *, with_heads: bool
 ) -> tuple[HubFile, ...]:
     """All shards, then the file of MTP heads with the same quantisation, or the largest."""
-    parts, missing = parts_there(name, everything.__contains__)
+    parts, missing = available_parts(name, everything.__contains__)
     names = list(parts)
     if missing is not None:
         raise DownloadFailed(

@@ -97,10 +97,10 @@ def models_among(names: Iterable[str]) -> list[Weights]:
     for name in sorted(names):
         shard = shard_of(name)
         sets.setdefault(name if shard is None else shard._replace(number=1), []).append(name)
-    return [Weights(tuple(files), _lost(kind, files)) for kind, files in sets.items()]
+    return [Weights(tuple(files), _first_missing(kind, files)) for kind, files in sets.items()]
 
 
-def _lost(kind: Shard | str, files: Collection[str]) -> str | None:
+def _first_missing(kind: Shard | str, files: Collection[str]) -> str | None:
     if isinstance(kind, str):
         return None
     there = set(files)
@@ -122,7 +122,7 @@ def weights_among(names: Iterable[str]) -> Weights:
     return Weights(tuple(name for files in kept for name in files.names), lost)
 
 
-def parts_there(name: str, is_there: Callable[[str], object]) -> Weights:
+def available_parts(name: str, is_there: Callable[[str], object]) -> Weights:
     """A file, or all shards of its model up to the first that is missing."""
     shard, there = shard_of(name), list[str]()
     for part in [name] if shard is None else map(shard.name, range(1, shard.total + 1)):
@@ -147,10 +147,10 @@ def may_be_heads(name: str) -> bool:
 
     Tools that do not rewrite the index call it model-mtp.safetensors and the like.
     """
-    return name.endswith(SAFETENSORS) and (is_heads_name(name) or tells_of_heads(name))
+    return name.endswith(SAFETENSORS) and (is_heads_name(name) or mentions_heads(name))
 
 
-def tells_of_heads(name: str) -> bool:
+def mentions_heads(name: str) -> bool:
     """Whether a name of a file or folder has the word MTP or NextN in it."""
     return bool(_OF_HEADS.search(name))
 
@@ -162,7 +162,7 @@ def is_gguf_head(name: str) -> bool:
 
 def may_be_gguf_head(name: str) -> bool:
     """Whether a GGUF beside a model may hold MTP heads by its name, with or without a trunk."""
-    return name.lower().endswith(GGUF) and (is_gguf_head(name) or tells_of_heads(name))
+    return name.lower().endswith(GGUF) and (is_gguf_head(name) or mentions_heads(name))
 
 
 def gguf_models(paths: Iterable[str]) -> list[Weights]:
@@ -286,7 +286,7 @@ HEAD_PARTS = ("mtp", "mtp_layers", "eh_proj")
 """Parts of tensor names that occur in MTP heads only."""
 
 
-def names_heads(names: Iterable[str]) -> bool:
+def has_head_tensors(names: Iterable[str]) -> bool:
     """Whether a tensor belongs to MTP heads of any family, by its name."""
     return any(part in HEAD_PARTS for name in names for part in name.split("."))
 

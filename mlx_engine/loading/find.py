@@ -24,8 +24,8 @@ from mlx_engine.hub.weight_files import (
     hub_snapshot,
     may_be_gguf_head,
     may_be_heads,
+    mentions_heads,
     shard_of,
-    tells_of_heads,
     tensor_names,
     weights_among,
 )
@@ -133,7 +133,7 @@ def _heads_beside(root: Path, names: list[str], shards: tuple[Path, ...]) -> Ite
     for path in (root / name for name in names if name.endswith(SAFETENSORS)):
         if path not in shards and (may_be_heads(path.name) or _holds_heads(path)):
             yield path
-    for folder in (root / name for name in names if tells_of_heads(name)):
+    for folder in (root / name for name in names if mentions_heads(name)):
         inner = safetensors_in(folder) if folder.is_dir() else ()
         yield from (path for path in inner if path not in shards)
     yield from (root / name for name in names if shards and may_be_gguf_head(name))
@@ -270,7 +270,7 @@ class FromHub:
 
     def model(self, name: str) -> ModelFiles:
         """Get a model's files, downloading what is missing. Raises DownloadFailed, LoadStopped."""
-        model, hub = self._named(name), self.hub or Hub.of_this_user()
+        model, hub = self._named(name), self.hub or Hub.for_this_user()
         files: ModelFiles | None = None
         with suppress(BadModelFile, UnsafeModelFile):
             here = cached(hub, model)
@@ -288,13 +288,13 @@ class FromHub:
     @contextmanager
     def headers(self, name: str) -> Iterator[ModelFiles]:
         """Context manager for files of which only headers are downloaded, unless cached."""
-        model, hub = self._named(name), self.hub or Hub.of_this_user()
+        model, hub = self._named(name), self.hub or Hub.for_this_user()
         with TemporaryDirectory() as folder:
             yield _files_at(cached(hub, model) or fetch_headers(hub, model, Path(folder)))
 
     def heads(self, name: str) -> Path:
         """Download MTP heads unless cached; return their file or folder. Raises DownloadFailed."""
-        model, hub = self._named(name), self.hub or Hub.of_this_user()
+        model, hub = self._named(name), self.hub or Hub.for_this_user()
         here = cached(hub, model, heads=True)
         return here or fetch(hub, model, self.on_progress, self.stop, heads=True)
 

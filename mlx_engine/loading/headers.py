@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mlx_engine.hub.weight_files import names_heads
+from mlx_engine.hub.weight_files import has_head_tensors
 from mlx_engine.loading.assembled_tensors import assemble
 from mlx_engine.loading.find import ModelFiles, read_json_object
 from mlx_engine.loading.fp8 import fp8_reasons, join_fp8
@@ -102,7 +102,7 @@ def _check_complete(
 
     wanted: names of the trunk's tensors; where it is empty, the index of shards decides.
     """
-    lost = [name for name in files.absent if name not in stored and not names_heads([name])]
+    lost = [name for name in files.absent if name not in stored and not has_head_tensors([name])]
     is_short = any(name not in trunk for name in wanted) if wanted else lost or not files.absent
     if files.incomplete and is_short:
         raise BadModelFile(files.incomplete)

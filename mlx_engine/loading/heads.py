@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from mlx_engine.hub.weight_files import (
     UNSAFE,
+    has_head_tensors,
     hub_snapshot,
     is_gguf_model,
     is_same_model,
-    names_heads,
     shard_of,
 )
 from mlx_engine.loading.assembled_tensors import assemble
@@ -118,7 +118,7 @@ def _not_run(files: ModelFiles, own: Mapping[str, TensorInfo], given: Path | Non
 
 def _unread(files: ModelFiles) -> Reason | None:
     """Why there are no MTP heads although an index or a file name promises them."""
-    listed = (file for tensor, file in files.absent.items() if names_heads([tensor]))
+    listed = (file for tensor, file in files.absent.items() if has_head_tensors([tensor]))
     if (name := next(listed, None)) is not None:
         words = Words("The MTP heads are in {name}, which is missing: download it too.", name=name)
         return Reason("heads-missing", words)

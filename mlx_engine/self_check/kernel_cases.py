@@ -41,13 +41,13 @@ Run = Callable[[mx.array], mx.array]
 class Case(NamedTuple):
     """A kernel with weights or a cache; inputs and results have rows as their first axis.
 
-    x: makes the input of n rows. ours: runs the kernel. reference: plain ops that add in the
+    x: makes the input of n rows. kernel: runs the kernel. reference: plain ops that add in the
     kernel's order. stock: what layers do without the kernel. is_exact: the reference has the bits,
     or tokens, of the kernel. most: rows of the longest checked pass. timed: rows of timed passes.
     """
 
     x: Callable[[int], mx.array]
-    ours: Run
+    kernel: Run
     reference: Run
     stock: Run
     is_exact: bool = False
@@ -118,8 +118,8 @@ def _few_rows(matrix: Matrix, launcher: Launcher) -> FewRows:
     return few_rows
 
 
-def _of_matrix(
-    ours: Callable[[FewRows, mx.array], mx.array],
+def _matrix_case(
+    kernel: Callable[[FewRows, mx.array], mx.array],
     reference: Callable[[FewRows, mx.array], mx.array],
     stock: Callable[[Linear, mx.array], mx.array],
     *,
@@ -132,7 +132,7 @@ def _of_matrix(
         few = _few_rows(matrix, launcher)
         return Case(
             _rows(work.inputs, dtype),
-            partial(ours, few),
+            partial(kernel, few),
             partial(reference, few),
             partial(stock, Linear(matrix)),
             is_exact,
@@ -141,39 +141,39 @@ def _of_matrix(
     return make
 
 
-_products = _of_matrix(
+_products = _matrix_case(
     FewRows.product, lambda few, x: matvec.reference(x, few.arrays, few.form), Linear.__call__
 )
-_gate_up = _of_matrix(
+_gate_up = _matrix_case(
     FewRows.gate_up,
     lambda few, x: matvec.gate_up_reference(x, few.arrays, few.form),
-    lambda linear, x: MLX.elementwise(_gated)(*mx.split(linear(x), 2, axis=-1)),
+    lambda linear, x: MLX.elementwise(_silu_gate)(*mx.split(linear(x), 2, axis=-1)),
 )
 
 
-def _gated(gate: mx.array, up: mx.array) -> mx.array:
+def _silu_gate(gate: mx.array, up: mx.array) -> mx.array:
     return silu(gate) * up
 
 
-_pick = _of_matrix(
-    lambda few, x: few.pick(x, _choosing(x)),
-    lambda few, x: vocabulary_pick.reference(x, few.arrays, few.form, _choosing(x)),
-    lambda linear, x: _picked(linear(x).astype(mx.float32)),
+_pick = _matrix_case(
+    lambda few, x: few.pick(x, _pick_settings(x)),
+    lambda few, x: vocabulary_pick.reference(x, few.arrays, few.form, _pick_settings(x)),
+    lambda linear, x: _pick_from_logits(linear(x).astype(mx.float32)),
     is_exact=True,
 )
 
 
-def _choosing(x: mx.array) -> vocabulary_pick.Choosing:
+def _pick_settings(x: mx.array) -> vocabulary_pick.Choosing:
     return vocabulary_pick.Choosing(keys=_noise_keys(x), temperature=0.8)
 
 
-def _picked(logits: mx.array) -> mx.array:
+def _pick_from_logits(logits: mx.array) -> mx.array:
     return mx.argmax(logits / 0.8 + noise.reference(_noise_keys(logits), logits.shape[1]), axis=-1)
 
 
 def _product_add(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
     residual = normal((9, work.outputs), 6, dtype)
-    return _of_matrix(
+    return _matrix_case(
         lambda few, x: few.product_onto(residual[: len(x)], x),
         lambda few, x: matvec.add_reference(x, few.arrays, residual[: len(x)], few.form),
         lambda linear, x: residual[: len(x)] + linear(x),
@@ -189,7 +189,7 @@ def _mtp_input(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Ca
         h = MLX.norm(norms.hidden, EPS)(x[None, :, half:]).astype(dtype)
         return linear(mx.concatenate([e, h], axis=-1))[0]
 
-    return _of_matrix(
+    return _matrix_case(
         lambda few, x: few.join(x[:, :half], x[:, half:], norms),
         lambda few, x: mtp.reference(x[:, :half], x[:, half:], norms, few.arrays, few.form),
         stock,
@@ -270,9 +270,9 @@ def _noise(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
     )
 
 
-def _plain_case(x: Callable[[int], mx.array], ours: Run, plain: Run) -> Case:
+def _plain_case(x: Callable[[int], mx.array], kernel: Run, plain: Run) -> Case:
     """Make a case whose reference has the kernel's bits and is also the stock operation."""
-    return Case(x, ours, plain, plain, is_exact=True)
+    return Case(x, kernel, plain, plain, is_exact=True)
 
 
 def _norms(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
@@ -339,15 +339,15 @@ def _delta(work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
     heads = 2 * KEY_HEADS
     state = normal((heads, work.outputs, work.inputs), seed)
 
-    def units(count: int, seed: int) -> mx.array:
+    def unit_rows(count: int, seed: int) -> mx.array:
         return MLX.units(normal((1, count, KEY_HEADS * work.inputs), seed), KEY_HEADS, EPS)[0]
 
     last = delta.Steps(
-        units(3, 11),
+        unit_rows(3, 11),
         normal((3, heads, work.outputs), 12),
         mx.exp(-mx.abs(normal((3, heads), 13))),
     )
-    queries, keys = units(9, 14), units(9, 15)
+    queries, keys = unit_rows(9, 14), unit_rows(9, 15)
     decay = mx.exp(-mx.abs(normal((9, heads), 16)))
     beta = mx.sigmoid(normal((9, heads), 17))
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -151,22 +151,21 @@ def with_trial_named(trial: str, verdict: Verdict) -> Verdict:
     return verdict._replace(wrong=why)
 
 
-class RowsOrigin:
-    """What computes the rows of a loaded trunk: saved prompts are valid where that is equal.
+def rows_origin(kernels: Kernels) -> Callable[[str], dict[str, str]]:
+    """Return what describes, by name, what computes the rows of a trunk with some numerics.
 
-    Make it when the trunk's layers have asked for their kernels; heads ask later and change no row.
+    Saved prompts are valid where that is equal. To be called when the trunk's layers have asked for
+    their kernels; heads ask later and change no row.
     """
+    works = sorted((name, work) for name, asked in kernels.asked.items() for work in asked)
+    here = asdict(circumstances())
 
-    def __init__(self, kernels: Kernels) -> None:
-        asked = [(name, work) for name, works in kernels.asked.items() for work in works]
-        self._kernels, self._works = kernels, sorted(asked)
-        self._here = asdict(circumstances())
-
-    def computed_by(self, numerics: str) -> dict[str, str]:
-        """Describe by name what would compute rows now; numerics: in effect now."""
-        rows = [(name, work, sorted(self._kernels.rows(name, work))) for name, work in self._works]
+    def origin(numerics: str) -> dict[str, str]:
+        rows = [(name, work, sorted(kernels.rows(name, work))) for name, work in works]
         used = hashlib.sha256(repr(rows).encode()).hexdigest()[:8]
-        return {**self._here, "numerics": numerics, "kernels": used if rows else "none"}
+        return {**here, "numerics": numerics, "kernels": used if rows else "none"}
+
+    return origin
 
 
 def _dtype_name(dtype: mx.Dtype) -> str:

@@ -123,7 +123,7 @@ def check(trial: Trial, launcher: Launcher, dtype: mx.Dtype) -> str:
     """
     case = trial.case(dtype, launcher)
     x = case.x(case.most)
-    whole, right = case.ours(x), case.reference(x)
+    whole, right = case.kernel(x), case.reference(x)
     whole = whole.reshape(right.shape)
     if case.is_exact:
         if not mx.array_equal(whole, right).item():
@@ -134,7 +134,7 @@ def check(trial: Trial, launcher: Launcher, dtype: mx.Dtype) -> str:
         if not apart <= TOLERANCE * ROUNDING[x.dtype]:
             return Words("it lies {apart:.1e} of the largest value off its reference", apart=apart)
     for rows in FEWER_ROWS:
-        few = case.ours(x[:rows]).reshape(rows, *right.shape[1:])
+        few = case.kernel(x[:rows]).reshape(rows, *right.shape[1:])
         if not mx.array_equal(few, whole[:rows]).item():
             more = case.most - rows
             return Words("a row of {rows} is another beside {more} more", rows=rows, more=more)
@@ -167,7 +167,7 @@ def _share_of_time(cases: Sequence[Case], rows: int, clock: Callable[[], float])
     x = cases[0].x(rows)
     kernel_s, stock_s = float("inf"), float("inf")
     for repeat in range(REPEATS + 1):
-        kernel = _seconds_of_chain([case.ours for case in cases], x, clock)
+        kernel = _seconds_of_chain([case.kernel for case in cases], x, clock)
         stock = _seconds_of_chain([case.stock for case in cases], x, clock)
         if repeat:
             kernel_s, stock_s = min(kernel_s, kernel), min(stock_s, stock)
@@ -289,8 +289,8 @@ class ModelTrials:
 
     def pending(self) -> list[Trial]:
         """List the trials that were not run, or not timed."""
-        asked = self._asked(self._kernels.may_serve)
-        return [trial for trial in asked if not self._is_known(trial) or self._waits(trial)]
+        asked = self._trials_asked_for(self._kernels.may_serve)
+        return [trial for trial in asked if not self._is_known(trial) or self._needs_timing(trial)]
 
     def steps(self) -> Iterator[TrialResult]:
         """Run the pending trials, one a step."""
@@ -313,7 +313,7 @@ class ModelTrials:
 
         MLX names what went wrong in a command buffer or a compiler, but seldom the kernel.
         """
-        used = self._asked(lambda name, work: bool(self._kernels.rows(name, work)))
+        used = self._trials_asked_for(lambda name, work: bool(self._kernels.rows(name, work)))
         tried = [self._check(trial) for trial in used]
         if used and not any(found.trouble for found in tried):
             self._kernels.stop(
@@ -335,10 +335,10 @@ class ModelTrials:
     def _is_known(self, trial: Trial) -> bool:
         return record_key(trial.name, self._dtype) in self._record.trials
 
-    def _waits(self, trial: Trial) -> bool:
+    def _needs_timing(self, trial: Trial) -> bool:
         return trial.timed is not None and self._kernels.waits_for_clock(trial.kernel, trial.timed)
 
-    def _asked(self, is_wanted: Callable[[KernelName, Work], object]) -> list[Trial]:
+    def _trials_asked_for(self, is_wanted: Callable[[KernelName, Work], object]) -> list[Trial]:
         """A trial of each kernel and format that layers asked for, of the widest work of each."""
         found = dict[str, Trial]()
         for name in KERNELS:

@@ -107,7 +107,7 @@ def compare_rows(
     room = max(1, context - max(counts))
     blocks: dict[int, mx.array] = {}
     for keys in sorted({min(keys, room) for keys in KEY_COUNTS}):
-        together, alone = _filled(few, keys), _filled(few, keys)
+        together, alone = _random_caches(few, keys), _random_caches(few, keys)
         singles: list[mx.array] = []
         for count in counts:
             block = few.forward(tokens[:, :count], together)
@@ -116,46 +116,48 @@ def compare_rows(
                 singles.append(few.forward(tokens[:, row : row + 1], alone))
                 alone.commit(1)
             rows = mx.concatenate(singles[:count], axis=1)
-            yield _where(block, rows, f"in a pass of {count} rows after {keys:,} tokens")
+            yield _difference(block, rows, f"in a pass of {count} rows after {keys:,} tokens")
             if not blocks:
-                yield _where_logits(few, block)
+                yield _logits_difference(few, block)
             blocks[count] = block
     for count in counts[1:]:
-        yield _where_logits(few, blocks[count])
+        yield _logits_difference(few, blocks[count])
 
 
-def _where_logits(model: Model, hidden: mx.array) -> str:
+def _logits_difference(model: Model, hidden: mx.array) -> str:
     rows = hidden.shape[1]
     singles = [model.logits(hidden[:, row : row + 1]) for row in range(rows)]
     alone = mx.concatenate(singles, axis=1)
-    return _where(model.logits(hidden), alone, f"in the logits of {rows} rows")
+    return _difference(model.logits(hidden), alone, f"in the logits of {rows} rows")
 
 
-def _where(together: mx.array, alone: mx.array, where: str) -> str:
+def _difference(together: mx.array, alone: mx.array, where: str) -> str:
     # NaN is a fault of the weights, found when a token is picked; not one of the rows
     return "" if mx.array_equal(together, alone, equal_nan=True).item() else where
 
 
-def _filled(model: Model, keys: int) -> LayerCaches:
+def _random_caches(model: Model, keys: int) -> LayerCaches:
     """Make caches with so many random keys and values; recurrent states are those of one token."""
     caches = model.make_caches()
     mx.eval(model.forward(mx.array([[1]]), caches))
     caches.commit(1)
-    drawn: dict[tuple[int, ...], mx.array] = {}
+    random_by_shape: dict[tuple[int, ...], mx.array] = {}
     for cache in caches.layers:
         if isinstance(cache, RowsCache):
-            cache.write(*(_random(array, keys - 1, drawn) for array in cache.shown()))
+            cache.write(*(_random(array, keys - 1, random_by_shape) for array in cache.shown()))
             cache.commit(keys - 1)
     mx.eval(caches.arrays())
     return caches
 
 
-def _random(like: mx.array, rows: int, drawn: dict[tuple[int, ...], mx.array]) -> mx.array:
-    """Random numbers in an array's shape but for the rows; drawn once a shape."""
+def _random(
+    like: mx.array, rows: int, random_by_shape: dict[tuple[int, ...], mx.array]
+) -> mx.array:
+    """Random numbers in an array's shape but for the rows; random_by_shape once a shape."""
     shape = (*like.shape[:2], rows, like.shape[3])
-    if shape not in drawn:
-        drawn[shape] = mx.random.normal(shape, key=mx.random.key(shape[3]))
-    return drawn[shape].astype(like.dtype)
+    if shape not in random_by_shape:
+        random_by_shape[shape] = mx.random.normal(shape, key=mx.random.key(shape[3]))
+    return random_by_shape[shape].astype(like.dtype)
 
 
 def exact_cost(kernels: Kernels, pass_ms: Callable[[int], float]) -> Generator[None, None, float]:

@@ -88,7 +88,7 @@ def logits_in_pieces(
 def trunk_logits(model: Model, hidden: mx.array) -> NDArray[np.float32]:
     """Logits [T, V] of hidden states [1, T, H]; row t scores token t + 1."""
     made = np.empty((hidden.shape[1], model.vocabulary), np.float32)
-    return _filled(made, logits_in_pieces(model.logits, hidden))
+    return _write_rows(made, logits_in_pieces(model.logits, hidden))
 
 
 def head_logits(
@@ -108,7 +108,7 @@ def head_logits(
     if len(heads) == 1:
         caches = heads[0].make_head_caches(bits)
         states = heads[0].mtp_forward(tokens[None, 1:], hidden[:, :-1], caches)
-        _filled(made[0], logits_in_pieces(heads[0].mtp_logits, states))
+        _write_rows(made[0], logits_in_pieces(heads[0].mtp_logits, states))
         return made
     memories = [HeadMemory(head, bits) for head in heads]
     for row in range(rows):
@@ -122,7 +122,7 @@ def head_logits(
     return made
 
 
-def _filled(made: NDArray[np.float32], parts: Iterator[mx.array]) -> NDArray[np.float32]:
+def _write_rows(made: NDArray[np.float32], parts: Iterator[mx.array]) -> NDArray[np.float32]:
     """Write parts into the rows of `made`, evaluating one part after the other; returns `made`."""
     row = 0
     for part in parts:

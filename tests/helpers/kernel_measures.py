@@ -124,7 +124,7 @@ def our_registers(trial: Trial, rows: int) -> list[Counted]:
     """What each launch of the trial's kernel asks for, at its own small sizes, in bfloat16."""
     launcher = RegisterLauncher()
     case = trial.case(mx.bfloat16, launcher)
-    case.ours(case.x(rows))
+    case.kernel(case.x(rows))
     return launcher.runs
 
 

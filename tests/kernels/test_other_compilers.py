@@ -51,7 +51,7 @@ def one_of_each() -> list[Trial]:
 def result(trial: Trial, rows: int, by: Launcher) -> mx.array:
     """For the first rows of the longest pass."""
     case = trial.case(mx.float32, by)
-    return case.ours(case.x(case.most)[:rows])
+    return case.kernel(case.x(case.most)[:rows])
 
 
 @pytest.mark.parametrize("trial", one_of_each(), ids=lambda trial: trial.name)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from mlx_engine.hub.weight_files import parts_there, shard_of
+from mlx_engine.hub.weight_files import available_parts, shard_of
 from mlx_engine.loading.gguf.header import GgufHeader, GgufTensor, read_gguf_header
 from mlx_engine.values.errors import BadModelFile
 
@@ -86,7 +86,7 @@ def _part_paths(path: Path, count: int) -> tuple[Path, ...]:
             path=path,
             count=count,
         )
-    names, missing = parts_there(path.name, lambda name: path.with_name(name).exists())
+    names, missing = available_parts(path.name, lambda name: path.with_name(name).exists())
     if missing is not None:
         raise BadModelFile(
             "{part}: missing, though {name} is one of {count} parts. Download that part too.",

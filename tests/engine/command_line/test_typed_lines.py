@@ -16,7 +16,7 @@ from prompt_toolkit.output import DummyOutput
 from rich.console import Console
 from scripted_engine import ScriptedEngine
 
-from mlx_engine.command_line.chat import EditedLines, Lines, PlainLines, _completer
+from mlx_engine.command_line.chat import EditedLines, Lines, _completer
 from mlx_engine.command_line.conversation import COMMANDS, read_chat
 from mlx_engine.command_line.screen import Screen
 from mlx_engine.values.errors import BadPrompt, ModelNotFound
@@ -39,18 +39,18 @@ def edited(keys: PipeInput) -> EditedLines:
 
 
 def test_blank_lines_are_skipped() -> None:
-    assert list(Lines(io.StringIO("a\n\n  \n b \nc"), screen())) == ["a", "b", "c"]
+    assert list(Lines(io.StringIO("a\n\n  \n b \nc"), screen(), is_typed=False)) == ["a", "b", "c"]
 
 
 def test_bytes_that_are_not_text_are_a_bad_prompt() -> None:
     stream = io.TextIOWrapper(io.BytesIO(b"a\n\xff\n"), encoding="utf-8")
     with pytest.raises(BadPrompt, match="not UTF-8"):
-        list(Lines(stream, screen()))
+        list(Lines(stream, screen(), is_typed=False))
 
 
 def test_a_plain_terminal_gets_a_mark_and_no_codes() -> None:
     shown = io.StringIO()
-    assert list(PlainLines(io.StringIO("a\n\nb\n"), screen(shown))) == ["a", "b"]
+    assert list(Lines(io.StringIO("a\n\nb\n"), screen(shown), is_typed=True)) == ["a", "b"]
     assert shown.getvalue() == "› " * 4
 
 
@@ -67,9 +67,9 @@ class Typed(io.StringIO):
 def test_a_plain_terminal_is_left_by_the_second_control_c_in_a_row() -> None:
     shown = io.StringIO()
     typed = Typed("^C\na\n^C\nb\n^C\n^C\nc\n")
-    assert list(PlainLines(typed, screen(shown))) == ["a", "b"]
+    assert list(Lines(typed, screen(shown), is_typed=True)) == ["a", "b"]
     assert shown.getvalue().count("Ctrl-C once more leaves.") == 3
-    assert PlainLines(Typed("^C\n"), screen()).ask("Save? ") == ""
+    assert Lines(Typed("^C\n"), screen(), is_typed=True).ask("Save? ") == ""
 
 
 def test_edited_lines_end_at_control_d(keys: PipeInput, edited: EditedLines) -> None:

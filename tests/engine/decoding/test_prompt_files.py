@@ -685,7 +685,7 @@ def test_closing_never_fails(opened, monkeypatch):
     def lost(*given):
         raise RuntimeError("the device was lost")
 
-    monkeypatch.setattr(prompt_files, "collect", lost)
+    monkeypatch.setattr(prompt_files, "collect_arrays", lost)
     disk.may.set()
     engine.close()
     with pytest.raises(EngineMisuse):

@@ -56,7 +56,7 @@ def hub(fake: FakeHub, tmp_path: Path) -> FromHub:
 @pytest.fixture
 def everywhere(hub: FromHub, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fake hub and its cache are those of this user."""
-    monkeypatch.setattr(Hub, "of_this_user", lambda: hub.hub)
+    monkeypatch.setattr(Hub, "for_this_user", lambda: hub.hub)
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

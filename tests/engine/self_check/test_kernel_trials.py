@@ -27,9 +27,9 @@ from mlx_engine.self_check.kernel_cases import Case
 from mlx_engine.self_check.kernel_record import (
     Circumstances,
     KernelRecord,
-    RowsOrigin,
     RowsVerdict,
     circumstances,
+    rows_origin,
 )
 from mlx_engine.self_check.kernel_states import formats_off, kernel_states, why_unused
 from mlx_engine.self_check.kernel_trials import (
@@ -164,15 +164,15 @@ def test_rows_are_told_apart_by_what_computes_them() -> None:
     """A kernel of the trunk, switched off or on; not one that only heads have asked for."""
     kernels = Kernels(EmulatorLauncher(check=False), presumed=Verdict())
     kernels.served("products", Work("affine4", 64, 256))
-    rows = RowsOrigin(kernels)
-    exact = rows.computed_by("exact")
+    origin = rows_origin(kernels)
+    exact = origin("exact")
     assert {"chip", "mlx", "sources", "numerics", "kernels"} <= set(exact)
-    assert rows.computed_by("fast") != exact
+    assert origin("fast") != exact
     kernels.served("products", Work("affine8", 64, 256))
     kernels.learn({"products affine8": Verdict("it lies")})
-    assert rows.computed_by("exact") == exact
+    assert origin("exact") == exact
     kernels.learn({"products affine4": Verdict("it lies")})
-    assert rows.computed_by("exact")["kernels"] != exact["kernels"]
+    assert origin("exact")["kernels"] != exact["kernels"]
 
 
 @pytest.mark.parametrize("group", [32, 64, 128])
@@ -313,7 +313,7 @@ def test_the_faster_one_is_kept(
 
     case = Case(
         x=lambda rows: mx.zeros((rows, 4)),
-        ours=lambda x: taking(1.0, x),
+        kernel=lambda x: taking(1.0, x),
         reference=lambda x: x,
         stock=lambda x: taking(stock_seconds(len(x)), x),
     )
