@@ -1,4 +1,5 @@
-"""A chat as a file of its own: Markdown to read, JSON with everything, both read back.
+"""A chat as a file of its own: Markdown to read, JSON with everything, both read back; and files of
+other programs (foreign_chats.py), which are read only.
 
 The JSON is the format of the command line (mlx_engine.values.saved_chat), which reads the selected
 branch and ignores the rest: "title", "folder" (its name), "settings" without the place of the
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from app.store.chats import AT_ONCE, clean_title, end_step, result_of, title_from
+from app.store.foreign_chats import ForeignChat, chat_from_lines, foreign_chats
 from app.store.rows import (
     WrittenSpans,
     sound_message,
@@ -138,18 +140,29 @@ def export_chat(store: SessionStore, chat_id: int, path: Path) -> None:
 
 
 def read_chat(path: Path, defaults: ChatSettings) -> NewChat:
-    """The chat in a .md or .json, with `defaults` for what it does not say.
+    """The first chat in a file, as `read_chats` reads it."""
+    return read_chats(path, defaults)[0]
 
-    Raises BadChatFile naming what is wrong.
+
+def read_chats(path: Path, defaults: ChatSettings) -> list[NewChat]:
+    """The chats in a .md, .json or .jsonl file of ours or of a program in foreign_chats.py.
+
+    defaults: settings that the file does not name. Raises BadChatFile naming what is wrong.
     """
     try:
         text = _text(path)
-        if path.suffix.lower() == ".json":
-            _check_count(text.count('"role"'))
-            return _from_json(json.loads(text), defaults)
-        saved = chat_from_markdown(text)
-        _check_count(len(saved.messages))
-        return _from_saved(saved, defaults)
+        if path.suffix.lower() not in (".json", ".jsonl"):
+            saved = chat_from_markdown(text)
+            _check_count(len(saved.messages))
+            return [_from_saved(saved, defaults)]
+        _check_count(text.count('"role"'))
+        if path.suffix.lower() == ".jsonl":
+            return [_from_foreign(chat_from_lines(text), defaults)]
+        content = json.loads(text)
+        foreign = foreign_chats(content)
+        if foreign is None:
+            return [_from_json(content, defaults)]
+        return [_from_foreign(chat, defaults) for chat in foreign]
     except OSError as error:
         raise BadChatFile(
             "{path} could not be read ({strerror}).", path=path, strerror=error.strerror
@@ -217,6 +230,11 @@ def _content(message: StoredMessage) -> dict[str, Any]:
     for key in ("id", "chat_id", "parent"):
         del content[key]
     return dict(content)
+
+
+def _from_foreign(chat: ForeignChat, defaults: ChatSettings) -> NewChat:
+    settings = replace(defaults, system=storable(chat.system)) if chat.system else defaults
+    return NewChat(clean_title(chat.title), settings, chat.messages, chat.leaf)
 
 
 def _from_saved(chat: SavedChat, defaults: ChatSettings) -> NewChat:
