@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QFileDialog, QMessageBox
 from app.control.drops import DropController
 from app.start.threads import Beside, Turns
 from app.store.session_store import SessionStore
-from app.store.transfer import NewChat, export_chat, insert_in_steps, read_chat
+from app.store.transfer import NewChat, export_chat, insert_in_steps, read_chats
 from app.values.chat_settings import ChatSettings
 from app.values.errors import StoreError
 from app.window.language import tr
@@ -139,18 +139,18 @@ class FileController(QObject):
     def import_chat(self) -> None:
         """Ask for files, and add each as a chat."""
         paths, _ = QFileDialog.getOpenFileNames(
-            self._window, tr("Import chats"), "", tr("Chats (*.md *.json)")
+            self._window, tr("Import chats"), "", tr("Chats (*.md *.json *.jsonl)")
         )
         self.import_from(*map(Path, paths))
 
     def import_from(self, *paths: Path) -> None:
-        """Add the chat in each of these files, which are read beside the window, one a turn of the
-        event loop.
+        """Add the chats in these files, also of other programs; read in a background thread and
+        stored one a turn of the event loop.
         """
         defaults = self._defaults()
 
         def read_all() -> list[NewChat | StoreError]:
-            return [_read(path, defaults) for path in paths]
+            return [chat for path in paths for chat in _read(path, defaults)]
 
         self._disk.run_each(read_all, lambda chats: self._turns.do_steps(self._add_each(chats)))
 
@@ -215,11 +215,11 @@ class FileController(QObject):
         return " ".join(kept.split())[:LONGEST_NAME].strip() or tr("Chat")
 
 
-def _read(path: Path, defaults: ChatSettings) -> NewChat | StoreError:
+def _read(path: Path, defaults: ChatSettings) -> Sequence[NewChat | StoreError]:
     try:
-        return read_chat(path, defaults)
+        return read_chats(path, defaults)
     except StoreError as error:
-        return error
+        return [error]
 
 
 def free_path(folder: Path, name: str, ending: str) -> Path:

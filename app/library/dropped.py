@@ -291,6 +291,9 @@ def _folder_of_heads(folder: Path) -> Dropped:
 CHAT = re.compile(rb'(\xef\xbb\xbf)?\s*\{\s*"format"\s*:\s*"' + FORMAT.encode() + rb'"')
 """How a chat in JSON begins."""
 
+FOREIGN_CHATS = ("conversations.json", ".conversation.json", "messages.jsonl")
+"""Ends of the names of files in which ChatGPT, LM Studio and Jan keep chats."""
+
 
 def _text(file: Path) -> Dropped:
     """A chat, a text by the rule for attachments, or a document, which is read when it is attached;
@@ -300,6 +303,7 @@ def _text(file: Path) -> Dropped:
         beginning = opened.read(200)
     if beginning.startswith(b"GGUF"):
         return DroppedModel(file)
-    is_chat = file.suffix.lower() == ".json" and CHAT.match(beginning) is not None
+    is_ours = file.suffix.lower() == ".json" and CHAT.match(beginning) is not None
+    is_chat = is_ours or file.name.lower().endswith(FOREIGN_CHATS)
     text = None if is_chat or is_document(file) else read_text_file(file)
     return text if isinstance(text, Refused) else DroppedText(file, file.stat().st_size, is_chat)

@@ -162,7 +162,10 @@ def read_chats(path: Path, defaults: ChatSettings) -> list[NewChat]:
         foreign = foreign_chats(content)
         if foreign is None:
             return [_from_json(content, defaults)]
-        return [_from_foreign(chat, defaults) for chat in foreign]
+        found = [_from_foreign(chat, defaults) for chat in foreign if chat.messages]
+        if not found:
+            raise ValueError(Words("it has no messages"))
+        return found
     except OSError as error:
         raise BadChatFile(
             "{path} could not be read ({strerror}).", path=path, strerror=error.strerror

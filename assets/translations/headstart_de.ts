@@ -272,6 +272,10 @@
         </translation>
     </message>
     <message>
+        <source>Chats (*.md *.json *.jsonl)</source>
+        <translation>Chats (*.md *.json *.jsonl)</translation>
+    </message>
+    <message>
         <source>{error} {done:,} of {total:,} chats were written.</source>
         <translation>{error} {done:,} von {total:,} Chats wurden geschrieben.</translation>
     </message>
@@ -282,10 +286,6 @@
     <message>
         <source>Import chats</source>
         <translation>Chats importieren</translation>
-    </message>
-    <message>
-        <source>Chats (*.md *.json)</source>
-        <translation>Chats (*.md *.json)</translation>
     </message>
     <message>
         <source>This link is not opened: {link}</source>
@@ -4754,6 +4754,14 @@
     <message>
         <source>mamba or attention for each layer</source>
         <translation>mamba oder Attention für jede Schicht</translation>
+    </message>
+    <message>
+        <source>a line is no message</source>
+        <translation>eine Zeile ist keine Nachricht</translation>
+    </message>
+    <message>
+        <source>it has no messages</source>
+        <translation>sie enthält keine Nachrichten</translation>
     </message>
 </context>
 </TS>

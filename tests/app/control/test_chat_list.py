@@ -4,7 +4,7 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from PySide6.QtCore import QPoint, Qt, QTimer
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QDrag
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QLineEdit, QToolButton
@@ -14,7 +14,7 @@ from seen import find
 from windows import Driven
 
 from app.control import files
-from app.store.transfer import NewChat, read_chat
+from app.store.transfer import NewChat, read_chats
 from app.values.chat_settings import ChatSettings
 from app.window.sidebar.chat_list_model import ROW_ROLE
 from app.window.sidebar.sidebar import SEARCH_PAUSE_MS
@@ -129,11 +129,11 @@ def test_a_chat_on_a_slow_disk_does_not_hold_up_the_window(driven, tmp_path, mon
     first, gate, file = chat(driven, "Far away"), Event(), tmp_path / "chat.json"
     driven.app.files.export_to(first, file)
 
-    def slowly(path: Path, defaults: ChatSettings) -> NewChat:
+    def slowly(path: Path, defaults: ChatSettings) -> list[NewChat]:
         gate.wait(10)
-        return read_chat(path, defaults)
+        return read_chats(path, defaults)
 
-    monkeypatch.setattr(files, "read_chat", slowly)
+    monkeypatch.setattr(files, "read_chats", slowly)
     driven.app.files.import_from(file, file)
     assert driven.ask("Still here?") and driven.app.chat.chat_id == first
     seen, beside = set[int](), QTimer()

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.library.dropped import DroppedText, what_is
 from app.store.foreign_chats import chat_from_lines, foreign_chats
 from app.store.session_store import open_passing_store
 from app.store.transfer import insert_chat, read_chats
@@ -154,6 +155,21 @@ def test_lines_that_are_no_messages_are_refused(tmp_path, text):
     (tmp_path / "messages.jsonl").write_text(text)
     with pytest.raises(BadChatFile, match=r"messages\.jsonl is no chat"):
         read_chats(tmp_path / "messages.jsonl", ChatSettings())
+
+
+def test_empty_chats_are_left_out_and_a_file_of_nothing_else_is_refused(tmp_path):
+    path = tmp_path / "conversations.json"
+    path.write_text(json.dumps([{"title": "Nothing", "mapping": {}}, TREE]))
+    assert len(read_chats(path, ChatSettings())) == 1
+    path.write_text(json.dumps([{"title": "Nothing", "mapping": {}}]))
+    with pytest.raises(BadChatFile, match="it has no messages"):
+        read_chats(path, ChatSettings())
+
+
+@pytest.mark.parametrize("name", ["conversations.json", "1.conversation.json", "messages.jsonl"])
+def test_a_dropped_file_of_another_program_is_offered_as_chats(tmp_path, name):
+    (tmp_path / name).write_text("[]")
+    assert what_is(str(tmp_path / name)) == DroppedText(tmp_path / name, 2, is_chat=True)
 
 
 def test_circles_twins_and_lost_parents_end():
