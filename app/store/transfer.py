@@ -1,5 +1,6 @@
-"""A chat as a file of its own: Markdown to read, JSON with everything, both read back; and files of
-other programs (foreign_chats.py), which are read only.
+"""A chat as a file of its own: Markdown to read, JSON with everything, both read back.
+
+Files of other programs (foreign_chats.py) are read, too.
 
 The JSON is the format of the command line (mlx_engine.values.saved_chat), which reads the selected
 branch and ignores the rest: "title", "folder" (its name), "settings" without the place of the
