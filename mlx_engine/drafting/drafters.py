@@ -32,12 +32,7 @@ from mlx_engine.models.contract import Model
 from mlx_engine.models.drafters import Drafter as DraftModel
 from mlx_engine.models.drafters.dflash import DFlash
 from mlx_engine.models.drafters.eagle3 import Eagle3
-from mlx_engine.models.drafters.gemma4_assistant import (
-    Gemma4Assistant,
-    SeenRows,
-    SharedLayer,
-    TargetRows,
-)
+from mlx_engine.models.drafters.gemma4_assistant import Gemma4Assistant, SharedLayer
 from mlx_engine.models.layers import Linear
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.errors import UnsupportedModel
@@ -255,12 +250,11 @@ class SharedCacheDraft(FeatureDraft):
     def __init__(
         self, assistant: Gemma4Assistant, options: DraftOptions, bits: CacheBits = 16
     ) -> None:
-        window = assistant.sliding.window
-        self._full, self._sliding = AttentionCache(bits), WindowCache(window, bits=bits)
+        self._full = AttentionCache(bits)
+        self._sliding = WindowCache(assistant.sliding.window, bits=bits)
         super().__init__(options, LayerCaches([self._full, self._sliding]))
         self.target = assistant.target
         self._assistant = assistant
-        self._window = window
 
     def commit(self, rows: ReadRows, count: int | RowCount) -> None:
         """Take in committed rows; hidden [1, R, H and the keys and values of both layers]."""
@@ -290,12 +284,12 @@ class SharedCacheDraft(FeatureDraft):
         if wanted.depth == 0 or self._newest is None:
             return empty_draft()
         self._take_waiting()
-        rows = self._seen()
+        (caches,) = self._caches
         chain = DraftChain(wanted, wanted.depth, self.options, sampler)
-        state = self._assistant.first_state(wanted.last, self._newest, rows)
+        state = self._assistant.first_state(wanted.last, self._newest, caches)
         for _ in range(wanted.depth - 1):
             token = chain.pick(self._assistant.logits(state))
-            state = self._assistant.next_state(token, state, rows)
+            state = self._assistant.next_state(token, state, caches)
         chain.pick(self._assistant.logits(state))
         return chain.draft(wanted.depth)
 
@@ -304,16 +298,6 @@ class SharedCacheDraft(FeatureDraft):
         self._full, self._sliding = other._full.fork(), other._sliding.fork()
         self._caches = (LayerCaches([self._full, self._sliding]),)
         self.restore(snapshot)
-
-    def _seen(self) -> TargetRows:
-        """What a row at the next position sees: all before it, and those within the window."""
-        length = self.length
-        full = self._full.shown()
-        sliding = self._sliding.shown()
-        count = sliding.keys.shape[2]
-        positions = mx.arange(length - count, length)[None]
-        mask = None if length < self._window else positions > length - self._window
-        return TargetRows(SeenRows(*full, None), SeenRows(*sliding, mask), length)
 
 
 def _by_head(rows: mx.array, layer: SharedLayer) -> KeysValues:

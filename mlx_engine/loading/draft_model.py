@@ -21,7 +21,11 @@ from mlx_engine.models.decoder import Decoder
 from mlx_engine.models.drafters import Drafter, SmallModel
 from mlx_engine.models.drafters.dflash import DFlash, DFlashConfig
 from mlx_engine.models.drafters.eagle3 import Eagle3, Eagle3Config, plain_name
-from mlx_engine.models.drafters.gemma4_assistant import AssistantConfig, Gemma4Assistant
+from mlx_engine.models.drafters.gemma4_assistant import (
+    AssistantConfig,
+    Gemma4Assistant,
+    assistant_name,
+)
 from mlx_engine.models.drafters.target import draft_target
 from mlx_engine.models.matrix import as_stored, by_columns
 from mlx_engine.models.weights import WeightTable
@@ -68,7 +72,8 @@ def read_drafter(files: ModelFiles) -> DrafterFiles | None:
 def build_drafter(files: DrafterFiles, target: Model) -> Drafter:
     """Build a drafter for `target` with lazy arrays. Raises BadModelFile, UnsupportedModel."""
     stored = load_tensors(files.tensors)
-    arrays = cast_floats({plain_name(name): array for name, array in stored.items()})
+    renamed = assistant_name if files.kind == "gemma4-assistant" else plain_name
+    arrays = cast_floats({renamed(name): array for name, array in stored.items()})
     for name in _BUFFERS:
         arrays.pop(name, None)
     numbers = {name: arrays.pop(name) for name in _NUMBERS if name in arrays}

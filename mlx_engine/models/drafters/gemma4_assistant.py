@@ -1,7 +1,7 @@
 """Gemma 4's assistant: a few layers that attend to keys and values its target has computed.
 
 Published apart, as `*-assistant`; transformers' Gemma4Assistant is the reference. Its input is
-[embedding of the newest token, state], the target's width each; layers have queries only and read
+[embedding of the newest token, state], the target's width each; blocks have queries only and read
 the target's last full and last sliding layer; the position is that of the newest token, for every
 token of a draft. The state for the next one is the normed output, projected back to the target's
 width; the first state is the target's after its final norm. An ordered output head looks only into
@@ -16,55 +16,58 @@ from typing import NamedTuple
 import mlx.core as mx
 import numpy as np
 
+from mlx_engine.cache.attention import Mask
+from mlx_engine.cache.contract import LayerCaches
+from mlx_engine.models.attention import KeyValueCache, Masks
+from mlx_engine.models.blocks import DecoderBlock
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.decoder import Decoder
 from mlx_engine.models.drafters.target import FeatureModel, check_widths
-from mlx_engine.models.families.gemma4 import FULL, SLIDING, fields_of_layer, rope_of_kind
-from mlx_engine.models.layer_specs import AttentionSpec, RopeSpec, Shapes, why_not_packed
-from mlx_engine.models.layers import Embedding, Linear, Norm, Rotation, gelu_tanh
-from mlx_engine.models.model_spec import AssistantLayers, ModelSpec
+from mlx_engine.models.families.gemma4 import FULL, SLIDING, Gemma4, fields_of_layer, rope_of_kind
+from mlx_engine.models.families.llama import plain_model
+from mlx_engine.models.layer_specs import AttentionSpec, FeedForwardSpec, Shapes, why_not_packed
+from mlx_engine.models.layers import Embedding, Linear, Norm
+from mlx_engine.models.model_spec import AssistantLayers, BlockSpec, ModelSpec
 from mlx_engine.models.weights import Part, WeightTable
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 from mlx_engine.values.words import Words
-
-_NORMS = ("input", "post_attention", "pre_feedforward", "post_feedforward")
 
 
 class SharedLayer(NamedTuple):
     """A layer of the target whose keys and values are read: [1, heads, T, size] each.
 
-    window: tokens a row sees; those of the longest text where it sees all.
+    window: tokens a row sees; the context length where it sees all.
     """
 
-    number: int
     heads: int
     size: int
     window: int
 
     @property
     def width(self) -> int:
-        """Keys and values of one token."""
+        """Elements of the keys and values of one token."""
         return 2 * self.heads * self.size
+
+
+def assistant_name(name: str) -> str:
+    """The name that our blocks have for a published tensor."""
+    plain = name.removeprefix("model.")
+    layer, _, norm = plain.removesuffix(".weight").rpartition(".")
+    if not layer.startswith("layers.") or norm not in Gemma4.renames:
+        return plain
+    return f"{layer}.{Gemma4.renames[norm]}.weight"
 
 
 @dataclass(frozen=True, slots=True)
 class AssistantConfig:
-    """Sizes; layer_types: "full_attention" or "sliding_attention" for each layer.
+    """Sizes of an assistant, whose blocks have queries only.
 
     centroids: clusters of the vocabulary, 0 for a plain output head; chosen: how many are looked
-    into. ropes: of each kind of layer.
+    into.
     """
 
     target_hidden: int
-    hidden: int
-    inner: int
-    heads: int
-    sliding_size: int
-    full_size: int
-    eps: float
-    vocabulary: int
-    layer_types: tuple[str, ...]
-    ropes: Mapping[str, RopeSpec]
+    spec: ModelSpec
     centroids: int
     chosen: int
 
@@ -82,10 +85,7 @@ class AssistantConfig:
         types = fields.words("layer_types")
         if not {*types} <= {FULL, SLIDING} or len(types) != fields.layers():
             raise fields.wrong("layer_types", list(types), Words("the kind of every layer"))
-        sizes = {}
-        for kind in (FULL, SLIDING):
-            number = types.index(kind) if kind in types else -1
-            sizes[kind] = fields_of_layer(fields, number, kind).count("head_dim")
+        blocks = [_block(fields, number, kind) for number, kind in enumerate(types)]
         vocabulary = fields.count("vocab_size")
         ordered = fields.flag("use_ordered_embeddings", default=False)
         centroids = fields.count("num_centroids", 2048) if ordered else 0
@@ -99,104 +99,57 @@ class AssistantConfig:
                 chosen=chosen,
                 vocabulary=vocabulary,
             )
-        return AssistantConfig(
-            target_hidden=fields.count("backbone_hidden_size"),
-            hidden=fields.count("hidden_size"),
-            inner=fields.count("intermediate_size"),
-            heads=fields.count("num_attention_heads"),
-            sliding_size=sizes[SLIDING],
-            full_size=sizes[FULL],
-            eps=fields.number("rms_norm_eps", 1e-6),
-            vocabulary=vocabulary,
-            layer_types=types,
-            ropes={kind: rope_of_kind(fields, size, kind) for kind, size in sizes.items()},
-            centroids=centroids,
-            chosen=chosen,
-        )
+        spec = plain_model(fields, blocks)
+        return AssistantConfig(fields.count("backbone_hidden_size"), spec, centroids, chosen)
 
-    def size_of(self, kind: str) -> int:
-        """Elements of a head in layers of this kind."""
-        return self.full_size if kind == FULL else self.sliding_size
+    @property
+    def attentions(self) -> tuple[AttentionSpec, ...]:
+        """The attention of each block; with a window where it reads a sliding layer."""
+        mixers = (block.mixer for block in self.spec.blocks)
+        return tuple(mixer for mixer in mixers if isinstance(mixer, AttentionSpec))
 
     def tensors(self) -> Shapes:
         """Names and shapes."""
-        hidden, target = self.hidden, self.target_hidden
+        hidden, target = self.spec.hidden, self.target_hidden
         made: Shapes = {
             "pre_projection.weight": (hidden, 2 * target),
             "post_projection.weight": (target, hidden),
             "norm.weight": (hidden,),
-            "embed_tokens.weight": (self.vocabulary, hidden),
+            "embed_tokens.weight": (self.spec.vocabulary, hidden),
         }
         if self.centroids:
             made["masked_embedding.centroids.weight"] = (self.centroids, hidden)
-        for number, kind in enumerate(self.layer_types):
-            name, queries = f"layers.{number}.", self.heads * self.size_of(kind)
-            made |= {f"{name}{norm}_layernorm.weight": (hidden,) for norm in _NORMS}
-            made |= {
-                f"{name}self_attn.q_norm.weight": (self.size_of(kind),),
-                f"{name}self_attn.q_proj.weight": (queries, hidden),
-                f"{name}self_attn.o_proj.weight": (hidden, queries),
-                f"{name}mlp.gate_proj.weight": (self.inner, hidden),
-                f"{name}mlp.up_proj.weight": (self.inner, hidden),
-                f"{name}mlp.down_proj.weight": (hidden, self.inner),
-                f"{name}layer_scalar": (1,),
-            }
+        for number, block in enumerate(self.spec.blocks):
+            shapes = block.tensors(hidden)
+            made |= {f"layers.{number}.{name}": shape for name, shape in shapes.items()}
         return made
 
 
-class SeenRows(NamedTuple):
-    """What the target has computed of the tokens before the newest, for one kind of layer.
-
-    keys, values: [1, heads, rows, size]; mask: bool [1, rows] of those that are seen, None for all.
-    """
-
-    keys: mx.array
-    values: mx.array
-    mask: mx.array | None
-
-
-class TargetRows(NamedTuple):
-    """The same for both kinds; length: how many tokens there are."""
-
-    full: SeenRows
-    sliding: SeenRows
-    length: int
-
-    def of(self, kind: str) -> SeenRows:
-        """By the config's name of the kind."""
-        return self.full if kind == FULL else self.sliding
+def _block(fields: ConfigFields, number: int, kind: str) -> BlockSpec:
+    layer = fields_of_layer(fields, number, kind)
+    heads, size = layer.count("num_attention_heads"), layer.count("head_dim")
+    attention = AttentionSpec(
+        heads=heads,
+        kv_heads=heads,
+        key_dim=size,
+        value_dim=size,
+        rope=rope_of_kind(layer, size, kind),
+        qk_norm="head",
+        window=None if kind == FULL else fields.count("sliding_window", 512),
+        scale=1.0,
+        kv_layer=number,
+    )
+    feed = FeedForwardSpec(fields.count("intermediate_size"), "gelu_tanh")
+    return BlockSpec(attention, feed, norms="both", scaled=True)
 
 
-class _Layer:
-    """Attention with queries only, and a gated feed-forward; norms before and after each."""
+class _MasksBehind(Masks):
+    """Masks of a row right behind all that a cache holds, which is not written to it."""
 
-    def __init__(self, part: Part, sizes: AssistantConfig, kind: str) -> None:
-        inner, feed, eps = part.below("self_attn"), part.below("mlp"), sizes.eps
-        self._kind, self._size = kind, sizes.size_of(kind)
-        self._rotate = Rotation(sizes.ropes[kind])
-        self._norms = [Norm.read(part, f"{name}_layernorm", eps) for name in _NORMS]
-        self._query_norm = Norm.read(inner, "q_norm", eps)
-        self._queries, self._out = Linear.read(inner, "q_proj"), Linear.read(inner, "o_proj")
-        self._gate, self._up = Linear.read(feed, "gate_proj"), Linear.read(feed, "up_proj")
-        self._down = Linear.read(feed, "down_proj")
-        self._scalar = part.vector("layer_scalar")
-
-    def __call__(self, x: mx.array, rows: TargetRows) -> mx.array:
-        """[1, 1, H] -> [1, 1, H]."""
-        before, after, second, last = self._norms
-        x = x + after(self._attend(before(x), rows))
-        inner = second(x)
-        x = x + last(self._down(gelu_tanh(self._gate(inner)) * self._up(inner)))
-        return x * self._scalar.astype(x.dtype)
-
-    def _attend(self, x: mx.array, rows: TargetRows) -> mx.array:
-        queries = self._queries(x).reshape(1, 1, -1, self._size)
-        queries = self._query_norm(queries).transpose(0, 2, 1, 3)
-        seen = rows.of(self._kind)
-        attended = mx.fast.scaled_dot_product_attention(
-            self._rotate(queries, rows.length), seen.keys, seen.values, scale=1.0, mask=seen.mask
-        )
-        return self._out(attended.transpose(0, 2, 1, 3).reshape(1, 1, -1))
+    def of(self, cache: KeyValueCache, rows: int) -> Mask:
+        """The mask of the keys there are."""
+        mask = super().of(cache, rows)
+        return mask[:, :-rows] if isinstance(mask, mx.array) else mask
 
 
 class Gemma4Assistant:
@@ -211,7 +164,7 @@ class Gemma4Assistant:
         layers: AssistantLayers,
     ) -> None:
         """layers: of the target, whose keys and values are read."""
-        origin = table.origin
+        origin, spec = table.origin, sizes.spec
         self.full, self.sliding = (_shared_layer(target.spec, number) for number in layers)
         self._check_target(sizes, token_ordering, target, origin)
         self.packed_cache = why_not_packed(self.full.size, self.sliding.size)
@@ -223,11 +176,11 @@ class Gemma4Assistant:
         part = Part(table, "", sizes.tensors())
         self._join = Linear.read(part, "pre_projection")
         self._project = Linear.read(part, "post_projection")
-        self._layers = [
-            _Layer(part.below(f"layers.{n}"), sizes, kind)
-            for n, kind in enumerate(sizes.layer_types)
+        self._blocks = [
+            DecoderBlock(block, part.below(f"layers.{number}"), spec)
+            for number, block in enumerate(spec.blocks)
         ]
-        self._norm = Norm.read(part, "norm", sizes.eps)
+        self._norm = Norm.read(part, "norm", spec.eps)
         matrix = part.matrix("embed_tokens")
         self._output, self._rows = Linear(matrix), Embedding(matrix, self._norm.weight.dtype)
         centroids = "masked_embedding.centroids"
@@ -240,48 +193,55 @@ class Gemma4Assistant:
         self, sizes: AssistantConfig, ordering: mx.array | None, target: Decoder, origin: str
     ) -> None:
         """BadModelFile where config, clusters and target do not go together."""
-        full, sliding = self.full, self.sliding
-        keys = {
-            "keys of full layers are": (sizes.full_size, full.size),
-            "keys of sliding layers are": (sizes.sliding_size, sliding.size),
-        }
-        check_widths(sizes.target_hidden, sizes.vocabulary, target, origin, **keys)
-        if sizes.heads % full.heads or sizes.heads % sliding.heads:
-            raise BadModelFile(
-                "{origin}: its {heads} heads cannot share the target's keys.",
-                origin=origin,
-                heads=sizes.heads,
+        check_widths(sizes.target_hidden, sizes.spec.vocabulary, target, origin)
+        for attention in sizes.attentions:
+            kind, shared = (
+                ("full", self.full) if attention.window is None else ("sliding", self.sliding)
             )
-        if sizes.centroids and (ordering is None or ordering.shape != (sizes.vocabulary,)):
+            keys = {f"keys of {kind} layers are": (attention.key_dim, shared.size)}
+            check_widths(sizes.target_hidden, sizes.spec.vocabulary, target, origin, **keys)
+            if attention.heads % shared.heads:
+                raise BadModelFile(
+                    "{origin}: its {heads} heads cannot share the target's keys.",
+                    origin=origin,
+                    heads=attention.heads,
+                )
+        if sizes.centroids and (ordering is None or ordering.shape != (sizes.spec.vocabulary,)):
             raise BadModelFile(
                 "{origin}: the tensor masked_embedding.token_ordering [{vocabulary}] is missing "
                 "or of another shape. Get the file again.",
                 origin=origin,
-                vocabulary=sizes.vocabulary,
+                vocabulary=sizes.spec.vocabulary,
             )
 
     def check_values(self) -> None:
         """BadModelFile when the clusters do not share out the vocabulary; reads token_ordering."""
         if self._token_ordering is None:
             return
-        if (np.sort(np.array(self._token_ordering)) != np.arange(self._sizes.vocabulary)).any():
+        if (
+            np.sort(np.array(self._token_ordering)) != np.arange(self._sizes.spec.vocabulary)
+        ).any():
             raise BadModelFile(
                 "{origin}: token_ordering does not name every token once. The file is "
                 "damaged or for another model: get it again.",
                 origin=self._origin,
             )
 
-    def first_state(self, token: mx.array, hidden: mx.array, rows: TargetRows) -> mx.array:
-        """The newest token int [1] and the target's state before it [1, 1, H of the target]."""
-        joined = mx.concatenate([self._embed(token[None]), hidden], axis=-1)
-        x = self._join(joined)
-        for layer in self._layers:
-            x = layer(x, rows)
+    def first_state(self, token: mx.array, hidden: mx.array, caches: LayerCaches) -> mx.array:
+        """The state [1, 1, H] after the newest token int [1].
+
+        hidden: the target's state before it [1, 1, H of the target]. caches: keys and values of all
+        tokens before it, of the full and the sliding layer; nothing is written to them.
+        """
+        masks, (full, sliding) = _MasksBehind(), caches.layers
+        x = self._join(mx.concatenate([self._embed(token[None]), hidden], axis=-1))
+        for block, attention in zip(self._blocks, self._sizes.attentions, strict=True):
+            x = block(x, [full if attention.window is None else sliding], masks)
         return self._norm(x)
 
-    def next_state(self, token: mx.array, state: mx.array, rows: TargetRows) -> mx.array:
-        """The state after one more token int [1]."""
-        return self.first_state(token, self._project(state), rows)
+    def next_state(self, token: mx.array, state: mx.array, caches: LayerCaches) -> mx.array:
+        """The state after one more token int [1]; the position stays that of the first."""
+        return self.first_state(token, self._project(state), caches)
 
     def logits(self, state: mx.array) -> mx.array:
         """A state [1, 1, H] -> float32 logits [1, V]; tokens not looked into are -inf."""
@@ -290,7 +250,7 @@ class Gemma4Assistant:
         sizes, fit = self._sizes, self._centroids(state)[0, 0]
         best = mx.argpartition(-fit, sizes.chosen - 1)[: sizes.chosen]
         tokens = self._token_ordering.reshape(sizes.centroids, -1)[best].reshape(-1)
-        logits = mx.full((sizes.vocabulary,), -mx.inf)
+        logits = mx.full((sizes.spec.vocabulary,), -mx.inf)
         logits[tokens] = (self._rows(tokens) @ state[0, 0]).astype(mx.float32)
         return logits[None]
 
@@ -298,4 +258,4 @@ class Gemma4Assistant:
 def _shared_layer(target: ModelSpec, number: int) -> SharedLayer:
     mixer = target.blocks[number].mixer
     assert isinstance(mixer, AttentionSpec)
-    return SharedLayer(number, mixer.kv_heads, mixer.key_dim, mixer.window or target.context)
+    return SharedLayer(mixer.kv_heads, mixer.key_dim, mixer.window or target.context)

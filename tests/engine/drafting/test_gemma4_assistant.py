@@ -38,11 +38,11 @@ def found(assistant, tokens, after=AFTER, chunk=5):
         hidden = assistant.target.forward(part[None], caches)
         caches.commit(part.shape[0])
         tell(source, part, hidden)
-    rows = source._seen()
-    state = assistant.first_state(mx.array(tokens[-1:]), source._newest, rows)
+    (caches,) = source.held
+    state = assistant.first_state(mx.array(tokens[-1:]), source._newest, caches)
     said = [assistant.logits(state)]
     for token in after:
-        state = assistant.next_state(mx.array([token]), state, rows)
+        state = assistant.next_state(mx.array([token]), state, caches)
         said.append(assistant.logits(state))
     return np.array(mx.concatenate(said))
 
