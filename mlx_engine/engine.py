@@ -60,7 +60,7 @@ from mlx_engine.values.options import (
 )
 
 if TYPE_CHECKING:
-    from mlx_engine.models.drafters import SmallModel
+    from mlx_engine.models.drafters.target import SmallModel
 
 
 def open_engine(

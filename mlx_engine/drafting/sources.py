@@ -22,7 +22,7 @@ from mlx_engine.values.options import (
 from mlx_engine.values.words import Words
 
 if TYPE_CHECKING:
-    from mlx_engine.models.drafters import SmallModel
+    from mlx_engine.models.drafters.target import SmallModel
 
 OFF = Reason("off", Words("Drafting is switched off for this chat."))
 NO_HEADS = Reason("no-heads", Words("This model has no MTP heads; it runs without drafting."))

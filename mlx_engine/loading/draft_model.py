@@ -18,7 +18,6 @@ from mlx_engine.loading.no_model import DrafterKind, drafter_kind
 from mlx_engine.loading.safetensors import TensorInfo, merge_headers
 from mlx_engine.models.contract import Model
 from mlx_engine.models.decoder import Decoder
-from mlx_engine.models.drafters import Drafter, SmallModel
 from mlx_engine.models.drafters.dflash import DFlash, DFlashConfig
 from mlx_engine.models.drafters.eagle3 import Eagle3, Eagle3Config, plain_name
 from mlx_engine.models.drafters.gemma4_assistant import (
@@ -26,7 +25,7 @@ from mlx_engine.models.drafters.gemma4_assistant import (
     Gemma4Assistant,
     assistant_name,
 )
-from mlx_engine.models.drafters.target import draft_target
+from mlx_engine.models.drafters.target import FeatureReader, SmallModel, draft_target
 from mlx_engine.models.matrix import as_stored, by_columns
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.text.tokenizer import Tokenizer
@@ -69,7 +68,7 @@ def read_drafter(files: ModelFiles) -> DrafterFiles | None:
     return DrafterFiles(kind, str(files.root), config, tensors) if kind else None
 
 
-def build_drafter(files: DrafterFiles, target: Model) -> Drafter:
+def build_drafter(files: DrafterFiles, target: Model) -> FeatureReader:
     """Build a drafter for `target` with lazy arrays. Raises BadModelFile, UnsupportedModel."""
     stored = load_tensors(files.tensors)
     renamed = assistant_name if files.kind == "gemma4-assistant" else plain_name
@@ -85,13 +84,17 @@ def build_drafter(files: DrafterFiles, target: Model) -> Drafter:
 Numbers = Mapping[str, mx.array]
 
 
-def _eagle3(files: DrafterFiles, table: WeightTable, numbers: Numbers, target: Model) -> Drafter:
+def _eagle3(
+    files: DrafterFiles, table: WeightTable, numbers: Numbers, target: Model
+) -> FeatureReader:
     lends = draft_target(target, files.origin)
     sizes = Eagle3Config.read(files.config, lends.layers, files.origin)
     return Eagle3(sizes, table, numbers.get("d2t"), lends)
 
 
-def _assistant(files: DrafterFiles, table: WeightTable, numbers: Numbers, target: Model) -> Drafter:
+def _assistant(
+    files: DrafterFiles, table: WeightTable, numbers: Numbers, target: Model
+) -> FeatureReader:
     layers = target.spec.assistant_layers if isinstance(target, Decoder) else None
     if not isinstance(target, Decoder) or layers is None:
         raise BadModelFile(
@@ -103,20 +106,24 @@ def _assistant(files: DrafterFiles, table: WeightTable, numbers: Numbers, target
     return Gemma4Assistant(sizes, table, numbers.get(_ORDERING), target, layers)
 
 
-def _dflash(files: DrafterFiles, table: WeightTable, numbers: Numbers, target: Model) -> Drafter:
+def _dflash(
+    files: DrafterFiles, table: WeightTable, numbers: Numbers, target: Model
+) -> FeatureReader:
     del numbers
     lends = draft_target(target, files.origin)
     return DFlash(DFlashConfig.read(files.config, files.origin), table, lends)
 
 
-_BUILD: Mapping[DrafterKind, Callable[[DrafterFiles, WeightTable, Numbers, Model], Drafter]] = {
+_BUILD: Mapping[
+    DrafterKind, Callable[[DrafterFiles, WeightTable, Numbers, Model], FeatureReader]
+] = {
     "eagle3": _eagle3,
     "gemma4-assistant": _assistant,
     "dflash": _dflash,
 }
 
 
-def read_arrays(drafter: Drafter, origin: str) -> Drafter:
+def read_arrays(drafter: FeatureReader, origin: str) -> FeatureReader:
     """Read a drafter's arrays and check their values. Raises BadModelFile, OutOfMemory."""
     evaluate_arrays(drafter.arrays, origin, None, None)
     drafter.check_values()

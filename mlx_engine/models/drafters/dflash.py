@@ -6,7 +6,7 @@ that and to one another, and row i says token i of the block. Embedding and outp
 target's.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import mlx.core as mx
@@ -16,7 +16,7 @@ from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.models import layer_specs, model_spec
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.drafters.target import DraftTarget, FeatureModel, check_widths
+from mlx_engine.models.drafters.target import DraftTarget, FeatureDrafter, check_widths
 from mlx_engine.models.families.llama import plain_feed
 from mlx_engine.models.layers import GatedFeedForward, Linear, Norm, Rotation
 from mlx_engine.models.rope import rope_of
@@ -26,6 +26,9 @@ from mlx_engine.values.options import CacheBits
 from mlx_engine.values.words import Words
 
 _KINDS = ("full_attention", "sliding_attention")
+LONGEST_BLOCK = 15
+"""Tokens that are used of a block at most: the target verifies them in a pass of 16 rows."""
+
 _NEWER = ("selector_rank", "conv_kernel_size")
 """Keys of DFlash 2, whose layers have convolutions."""
 
@@ -180,15 +183,16 @@ class _Layer:
         return seen if self._window is None else seen & (keys > queries - self._window)
 
 
-class DFlash:
-    """The drafter of one target; `target` is to be run in its place while this drafts."""
+class DFlash(FeatureDrafter):
+    """Drafts a block of tokens in one pass, `block` - 1 of them at most."""
 
     def __init__(self, sizes: DFlashConfig, table: WeightTable, target: DraftTarget) -> None:
         origin = table.origin
         check_widths(sizes.hidden, sizes.vocabulary, target.model, origin)
         self._sizes, self.packed_cache = sizes, sizes.attention.packed_cache
+        self.limit = min(LONGEST_BLOCK, sizes.block - 1)
         self._embed = target.embed
-        self.target: FeatureModel = target.with_residuals(sizes.layers, origin)
+        self.target = target.with_residuals(sizes.layers, origin)
         part = Part(table, "", sizes.tensors())
         self._fc = Linear.read(part, "fc")
         self._join_norm = Norm.read(part, "hidden_norm", sizes.eps)
@@ -198,14 +202,6 @@ class DFlash:
         self._norm = Norm.read(part, "norm", sizes.eps)
         table.check_all_used()
         self.arrays = table.handed_out
-
-    @property
-    def most(self) -> int:
-        """Tokens it can draft at once."""
-        return self._sizes.block - 1
-
-    def check_values(self) -> None:
-        """All is told by the headers."""
 
     def make_caches(self, bits: CacheBits = 16) -> LayerCaches:
         """Empty caches for what each layer remembers of the target's tokens."""
@@ -222,12 +218,27 @@ class DFlash:
             layer.remember(context, cache)
         caches.commit(features.shape[1])
 
+    def draft(
+        self,
+        token: mx.array,
+        hidden: mx.array | None,
+        caches: LayerCaches,
+        depth: int,
+        pick: Callable[[mx.array], mx.array],
+    ) -> int:
+        """Make `depth` drafts of one block; `hidden` is not read."""
+        del hidden
+        logits = self.logits(self.block(token, caches)[:, :depth]).squeeze(0)
+        for row in range(depth):
+            pick(logits[row : row + 1])
+        return 1
+
     def block(self, token: mx.array, caches: LayerCaches) -> mx.array:
-        """The newest token int [1] -> states [1, most, H] of the tokens after it.
+        """The newest token int [1] -> states [1, block - 1, H] of the tokens after it.
 
         Always a whole block, as it was trained, however few tokens are wanted.
         """
-        masks = mx.full((self.most,), self._sizes.mask_token, dtype=token.dtype)
+        masks = mx.full((self._sizes.block - 1,), self._sizes.mask_token, dtype=token.dtype)
         x = self._embed(mx.concatenate([token, masks])[None]) * self._sizes.scale
         for layer, cache in zip(self._layers, caches.layers, strict=True):
             assert isinstance(cache, AttentionCache | WindowCache)

@@ -18,7 +18,7 @@ from mlx_engine.cache.joint import JointCache, JointCaches
 from mlx_engine.models import layer_specs
 from mlx_engine.models.attention import Attention, Masks
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.drafters.target import DraftTarget, FeatureModel, check_widths
+from mlx_engine.models.drafters.target import DraftTarget, FeatureReader, check_widths
 from mlx_engine.models.families.llama import plain_feed
 from mlx_engine.models.layers import Embedding, GatedFeedForward, Linear, Norm
 from mlx_engine.models.rope import rope_of
@@ -141,11 +141,10 @@ class _Layer:
         return self._feed_forward.onto(x, self._second_norm(x))
 
 
-class Eagle3:
-    """The drafter of one target; `target` is to be run in its place while this drafts.
+class Eagle3(FeatureReader):
+    """Drafts as an MTP head does (models/contract.py's MtpHead), from states before its norm.
 
-    It is driven like an MTP head (the head's half of models/contract.py): its states are what it
-    gives before its norm. d2t: int [rows of the output head]; None where it knows all tokens.
+    d2t: int [rows of the output head]; None where it knows all tokens.
     """
 
     def __init__(
@@ -158,7 +157,7 @@ class Eagle3:
         self.vocabulary = target.model.vocabulary
         self.packed_cache = sizes.attention.packed_cache
         self._d2t = d2t
-        self.target: FeatureModel = target.with_residuals(sizes.layers, origin)
+        self.target = target.with_residuals(sizes.layers, origin)
         part = Part(table, "", sizes.tensors())
         self._fc = Linear.read(part, "fc")
         self._layer = _Layer(part, sizes)

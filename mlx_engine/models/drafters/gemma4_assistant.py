@@ -8,7 +8,7 @@ width; the first state is the target's after its final norm. An ordered output h
 the clusters of tokens whose centroids fit best.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -16,13 +16,14 @@ from typing import NamedTuple
 import mlx.core as mx
 import numpy as np
 
-from mlx_engine.cache.attention import Mask
+from mlx_engine.cache.attention import AttentionCache, KeysValues, Mask
 from mlx_engine.cache.contract import LayerCaches
+from mlx_engine.cache.window import WindowCache
 from mlx_engine.models.attention import KeyValueCache, Masks
 from mlx_engine.models.blocks import DecoderBlock
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.decoder import Decoder
-from mlx_engine.models.drafters.target import FeatureModel, check_widths
+from mlx_engine.models.drafters.target import FeatureDrafter, FeatureModel, check_widths
 from mlx_engine.models.families.gemma4 import FULL, SLIDING, Gemma4, fields_of_layer, rope_of_kind
 from mlx_engine.models.families.llama import plain_model
 from mlx_engine.models.layer_specs import AttentionSpec, FeedForwardSpec, Shapes, why_not_packed
@@ -30,6 +31,7 @@ from mlx_engine.models.layers import Embedding, Linear, Norm
 from mlx_engine.models.model_spec import AssistantLayers, BlockSpec, ModelSpec
 from mlx_engine.models.weights import Part, WeightTable
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+from mlx_engine.values.options import MAX_DEPTH, CacheBits
 from mlx_engine.values.words import Words
 
 
@@ -47,6 +49,11 @@ class SharedLayer(NamedTuple):
     def width(self) -> int:
         """Elements of the keys and values of one token."""
         return 2 * self.heads * self.size
+
+    def by_head(self, rows: mx.array) -> KeysValues:
+        """Rows [1, T, width] -> keys and values [1, heads, T, size]."""
+        parts = rows.reshape(1, rows.shape[1], 2, self.heads, self.size)
+        return KeysValues(*parts.transpose(2, 0, 3, 1, 4))
 
 
 def assistant_name(name: str) -> str:
@@ -152,8 +159,14 @@ class _MasksBehind(Masks):
         return mask[:, :-rows] if isinstance(mask, mx.array) else mask
 
 
-class Gemma4Assistant:
-    """The drafter of one target; `target` is to be run in its place while this drafts."""
+class Gemma4Assistant(FeatureDrafter):
+    """Drafts by attention to keys and values that the target has computed.
+
+    It keeps a copy of those of the two layers it reads: what the target writes in place every round
+    cannot be held by a draft without the target copying all of it.
+    """
+
+    limit = MAX_DEPTH
 
     def __init__(
         self,
@@ -226,6 +239,34 @@ class Gemma4Assistant:
                 "damaged or for another model: get it again.",
                 origin=self._origin,
             )
+
+    def make_caches(self, bits: CacheBits = 16) -> LayerCaches:
+        """Empty caches for keys and values of the full and the sliding layer."""
+        return LayerCaches([AttentionCache(bits), WindowCache(self.sliding.window, bits=bits)])
+
+    def remember(self, features: mx.array, caches: LayerCaches) -> None:
+        """Keep a copy of keys and values [1, T, F] of both layers."""
+        both = mx.split(features, [self.full.width], axis=-1)
+        for cache, layer, rows in zip(caches.layers, (self.full, self.sliding), both, strict=True):
+            assert isinstance(cache, AttentionCache | WindowCache)
+            cache.append(*layer.by_head(rows))
+        caches.commit(features.shape[1])
+
+    def draft(
+        self,
+        token: mx.array,
+        hidden: mx.array | None,
+        caches: LayerCaches,
+        depth: int,
+        pick: Callable[[mx.array], mx.array],
+    ) -> int:
+        """Make `depth` drafts, in a pass each; keys and values stay those of true tokens."""
+        assert hidden is not None
+        state = self.first_state(token, hidden, caches)
+        for _ in range(depth - 1):
+            state = self.next_state(pick(self.logits(state)), state, caches)
+        pick(self.logits(state))
+        return depth
 
     def first_state(self, token: mx.array, hidden: mx.array, caches: LayerCaches) -> mx.array:
         """The state [1, 1, H] after the newest token int [1].

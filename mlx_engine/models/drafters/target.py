@@ -1,15 +1,16 @@
-"""What draft models have in common: what a target lends them, and the features it hands on."""
+"""What draft models that read their target have in common: the target's features, a base class."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import mlx.core as mx
 
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.models.contract import Headless, JointForward, Model
 from mlx_engine.models.decoder import Decoder
-from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+from mlx_engine.values.errors import BadModelFile, Reason, UnsupportedModel
 from mlx_engine.values.options import CacheBits
 
 WideForward = Callable[[mx.array, LayerCaches], mx.array]
@@ -49,6 +50,75 @@ class FeatureModel(Headless):
     def features(self, hidden: mx.array) -> mx.array:
         """What stands behind the hidden states, [1, T, F]."""
         return hidden[..., self.hidden_size :]
+
+
+class FeatureReader(ABC):
+    """A draft model of one target, which reads hidden states that the target computes.
+
+    target: to be run in the target's place while this drafts. arrays: all weights, lazy.
+    packed_cache: why keys and values are kept in 16 bits only; None: in any.
+    """
+
+    target: FeatureModel
+    arrays: Sequence[mx.array]
+    packed_cache: Reason | None
+
+    def check_values(self) -> None:
+        """Raise BadModelFile for values that headers do not tell; reads a few arrays."""
+        return
+
+
+class FeatureDrafter(FeatureReader):
+    """A draft model that remembers the features of all tokens in caches of its own.
+
+    limit: the deepest draft.
+    """
+
+    limit: int
+
+    @abstractmethod
+    def make_caches(self, bits: CacheBits = 16) -> LayerCaches:
+        """Empty caches for what is remembered of the target's tokens."""
+
+    @abstractmethod
+    def remember(self, features: mx.array, caches: LayerCaches) -> None:
+        """Write what the target's features [1, T, F] mean, and keep it."""
+
+    @abstractmethod
+    def draft(
+        self,
+        token: mx.array,
+        hidden: mx.array | None,
+        caches: LayerCaches,
+        depth: int,
+        pick: Callable[[mx.array], mx.array],
+    ) -> int:
+        """Make `depth` drafts, each picked from logits [1, V]; return the number of passes.
+
+        token: the newest one, int [1]. hidden: the target's state before it [1, 1, H]; None where
+        that is not known. pick: takes the next token int32 [1].
+        """
+
+
+class SmallModel:
+    """A model that can draft for the target, read when it is first used.
+
+    read: a whole model with the target's tokens, or one that reads what the target computes. share:
+    its weights over those of the target. why_not: why it cannot draft for this target.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], Model | FeatureReader],
+        share: float = 0.0,
+        why_not: Reason | None = None,
+    ) -> None:
+        self._read, self.share, self.why_not = read, share, why_not
+
+    @cached_property
+    def opened(self) -> Model | FeatureReader:
+        """The model in memory. Raises EngineError."""
+        return self._read()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from tiny_dflash import BLOCK, TinyDFlash, reference, tensors_of, write_tiny_dfl
 from tiny_published import VOCABULARY
 
 from mlx_engine.drafting.drafter import Proposal
-from mlx_engine.drafting.drafters import BlockDraft
+from mlx_engine.drafting.drafters import FeatureDraft
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 from mlx_engine.values.options import DraftOptions, SamplingOptions
@@ -36,7 +36,7 @@ def target(tmp_path_factory):
 def observed(drafter, tokens, chunks):
     """A source that was told tokens in chunks of these sizes."""
     hidden, start = hidden_of(drafter, tokens), 0
-    source = BlockDraft(drafter, DraftOptions(rule="greedy"))
+    source = FeatureDraft(drafter, DraftOptions(rule="greedy"))
     for rows in (*chunks, len(tokens) - sum(chunks)):
         tell(source, mx.array(tokens[start : start + rows]), hidden[:, start : start + rows])
         start += rows
@@ -47,7 +47,7 @@ def found(drafter, target, chunks=(4,)):
     """Logits of the block whose newest token is the last one."""
     source = observed(drafter, target.tokens[:-1], chunks)
     source.snapshot()  # reads what waits
-    states = drafter.block(mx.array(target.tokens[-1:]), source._remembered)
+    states = drafter.block(mx.array(target.tokens[-1:]), source.held[0])
     return np.array(drafter.logits(states)[0])
 
 
@@ -89,7 +89,7 @@ def test_a_draft_copies_nothing_of_its_context(target, tmp_path):
     rows = mx.zeros((1, 1, BLOCK, 32))
     turned = mx.fast.rope(rows, 32, traditional=False, base=1e4, scale=1.0, offset=3)
     rotations = 2 * len(drafter._layers) * primitives(turned)["Concatenate"]
-    states = drafter.block(mx.array(target.tokens[-1:]), source._remembered)
+    states = drafter.block(mx.array(target.tokens[-1:]), source.held[0])
     assert primitives(states)["Concatenate"] == rotations + 1  # of the newest token and the masks
 
 
@@ -110,7 +110,7 @@ def test_a_place_to_go_back_to(target, tmp_path):
     drafter = opened(write_tiny_dflash(tmp_path / "d", FORMS["a window"]), target.model)
     sampler = Sampler(SamplingOptions(temperature=0), VOCABULARY, 0)
     tokens, hidden = target.tokens[:-1], hidden_of(drafter, target.tokens[:-1])
-    source = BlockDraft(drafter, DraftOptions(rule="greedy"))
+    source = FeatureDraft(drafter, DraftOptions(rule="greedy"))
     tell(source, mx.array(tokens[:9]), hidden[:, :9])
     place = source.snapshot()
     before = source.draft(Proposal(4, mx.array([tokens[9]]), 10), sampler).tokens.tolist()

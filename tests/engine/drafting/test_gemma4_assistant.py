@@ -13,7 +13,7 @@ from tiny_gemma4 import CLUSTERS, VOCABULARY, WINDOW, change_tensors, drafted, w
 from tiny_published import publish
 
 import mlx_engine
-from mlx_engine.drafting.drafters import SharedCacheDraft
+from mlx_engine.drafting.drafters import FeatureDraft
 from mlx_engine.models.decoder import Decoder
 from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
@@ -31,13 +31,14 @@ FORMS = {
 
 def found(assistant, tokens, after=AFTER, chunk=5):
     """Logits of a draft after the target has read all tokens but the newest, in chunks."""
-    source = SharedCacheDraft(assistant, DraftOptions(rule="greedy"))
+    source = FeatureDraft(assistant, DraftOptions(rule="greedy"))
     caches = assistant.target.make_caches()
     for start in range(0, len(tokens) - 1, chunk):
         part = mx.array(tokens[start : min(start + chunk, len(tokens) - 1)])
         hidden = assistant.target.forward(part[None], caches)
         caches.commit(part.shape[0])
         tell(source, part, hidden)
+    source.snapshot()  # remembers what waits
     (caches,) = source.held
     state = assistant.first_state(mx.array(tokens[-1:]), source._newest, caches)
     said = [assistant.logits(state)]
@@ -88,14 +89,14 @@ def test_nothing_is_copied_while_it_rests(pairs):
     """The first draft copies what waits, all of it at once."""
     pair, engine = pairs("ordered")
     assistant = opened(pair.assistant, engine.parts.model)
-    source = SharedCacheDraft(assistant, DraftOptions(rule="greedy"))
+    source = FeatureDraft(assistant, DraftOptions(rule="greedy"))
     source.rest(rests=True)
     hidden = assistant.target.forward(mx.array([TOKENS[:9]]), assistant.target.make_caches())
     for row, token in enumerate(TOKENS[:9]):
         tell(source, mx.array([token]), hidden[:, row : row + 1])
-    assert (source.length, source._full.length) == (9, 0)
+    assert (source.length, source.held[0].length) == (9, 0)
     source.snapshot()
-    assert source._full.length == 9
+    assert source.held[0].length == 9
 
 
 def test_chats_at_once_share_the_targets_passes(pairs, monkeypatch):
