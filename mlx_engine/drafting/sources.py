@@ -1,4 +1,4 @@
-"""Which source drafts in a conversation, as its options ask; or the reason why none does."""
+"""Choose the drafter of a conversation by its options; or give the reason why nothing drafts."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,11 +43,12 @@ NO_MATCH = Reason(
 
 @dataclass(frozen=True, slots=True)
 class DraftKit:
-    """What there is to draft with.
+    """The heads and models of an engine that can draft.
 
-    heads: what loading found wrong with the MTP heads. read_heads: brings them into memory; free
-    after the first call; raises EngineError. small: None when no draft model was given. outputs:
-    output heads for the heads. go_deep: told when a source may make long drafts.
+    heads: why the MTP heads cannot draft, None if they can. read_heads: loads them into memory, at
+    no cost after the first call; raises EngineError. small: the draft model, None if none was
+    given. outputs: output heads of the MTP heads. go_deep: called before a source that may make
+    long drafts is used.
     """
 
     model: Model
@@ -59,11 +60,11 @@ class DraftKit:
 
     @property
     def small_share(self) -> float:
-        """0 where there is no small model."""
+        """Cost of a pass of the draft model as a share of one of the target; 0 without one."""
         return self.small.share if self.small else 0.0
 
     def why_no_model(self, options: DraftOptions) -> Reason | None:
-        """Why the model the options name cannot draft; None when it can, or they name none."""
+        """Why the model that the options name cannot draft; None if it can, or none is named."""
         if self.model.plain_only is not None:
             return self.model.plain_only
         wanted = model_of(options)
@@ -74,13 +75,13 @@ class DraftKit:
         return None
 
     def make(self, options: DraftOptions, bits: CacheBits = 16, *, with_model: bool) -> Drafter:
-        """A source for a new conversation; opens the small model. Raises EngineError.
+        """Make a drafter for a conversation; opens the draft model. Raises EngineError.
 
-        bits: of keys and values of what drafts. with_model: the model that the options name can
-        draft.
+        bits: of the drafter's keys and values. with_model: whether the model that the options name
+        can draft.
         """
         source = self._with_model(options, bits) if with_model else None
-        if _looks_up(options):
+        if _uses_lookup(options):
             return PromptLookupDraft(options) if source is None else CombinedDraft(source)
         return source or NoDraft()
 
@@ -95,17 +96,17 @@ class DraftKit:
 
 
 def model_of(options: DraftOptions) -> DraftedBy | None:
-    """Which model the options draft with, alone or beside prompt lookup."""
+    """The model that the options draft with, alone or combined with prompt lookup."""
     if "mtp" in options.source:
         return "mtp"
     return "model" if "model" in options.source else None
 
 
-def _looks_up(options: DraftOptions) -> bool:
+def _uses_lookup(options: DraftOptions) -> bool:
     return options.source.startswith("prompt-lookup")
 
 
-class Followed(Protocol):
+class DraftedState(Protocol):
     """The state of a conversation (decoding/state.py)."""
 
     @property
@@ -114,28 +115,28 @@ class Followed(Protocol):
 
     @property
     def cache(self) -> CacheOptions:
-        """In how many bits keys and values are kept."""
+        """Bits of keys and values."""
 
     def use(self, drafter: Drafter) -> None:
         """Exchange the drafter for a new one."""
 
 
-class _Made(NamedTuple):
-    """What a source was made for: the name in the options, and whether a model could draft."""
+class _Purpose(NamedTuple):
+    """What a drafter was made for: source in the options, and whether its model could draft."""
 
     name: DraftSourceName
     with_model: bool
 
 
 class Drafting:
-    """Drafting of one conversation: its source, and who drafts how deep in the next round."""
+    """Drafting of one conversation: which drafter, and how deep in the next round."""
 
     def __init__(self, kit: DraftKit, policy: DepthPolicy) -> None:
         self._kit = kit
         self._policy = policy
-        self._made: _Made | None = None
+        self._purpose: _Purpose | None = None
         self._unreadable: dict[DraftedBy, Reason] = {}
-        self._asked: DraftOptions | None = None
+        self._options: DraftOptions | None = None
         self._ready: Drafter | None = None  # the source that drafts by these options
         self._choice: Choice | None = None
 
@@ -143,16 +144,15 @@ class Drafting:
         """Why these options cannot draft; None when they can."""
         if options.source == "none":
             return OFF
-        return self._kit.model.plain_only if _looks_up(options) else self._why_no_model(options)
+        return self._kit.model.plain_only if _uses_lookup(options) else self._why_no_model(options)
 
-    def begin(self, sequence: Followed, options: DraftOptions) -> None:
-        """Before an answer: the source the options ask for, and all that takes time.
+    def begin(self, sequence: DraftedState, options: DraftOptions) -> None:
+        """Prepare an answer: make the drafter that the options ask for, and load its weights.
 
-        Nothing that drafts is read into memory while the depth is 0; what cannot be read is a
-        reason to decode plainly. A source that was lost is made anew, and so is the sequence when
-        it has to be read from the start. Where no draft can pay, nothing that only drafts need is
-        computed by the target; where none is expected to, by those made before, a head reads no
-        prompt but its end.
+        At depth 0 no weights are loaded; weights that cannot be loaded are a reason to decode
+        plainly. A drafter that cannot draft any more is made anew, with the state if it has to read
+        hidden states from token 0. If no draft can pay, the target computes nothing for drafts; if
+        none is expected to pay, by earlier drafts, heads read only the end of the prompt.
         """
         self._choice = self._ready = None
         if self._drafts(options):
@@ -160,10 +160,10 @@ class Drafting:
                 self._kit.go_deep()
             self._policy.follow(options)
             self._policy.begin_text()
-        if self._wants_another(sequence.drafter, options) or (
+        if self._wants_new_drafter(sequence.drafter, options) or (
             self._drafts(options) and not self._is_ready(sequence.drafter, options)
         ):
-            self._use(sequence, options)
+            self._make_drafter(sequence, options)
         if self.why_not(options) is not None and not sequence.drafter.is_lost:
             sequence.use(NoDraft())
         if self._drafts(options):
@@ -171,70 +171,72 @@ class Drafting:
         never = self._why_never(options)
         if never is not None and sequence.drafter.target is not None:
             sequence.use(self._kit.make(options, with_model=False))  # the target as it is
-            self._made = _Made(options.source, with_model=False)
-        sequence.drafter.rest(rests=options.depth == 0 or self._leaves_prompt(options))
+            self._purpose = _Purpose(options.source, with_model=False)
+        sequence.drafter.rest(rests=options.depth == 0 or self._skips_prompt(options))
 
     def forget(self) -> None:
-        """After an error: the next answer makes its source anew."""
-        self._made = None
+        """Have the next answer make its drafter anew, after an error."""
+        self._purpose = None
 
     def _drafts(self, options: DraftOptions) -> bool:
         return options.depth != 0 and self.why_not(options) is None
 
-    def knows_ahead(self, state: Followed, options: DraftOptions, newest: int, room: Room) -> bool:
-        """Whether a plan and its draft can be made before the token behind the newest is known: not
-        where the text goes on as it did before, and a copy would be drafted.
+    def knows_ahead(
+        self, state: DraftedState, options: DraftOptions, newest: int, room: Room
+    ) -> bool:
+        """Whether the next round can be planned and drafted before its first token is known.
+
+        It cannot if prompt lookup would draft a copy of earlier text.
         """
         source = state.drafter
         if not source.reads_words or not self._drafts(options):
             return True
-        if self._wants_what_reads_tokens(source, options):
+        if self._wants_token_drafter(source, options):
             return False
         self._policy.share(room)
         return not self._policy.would_copy(source.offers(newest), options.depth)
 
-    def plan(self, state: Followed, options: DraftOptions, newest: int, room: Room) -> Choice:
-        """Who drafts, and how deep; before every round. newest: the last token that is known. Where
-        it `knows_ahead` that may be the one before a token that is on its way; what became of
-        a round is then learned one round late. room: of this chat in a pass that several share.
+    def plan(self, state: DraftedState, options: DraftOptions, newest: int, room: Room) -> Choice:
+        """Choose source and depth; called before every round.
 
-        The last choice once more where nothing can have changed, so that a round without a draft
-        costs next to nothing here.
+        newest: the last token that the host knows; after `knows_ahead` that may be one token early.
+        room: how deep this chat may draft in a shared pass. If nothing can have changed, the last
+        choice is returned again, so that a plain round costs next to nothing here.
         """
         choice = self._choice
         self._policy.share(room)
-        source, is_as_before = state.drafter, options is self._asked
+        source, is_as_before = state.drafter, options is self._options
         if choice is None or not is_as_before or not self._policy.stays():
             if is_as_before and source is self._ready and not source.is_lost:
                 choice = self._plan(source, options, newest)
             else:
                 choice = self._choose(state, options, newest)
-            self._asked = options
+            self._options = options
         self._choice = None if state.drafter.reads_words else choice
         return choice
 
     def learn(
         self, choice: Choice, drafted: int, accepted: int, milliseconds: float, others: Others
     ) -> None:
-        """Tell the depth policy how a round that was planned so has ended."""
+        """Tell the depth policy the outcome and the time of a round."""
         self._policy.learn(choice, drafted, accepted, milliseconds, others)
 
-    def _choose(self, sequence: Followed, options: DraftOptions, newest: int) -> Choice:
+    def _choose(self, sequence: DraftedState, options: DraftOptions, newest: int) -> Choice:
         source, self._ready = sequence.drafter, None
         why = self.why_not(options)
         if why is not None or options.depth == 0:
-            return self._no_draft(why)
-        if self._wants_what_reads_tokens(source, options):
-            self._use(sequence, options)
+            return self._plan_plain(why)
+        if self._wants_token_drafter(source, options):
+            self._make_drafter(sequence, options)
             return self._policy.plan((), options.depth, NEXT_ROUND)
         never = self._why_never(options)
-        if self._made is None or self._made.name != options.source:
-            return self._no_draft(UNREAD)
+        if self._purpose is None or self._purpose.name != options.source:
+            return self._plan_plain(UNREAD)
         if source.is_lost:
-            return self._no_draft(never or UNREAD)
+            return self._plan_plain(never or UNREAD)
         if not self._is_ready(source, options):
-            return self._no_draft(self._why_no_model(options))
-        if options is not self._asked:
+            return self._plan_plain(self._why_no_model(options))
+        if options is not self._options:
             self._policy.follow(options)
             source.follow(options)
         self._ready = source
@@ -247,64 +249,64 @@ class Drafting:
         return self._policy.plan(offers, options.depth, nothing)
 
     def _why_never(self, options: DraftOptions) -> Reason | None:
-        """Why no draft of the model that the options name can pay, as far as it is known now."""
+        """Why no draft of the model that the options name can pay; None if one may."""
         model = model_of(options)
         if options.depth != "auto" or model is None or self._why_no_model(options) is not None:
             return None
         return self._policy.source(model).why_never()
 
-    def _leaves_prompt(self, options: DraftOptions) -> bool:
-        """Whether the model that the options name need not read the prompt."""
+    def _skips_prompt(self, options: DraftOptions) -> bool:
+        """Whether the drafter need not read the prompt, because no draft is expected to pay."""
         model = model_of(options)
         if options.depth != "auto" or model is None:
             return False
         return self._policy.source(model).skips_prompt
 
-    def _no_draft(self, why: Reason | None) -> Choice:
+    def _plan_plain(self, why: Reason | None) -> Choice:
         return self._policy.plan((), 0, why)
 
-    def _wanted(self, options: DraftOptions) -> _Made:
+    def _wanted_purpose(self, options: DraftOptions) -> _Purpose:
         has_model = model_of(options) is not None and self._why_no_model(options) is None
-        return _Made(options.source, has_model)
+        return _Purpose(options.source, has_model)
 
-    def _wants_what_reads_tokens(self, source: Drafter, options: DraftOptions) -> bool:
-        """Whether another source is wanted than the present one, and needs nothing but tokens."""
-        wanted = self._wanted(options)
-        return not wanted.with_model and (source.is_lost or wanted != self._made)
+    def _wants_token_drafter(self, source: Drafter, options: DraftOptions) -> bool:
+        """Whether another drafter is wanted than the present one, one that reads only tokens."""
+        wanted = self._wanted_purpose(options)
+        return not wanted.with_model and (source.is_lost or wanted != self._purpose)
 
-    def _wants_another(self, source: Drafter, options: DraftOptions) -> bool:
-        """Whether an answer should begin with another source than the present one."""
+    def _wants_new_drafter(self, source: Drafter, options: DraftOptions) -> bool:
+        """Whether an answer should begin with another drafter than the present one."""
         if self.why_not(options) is not None:
             return False
-        is_new = self._made is None or self._made.name != options.source
+        is_new = self._purpose is None or self._purpose.name != options.source
         if options.depth == 0:
             return is_new and model_of(options) != "model"
-        is_lost = source.is_lost or self._made != self._wanted(options)
+        is_lost = source.is_lost or self._purpose != self._wanted_purpose(options)
         return is_new or (is_lost and self._why_never(options) is None)
 
-    def _use(self, sequence: Followed, options: DraftOptions) -> None:
-        """Make the source the options ask for, without its model if that cannot be read."""
+    def _make_drafter(self, sequence: DraftedState, options: DraftOptions) -> None:
+        """Make the drafter that the options ask for, without its model if that cannot be read."""
         try:
-            bits, wanted = sequence.cache.head_bits, self._wanted(options)
+            bits, wanted = sequence.cache.head_bits, self._wanted_purpose(options)
             source = self._kit.make(options, bits, with_model=wanted.with_model)
             if options.depth != 0:
                 source.prepare()
         except EngineError as error:
-            self._give_up(options, error)
+            self._note_unreadable(options, error)
             source = self._kit.make(options, with_model=False)
-        self._made = self._wanted(options)
+        self._purpose = self._wanted_purpose(options)
         sequence.use(source)
 
     def _is_ready(self, source: Drafter, options: DraftOptions) -> bool:
-        """Bring what drafts into memory, if this draft is the first that needs it."""
+        """Load the drafter's weights before their first draft; whether they could be loaded."""
         try:
             source.prepare()
         except EngineError as error:
-            self._give_up(options, error)
+            self._note_unreadable(options, error)
             return False
         return True
 
-    def _give_up(self, options: DraftOptions, error: EngineError) -> None:
+    def _note_unreadable(self, options: DraftOptions, error: EngineError) -> None:
         model = model_of(options)
         assert model is not None
         self._unreadable[model] = Reason(
@@ -312,7 +314,7 @@ class Drafting:
         )
 
     def _why_no_model(self, options: DraftOptions) -> Reason | None:
-        """Why the model that the options name cannot draft, alone or beside prompt lookup."""
+        """Why the model that the options name cannot draft; None if it can, or none is named."""
         model = model_of(options)
         found = None if model is None else self._unreadable.get(model)
         return found or self._kit.why_no_model(options)
