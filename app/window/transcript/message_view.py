@@ -250,9 +250,7 @@ class MessageView(QWidget):
             self.editor.changed.connect(lambda text: unsent.update({message_id: text}))
             self.editor.changed.connect(self._reader.typed)
             self.editor.accepted.connect(
-                lambda text: self._reader.edit_wanted.emit(
-                    message_id, with_attachments(text, attached)
-                )
+                lambda text: self._reader.chat.edit(message_id, with_attachments(text, attached))
             )
             self.editor.given_up.connect(lambda: self._close_editor(body))
             self._column.insertWidget(0, self.editor)
@@ -284,11 +282,11 @@ class MessageView(QWidget):
         buttons.copy_markdown.clicked.connect(self.copy_markdown)
         buttons.edit.clicked.connect(self.edit)
         buttons.branch_off.clicked.connect(lambda: reader.branch_off_wanted.emit(message_id))
-        buttons.regenerate.clicked.connect(lambda: reader.regenerate_wanted.emit(message_id))
-        buttons.go_on.clicked.connect(lambda: reader.continue_wanted.emit(message_id))
-        buttons.drop.clicked.connect(lambda: reader.drop_wanted.emit(message_id))
-        buttons.previous.clicked.connect(lambda: reader.branch_wanted.emit(message_id, -1))
-        buttons.next.clicked.connect(lambda: reader.branch_wanted.emit(message_id, 1))
+        buttons.regenerate.clicked.connect(lambda: reader.chat.regenerate(message_id))
+        buttons.go_on.clicked.connect(lambda: reader.chat.continue_answer(message_id))
+        buttons.drop.clicked.connect(lambda: reader.chat.drop_oldest(message_id))
+        buttons.previous.clicked.connect(lambda: reader.chat.show_branch(message_id, -1))
+        buttons.next.clicked.connect(lambda: reader.chat.show_branch(message_id, 1))
         footer.clicked.connect(lambda: reader.stats_clicked.emit(message_id))
 
     def _show_state(self) -> None:

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 from shiboken6 import isValid
 
 from app.start.threads import Turns
+from app.state.chat import ChatState
 from app.values.app_settings import TextWidth
 from app.window.controls.icons import Colour, IconButton
 from app.window.language import tr
@@ -48,31 +49,26 @@ SCROLLING = frozenset(
 
 
 class Reader(QObject):
-    """Whoever reads one transcript: every part of it says here what they want.
+    """What all parts of one transcript share.
 
-    An id names a message; `branch_wanted`(id, -1 or 1) asks for another version of it,
-    `branch_off_wanted` for a new chat that begins with all up to it. `edit_wanted`: a question to
-    ask in these words, or an answer to keep in them.
+    chat: what `TranscriptView.watch` was given, whose methods the buttons of its messages call.
+    Signal `branch_off_wanted`(id): a new chat that begins with all up to this message.
     shows_drafted: whether they want drafted words tinted. text_width: how wide they want text at
     most, in pixels. unsent: messages they are changing, by id, and the text so far, of which
     `typed` tells. formulas: those that were set for them. turns: in which everything is made, a
     part of a message each.
     """
 
-    regenerate_wanted = Signal(int)
-    edit_wanted = Signal(int, str)
     branch_off_wanted = Signal(int)
     edit_begun = Signal()
     edit_given_up = Signal()
     typed = Signal()
-    continue_wanted = Signal(int)
-    drop_wanted = Signal(int)
-    branch_wanted = Signal(int, int)
     stats_clicked = Signal(int)
     link_clicked = Signal(str)
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
+        self.chat: ChatState
         self.shows_drafted = False
         self.text_width = TEXT_WIDTHS["usual"]
         self.unsent: dict[int, str] = {}

@@ -142,18 +142,13 @@ class TranscriptView(QWidget):
         self._place()
 
     def watch(self, chat: ChatState) -> None:
-        """Show this chat, and what becomes of it; do there what the reader wants of it."""
-        reader = self.reader
+        """Show this chat, and what becomes of it."""
+        self.reader.chat = chat
         chat.opened.connect(lambda first: self.show_messages(shown_messages(chat), first))
         chat.replaced.connect(lambda place: self._replace(chat, place))
         chat.added.connect(lambda place: self._add(shown_messages(chat, place)))
         chat.grown.connect(lambda message_id, growth: self._grow(chat, message_id, growth))
         chat.ended.connect(lambda message_id: self._end(chat, message_id))
-        reader.regenerate_wanted.connect(chat.regenerate)
-        reader.edit_wanted.connect(chat.edit)
-        reader.continue_wanted.connect(chat.continue_answer)
-        reader.drop_wanted.connect(chat.drop_oldest)
-        reader.branch_wanted.connect(chat.show_branch)
 
     def _replace(self, chat: ChatState, place: int) -> None:
         """An answer that is written there is followed."""

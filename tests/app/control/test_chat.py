@@ -70,10 +70,10 @@ def test_answers_given_again_are_kept_as_versions(driven, source):
     assert driven.shown == ["Which?", "Second"]
     message = driven.widgets.transcript.column.views[-1].message
     assert (message.branch_index, message.branch_count) == (1, 2)
-    driven.widgets.transcript.reader.branch_wanted.emit(message.id, -1)
+    driven.app.chat.show_branch(message.id, -1)
     assert driven.shown == ["Which?", "First"]
     shown = driven.widgets.transcript.column.views[-1].message
-    driven.widgets.transcript.reader.branch_wanted.emit(shown.id, -1)
+    driven.app.chat.show_branch(shown.id, -1)
     assert driven.shown == ["Which?", "First"], "before the first there is nothing"
 
 
@@ -81,11 +81,11 @@ def test_a_question_can_be_asked_in_other_words(driven):
     driven.ask("Old words")
     driven.ask("More")
     first = driven.widgets.transcript.column.views[0].message
-    driven.widgets.transcript.reader.edit_wanted.emit(first.id, "New words")
+    driven.app.chat.edit(first.id, "New words")
     driven.until_answered()
     assert driven.shown == ["New words", "You said: New words"]
     edited = driven.widgets.transcript.column.views[0].message
-    driven.widgets.transcript.reader.branch_wanted.emit(edited.id, -1)
+    driven.app.chat.show_branch(edited.id, -1)
     assert driven.shown == ["Old words", "You said: Old words", "More", "You said: More"]
 
 
@@ -181,7 +181,7 @@ def test_another_version_is_shown_where_it_stands(driven, source, qtbot):
     driven.until(lambda: column.verticalScrollBar().maximum() > 200)
     column.verticalScrollBar().setValue(0)
     qtbot.wait(200)
-    driven.widgets.transcript.reader.branch_wanted.emit(edited, -1)
+    driven.app.chat.show_branch(edited, -1)
     qtbot.wait(200)
     assert driven.shown[0] == "Go on." and len(driven.shown) == 12
     assert column.verticalScrollBar().maximum() > 200

@@ -1,6 +1,7 @@
 """A message says what is wanted of it, copies, shows figures and tints, and fetches nothing."""
 
 from dataclasses import replace
+from unittest.mock import Mock, call
 
 import pytest
 from PySide6.QtCore import QMimeData, QPoint, Qt, QUrl
@@ -40,18 +41,17 @@ def test_wishes(view, qtbot):
     )  # fmt: skip
     answer, prompt = of(view, 2), of(view, 1)
     left = Qt.MouseButton.LeftButton
-    with qtbot.waitSignal(view.reader.regenerate_wanted) as caught:
-        qtbot.mouseClick(answer.buttons.regenerate, left)
-    assert caught.args == [2]
-    with qtbot.waitSignal(view.reader.continue_wanted) as caught:
-        qtbot.mouseClick(answer.buttons.go_on, left)
-    assert caught.args == [2]
-    with qtbot.waitSignal(view.reader.branch_wanted) as caught:
-        qtbot.mouseClick(answer.buttons.previous, left)
-    assert caught.args == [2, -1]
-    with qtbot.waitSignal(view.reader.branch_wanted) as caught:
-        qtbot.mouseClick(prompt.buttons.next, left)
-    assert caught.args == [1, 1]
+    chat = view.reader.chat = Mock()
+    qtbot.mouseClick(answer.buttons.regenerate, left)
+    qtbot.mouseClick(answer.buttons.go_on, left)
+    qtbot.mouseClick(answer.buttons.previous, left)
+    qtbot.mouseClick(prompt.buttons.next, left)
+    assert chat.mock_calls == [
+        call.regenerate(2),
+        call.continue_answer(2),
+        call.show_branch(2, -1),
+        call.show_branch(1, 1),
+    ]
     assert not prompt.buttons.previous.isEnabled()
     assert answer.buttons.number.text() == "2/3"
     with qtbot.waitSignal(view.reader.stats_clicked) as caught:
@@ -64,13 +64,12 @@ def test_edit_and_send_again(view, qtbot):
     qtbot.mouseClick(of(view, 1).buttons.edit, Qt.MouseButton.LeftButton)
     field = of(view, 1).editor.field
     qtbot.keyClicks(field, "x")
-    with qtbot.waitSignal(view.reader.edit_wanted) as caught:
-        qtbot.keyClick(field, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
-    assert caught.args == [1, "hix"], "the cursor is at the end"
+    view.reader.chat = Mock()
+    qtbot.keyClick(field, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
+    assert view.reader.chat.mock_calls == [call.edit(1, "hix")], "the cursor is at the end"
     assert field.toPlainText() == "hix", "it stays until it was sent"
-    with qtbot.assertNotEmitted(view.reader.edit_wanted):
-        qtbot.keyClick(of(view, 1).editor.field, Qt.Key.Key_Escape)
-    assert of(view, 1).editor is None
+    qtbot.keyClick(of(view, 1).editor.field, Qt.Key.Key_Escape)
+    assert of(view, 1).editor is None and len(view.reader.chat.mock_calls) == 1
     view.edit_last_prompt()
     assert of(view, 1).editor.field.toPlainText() == "hi"
 
@@ -318,9 +317,10 @@ def test_what_was_attached_stays_with_a_question_that_is_edited(view, qtbot):
     assert editor.field.toPlainText() == "Why?"
     assert "With main.py, b.txt" in words_on(editor)
     qtbot.keyClicks(editor.field, " Really?")
-    with qtbot.waitSignal(view.reader.edit_wanted) as sent:
-        qtbot.keyClick(editor.field, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
-    assert sent.args == [1, with_attachments("Why? Really?", files)]
+    view.reader.chat = Mock()
+    qtbot.keyClick(editor.field, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
+    words = with_attachments("Why? Really?", files)
+    assert view.reader.chat.mock_calls == [call.edit(1, words)]
 
 
 @pytest.mark.parametrize(
