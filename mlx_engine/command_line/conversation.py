@@ -189,7 +189,7 @@ def _help(chat: Chat, _rest: str) -> None:
     for name, command in COMMANDS.items():
         table.add_row(f"/{name} {command.usage}".strip(), command.help, style=NOTE)
     chat.screen.notes.print(table, width=chat.screen.width)
-    chat.screen.note("A message that starts with / is written with two: //etc/hosts", "")
+    chat.screen.note("To send a message that starts with /, type two: //etc/hosts", "")
 
 
 def _system(chat: Chat, rest: str) -> None:
@@ -242,7 +242,7 @@ def stats_figures(stats: GenerationStats, output: DraftOutput | None) -> Group:
     output: the output matrix that MTP heads draft with.
     """
     reused = f", {stats.reused_tokens} of them reused" if stats.reused_tokens else ""
-    heads = f"; heads read {stats.head_rows}, {100 * stats.head_share:.1f} % of the time"
+    heads = f"; heads read {stats.head_rows} tok, {100 * stats.head_share:.1f} % of the time"
     lines = [
         f"prompt  {stats.prompt_tokens} tok{reused}, {stats.prompt_tokens_per_second:.0f} tok/s"
         f"{heads if stats.head_rows else ''}",
@@ -379,7 +379,7 @@ COMMANDS = {
     "regenerate": ChatCommand("", "answer the last message again", _regenerate),
     "edit": ChatCommand("N TEXT", "replace your message N and answer from there", _edit),
     "continue": ChatCommand("", "go on with the last answer", _continue),
-    "drop": ChatCommand("", "where the context is full: skip the oldest turns", _drop),
+    "drop": ChatCommand("", "skip the oldest turns when the context is full", _drop),
     "save": ChatCommand("FILE.md | FILE.json", "write the chat to a new file", _save, (), True),
     "load": ChatCommand("FILE.json", "go on with a saved chat", _load, (), True),
     "colours": ChatCommand("on | off", "tint drafted words by depth", _colours, ("on", "off")),

@@ -52,13 +52,11 @@ def run(arguments: Sequence[str], runtime: Runtime | None = None) -> int:
 
 def _command(name: str) -> Command:
     """Import a command when it is used, so that parsing and --help stay quick."""
-    if name == "chat":
-        from mlx_engine.command_line.chat import chat
-
-        return chat
     from mlx_engine.command_line import commands
+    from mlx_engine.command_line.chat import chat
 
     return {
+        "chat": chat,
         "generate": commands.generate,
         "inspect": commands.inspect,
         "bench": commands.bench,

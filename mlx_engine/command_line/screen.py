@@ -49,7 +49,7 @@ SHORT_PROMPT = 512
 ENDINGS: dict[FinishReason, str] = {
     "end": "",
     "stop-string": "Ended at a stop string.",
-    "max-tokens": "Cut at the token limit; /continue goes on.",
+    "max-tokens": "Stopped at the token limit; /continue goes on.",
     "context-full": "The context is full; /drop skips the oldest turns, /continue goes on.",
     "memory-full": "Memory is full; /drop skips the oldest turns, /continue goes on.",
     "stopped": "Stopped; /continue goes on.",

@@ -161,8 +161,8 @@ def check_kernels(
     trials = list(trials)
     if launcher is None:
         words = (
-            f"no Metal here: {len(trials)} kernels checked by the emulator in tests; stock plain "
-            "ops in use"
+            f"no Metal here: {len(trials)} kernels checked by the emulator in tests; MLX's own "
+            "operations are used"
         )
         yield Finding("kernels", "ok", words)
         return
@@ -173,9 +173,9 @@ def check_kernels(
         yield _kernel_finding(tried)
     yield exact_rows_finding(done)
     wrong = sum(bool(tried.trouble) for tried in done)
-    words = f"{len(done) - wrong} of {len(done)} right on this GPU"
+    words = f"{len(done) - wrong} of {len(done)} correct on this GPU"
     is_kept = record.write()
-    kept = "remembered in" if is_kept else "not remembered: nothing can be written to"
+    kept = "results are kept in" if is_kept else "results are not kept: cannot write"
     state: State = "ok" if is_kept and not wrong else "warn"
     yield Finding("kernels", state, f"{words}; {kept} {record.file}")
 
@@ -186,17 +186,19 @@ def _kernel_finding(tried: TrialResult) -> Finding:
         words = f"switched off, stock MLX does its work: {trouble}"
         return Finding(trial.name, "warn", words)
     if trial.timed is None or verdict.faster is None:
-        return Finding(trial.name, "ok", "right")
-    return Finding(trial.name, "ok", f"right, each row by itself; {_speed(trial.timed, verdict)}")
+        return Finding(trial.name, "ok", "correct")
+    return Finding(trial.name, "ok", f"correct; {_speed(trial.timed, verdict)}")
 
 
 def _speed(work: Work, verdict: Verdict) -> str:
     rows = sorted(verdict.faster or ())
     size = f"{work.outputs} x {work.inputs}" if work.inputs else f"{work.outputs}"
-    share = f" ({verdict.share:.2f} of its time at one)"
+    share = f" ({verdict.share:.2f} of its time at one row)"
     if not rows:
         return f"{size}: stock MLX is as fast{share}"
-    where = "throughout" if len(rows) == MOST_ROWS else f"at {', '.join(map(str, rows))} rows"
+    where = (
+        "at all row counts" if len(rows) == MOST_ROWS else f"at {', '.join(map(str, rows))} rows"
+    )
     return f"{size}: faster than stock MLX {where}{share}"
 
 
@@ -254,4 +256,6 @@ def _same_words(plain: Generation, drafted: Generation) -> Finding:
     if not drafted.stats.drafted:
         return Finding("same words", "warn", "nothing was drafted, so there is nothing to compare")
     counts = f"{drafted.stats.accepted} of {drafted.stats.drafted}"
-    return Finding("same words", "ok", f"drafting changes none; {counts} drafted tokens accepted")
+    return Finding(
+        "same words", "ok", f"drafting changes no word; {counts} drafted tokens accepted"
+    )

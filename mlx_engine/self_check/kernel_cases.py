@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import mlx.core as mx
 
@@ -55,11 +55,8 @@ class Case(NamedTuple):
     timed: tuple[int, ...] = (1, 2, 4, 8)
 
 
-class MakeCase(Protocol):
-    """Builds the case of one kernel."""
-
-    def __call__(self, work: Work, dtype: mx.Dtype, seed: int, launcher: Launcher) -> Case:
-        """Make weights and caches from the seed, for activations of this dtype."""
+MakeCase = Callable[[Work, mx.Dtype, int, Launcher], Case]
+"""Makes a case from sizes, the type of activations, and the seed of weights and caches."""
 
 
 def normal(shape: tuple[int, ...], seed: int, dtype: mx.Dtype = mx.float32) -> mx.array:
@@ -88,24 +85,13 @@ def _matrix(work: Work, dtype: mx.Dtype, seed: int, *stack: int) -> Matrix:
     values = (normal(shape, seed, dtype) * shape[-1] ** -0.5).astype(dtype)
     if form == "dense":
         return Matrix(values, None, None, 0, 8 * dtype.size, "dense")
-    mode, bits, group = _packing(form)
-    weight, scales, *biases = mx.quantize(values, group, bits, mode=mode)
-    return Matrix(weight, scales, biases[0] if biases else None, group, bits, mode)
-
-
-class _Packed(NamedTuple):
-    mode: Literal["affine", "mxfp4", "nvfp4"]
-    bits: int
-    group: int
-
-
-def _packing(form: str) -> _Packed:
-    if form == "mxfp4":
-        return _Packed("mxfp4", 4, 32)
-    if form == "nvfp4":
-        return _Packed("nvfp4", 4, 16)
-    bits, _, group = form.removeprefix("affine").partition("g")
-    return _Packed("affine", int(bits), int(group or GROUP))
+    if form.startswith("affine"):
+        bits, _, group = form.removeprefix("affine").partition("g")
+        packed = mx.quantize(values, int(group or GROUP), int(bits))
+        return Matrix(*packed, int(group or GROUP), int(bits), "affine")
+    mode: Literal["mxfp4", "nvfp4"] = "mxfp4" if form == "mxfp4" else "nvfp4"
+    weight, scales, *_ = mx.quantize(values, mode=mode)
+    return Matrix(weight, scales, None, 32 if mode == "mxfp4" else 16, 4, mode)
 
 
 def _all_on(launcher: Launcher) -> Kernels:

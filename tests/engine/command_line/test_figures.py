@@ -62,7 +62,7 @@ def line(stats: GenerationStats, start: str) -> str:
 def test_what_heads_have_read_is_told() -> None:
     assert "heads" not in shown(STATS)[0]
     read = replace(STATS, prompt_tokens=8000, head_rows=256, head_share=0.0132)
-    assert shown(read)[0].endswith("; heads read 256, 1.3 % of the time")
+    assert shown(read)[0].endswith("; heads read 256 tok, 1.3 % of the time")
 
 
 def test_every_depth_has_a_bar() -> None:

@@ -110,8 +110,8 @@ def test_kernels_are_told_honestly(tmp_path: Path) -> None:
     with always_faster():
         found = list(check_kernels(EmulatorLauncher(check=False), file, noise))
     assert [one.name for one in found] == ["noise", "exact rows", "kernels"]
-    assert found[0].words.startswith("right, each row by itself; 151936: faster than stock MLX")
-    assert "1 of 1 right" in found[-1].words
+    assert found[0].words.startswith("correct; 151936: faster than stock MLX")
+    assert "1 of 1 correct" in found[-1].words
     assert record_here(file).trials == {"noise float32": FASTER}
 
 

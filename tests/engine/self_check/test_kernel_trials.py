@@ -285,7 +285,7 @@ def test_a_place_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
     list(ModelTrials(kernels, record, mx.float32).steps())
     assert all(1 in one for one in served.values())
     last = list(check_kernels(Tampering(*SOUND), file, FEW))[-1]
-    assert (last.state, "not remembered" in last.words) == ("warn", True)
+    assert (last.state, "not kept" in last.words) == ("warn", True)
 
 
 def test_without_metal_stock_does_everything() -> None:
