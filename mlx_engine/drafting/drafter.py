@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Self
 
 import mlx.core as mx
+from typing_extensions import override
 
 from mlx_engine.cache.contract import CachesSnapshot, LayerCaches, RowCount
 from mlx_engine.models.contract import Model
@@ -12,22 +13,23 @@ from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import MAX_DEPTH, DraftedBy, DraftOptions, DraftOutput
 
 DEEPEST = 15
-"""Tokens of a draft at most, of a drafter that makes long ones cheaply: a pass of 16 rows."""
+"""The longest draft of drafters that make long ones cheaply; the target verifies 16 rows then."""
 
 ROWS_OF_A_REST = 16
-"""The newest rows, all that a head reads for its next draft which has rested for longer. With none
-but these before it first drafts are accepted as often as with all of 400 (0.65 and 0.65 on a
+"""Newest rows that a head reads for its first draft after a rest.
+
+With only these before it first drafts are accepted as often as with all of 400 (0.65 and 0.65 on a
 trained toy, 0.66 and 0.67 on the built-in model; with 4 rows 0.63 and 0.58), and to read all that
-has waited would cost a processor as much as never to have rested.
+waits would cost a processor as much as never to have rested.
 """
 
 ROWS_OF_A_PROMPT = 256
-"""The newest rows of what comes before an answer, all that a head reads of it. Of prompts of 1,100
-tokens no more drafts are accepted with all rows: first to third ones 0.80, 0.69 and 0.61 of the
-built-in model (0.80, 0.68, 0.62 with these), 0.54, 0.27 and 0.15 of a trained toy (0.53, 0.29,
-0.17).
-"""
+"""Newest rows of a prompt that a head reads.
 
+With all rows of prompts of 1,100 tokens no more drafts are accepted: first to third ones 0.80, 0.69
+and 0.61 of the built-in model (0.80, 0.68, 0.62 with these), 0.54, 0.27 and 0.15 of a trained toy
+(0.53, 0.29, 0.17).
+"""
 
 NO_TOKEN = -2
 """Stands for a drafted token that may not be accepted: equal to no token, nor to the -1 of a row
@@ -58,15 +60,15 @@ class Draft(NamedTuple):
 
 
 def empty_draft(passes: int = 0) -> Draft:
-    """No tokens: the round decodes plainly."""
+    """A draft without tokens: the round decodes plainly."""
     return Draft(mx.zeros((0,), dtype=mx.int32), passes)
 
 
 class Offer(NamedTuple):
-    """What could draft now.
+    """A drafter's offer to draft in the next round.
 
-    chance: the drafter's own estimate that a token is accepted, None when it has none. is_long: it
-    repeats a long piece of text, and so is to be preferred. limit: the deepest draft it can make.
+    chance: the drafter's estimate that a token is accepted, None when it has none. is_long: the
+    draft would repeat a long piece of text, and is preferred. limit: the deepest draft.
     """
 
     by: DraftedBy
@@ -76,7 +78,7 @@ class Offer(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """What a draft is asked for.
+    """A request for a draft of `depth` tokens.
 
     last: the newest token of the conversation, which no model has read yet, int32 [1]; lazy.
     position: index in the conversation of the first token to draft. by: whose offer was taken, None
@@ -90,7 +92,7 @@ class Proposal(NamedTuple):
 
 
 class ReadRows(NamedTuple):
-    """Rows that the target has read; lazy.
+    """Rows of the target's last pass, or of a prompt; lazy.
 
     tokens: int [R]. hidden: [1, R, H]. picked: the target's next token after each row, int32 [R],
     -1 where a logit of the row is not finite; None in a prompt.
@@ -101,7 +103,7 @@ class ReadRows(NamedTuple):
     picked: mx.array | None = None
 
     def first(self, count: int) -> "ReadRows":
-        """The first rows only."""
+        """The first `count` rows."""
         if count == self.tokens.shape[0]:
             return self
         picked = None if self.picked is None else self.picked[:count]
@@ -115,18 +117,18 @@ class Rows(NamedTuple):
     hidden: mx.array
 
     def last(self, count: int) -> "Rows":
-        """The newest rows, which do not keep the others alive."""
+        """Copy the newest `count` rows, so that the others are freed."""
         if self.tokens.shape[0] <= count:
             return self
         return Rows(self.tokens[-count:], mx.contiguous(self.hidden[:, -count:]))
 
 
 class SourceSnapshot(NamedTuple):
-    """What a drafter remembers after `length` tokens.
+    """Snapshot of a drafter after `length` tokens.
 
-    caches: those of its models, in its own order. newest: the target's hidden state [1, 1, H]
-    that still waits for its token. waiting: for each head, the rows that it has not read; one head
-    has those of all; empty where no head has any.
+    caches: of the drafter's models, in the order of `Drafter.held`. newest: the target's hidden
+    state [1, 1, H] that has no token yet. waiting: for each head, the rows that it has not read,
+    which overlap; empty where no head has any.
     """
 
     length: int
@@ -145,11 +147,11 @@ class SourceSnapshot(NamedTuple):
 class Drafter(ABC):
     """Follows one conversation and drafts its next tokens.
 
-    reads_hidden: it lives on hidden states, so it has to be there when the target reads; any other
-    drafter can be told a conversation's tokens later. reads_words: what it offers depends on the
-    newest token, which the host has to know; offers of any other drafter stay the same from round
-    to round. target: the model as this drafter wants it run, None for as it is. rests: no draft is
-    near, so it reads nothing before the next one.
+    reads_hidden: drafts need the target's hidden states, so the drafter has to be there when the
+    target reads; other drafters can read a conversation's tokens later. reads_words: offers depend
+    on the newest token, which the host has to know; those of other drafters stay the same from
+    round to round. target: the model to run in the target's place, None for the target itself.
+    rests: no draft is near, so nothing is read before the next one.
     """
 
     reads_hidden: bool = False
@@ -166,13 +168,13 @@ class Drafter(ABC):
 
     @property
     def length(self) -> int:
-        """Tokens committed; without those of a count that the host does not know yet."""
+        """Number of committed tokens, without those of a count that the host does not know yet."""
         self._resolve()
         return self._length
 
     @property
     def is_lost(self) -> bool:
-        """Whether it cannot draft any more in this conversation: another has to be made."""
+        """Whether this drafter cannot go on in its conversation, so that a new one is due."""
         return False
 
     @property
@@ -182,12 +184,12 @@ class Drafter(ABC):
 
     @property
     def runs_a_model(self) -> bool:
-        """Whether it takes time to be told tokens."""
+        """Whether reading a conversation's tokens takes passes of a model."""
         return bool(self._caches)
 
     @property
     def held(self) -> tuple[LayerCaches, ...]:
-        """The caches of its models, in the order of its snapshots."""
+        """The caches of the drafter's models, in the order of `SourceSnapshot.caches`."""
         return self._caches
 
     @property
@@ -202,26 +204,26 @@ class Drafter(ABC):
         return None
 
     def prepare(self) -> None:
-        """Bring what drafts into memory, before a draft is asked for. Raises EngineError."""
+        """Read the weights that draft into memory, before the first draft. Raises EngineError."""
         return
 
     def rest(self, *, rests: bool) -> None:
-        """Let rows wait, or read them as they come; called before every round.
+        """Let committed rows wait, or read them as they come; called before every round.
 
-        What waits costs nothing but its memory, so a conversation without drafts is as fast as one
-        without this drafter. A drafter that cannot keep so much is lost.
+        Rows that wait cost nothing but memory, so a conversation without drafts is as fast as one
+        without this drafter.
         """
         self.rests = rests
 
     def follow(self, options: DraftOptions) -> None:
-        """Take over what may change between rounds: rule, min_probability, output head."""
+        """Take over options that may change between rounds: rule, min_probability, output."""
         self.options = options
 
     def commit(self, rows: ReadRows, count: int | RowCount) -> None:
-        """Append the first `count` rows that the target has read.
+        """Append the first `count` rows of the target's pass.
 
-        Every committed token exactly once, in order: the prompt in chunks, then round by round. A
-        RowCount only after a draft of its own, and where `can_follow`.
+        Called once for every committed token, in order: the prompt in chunks, then round by round.
+        A RowCount only after a draft of this drafter, and where `can_follow`.
         """
         del rows
         self._resolve()
@@ -231,36 +233,40 @@ class Drafter(ABC):
             self._count = count
 
     def _resolve(self) -> None:
-        """Take a committed count in that the host knows by now."""
+        """Add a committed count to the length, once the host knows it."""
         if self._count is not None and self._count.known is not None:
             self._length += self._count.known
             self._count = None
 
     def skip(self, rows: ReadRows) -> None:
-        """Append rows far before an answer. A drafter that can do without their hidden states
-        leaves them out, and they are never computed.
+        """Append rows of a long prompt that lie far before the answer.
+
+        A drafter that can do without their hidden states leaves them out; lazy, they are then never
+        computed.
         """
         self.commit(rows, rows.tokens.shape[0])
 
     def append(self, tokens: Sequence[int]) -> None:
-        """Take in the ids of committed tokens, each once and in order, as soon as the host knows
-        them: one round after `commit` where rounds are begun ahead.
+        """Append the ids of committed tokens, once each and in order, as the host learns them.
+
+        One round after `commit`, where rounds are begun ahead.
         """
         del tokens
 
     def flush(self) -> int:
-        """Read what waits, unless no draft is near; how many rows a head has read."""
+        """Read rows that wait, unless the drafter rests; return how many rows a head has read."""
         return 0
 
     @abstractmethod
     def offers(self, newest: int) -> tuple[Offer, ...]:
-        """Who could draft, the preferred one first; newest: the last token that the host knows.
+        """Offers for the next round, the preferred one first.
 
-        Called before every round that may draft, whether or not it then does.
+        Called before every round that may draft, whether or not it does. newest: the last token
+        that the host knows.
         """
 
     def chosen(self, by: DraftedBy | None) -> "Drafter":
-        """The drafter whose offer `by` names, where this one combines several."""
+        """The drafter that makes a draft `by` this source: this one, unless it combines several."""
         del by
         return self
 
@@ -272,13 +278,14 @@ class Drafter(ABC):
         """
 
     def snapshot(self) -> SourceSnapshot:
-        """The memory at `length`."""
+        """Snapshot of caches and the newest hidden state at `length`."""
         caches = tuple(caches.snapshot() for caches in self._caches)
         return SourceSnapshot(self.length, caches, self._newest)
 
     def earlier(self, length: int) -> SourceSnapshot | None:
-        """A place to `restore` of at most `length` tokens, as near to it as can be, without a
-        snapshot taken there; None where what came before it is gone.
+        """The longest place of at most `length` tokens that `restore` can go to without a snapshot.
+
+        None where the caches no longer hold the rows before it.
         """
         if not all(caches.keeps_all_rows for caches in self._caches):
             return None
@@ -286,40 +293,41 @@ class Drafter(ABC):
         return SourceSnapshot(length, tuple(caches.at(length) for caches in self._caches))
 
     def join(self, other: Self, snapshot: SourceSnapshot) -> None:
-        """Stand where another drafter of this kind made a snapshot, and go on from there alone. It
-        has still to be told the tokens up to there by `append`.
+        """Copy another drafter of this kind at one of its snapshots.
+
+        The tokens up to there have still to be given to `append`.
         """
         for mine, theirs in zip(self._caches, other._caches, strict=True):
             mine.take_over(theirs)
         self.restore(snapshot)
 
     def restore(self, snapshot: SourceSnapshot) -> None:
-        """Go back to a snapshot taken from this very drafter."""
+        """Go back to a snapshot of this drafter."""
         for caches, memory in zip(self._caches, snapshot.caches, strict=True):
             caches.restore(memory)
         self._length, self._newest, self._count = snapshot.length, snapshot.newest, None
 
     def arrays(self) -> list[mx.array]:
-        """Arrays that hold the memory, to evaluate so that no graph grows."""
+        """Arrays that hold the drafter's state, to evaluate so that no graph grows."""
         held = [array for caches in self._caches for array in caches.arrays()]
         return held if self._newest is None else [*held, self._newest]
 
 
 class NoDraft(Drafter):
-    """Drafts nothing: plain decoding. It counts tokens and holds nothing."""
+    """A drafter that drafts nothing and holds nothing: plain decoding."""
 
     is_lost = True
 
     def __init__(self) -> None:
         super().__init__(DraftOptions(source="none"))
 
+    @override
     def offers(self, newest: int) -> tuple[Offer, ...]:
-        """None."""
         del newest
         return ()
 
+    @override
     def draft(self, wanted: Proposal, sampler: Sampler) -> Draft:
-        """No tokens."""
         del wanted, sampler
         return empty_draft()
 

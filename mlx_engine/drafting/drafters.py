@@ -8,6 +8,7 @@ and EAGLE-3 draft as an MTP head does (mtp.py).
 from dataclasses import dataclass
 
 import mlx.core as mx
+from typing_extensions import override
 
 from mlx_engine.cache.contract import LayerCaches, RowCount
 from mlx_engine.cache.joint import JointCaches
@@ -94,7 +95,7 @@ class SmallModelHead:
 
 
 class SmallModelDraft(HeadDrafter):
-    """Drafts with a second, smaller model that has the same tokens.
+    """Drafts with a second, smaller model that has the target's tokens.
 
     Committed rows and the newest token are read in the pass that makes a round's first draft, so a
     draft of k tokens costs k passes. vocabulary: rows of the target's logits. bits: of the small
@@ -116,12 +117,12 @@ class SmallModelDraft(HeadDrafter):
         self._newest = _no_states(1)
 
     @property
+    @override
     def can_follow(self) -> bool:
-        """Whether the model's layers are ours."""
         return self._can_join
 
+    @override
     def commit(self, rows: ReadRows, count: int | RowCount) -> None:
-        """Have the committed tokens wait."""
         super().commit(rows._replace(hidden=_no_states(rows.tokens.shape[0])), count)
 
     def _limit_waiting(self, *, has_draft: bool) -> None:
@@ -133,26 +134,26 @@ class SmallModelDraft(HeadDrafter):
         if self._memories[0].unread:
             mx.async_eval(self._memories[0].read())  # type: ignore[no-untyped-call]
 
+    @override
     def offers(self, newest: int) -> tuple[Offer, ...]:
-        """A draft, anywhere."""
         del newest
         return (Offer("model", limit=self.limit),)
 
+    @override
     def snapshot(self) -> SourceSnapshot:
-        """Everything committed, read into the caches."""
         self._resolve()
         self._undo_draft()
         self._read_waiting()
         return super().snapshot()._replace(newest=None)
 
+    @override
     def restore(self, snapshot: SourceSnapshot) -> None:
-        """Go back to a snapshot."""
         super().restore(snapshot)
         self._newest = _no_states(1)
 
 
 def _no_states(rows: int) -> mx.array:
-    """In the place of the target's hidden states, [1, rows, 1]."""
+    """Zeros [1, rows, 1] in the place of the target's hidden states."""
     return mx.zeros((1, rows, 1))
 
 
@@ -188,13 +189,13 @@ class FeatureDraft(Drafter):
             self._model.remember(mx.concatenate(self._waiting, axis=1), self._caches[0])
             self._waiting = []
 
+    @override
     def offers(self, newest: int) -> tuple[Offer, ...]:
-        """A draft, at any place but the very first."""
         del newest
         return (Offer("model", limit=self.limit),) if self.length else ()
 
+    @override
     def draft(self, wanted: Proposal, sampler: Sampler) -> Draft:
-        """Draft `wanted.depth` tokens, no more than `limit`."""
         depth = min(wanted.depth, self.limit)
         if depth == 0 or not self.length:
             return empty_draft()
@@ -204,16 +205,16 @@ class FeatureDraft(Drafter):
         passes = self._model.draft(wanted.last, self._newest, caches, depth, chain.pick)
         return chain.draft(passes)
 
+    @override
     def snapshot(self) -> SourceSnapshot:
-        """The memory with everything that has waited."""
         self._remember_waiting()
         return super().snapshot()
 
+    @override
     def restore(self, snapshot: SourceSnapshot) -> None:
-        """Go back to a snapshot."""
         super().restore(snapshot)
         self._waiting = []
 
+    @override
     def arrays(self) -> list[mx.array]:
-        """Arrays that are remembered, and those that wait."""
         return [*super().arrays(), *self._waiting]

@@ -1,4 +1,4 @@
-"""What a head has read of a conversation, the rows that wait for it, and passes over both.
+"""A head's caches of a conversation, the committed rows that it has not read, and its passes.
 
 A row pairs token x_k with the target's hidden state of position k-1; a small model reads the tokens
 alone. Caches hold TRUE rows only: a round's committed rows wait, and are read in the same pass that
@@ -18,7 +18,7 @@ from mlx_engine.models.contract import MtpHead
 from mlx_engine.values.options import CacheBits
 
 FLUSH_ROWS = 64
-"""Rows that may wait for a model's next draft before it reads them without one."""
+"""Committed rows that may wait for the next draft; more are read without one."""
 
 MOST_WAITING = 2048
 """Rows that may wait while the drafter rests."""
@@ -43,7 +43,7 @@ class OpenRows(NamedTuple):
 
 
 class BeforeDraft(NamedTuple):
-    """What a HeadMemory goes back to where nothing of a draft was committed."""
+    """State of a HeadMemory before a draft, to go back to where nothing of it was committed."""
 
     place: CachesSnapshot
     waiting: tuple[Rows, ...]
@@ -150,17 +150,18 @@ class HeadMemory:
         return HeadPass(self, rows, count, output, count.after(len(drafted) - 1))
 
     def missing(self, rows: int) -> int:
-        """How many were left out of the rows that a conversation has had."""
+        """How many of the `rows` of a conversation were left out, neither read nor waiting."""
         return max(0, rows - self.caches.length - self.unread)
 
     def within(self, rows: int, missing: int) -> int:
-        """How many rows to keep of the caches so that they know `rows` of the conversation; none
-        where the rows right before the next are missing.
+        """Length of the caches after `rows` of the conversation, of which some are missing.
+
+        0 where the rows right before the next one are among the missing.
         """
         return rows - missing if rows - missing >= self.gap else 0
 
     def before_draft(self) -> BeforeDraft:
-        """The present memory, for `undo`."""
+        """The present state, for `undo`."""
         return BeforeDraft(self.caches.place(), tuple(self.waiting), self.open)
 
     def undo(self, before: BeforeDraft) -> None:
@@ -175,7 +176,7 @@ class HeadMemory:
             self.wait(opened.first(known - 1))
 
     def flush(self) -> int:
-        """Read the newest rows that wait, some at a time, without a draft; how many they are."""
+        """Read the newest rows that wait, some at a time; return how many there were."""
         self.leave_out(ROWS_OF_A_PROMPT)
         waiting, count = self.waiting, self.unread
         self.replace_waiting(())

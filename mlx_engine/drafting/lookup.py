@@ -1,10 +1,9 @@
-"""Repeats what followed the newest tokens when they stood in the conversation before.
+"""Prompt lookup (Saxena 2023): copies what followed the newest tokens earlier in the conversation.
 
-Prompt lookup (Saxena 2023): no model is asked, so a draft costs the rows that verify it and nothing
-else. What keeps it from wasting those is probation: every guess is compared with the text that
-came, drafted or not, and matches of a length whose guesses fail are not offered until they come
-true again. That knowledge stays when the conversation goes back to an earlier place. Beside a
-model, a copy is preferred where the match is long, and the model drafts otherwise.
+No model runs, so a draft costs only the rows that verify it. To waste none, every guess is compared
+with the tokens that came, drafted or not: matches of a length whose guesses fail are not offered
+until they come true again. The hit rates stay when the conversation goes back to an earlier place.
+Beside a model, a copy is preferred where the match is long; else the model drafts.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,6 +11,7 @@ from sys import getsizeof
 from typing import NamedTuple, Self
 
 import mlx.core as mx
+from typing_extensions import override
 
 from mlx_engine.cache.contract import LayerCaches, RowCount
 from mlx_engine.drafting.drafter import (
@@ -28,31 +28,29 @@ from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import DraftedBy, DraftOptions, DraftOutput
 
 SHORT, LONG = 3, 8
-"""Tokens that two places must share: pairs are met again in any text; a match of LONG is preferred
-to a model's own drafts.
-"""
+"""Lengths of a match in tokens; a match of LONG is preferred to a model's drafts."""
 
 LEAST_CHANCE = 0.4
-"""Matches of a length that come true less often are not offered."""
+"""Least hit rate for matches of a length to be offered."""
 
 MEMORY = 0.93
-"""Weight of the past in what is known of a length: about its last fifteen matches."""
+"""Decay of hit rates a match: about the last fifteen matches of a length count."""
 
 FIRST_CHANCE = 0.5
-"""What short matches are believed to be worth before the first; long ones, what short ones are."""
+"""Hit rate of short matches before the first; of long ones it is that of short ones."""
 
 
 class Match(NamedTuple):
-    """What came next stands at `place`; length: SHORT or LONG."""
+    """An earlier place with the same `length` last tokens, SHORT or LONG; the copy begins there."""
 
     place: int
     length: int
 
 
 class NgramMap:
-    """Tokens, and for their last SHORT and LONG ones the newest place where the same ended.
+    """Tokens of a conversation, and where each sequence of SHORT or LONG tokens ended last.
 
-    Dropping a token undoes adding it exactly.
+    `shorten` undoes `extend` exactly.
     """
 
     def __init__(self) -> None:
@@ -62,7 +60,7 @@ class NgramMap:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, the numbers in there included."""
+        """Bytes of lists and maps, and of the integers in them."""
         lists = [self.tokens, *self._replaced.values()]
         return sum(map(getsizeof, (*lists, *self._ends.values()))) + 64 * len(self.tokens)
 
@@ -76,7 +74,7 @@ class NgramMap:
                 ends[key] = len(self.tokens)
 
     def shorten(self, count: int) -> None:
-        """Drop all tokens but the first."""
+        """Drop all tokens but the first `count`."""
         while len(self.tokens) > count:
             for length, ends in self._ends.items():
                 key, replaced = hash(tuple(self.tokens[-length:])), self._replaced[length].pop()
@@ -87,7 +85,7 @@ class NgramMap:
             self.tokens.pop()
 
     def match(self, last: int) -> Match | None:
-        """The newest place that ends like the tokens with `last` after them, a long match first."""
+        """The newest earlier place that ends like the tokens and `last`; long matches first."""
         for length, ends in self._ends.items():
             ending = (*self.tokens[1 - length :], last)
             place = ends.get(hash(ending), 0)
@@ -97,7 +95,7 @@ class NgramMap:
 
 
 class _Guess(NamedTuple):
-    """A guess waiting for the text: the token at `position`, by a match of this length."""
+    """A guessed token at `position`, by a match of this length, to be compared with the text."""
 
     position: int
     length: int
@@ -105,25 +103,25 @@ class _Guess(NamedTuple):
 
 
 class Probation:
-    """How often guesses came true, by the length of the match."""
+    """Hit rates of guesses by the length of the match."""
 
     def __init__(self) -> None:
         self._true = {SHORT: 0.0, LONG: 0.0}
         self._all = {SHORT: 0.0, LONG: 0.0}
 
     def chance(self, length: int) -> float:
-        """Of the next guess by a match of this length."""
+        """Estimated chance that the next guess by a match of this length is right."""
         before = FIRST_CHANCE if length == SHORT else self.chance(SHORT)
         return (self._true[length] + before) / (self._all[length] + 1)
 
     def learn(self, length: int, *, came_true: bool) -> None:
-        """What became of a guess."""
+        """Count a guess as right or wrong."""
         self._true[length] = MEMORY * self._true[length] + came_true
         self._all[length] = MEMORY * self._all[length] + 1
 
 
 class PromptLookupDraft(Drafter):
-    """Follows the text on the host; works with any model."""
+    """Drafts by prompt lookup, on the host; works with any model."""
 
     reads_words = True
 
@@ -134,16 +132,16 @@ class PromptLookupDraft(Drafter):
         self.probation = Probation()
 
     @property
+    @override
     def nbytes(self) -> int:
-        """Host bytes of the index."""
         return self._index.nbytes
 
+    @override
     def append(self, tokens: Sequence[int]) -> None:
-        """Index the words."""
         self._index.extend(tokens)
 
     def offers(self, newest: int) -> tuple[Offer, ...]:
-        """A copy of what followed, if such copies have been right lately."""
+        """Offer a copy of what followed the match, if copies of its length were right lately."""
         self._judge(newest)
         match = self._index.match(newest)
         if match is None:
@@ -157,7 +155,7 @@ class PromptLookupDraft(Drafter):
         return (Offer("prompt-lookup", chance, is_long, DEEPEST),)
 
     def draft(self, wanted: Proposal, sampler: Sampler) -> Draft:
-        """The tokens after the match; a copy that reaches its own end goes round."""
+        """Copy the tokens after the match; a copy that reaches the end of the text repeats."""
         del sampler
         if wanted.depth == 0:  # the newest token may be on its way
             return empty_draft()
@@ -170,7 +168,7 @@ class PromptLookupDraft(Drafter):
 
     @property
     def _known(self) -> int:
-        """Words before the newest."""
+        """Number of tokens before the newest."""
         return len(self._index.tokens)
 
     def _copy(self, match: Match, last: int, count: int) -> list[int]:
@@ -180,7 +178,7 @@ class PromptLookupDraft(Drafter):
         return [tokens[n % period] for n in range(count)]
 
     def _judge(self, last: int) -> None:
-        """Compare the last guess with what came; `last` is the newest token."""
+        """Compare the last guess with the token that came; `last` is the newest token."""
         guess, self._guess = self._guess, None
         if guess is None or guess.position > self._known:
             return
@@ -188,22 +186,20 @@ class PromptLookupDraft(Drafter):
         self.probation.learn(guess.length, came_true=guess.token == came)
 
     def join(self, other: Self, snapshot: SourceSnapshot) -> None:
-        """Know no text of its own."""
+        """Begin empty at the snapshot's length; the tokens are given to `append`."""
         del other
         self.restore(SourceSnapshot(0))
         self._length = snapshot.length
 
+    @override
     def restore(self, snapshot: SourceSnapshot) -> None:
-        """Forget the text after it."""
         super().restore(snapshot)
         self._index.shorten(snapshot.length)
         self._guess = None
 
 
 class CombinedDraft(Drafter):
-    """The words of every token go to both sources, the token to that with a model, whichever of
-    them drafts.
-    """
+    """Prompt lookup beside a drafter with a model: both follow every token, one drafts."""
 
     reads_words = True
 
@@ -218,104 +214,104 @@ class CombinedDraft(Drafter):
 
     @property
     def can_follow(self) -> bool:
-        """As the model, which has to have made the draft."""
+        """Whether the model made the last draft, and can follow."""
         return self.model.can_follow and not self._copies
 
     @property
+    @override
     def length(self) -> int:
-        """As the model."""
         return self.model.length
 
     @property
+    @override
     def held(self) -> tuple[LayerCaches, ...]:
-        """Those of the model."""
         return self.model.held
 
     @property
+    @override
     def runs_a_model(self) -> bool:
-        """It does."""
         return True
 
     @property
+    @override
     def nbytes(self) -> int:
-        """Of both."""
         return self.lookup.nbytes + self.model.nbytes
 
     @property
+    @override
     def is_lost(self) -> bool:
-        """Whether the model is."""
         return self.model.is_lost
 
     @property
+    @override
     def output(self) -> DraftOutput | None:
-        """Of the model."""
         return self.model.output
 
+    @override
     def prepare(self) -> None:
-        """Bring the model into memory. Raises EngineError."""
         self.model.prepare()
 
+    @override
     def rest(self, *, rests: bool) -> None:
-        """The model does; text is followed at any time."""
         super().rest(rests=rests)
         self.model.rest(rests=rests)
 
+    @override
     def follow(self, options: DraftOptions) -> None:
-        """What the model takes over."""
         self.model.follow(options)
 
+    @override
     def commit(self, rows: ReadRows, count: int | RowCount) -> None:
-        """By the model; the text is told its words."""
         self.model.commit(rows, count)
 
+    @override
     def skip(self, rows: ReadRows) -> None:
-        """The model may leave them out."""
         self.model.skip(rows)
 
+    @override
     def append(self, tokens: Sequence[int]) -> None:
-        """Tell both; a copy may come from anywhere."""
         self.lookup.append(tokens)
         self.model.append(tokens)
 
     def offers(self, newest: int) -> tuple[Offer, ...]:
-        """The copy first where its match is long, else last."""
+        """Offers of both: the copy first where its match is long, else last."""
         copies, models = self.lookup.offers(newest), self.model.offers(newest)
         is_long = any(copy.is_long for copy in copies)
         both = (*copies, *models) if is_long else (*models, *copies)
         self._first = both[0].by if both else None
         return both
 
+    @override
     def chosen(self, by: DraftedBy | None) -> Drafter:
-        """The source whose offer was taken, or was the first."""
         self._copies = (by or self._first) == "prompt-lookup"
         return self.lookup if self._copies else self.model
 
+    @override
     def draft(self, wanted: Proposal, sampler: Sampler) -> Draft:
-        """Draft with the source whose offer was taken, or was the first."""
         return self.chosen(wanted.by).draft(wanted, sampler)
 
+    @override
     def snapshot(self) -> SourceSnapshot:
-        """That of the model; of the text its length is enough."""
         return self.model.snapshot()
 
+    @override
     def flush(self) -> int:
-        """As the model does."""
         return self.model.flush()
 
+    @override
     def earlier(self, length: int) -> SourceSnapshot | None:
-        """As the model can; a text can be shortened to any length."""
         return self.model.earlier(length)
 
+    @override
     def join(self, other: Self, snapshot: SourceSnapshot) -> None:
-        """Both."""
         self.lookup.join(other.lookup, snapshot)
         self.model.join(other.model, snapshot)
 
+    @override
     def restore(self, snapshot: SourceSnapshot) -> None:
-        """Both back to a snapshot."""
         self.lookup.restore(SourceSnapshot(snapshot.length))
         self.model.restore(snapshot)
 
+    @override
     def arrays(self) -> list[mx.array]:
-        """Of the model."""
         return self.model.arrays()

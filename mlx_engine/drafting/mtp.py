@@ -17,6 +17,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple
 
 import mlx.core as mx
+from typing_extensions import override
 
 from mlx_engine.cache.contract import RowCount
 from mlx_engine.drafting.drafter import (
@@ -52,7 +53,7 @@ HeadPasses = Generator[HeadPass, HeadStep, Draft]
 
 
 class DraftRequest(NamedTuple):
-    """A draft for one of several conversations."""
+    """A request for a draft, from one of several conversations."""
 
     drafter: Drafter
     wanted: Proposal
@@ -108,8 +109,8 @@ class HeadDrafter(Drafter):
         self._verified: list[BeforeDraft] = []
         self._drafted_from: list[BeforeDraft] = []
 
+    @override
     def draft(self, wanted: Proposal, sampler: Sampler) -> Draft:
-        """Draft `wanted.depth` tokens, no more than `limit`."""
         passes = self.passes(wanted, sampler)
         try:
             asked = next(passes)
@@ -178,8 +179,9 @@ class HeadDrafter(Drafter):
 
     @abstractmethod
     def _limit_waiting(self, *, has_draft: bool) -> None:
-        """Read or leave out rows that have waited for too long; has_draft: they are of a round
-        whose draft may not have come to the later heads.
+        """Read, or leave out, rows that have waited for too long.
+
+        has_draft: the newest rows are of a round whose draft the later heads may not have reached.
         """
 
     def _resolve(self) -> None:
@@ -209,14 +211,14 @@ class HeadDrafter(Drafter):
             memory.undo(before)
         self._drafted_from = []
 
+    @override
     def snapshot(self) -> SourceSnapshot:
-        """The memory without a draft of which nothing was committed."""
         self._resolve()
         self._undo_draft()
         return super().snapshot()
 
+    @override
     def restore(self, snapshot: SourceSnapshot) -> None:
-        """Go back to a snapshot; no rows wait."""
         self._open, self._verified, self._drafted_from = None, [], []
         for memory in self._memories:
             memory.open = None
@@ -227,10 +229,10 @@ class HeadDrafter(Drafter):
 class MtpDraft(HeadDrafter):
     """Drafts with MTP heads: one that loops, or several, as deep as there are heads.
 
-    outputs: output heads to choose from, None for the heads' own. by: whose drafts these are,
-    "model" for a head that was published apart. read_heads: brings the heads into memory; free
-    after the first call. bits: of the heads' keys and values. While it rests it leaves its heads
-    alone until the next draft, for which the newest rows are kept.
+    outputs: output heads to choose from, None for the heads' own. by: "model" for a head that was
+    published apart. read_heads: reads the heads into memory; free after the first call. bits: of
+    the heads' keys and values. At rest the heads read nothing until the next draft, for which the
+    newest rows are kept.
     """
 
     reads_hidden = True
@@ -255,8 +257,8 @@ class MtpDraft(HeadDrafter):
         self._take_outputs()
 
     @property
+    @override
     def nbytes(self) -> int:
-        """Bytes of caches, the newest hidden state, and rows that wait."""
         return super().nbytes + sum(rows.hidden.nbytes for rows in self._most_waiting)
 
     @property
@@ -272,12 +274,12 @@ class MtpDraft(HeadDrafter):
         first = self._outputs[0]
         return "full" if first is None else first.in_effect
 
+    @override
     def prepare(self) -> None:
-        """Bring the heads into memory. Raises EngineError."""
         self._read_heads()
 
+    @override
     def follow(self, options: DraftOptions) -> None:
-        """Take over another rule, threshold or output head."""
         old, self.options = self.options, options
         if (old.output, old.vocabulary) != (options.output, options.vocabulary):
             self._take_outputs()
@@ -298,12 +300,12 @@ class MtpDraft(HeadDrafter):
             memory.leave_out(0)
 
     def append(self, tokens: Sequence[int]) -> None:
-        """Output heads may gather these tokens."""
+        """Have output heads of a reduced vocabulary gather these tokens."""
         for output in self._adapting:
             output.append(tokens)
 
     def _limit_waiting(self, *, has_draft: bool) -> None:
-        """Old rows are cut rarely, to make no work of each."""
+        """Leave out old rows, many at a time; read those that a draft has left to later heads."""
         room = ROWS_OF_A_REST if self.rests else ROWS_OF_A_PROMPT
         for memory in self._memories:
             if self.rests or not has_draft:
@@ -312,14 +314,14 @@ class MtpDraft(HeadDrafter):
             elif memory.unread >= FLUSH_ROWS:
                 memory.flush()
 
+    @override
     def offers(self, newest: int) -> tuple[Offer, ...]:
-        """A draft, at any place but the very first."""
         del newest
         is_first = self._newest is None and self._open is None
         return () if is_first else (Offer(self._by, limit=self.limit),)
 
     def flush(self) -> int:
-        """Read the newest rows that wait, unless it rests; how many the head with most had."""
+        """Read the newest rows that wait, unless at rest; return the most that a head had."""
         if self.rests:
             return 0
         self._resolve()
@@ -327,7 +329,7 @@ class MtpDraft(HeadDrafter):
         return max(memory.flush() for memory in self._memories)
 
     def snapshot(self) -> SourceSnapshot:
-        """Rows that heads have read, and the newest of those that wait."""
+        """Snapshot of the rows that heads have read, and of the newest ones that wait."""
         found = super().snapshot()
         for memory in self._memories:
             memory.leave_out(ROWS_OF_A_PROMPT)
@@ -335,8 +337,9 @@ class MtpDraft(HeadDrafter):
         return found._replace(waiting=waiting)
 
     def earlier(self, length: int) -> SourceSnapshot | None:
-        """A place before its token has been read, whose hidden state then comes again. Heads begin
-        anew there if they lack the rows before it.
+        """The place one token earlier, whose hidden state comes again when that token is read.
+
+        Heads that lack the rows before it begin anew there.
         """
         if length < 1 or not all(memory.caches.keeps_all_rows for memory in self._memories):
             return None
@@ -348,16 +351,16 @@ class MtpDraft(HeadDrafter):
         kept = (memory.caches.at(memory.within(place, left_out)) for memory, left_out in both)
         return SourceSnapshot(place, tuple(kept))
 
+    @override
     def restore(self, snapshot: SourceSnapshot) -> None:
-        """Go back to a snapshot, with the rows that waited there."""
         super().restore(snapshot)
         none = [()] * len(self._memories)
         for memory, waiting in zip(self._memories, snapshot.waiting or none, strict=True):
             memory.replace_waiting(waiting)
             memory.gap = memory.caches.length if memory.missing(self._length - 1) else 0
 
+    @override
     def arrays(self) -> list[mx.array]:
-        """The heads' caches, rows that wait, and the newest hidden state."""
         return [*super().arrays(), *(rows.hidden for rows in self._most_waiting)]
 
 

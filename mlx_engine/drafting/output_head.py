@@ -10,6 +10,7 @@ from itertools import chain, islice
 from weakref import WeakValueDictionary
 
 import mlx.core as mx
+from typing_extensions import override
 
 from metal_kernels.stock import computes_on_gpu
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
@@ -59,8 +60,8 @@ class PackedOutput(OutputHead):
     def __init__(self) -> None:
         self._packed: Linear | None = None
 
+    @override
     def logits(self, head: MtpHead, states: mx.array) -> mx.array:
-        """Logits by the quantised copy."""
         if self._packed is None:
             assert head.mtp_output is not None
             self._packed = _requantised(head.mtp_output.matrix, 4)
@@ -94,12 +95,12 @@ class FrequentOutput(OutputHead):
         """Rows in use."""
         return len(self._kept)
 
+    @override
     def append(self, tokens: Sequence[int]) -> None:
-        """Note tokens whose rows are missing."""
         self._new.update(token for token in tokens if token not in self._kept)
 
+    @override
     def logits(self, head: MtpHead, states: mx.array) -> mx.array:
-        """Logits by the rows at hand; other tokens get -inf."""
         if self._rows is None or self._ids is None or len(self._new) >= NEW_TOKENS:
             self._gather(head)
         assert self._rows is not None

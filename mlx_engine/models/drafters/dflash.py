@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import mlx.core as mx
+from typing_extensions import override
 
 from mlx_engine.cache.attention import AttentionCache, KeysValues
 from mlx_engine.cache.contract import LayerCaches
@@ -203,15 +204,15 @@ class DFlash(FeatureDrafter):
         table.check_all_used()
         self.arrays = table.handed_out
 
+    @override
     def make_caches(self, bits: CacheBits = 16) -> LayerCaches:
-        """Empty caches for what each layer remembers of the target's tokens."""
         return LayerCaches(
             [AttentionCache(bits) if window is None else WindowCache(window, bits=bits)
              for window in self._sizes.windows]
         )  # fmt: skip
 
+    @override
     def remember(self, features: mx.array, caches: LayerCaches) -> None:
-        """Write what the target's features [1, T, F] mean to each layer, and keep it."""
         context = self._join_norm(self._fc(features))
         for layer, cache in zip(self._layers, caches.layers, strict=True):
             assert isinstance(cache, AttentionCache | WindowCache)

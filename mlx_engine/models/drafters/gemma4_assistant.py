@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 import numpy as np
+from typing_extensions import override
 
 from mlx_engine.cache.attention import AttentionCache, KeysValues, Mask
 from mlx_engine.cache.contract import LayerCaches
@@ -240,8 +241,8 @@ class Gemma4Assistant(FeatureDrafter):
                 origin=self._origin,
             )
 
+    @override
     def make_caches(self, bits: CacheBits = 16) -> LayerCaches:
-        """Empty caches for keys and values of the full and the sliding layer."""
         return LayerCaches([AttentionCache(bits), WindowCache(self.sliding.window, bits=bits)])
 
     def remember(self, features: mx.array, caches: LayerCaches) -> None:
