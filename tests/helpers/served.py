@@ -20,7 +20,7 @@ from mlx_engine.values.conversation import (
     TextPiece,
 )
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 class Served:

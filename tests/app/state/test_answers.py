@@ -162,7 +162,7 @@ def test_it_is_kept_soon_and_not_with_its_words(qtbot, store, answers, running, 
         say(answers, running, TextPiece("word ", depth=1))
     assert saves == []
     words = "word " * 50
-    qtbot.waitUntil(lambda: store.messages.get(running.message_id).text == words, timeout=20_000)
+    qtbot.waitUntil(lambda: store.messages.get(running.message_id).text == words)
     assert saves == [words] * 2, "once more, as the disk was full"
     assert len(told) == 1
     assert store.messages.get(running.message_id).spans == (DraftedSpan(0, 250, 1),)

@@ -71,7 +71,7 @@ def test_replies_arrive_on_the_window_s_thread(worker, window, qtbot):
 def test_batches_come_thirty_times_a_second_at_most(worker, window, qtbot):
     worker.request(LoadModel("m"))
     worker.request(ask("Why?"))
-    qtbot.waitUntil(lambda: any(map(is_end, window.replies)), timeout=20_000)
+    qtbot.waitUntil(lambda: any(map(is_end, window.replies)))
     batches = window.batches()
     events = [event for batch in batches for event in batch.events]
     rounds = sum(isinstance(event, RoundFinished) for event in events)

@@ -74,7 +74,7 @@ def test_control_c_stops_the_answer_and_keeps_the_chat() -> None:
         chat.stdin.flush()
         assert chat.stdout.read(1)
         chat.send_signal(signal.SIGINT)
-        _, notes = chat.communicate(timeout=60)
+        _, notes = chat.communicate(timeout=120)
     assert chat.returncode == 0
     assert "Stopped; /continue goes on." in notes
     assert "  2 assistant" in notes
@@ -82,7 +82,7 @@ def test_control_c_stops_the_answer_and_keeps_the_chat() -> None:
 
 def read_until(terminal: int, *words: str) -> str:
     """What a terminal shows until it has shown these words, one after the other."""
-    shown, end = b"", monotonic() + 60
+    shown, end = b"", monotonic() + 120
     while not re.search(
         ".*?".join(map(re.escape, words)), shown.decode(errors="replace"), re.DOTALL
     ):
@@ -115,7 +115,7 @@ def test_a_terminal_takes_what_is_typed_while_it_loads_and_pastes_of_several_lin
         os.write(ours, b"\x04")
         read_until(ours, "Save this chat?")
         os.write(ours, b"n\r")
-        assert chat.wait(timeout=60) == 0
+        assert chat.wait(timeout=120) == 0
     finally:
         chat.kill()
         chat.wait()

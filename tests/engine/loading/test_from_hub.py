@@ -291,9 +291,9 @@ def test_in_the_terminal(tmp_path: Path, fake: FakeHub) -> None:
             assert first.poll() is None
             time.sleep(0.02)
         first.send_signal(signal.SIGINT)
-        assert first.wait(60) == 130
+        assert first.wait(120) == 130
     fake.slow.clear()
     with asked() as second:
-        told, _ = second.communicate(timeout=60)
+        told, _ = second.communicate(timeout=120)
     assert json.loads(told)["name"] == "m-Q8_0"
     assert fake.ranges

@@ -184,7 +184,7 @@ def test_answers_are_shown_as_in_a_chat(qtbot, view):
     source = "A **bold** word and $x^2$\n\n```py\nx = 1\n```\n\nend"
     finish(view, on=source, off=source.replace("1", "2"))
     formulas = view.reader.formulas
-    qtbot.waitUntil(lambda: not formulas.is_busy, timeout=20_000)
+    qtbot.waitUntil(lambda: not formulas.is_busy)
     QApplication.processEvents()
     shown = [text.text() for text in pane(view, "Drafting on").text.texts()]
     assert shown == ["A bold word and \ufffc", "x = 1", "end"]

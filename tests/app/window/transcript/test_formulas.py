@@ -27,7 +27,7 @@ def until_set(qtbot, view, source, **how):
 
 
 def wait(qtbot, view):
-    qtbot.waitUntil(lambda: not view.reader.formulas.is_busy, timeout=20_000)
+    qtbot.waitUntil(lambda: not view.reader.formulas.is_busy)
     settle()
 
 
@@ -72,7 +72,7 @@ def test_nothing_is_set_while_the_window_has_other_work(qapp, qtbot):
 
     turns.do(work)
     formulas.once_set([key], lambda: None)
-    qtbot.waitUntil(lambda: not formulas.is_busy, timeout=20_000)
+    qtbot.waitUntil(lambda: not formulas.is_busy)
     assert not left and formulas.get(key) is not None
 
 
@@ -83,7 +83,7 @@ def test_the_first_is_set_gently_as_much_is_imported_for_it(qapp, qtbot, monkeyp
     )
     formulas, keys = Formulas(Turns()), [FormulaKey(latex, False) for latex in ("x^2", "y", "z")]
     formulas.once_set(keys, lambda: None)
-    qtbot.waitUntil(lambda: not formulas.is_busy, timeout=20_000)
+    qtbot.waitUntil(lambda: not formulas.is_busy)
     assert len(done) == 1 and all(formulas.get(key) for key in keys)
 
 
@@ -230,7 +230,7 @@ def test_another_chat_does_not_wait_for_the_formulas_of_this_one(qtbot):
     formulas.once_set(keys, lambda: shown.append("of the other chat"))
     formulas.forget_wanted()
     formulas.once_set([FormulaKey("y", False)], lambda: shown.append("of this one"))
-    qtbot.waitUntil(lambda: bool(shown), timeout=20_000)
+    qtbot.waitUntil(lambda: bool(shown))
     assert shown == ["of this one"]
     assert sum(formulas.get(key) is not None for key in keys) == 1, "it was being set already"
 

@@ -77,7 +77,7 @@ def test_an_odd_character_is_shown_selected_found_and_copied(view, qtbot, odd):
         ShownMessage(1, "user", text),
         ShownMessage(2, "assistant", text, spans=spans),
     )
-    qtbot.waitUntil(lambda: not view.reader.formulas.is_busy, timeout=20_000)
+    qtbot.waitUntil(lambda: not view.reader.formulas.is_busy)
     settle()
     view.grab()
     for number in (1, 2):

@@ -269,7 +269,7 @@ def test_a_long_chat_is_made_where_it_is_looked_at(view, qtbot):
         assert sum(of(view, n).is_built for n in range(100)) < 12
     qtbot.waitUntil(lambda: of(view, 99).is_built and bar(view).value() == bar(view).maximum())
     bar(view).setValue(0)
-    qtbot.waitUntil(lambda: of(view, 0).is_built and of(view, 1).is_built, timeout=20_000)
+    qtbot.waitUntil(lambda: of(view, 0).is_built and of(view, 1).is_built)
     assert sum(of(view, n).is_built for n in range(100)) < 25
 
 
