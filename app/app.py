@@ -18,7 +18,7 @@ from app.control.library import LibraryController
 from app.control.notices import NotificationController, TroubleController
 from app.control.offers import CardController, ChatModelController
 from app.control.session import SessionController
-from app.control.settings import KeptSettings, LookController, SettingsController
+from app.control.settings import LookController, SettingsController
 from app.library.machine import this_machine
 from app.library.model_card import read_card
 from app.start.awake import Awake, this_systems_power
@@ -30,6 +30,7 @@ from app.state.chat import ChatState
 from app.state.drafting import DraftingFigures
 from app.state.drafts import Drafts
 from app.state.models import ModelState
+from app.state.settings import KeptSettings
 from app.store.session_store import open_some_store
 from app.values.app_settings import settings_of
 from app.window.controls.labels import announce

@@ -9,9 +9,10 @@ from PySide6.QtWidgets import QAbstractButton, QApplication
 from app.control.chat_list import ChatListController
 from app.control.compare import CompareController
 from app.control.files import FileController
-from app.control.settings import KeptSettings, LookController
+from app.control.settings import LookController
 from app.state.chat import ChatState
 from app.state.models import ModelState
+from app.state.settings import KeptSettings
 from app.window.main_window import Panel
 from app.window.widgets import Widgets
 

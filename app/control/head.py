@@ -5,9 +5,9 @@ from pathlib import Path
 from PySide6.QtCore import QObject, QTimer
 
 from app.control.compare import CompareController
-from app.control.settings import KeptSettings
 from app.state.answers import Answers
 from app.state.models import ModelState, model_name
+from app.state.settings import KeptSettings
 from app.values.app_settings import BUILT_IN, settings_of
 from app.values.models import FoundModel
 from app.window.chat_page import HeadBar

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, QTimer
 
-from app.control.settings import KeptSettings
 from app.start.threads import Turns
 from app.state.chat import ChatState
+from app.state.settings import KeptSettings
 from app.values.app_settings import AppSettings
 from app.window.language import tr
 from mlx_engine.values.words import Words

@@ -12,10 +12,10 @@ from PySide6.QtWidgets import QFileDialog, QMessageBox, QWidget
 from app.control.downloads import Downloads
 from app.control.hub import HubController
 from app.control.offers import CardController
-from app.control.settings import KeptSettings
 from app.library.find_models import FoundHere, look_around, own_files, usual_places
 from app.library.machine import Machine, advice
 from app.start.threads import Beside
+from app.state.settings import KeptSettings
 from app.values.app_settings import (
     BUILT_IN,
     with_model_folder,

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QObject, Qt
 
-from app.control.settings import KeptSettings
 from app.start.mistakes import Mistakes
 from app.state.answers import Answers, RunningAnswer
 from app.state.chat import ChatState
+from app.state.settings import KeptSettings
 from app.window.controls.notice_bar import NoticeBar
 from app.window.language import said, tr
 from app.window.layers import CrashBox

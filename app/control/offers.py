@@ -6,11 +6,11 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from app.control.settings import KeptSettings
 from app.library.machine import Machine
 from app.start.threads import Beside
 from app.state.chat import ChatState
 from app.state.models import ModelState, model_name
+from app.state.settings import KeptSettings
 from app.values.app_settings import ModelSettings, settings_of, with_settings_of
 from app.values.models import BUILT_IN_NAME, ModelCard
 from app.window.controls.notice_bar import NoticeBar

@@ -1,19 +1,18 @@
-"""Joins the session panel with the settings of the chat on show, the presets and the defaults."""
+"""Joins the session panel with the chat on show and the model in use."""
 
 from dataclasses import replace
 
 from PySide6.QtCore import QObject
 
-from app.control.settings import KeptSettings
 from app.library.machine import Machine
 from app.library.model_card import make_card
 from app.state.chat import ChatState
 from app.state.drafting import DraftingFigures
 from app.state.models import ModelState
-from app.values.app_settings import with_preset, with_preset_named, without_preset
-from app.values.chat_settings import THINKING, CacheChoice, ChatSettings, as_preset
+from app.state.presets import Presets
+from app.state.settings import KeptSettings
+from app.values.chat_settings import THINKING, CacheChoice, ChatSettings
 from app.values.models import ModelCard
-from app.window.language import tr
 from app.window.session_panel.abilities import ModelAbilities, SourceAbility
 from app.window.session_panel.session_panel import SessionPanel
 from mlx_engine.values.model_description import ModelDescription
@@ -86,11 +85,7 @@ class SessionController(QObject):
         self._own: ChatSettings | None = None
         self._cache = CacheChoice()
         panel.fields.changed.connect(lambda changes: self._change(**changes))
-        panel.presets.chosen.connect(self._use_preset)
-        panel.presets.saved.connect(self._save_preset)
-        panel.presets.renamed.connect(self._rename_preset)
-        panel.presets.deleted.connect(self._delete_preset)
-        panel.presets.defaults_wanted.connect(self._make_default)
+        panel.presets.watch(Presets(chat, settings))
         panel.fold_groups(settings.value.folded_groups)
         panel.groups_folded.connect(self._keep_folded)
         chat.settings_changed.connect(self._show_settings)
@@ -99,7 +94,6 @@ class SessionController(QObject):
         figures.changed.connect(self._show_drafting)
         models.described.connect(lambda _: self._show_model(models.description))
         models.unloaded.connect(lambda _: self._lose_model())
-        self._show_presets()
         self._show_model(None)
 
     def _show_drafting(self) -> None:
@@ -122,7 +116,6 @@ class SessionController(QObject):
         model = self._models.description
         if model is not None and settings.cache != self._cache:
             self._panel.show_facts(self._card(model))
-        self._show_presets()
 
     def _show_chat(self) -> None:
         stats = self._chat.last_stats
@@ -150,48 +143,3 @@ class SessionController(QObject):
 
     def _keep_folded(self, titles: tuple[str, ...]) -> None:
         self._settings.change(replace(self._settings.value, folded_groups=titles))
-
-    # presets and defaults
-
-    def _use_preset(self, name: str) -> None:
-        preset = self._settings.value.presets.get(name)
-        if preset is not None:
-            kept = self._chat.settings
-            load = replace(kept.load, numerics=preset.load.numerics)
-            own = replace(preset, model_path=kept.model_path, read_from=kept.read_from)
-            self._chat.change_settings(replace(own, load=load, preset=name))
-
-    def _save_preset(self, name: str) -> None:
-        preset = as_preset(self._chat.settings)
-        self._settings.change(with_preset(self._settings.value, name, preset))
-        self._change(preset=name)
-
-    def _rename_preset(self, name: str, new: str) -> None:
-        """In all chats that began with it."""
-        self._settings.change(with_preset_named(self._settings.value, name, new))
-        self._chat.rename_preset(name, new)
-
-    def _delete_preset(self, name: str) -> None:
-        """Chats still name it until they are given another, so that it can come back."""
-        settings, preset = self._settings, self._settings.value.presets[name]
-
-        def give_back() -> None:
-            settings.change(with_preset(settings.value, name, preset))
-            self._show_presets()
-
-        settings.change(without_preset(settings.value, name))
-        self._show_presets()
-        self._panel.presets.undo.offer(tr("“{name}” is deleted.", name=name), give_back)
-
-    def _make_default(self) -> None:
-        settings = self._chat.settings
-        chosen = replace(as_preset(settings), preset=settings.preset)
-        self._settings.change(replace(self._settings.value, new_chat=chosen))
-
-    def _show_presets(self) -> None:
-        """The chat's own stays named after it was changed by hand."""
-        settings, presets = self._chat.settings, self._settings.value.presets
-        current = presets.get(settings.preset or "")
-        is_changed = current is not None and as_preset(current) != as_preset(settings)
-        name = None if current is None else settings.preset
-        self._panel.presets.show_presets(tuple(presets), name, is_changed)

@@ -23,7 +23,7 @@ from tiny_published import publish
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
 import mlx_engine
-from app.control.settings import read_settings, save_settings
+from app.state.settings import read_settings, save_settings
 from app.store.session_store import open_passing_store, open_some_store, open_store
 from app.store.transfer import export_chat, insert_chat, read_chat
 from app.values.app_settings import AppSettings, ModelSettings

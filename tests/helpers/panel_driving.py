@@ -1,5 +1,7 @@
 """Values for the session panel in tests, and steps a user takes in it."""
 
+from unittest.mock import Mock
+
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLineEdit
 from seen import find
@@ -43,10 +45,10 @@ def told(panel):
     """
     said = []
     panel.fields.changed.connect(lambda changes: said.extend(changes.items()))
-    presets = panel.presets
-    presets.chosen.connect(lambda name: said.append(("preset chosen", name)))
-    presets.saved.connect(lambda name: said.append(("preset saved", name)))
-    presets.renamed.connect(lambda name, new: said.append(("preset renamed", name, new)))
-    presets.deleted.connect(lambda name: said.append(("preset deleted", name)))
-    presets.defaults_wanted.connect(lambda: said.append("defaults wanted"))
+    presets = panel.presets.presets = Mock()
+    presets.use = lambda name: said.append(("preset chosen", name))
+    presets.save = lambda name: said.append(("preset saved", name))
+    presets.rename = lambda name, new: said.append(("preset renamed", name, new))
+    presets.delete = lambda name: said.append(("preset deleted", name))
+    presets.use_for_new_chats = lambda: said.append("defaults wanted")
     return said

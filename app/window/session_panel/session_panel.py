@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from PySide6.QtCore import QSize, Signal
 from PySide6.QtWidgets import QLineEdit, QPushButton, QWidget
 
+from app.state.presets import Presets
 from app.values.models import ModelCard
 from app.window.controls.choices import DropDown, Option
 from app.window.controls.fields import TextField
@@ -30,20 +31,16 @@ LONGEST_ON_A_BUTTON = 16
 
 
 class PresetsGroup(Group):
-    """Signals: `chosen`(name), `saved`(name), `renamed`(name, new name), `deleted`(name),
-    `defaults_wanted`. undo: shown where one is deleted.
+    """The presets that it watches, to be used, saved, renamed and deleted. undo: shown where one is
+    deleted.
     """
-
-    chosen = Signal(str)
-    saved = Signal(str)
-    renamed = Signal(str, str)
-    deleted = Signal(str)
-    defaults_wanted = Signal()
 
     def __init__(self) -> None:
         super().__init__(Words("Presets"), is_open=False)
+        self.presets: Presets
         self._names: tuple[str, ...] = ()
         self._current: str | None = None
+        self._is_changed = False
         self._choice = DropDown(tr("Preset"))
         self._rename = IconButton("edit", tr("Rename this preset"))
         self._rename.setCheckable(True)
@@ -61,13 +58,30 @@ class PresetsGroup(Group):
         self.add(which, self.undo, self._update, row(name, self._save), self._defaults)
         self._choice.chosen.connect(self._choose)
         self._rename.toggled.connect(self._show_name)
-        self._delete.clicked.connect(lambda: self.deleted.emit(self._choice.currentData()))
+        self._delete.clicked.connect(self._delete_current)
         self._name.textChanged.connect(self._allow)
         self._name.returnPressed.connect(self._save_as)
         self._save.clicked.connect(self._save_as)
-        self._update.clicked.connect(lambda: self.saved.emit(self._current))
-        self._defaults.clicked.connect(self.defaults_wanted)
+        self._update.clicked.connect(lambda: self.presets.save(self._current or ""))
+        self._defaults.clicked.connect(lambda _: self.presets.use_for_new_chats())
         self.show_presets(())
+
+    def watch(self, presets: Presets) -> None:
+        """Show these, whenever there are others or the chat has another."""
+        self.presets = presets
+        for changed in (presets.chat.settings_changed, presets.settings.changed):
+            changed.connect(self._refresh)
+        self._refresh()
+
+    def _refresh(self) -> None:
+        """A name that is being typed stays where nothing of this has changed."""
+        now = self.presets.names, self.presets.current, self.presets.is_changed
+        if now != (self._names, self._current, self._is_changed):
+            self.show_presets(*now)
+
+    def _delete_current(self) -> None:
+        name = self._choice.currentData()
+        self.undo.offer(tr("“{name}” is deleted.", name=name), self.presets.delete(name))
 
     def show_presets(
         self, names: Sequence[str], current: str | None = None, is_changed: bool = False
@@ -76,7 +90,7 @@ class PresetsGroup(Group):
 
         is_changed: the chat's settings are no longer those of `current`.
         """
-        self._names, self._current = tuple(names), current
+        self._names, self._current, self._is_changed = tuple(names), current, is_changed
         changed = current if is_changed else None
         options = [Option(n, tr("{name} (changed)", name=n) if n == changed else n) for n in names]
         self._choice.show_options(options, current)
@@ -91,7 +105,7 @@ class PresetsGroup(Group):
     def _choose(self, name: str) -> None:
         self._rename.setChecked(False)
         self._allow()
-        self.chosen.emit(name)
+        self.presets.use(name)
 
     def _show_name(self, is_renamed: bool) -> None:
         """In the field for names, where a new one takes its place."""
@@ -109,9 +123,9 @@ class PresetsGroup(Group):
         self._rename.setChecked(False)
         self._name.clear()
         if is_renamed:
-            self.renamed.emit(old, name)
+            self.presets.rename(old, name)
         else:
-            self.saved.emit(name)
+            self.presets.save(name)
 
     def _allow(self) -> None:
         name, is_renamed = self._name.text().strip(), self._rename.isChecked()

@@ -336,7 +336,7 @@ def test_what_a_model_recommends_is_not_what_a_user_chose(driven, source):
     driven.ask("One")
     assert engines["other"].sessions[-1].sampling == SamplingOptions(0.6, 5, 0.95)
     assert chats.settings.sampling == SamplingChoice(top_k=5)
-    driven.widgets.session.presets.defaults_wanted.emit()
+    driven.widgets.session.presets.presets.use_for_new_chats()
     driven.app.begin_chat()
     assert chats.settings.sampling == SamplingChoice(top_k=5)
 

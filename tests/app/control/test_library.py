@@ -15,7 +15,7 @@ from seen import find, press, words_on
 from windows import Driven, folders_in, running, scripted
 
 from app.control.library import POCKET, reveal
-from app.control.settings import save_settings
+from app.state.settings import save_settings
 from app.values.app_settings import AppSettings, with_recent_model
 from app.values.models import RECENT, FoundModel
 from app.window.controls.labels import ShortLabel

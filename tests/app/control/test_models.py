@@ -11,8 +11,8 @@ from seen import button, find, press, words_on
 from windows import Driven, close, folders_in, running, scripted
 
 from app.app import App
-from app.control.settings import save_settings
 from app.state.models import model_name
+from app.state.settings import save_settings
 from app.values.app_settings import BUILT_IN, AppSettings
 from app.values.chat_settings import ChatSettings
 from app.window.controls.labels import ShortLabel

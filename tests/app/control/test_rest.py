@@ -10,7 +10,7 @@ from windows import Driven, close, folders_in, scripted
 
 from app.app import App
 from app.control.head import MINUTE_MS, RestController
-from app.control.settings import save_settings
+from app.state.settings import save_settings
 from app.values.app_settings import AppSettings
 from app.window.chat_page import HeadBar
 from app.window.compare.compare_pane import ComparePane

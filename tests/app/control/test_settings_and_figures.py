@@ -173,7 +173,7 @@ def test_a_preset_follows_its_chat(driven, source):
     driven.ask("Count.")
     number = chats.chat_id
     assert number is not None
-    panel.presets.saved.emit("Mine")
+    panel.presets.presets.save("Mine")
     assert chats.settings.preset == "Mine"
     panel.fields.changed.emit({"sampling": SamplingChoice(temperature=0.1)})
     save = next(b for b in panel.findChildren(QPushButton) if "Save the changes" in b.text())

@@ -14,13 +14,13 @@ from seen import find, words_on
 from windows import Driven
 
 from app.control import composer
-from app.control import settings as settings_file
 from app.control.offers import CardController
-from app.control.settings import KeptSettings, read_settings
 from app.library.dropped import Dropped
 from app.library.machine import Machine, this_machine
 from app.library.model_card import read_card
 from app.start.threads import Beside
+from app.state import settings as settings_file
+from app.state.settings import KeptSettings, read_settings
 from app.values.app_settings import AppSettings, ModelSettings
 from app.values.attached_text import AttachedText, Refused
 from app.values.errors import SettingsNotSaved

@@ -25,11 +25,11 @@ from windows import close, folders_in, running, scripted
 import mlx_engine
 from app.app import App
 from app.control.library import QUESTIONS
-from app.control.settings import save_settings
 from app.library.dropped import what_is
 from app.library.machine import Machine, chosen_for
 from app.start.asset_files import asset_path
 from app.state.round_history import LastAnswer
+from app.state.settings import save_settings
 from app.values.app_settings import AppSettings, Language
 from app.values.attached_text import Refused
 from app.values.chats import ListedChat

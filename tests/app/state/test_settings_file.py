@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from chat_stores import without_rights
 
-from app.control.settings import read_settings, save_settings
+from app.state.settings import read_settings, save_settings
 from app.values.app_settings import (
     LARGEST_ZOOM,
     RECENT_MODELS,

@@ -1,0 +1,168 @@
+"""The settings of the app while it runs, kept on the disk."""
+
+import json
+import os
+import tempfile
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from PySide6.QtCore import QObject, Signal
+
+from app.start.threads import Beside
+from app.values.app_settings import AppSettings
+from app.values.chat_settings import without_old_defaults
+from app.values.errors import SettingsNotSaved
+from app.values.typed_json import Reading, encode, read_fields
+from mlx_engine.values.private_files import make_private, make_private_folder
+from mlx_engine.values.untrusted import open_regular
+from mlx_engine.values.words import Words
+
+LARGEST_FILE = 16 * 2**20
+
+
+def read_settings(path: Path) -> Reading[AppSettings]:
+    """What can be read; the rest has its defaults, and the notes say what was reset. Never raises.
+
+    A file that is no JSON at all is kept aside.
+    """
+    try:
+        content = _content(path)
+    except FileNotFoundError:
+        return Reading(AppSettings())
+    except OSError as error:
+        note = Words(
+            "{path} could not be read ({strerror}): all settings have their defaults.",
+            path=path,
+            strerror=error.strerror,
+        )
+        return Reading(AppSettings(), (note,))
+    except (ValueError, RecursionError):
+        return Reading(AppSettings(), (_kept_aside(path),))
+    reading = read_fields(AppSettings(), content, "settings")
+    notes = tuple(Words("{path}: {note}", path=path, note=note) for note in reading.notes)
+    new_chat = without_old_defaults(reading.value.new_chat)
+    return Reading(replace(reading.value, new_chat=new_chat), notes)
+
+
+def save_settings(path: Path, settings: AppSettings) -> None:
+    """Replace the file as a whole; keys in it that are not ours stay. Raises SettingsNotSaved."""
+    try:
+        old = _content(path)
+    except (OSError, ValueError, RecursionError):
+        old = {}
+    try:
+        text = json.dumps(encode(settings, old), indent=2) + "\n"
+    except (ValueError, RecursionError):  # of what is not ours in the old file
+        text = json.dumps(encode(settings), indent=2) + "\n"
+    try:
+        _write_whole(path.resolve(), text)
+    except OSError as error:
+        raise SettingsNotSaved(
+            "{path} could not be written ({strerror}): allow writing to its folder and make "
+            "sure its disk has room. Until then changed settings last until you quit.",
+            path=path,
+            strerror=error.strerror,
+        ) from error
+
+
+def _content(path: Path) -> Any:
+    make_private(path)
+    with open_regular(path) as file:
+        content = file.read(LARGEST_FILE + 1)
+    if len(content) > LARGEST_FILE:
+        raise ValueError("too large for settings")
+    return json.loads(content.decode("utf-8"))
+
+
+def _kept_aside(path: Path) -> str:
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+    aside = path.with_name(f"{path.stem}-damaged-{stamp}{path.suffix}")
+    words = Words("{path} is damaged: all settings have their defaults.", path=path)
+    try:
+        path.rename(aside)
+    except OSError as error:
+        return Words(
+            "{words} It could not be moved aside ({strerror}).",
+            words=words,
+            strerror=error.strerror,
+        )
+    return Words("{words} The file is kept as {aside}.", words=words, aside=aside)
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Either the old or the new text is there afterwards, also after a power cut."""
+    make_private_folder(path.parent)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+    part = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+class KeptSettings(QObject):
+    """`value` is what holds now.
+
+    Signals:
+        changed: there are other settings.
+        failed: they could not be saved, in words; said once until they are.
+    """
+
+    changed = Signal()
+    failed = Signal(object)
+
+    def __init__(self, path: Path, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._path = path
+        reading = read_settings(path)
+        self.notes = reading.notes
+        self._value = self._saved = reading.value
+        self._problem = ""
+        self._beside, self._lock = Beside(self), Lock()
+
+    @property
+    def value(self) -> AppSettings:
+        """The settings of now."""
+        return self._value
+
+    def change(self, settings: AppSettings) -> None:
+        """Use these from now on, and keep them: a thread waits for the disk."""
+        if settings == self._value:
+            return
+        self._value = settings
+        self._beside.run_each(self._save, self._tell)
+        self.changed.emit()
+
+    def close(self) -> None:
+        """Those of now are on the disk."""
+        self._tell(self._save())
+
+    def _save(self) -> str:
+        """What is wrong, or "". Of several that wait for each other the first saves the newest."""
+        with self._lock:
+            if self._saved != self._value:
+                settings = self._value
+                try:
+                    save_settings(self._path, settings)
+                except SettingsNotSaved as error:
+                    return str(error)
+                self._saved = settings
+        return ""
+
+    def _tell(self, problem: str) -> None:
+        is_news, self._problem = problem != self._problem, problem
+        if problem and is_news:
+            self.failed.emit(problem)
