@@ -149,9 +149,9 @@ class _Bench:
             mx.clear_cache()  # the peers are gone before memory is looked at
         difference = self._found.agreement.difference
         if difference is not None:
-            words = f"Drafted text is not plain text ({difference}): no figures behind it."
+            words = f"Drafting changed the text ({difference}), so nothing further is measured."
             if self._found.conditions.numerics == "fast":
-                words += " Rows round differently here: --numerics exact keeps texts the same."
+                words += " Numerics are fast here: --numerics exact keeps texts the same."
             self._declined.append(Reason("text-differs", words))
             return
         by_length = sorted((prompt.tokens for prompt in prompts), key=len)
@@ -211,7 +211,7 @@ class _Bench:
         engine, plan = self._engine, self._plan
         longest = max([plan.prompt, *(len(prompt.tokens) for prompt in prompts)]) + plan.tokens
         with ExitStack() as stack:
-            self._begin_stage("Prompt other programs")
+            self._begin_stage("Opening other programs")
             peers = self._runnable(peer_arms(engine, plan, self._heads, longest, stack))
             if self._is_asked("drafting"):
                 self._drafting(prompts, [*self._runnable(draft_arms(engine, plan)), *peers])

@@ -183,7 +183,7 @@ def ending(found: BenchReport) -> Group:
     if not same.is_green:
         lines.append(Text(f"NOT the same words: {same.difference}", style="bold red"))
     elif same.texts:
-        words = f"{same.texts} drafted texts, {same.tokens} tokens, all as without drafting"
+        words = f"{same.texts} drafted texts, {same.tokens} tokens, all equal to plain text"
         lines.append(Text(f"Same words: {words}", style="green"))
     declined = [f"Declined ({reason.code}): {reason.words}" for reason in found.declined]
     lines += [Text(without_controls(words), style="yellow") for words in declined]

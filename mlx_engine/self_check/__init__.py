@@ -1,4 +1,4 @@
-"""What this machine does well: kernels tried, exact rows, heads that fit; and the doctor."""
+"""Self-check: which kernel here, what a pass costs, exact rows, heads that fit; and the doctor."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,7 +8,7 @@ State = Literal["ok", "warn", "fail"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """warn: it works, but something is off; fail: the engine cannot do its work here."""
+    """The result of a check. warn: something is off; fail: the engine cannot work here."""
 
     name: str
     state: State
