@@ -88,3 +88,29 @@ def test_passes_of_one_row_are_timed_so_where_plain_rounds_are_begun_ahead(
     found = meter.measure().verify_ms
     several = [3 + 8 + 2 * rows for rows in range(2, MAX_DEPTH + 2)]
     assert found == pytest.approx([10 if on_host else 3 + 10, *several])
+
+
+def test_after_a_pass_that_raised_all_is_timed_anew(device, monkeypatch):
+    """As where a kernel fails, so that stock MLX does its work from then on."""
+    broken, timed = [False], []
+
+    def one_pass(model, tokens, caches):
+        if broken[0]:
+            raise RuntimeError("a kernel failed")
+        timed.append(tokens.shape[1])
+        return device.write(tokens.shape[1])
+
+    monkeypatch.setattr(pass_costs, "_one_pass", one_pass)
+    model = tiny_model(3, TinySizes(layers=1, vocabulary=37), with_head=False)
+    meter = CostMeter(model, lambda: None, lambda: MAX_DEPTH + 1)
+    meter.measure()
+    first = list(timed)
+    meter.go_deep()
+    broken[0] = True
+    with pytest.raises(RuntimeError):
+        meter.measure()
+    broken[0] = False
+    timed.clear()
+    meter.measure()
+    assert timed[: len(first)] == first
+    assert len(timed) > len(first)
