@@ -13,29 +13,29 @@ from mlx_engine.values.memory_plan import GROWTH
 from mlx_engine.values.options import CacheBits
 
 FAR = 4 * GROWTH
-"""Rows that buffers have at least which are worth a shorter copy."""
+"""Least rows of buffers that `restore` replaces by shorter ones."""
 
 Mask = mx.array | Literal["causal"] | None
-"""Bool [rows, keys] with true for "sees"; "causal": the rows are the last ones; None: all seen."""
+"""Bool [rows, keys], true where a row sees a key; "causal": rows are the last keys; None: all."""
 
 
 class KeysValues(NamedTuple):
-    """What a block attends to: [1, heads, length + rows, size] each."""
+    """Keys and values that a block attends to, [1, heads, length + rows, size] each."""
 
     keys: mx.array
     values: mx.array
 
 
 Buffers = tuple[mx.array, ...]
-"""Keys and values [1, heads, capacity, size] each; or of both words, scales and biases."""
+"""Keys and values [1, heads, capacity, size]; packed ones as words, scales and biases of each."""
 
 
 class RowsCache(ABC):
     """Buffers of keys and values, and how far they are filled.
 
-    row_bits: of an element; where they are 8 or 4 a row is what was written, rounded, whoever reads
-    it: a block's own rows too. To a class of mlx-lm's each kind is what that library's own cache is
-    (offset, update_and_fetch, make_mask; an attribute `bits` would tell it of packed rows). Buffers
+    row_bits: bits of an element; with 8 or 4 all readers see rounded rows, the block itself too.
+    Classes of mlx-lm use it as that library's own cache (offset, update_and_fetch, make_mask; no
+    attribute `bits`, which means packed rows there). Buffers
     are written in place when nobody else holds them (MLX donates them), so callers must not keep
     what `write` returns beyond the pass.
     """
@@ -71,23 +71,23 @@ class RowsCache(ABC):
 
     @property
     def most(self) -> int:
-        """Committed tokens, those that are pending included, at most."""
+        """The most tokens that may be committed, pending ones included."""
         length, pending = self.length, self._pending
         return length if pending is None else length + pending.most
 
     def start(self, first: int = 0) -> int | mx.array:
-        """Place of the next row, counted from position `first`; int32 [1] with a pending count."""
+        """Index of the next row from position `first` on; int32 [1] with a pending count."""
         here, pending = self.length - first, self._pending
         return here if pending is None else pending.after(here)
 
     @property
     def offset(self) -> int:
-        """Position of the next row: committed ones and those of the block."""
+        """Position behind the committed rows and those of the block."""
         return self.length + self._block
 
     @property
     def buffers(self) -> Buffers:
-        """The buffers whole, as `append` gives them."""
+        """The whole buffers, with unused room."""
         return self._buffers
 
     @property
@@ -109,12 +109,12 @@ class RowsCache(ABC):
         return self.write(keys, values)
 
     def block(self) -> KeysValues:
-        """Rows of the block just written, behind which no count is pending."""
+        """Keys and values of the block just written; no count may be pending."""
         assert self.pending is None
         return self._unpacked(self._at(self.length, self.offset))
 
     def _at(self, begin: int, end: int) -> slice:
-        """Where rows of these positions lie in the buffers."""
+        """Slice of the buffers for positions `begin` to `end`."""
         return slice(begin, end)
 
     @abstractmethod
@@ -160,7 +160,7 @@ class RowsCache(ABC):
         return copy(self)
 
     def place(self) -> Place:
-        """Committed rows stay where they are until NEAR more have come."""
+        """Snapshot without arrays: committed rows stay in place until NEAR more have come."""
         return Place(self.length, pending=self._pending)
 
 

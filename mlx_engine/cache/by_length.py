@@ -3,7 +3,7 @@
 LongRoPE (arXiv 2402.13753) rotates all tokens of a long text by other factors. So row t is that of
 a text of t + 1 tokens read from its beginning: rows of a short text see one memory, those of a long
 one another, which is filled by reading the tokens again when the first of them comes. Keys of both
-kinds in one memory would not fit together.
+kinds cannot be mixed in one cache.
 """
 
 from collections.abc import Callable
@@ -60,7 +60,7 @@ class CacheByLength:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of both memories."""
+        """Bytes of both caches."""
         return self._short.nbytes + self._long.nbytes
 
     def read(self, tokens: mx.array, read: Read) -> mx.array:
@@ -89,18 +89,18 @@ class CacheByLength:
             self._drop_short()
 
     def fork(self) -> Self:
-        """Copy both caches; what either copy writes later the other does not see."""
+        """Copy both caches; later writes to either copy are not seen in the other."""
         other = copy(self)
         other._short, other._long = self._short.fork(), self._long.fork()
         return other
 
     def place(self) -> ByLengthSnapshot:
-        """The state at `length`, to come back to within NEAR rows."""
+        """Snapshot of both caches for the next NEAR rows."""
         short, long = self._short.place(), self._long.place()
         return ByLengthSnapshot(self.length, self._age, short, long)
 
     def snapshot(self) -> ByLengthSnapshot:
-        """The state at `length`."""
+        """Snapshot of both caches at `length`."""
         short, long = self._short.snapshot(), self._long.snapshot()
         return ByLengthSnapshot(self.length, self._age, short, long)
 

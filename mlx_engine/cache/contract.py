@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol, Self
 import mlx.core as mx
 
 NEAR = 64
-"""Rows after which a cache need not come back to a place; a round and a draft are fewer."""
+"""Rows that `place` stays valid for; a round and a draft are fewer."""
 
 
 WORTH_A_TOKEN = 64 * 1024
@@ -29,14 +29,14 @@ class RowCount:
         self._after: dict[int, mx.array] = {}
 
     def after(self, length: int) -> mx.array:
-        """length + rows, int32 [1]; made once for all layers of a pass."""
+        """`length` + rows, int32 [1]; one array for all layers of a pass."""
         if length not in self._after:
             self._after[length] = self.rows + length
         return self._after[length]
 
 
 class LayerSnapshot(Protocol):
-    """A layer's cache at one length; cheap, because MLX arrays never change."""
+    """Snapshot of a layer's cache at one length; cheap, because MLX arrays never change."""
 
     @property
     def length(self) -> int:
@@ -48,7 +48,7 @@ class LayerSnapshot(Protocol):
 
 
 class Place(NamedTuple):
-    """A snapshot where nothing has to be kept: rows before it never change, or there are none.
+    """Snapshot without arrays, for a cache whose rows never change, or that has none.
 
     pending: how many rows after `length` count too.
     """
@@ -72,7 +72,7 @@ class LayerCache(Protocol):
 
     @property
     def keeps_all_rows(self) -> bool:
-        """Whether it can go back to every earlier place: `restore` takes its `Place`."""
+        """Whether `restore` can go to a Place of every earlier length."""
 
     @property
     def length(self) -> int:
@@ -80,7 +80,7 @@ class LayerCache(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held now, buffers included."""
+        """Bytes held, with unused room in buffers."""
 
     def commit(self, count: "int | RowCount") -> None:
         """Append the first `count` rows of the last block; 0 rolls the block back.
@@ -90,18 +90,19 @@ class LayerCache(Protocol):
         """
 
     def fork(self) -> Self:
-        """Copy this cache; what either writes later the other does not see."""
+        """Copy the cache; later writes to either copy are not seen in the other."""
 
     def place(self) -> LayerSnapshot:
-        """A snapshot to come back to within NEAR rows: of what is written in place nothing is held,
-        so that the next pass need not copy it.
+        """Snapshot for the next NEAR rows.
+
+        It holds nothing that is written in place, so that the next pass need not copy it.
         """
 
     def snapshot(self) -> LayerSnapshot:
-        """The state at `length`, valid as long as the conversation up to there stands."""
+        """Snapshot at `length`, valid until the conversation goes back to before it."""
 
     def restore(self, snapshot: LayerSnapshot) -> None:
-        """Go back to a snapshot taken from this cache, or from that which it was forked from."""
+        """Go back to a snapshot of this cache, or of the one it was forked from."""
 
     def arrays(self) -> list[mx.array]:
         """Arrays that hold the committed state, to evaluate so that no graph grows."""
@@ -137,7 +138,7 @@ class LayerCaches:
 
     @property
     def keeps_any_prefix(self) -> bool:
-        """Whether `commit` takes every number of rows; without that nothing can be drafted."""
+        """Whether all layers can commit any number of rows; drafting needs that."""
         return all(layer.keeps_any_prefix for layer in self.layers)
 
     @property
@@ -151,13 +152,13 @@ class LayerCaches:
             layer.commit(count)
 
     def resolve(self) -> None:
-        """Have every layer take in a count that the host knows by now, and let go of what it held
+        """Have every layer take in a count that the host knows by now, and free what it held
         in case of another.
         """
         assert len({layer.length for layer in self.layers}) == 1
 
     def fork(self) -> "LayerCaches":
-        """Copy all caches; what either copy writes later the other does not see."""
+        """Copy all caches; later writes to either copy are not seen in the other."""
         return LayerCaches([layer.fork() for layer in self.layers])
 
     def take_over(self, other: "LayerCaches") -> None:

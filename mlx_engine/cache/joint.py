@@ -1,7 +1,7 @@
 """Caches of several conversations whose rows are computed in one pass, one after the other.
 
-Whatever treats each row by itself (products, norms, experts) sees one block of rows; what mixes the
-rows of a conversation is done for each by itself (`each`), with its own memory.
+Operations that treat rows one by one (products, norms, experts) see one block of rows; those that
+mix rows of a conversation run for each conversation with its own cache (`each`).
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ class Span(NamedTuple):
 
 
 JointCache = tuple[Span, ...]
-"""One layer's memories of all conversations, in the order of their rows."""
+"""One layer's caches of all conversations, in the order of their rows."""
 
 
 class JointCaches(NamedTuple):

@@ -26,8 +26,8 @@ from metal_kernels.stock_on_cpu import MLX
 from mlx_engine.cache.contract import LayerSnapshot, Place, RowCount
 
 _FEW = 16
-"""Rows of a block that stays whole as the next one's window, for no launch; that of a prompt's
-chunk is copied out of it.
+"""Rows of a block that is kept whole as the next window, which saves a launch; of longer blocks the
+window is copied.
 """
 
 
@@ -35,7 +35,7 @@ class Replay(Protocol):
     """Steps of the recurrence that the state does not contain yet."""
 
     def arrays(self) -> list[mx.array]:
-        """Arrays that the steps are computed from."""
+        """Arrays that the steps consist of."""
 
     def first(self, rows: int | mx.array) -> "Replay":
         """The first `rows` steps; int32 [1] where only the device knows the number."""
@@ -45,7 +45,7 @@ class Replay(Protocol):
 
 
 class DeltaBlock(NamedTuple):
-    """A block that was run: outputs [1, T, value heads, Dv].
+    """Result of running a block: outputs [1, T, value heads, Dv].
 
     before, after: the states [1, value heads, Dv, Dk] around it; after is None where it was not
     written. steps: of all its rows.
@@ -96,7 +96,7 @@ class StockSteps(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StockDelta:
-    """`mx.fast.gated_delta_update`."""
+    """The gated delta rule by MLX's own operation."""
 
     stock: Stock = MLX
 
@@ -109,20 +109,20 @@ class StockDelta:
 
 @cache
 def _number(count: int) -> mx.array:
-    """A count as int32 [1]; cached, because every layer of a pass asks for the same few."""
+    """A count as int32 [1]; cached, as every layer of a pass needs the same few."""
     return mx.array([count], dtype=mx.int32)
 
 
 def _blank(steps: Steps) -> Steps:
-    """One step of zeros with the same heads."""
+    """A step of zeros with heads like those of `steps`."""
     return Steps(*(mx.zeros((1, 1, *part.shape[2:])) for part in steps))
 
 
 class KernelSteps(NamedTuple):
-    """Steps whose `delta` is known, so that the kernel replays them without reductions.
+    """Steps with a known `delta`, which the kernel replays without reductions.
 
-    taken: how many of them, the rest is not to be. counts: rows that the kernel serves; where
-    it was switched off since, plain ops take the steps.
+    taken: how many steps count. counts: row counts that the kernel serves; plain operations replay
+    where it was switched off since.
     """
 
     steps: Steps
@@ -131,7 +131,7 @@ class KernelSteps(NamedTuple):
     counts: Container[int] = ALL_ROWS
 
     def arrays(self) -> list[mx.array]:
-        """Keys, delta and decay."""
+        """Keys, delta and decay of the steps."""
         return list(self.steps)
 
     def first(self, rows: int | mx.array) -> "KernelSteps":
@@ -140,7 +140,7 @@ class KernelSteps(NamedTuple):
 
     @property
     def kept(self) -> mx.array:
-        """`taken` as the kernel reads it."""
+        """`taken` as int32 [1]."""
         return _number(self.taken) if isinstance(self.taken, int) else self.taken
 
     def settled(self, state: mx.array) -> mx.array:
@@ -177,24 +177,24 @@ class KernelDelta:
 
 
 class NoSteps(NamedTuple):
-    """The replay of a layer without a state."""
+    """Steps of a layer without a recurrent state: none."""
 
     def arrays(self) -> list[mx.array]:
-        """None."""
+        """An empty list."""
         return []
 
     def first(self, rows: int | mx.array) -> "NoSteps":
-        """The same."""
+        """No steps."""
         del rows
         return self
 
     def settled(self, state: mx.array) -> mx.array:
-        """The state as it is."""
+        """The state, unchanged."""
         return state
 
 
 def delta_rule(served: Served | None, long: DeltaRule) -> DeltaRule:
-    """The kernel's implementation where it serves, else `long`."""
+    """The kernel's rule, which leaves long blocks to `long`; `long` alone where none serves."""
     return long if served is None else KernelDelta(served.launcher, long, served)
 
 
@@ -215,7 +215,7 @@ class RecurrentSnapshot(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of everything the snapshot holds on to."""
+        """Bytes of all arrays of the snapshot."""
         return sum(array.nbytes for array in self.arrays())
 
     def arrays(self) -> list[mx.array]:
@@ -223,7 +223,7 @@ class RecurrentSnapshot(NamedTuple):
         return [self.window, self.state, *(self.replay.arrays() if self.replay else ())]
 
     def resolved(self) -> "RecurrentSnapshot":
-        """Resolve a pending count that the host knows by now."""
+        """The snapshot with a pending count resolved, if the host knows it by now."""
         count = None if self.pending is None else self.pending.known
         if count is None:
             return self
@@ -254,7 +254,7 @@ class ConvolutionWindow(NamedTuple):
 
     @property
     def kept(self) -> mx.array:
-        """`skipped` as the kernel reads it."""
+        """`skipped` as int32 [1]."""
         return _number(self.skipped) if isinstance(self.skipped, int) else self.skipped
 
 
@@ -325,7 +325,7 @@ class RecurrentCache:
         return done.outputs
 
     def move(self, convolved: mx.array) -> None:
-        """Take a block of a layer that keeps the window alone; its state is empty.
+        """Write a block of a layer that has a convolution and no recurrent state.
 
         convolved: [1, K-1+T, C], the window followed by the block's rows.
         """

@@ -27,7 +27,7 @@ from mlx_engine.values.options import CacheBits
 
 
 class WindowSnapshot(NamedTuple):
-    """A copy of the rows a later token may see; no arrays when there are none."""
+    """Snapshot of a window: a copy of the rows that later tokens may see."""
 
     length: int
     first: int
@@ -40,7 +40,7 @@ class WindowSnapshot(NamedTuple):
 
 
 class WindowCache(RowsCache):
-    """Rows of a window, exact also after it has filled.
+    """Keys and values of a window; rows are the same in a block and alone, at any length.
 
     window: tokens a row sees, itself included. first: position of the buffers' first row. Bytes
     stay under those of window + WINDOW_STEP + WINDOW_SLACK rows and one block.

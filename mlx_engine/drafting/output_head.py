@@ -26,7 +26,7 @@ NEW_TOKENS = 64
 """Tokens met in the conversation that are gathered before the reduced vocabulary takes them in."""
 
 MOST_CHARACTERS = 1_000_000
-"""Counted at most: a second or less of a tokenizer's time."""
+"""Characters of text whose tokens are counted at most: a second or less for a tokenizer."""
 
 _SOURCES = ("argparse", "ast", "statistics", "textwrap", "json.decoder", "http.client")
 
@@ -48,7 +48,7 @@ class OutputHead(ABC):
         """
 
     def append(self, tokens: Sequence[int]) -> None:
-        """Take in tokens of the conversation."""
+        """Note tokens of the conversation."""
         del tokens
 
 
@@ -92,7 +92,7 @@ class FrequentOutput(OutputHead):
 
     @property
     def size(self) -> int:
-        """Rows in use."""
+        """Number of rows in use."""
         return len(self._kept)
 
     @override

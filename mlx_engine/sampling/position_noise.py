@@ -39,8 +39,8 @@ def row_keys(seed: int, positions: Sequence[int]) -> mx.array:
 plain_noise: NoiseOfKeys = mx.compile(noise_of_keys) if computes_on_gpu() else noise_of_keys
 
 
-def noise_by(served: Served | None) -> NoiseOfKeys:
-    """The kernel's noise while it is in use, else plain operations'; the bits are the same."""
+def noise_function(served: Served | None) -> NoiseOfKeys:
+    """Gumbel noise by the kernel while it serves, else by plain operations; bit-equal."""
     if served is None:
         return plain_noise
 

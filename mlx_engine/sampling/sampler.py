@@ -1,4 +1,4 @@
-"""From options, logits and a position to the picked token.
+"""Picks tokens from logits by sampling options and positions.
 
 Penalties and bias come first, on raw logits; then temperature; then the filters (see Filters). Rows
 never look at each other.
@@ -16,21 +16,21 @@ from metal_kernels.choice import Kernels, Served, Work
 from metal_kernels.filtered_pick import Filters, filter_tempered, filtered_pick, temper
 from metal_kernels.vocabulary_pick import Choosing
 from mlx_engine.cache.contract import RowCount
-from mlx_engine.sampling.position_noise import NoiseOfKeys, noise_by, plain_noise, row_keys
+from mlx_engine.sampling.position_noise import NoiseOfKeys, noise_function, plain_noise, row_keys
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import SamplingOptions
 
 COLDEST_CHOOSING = 1e-4
-"""Temperature from which on logits over it stay well inside float32."""
+"""Least temperature for a kernel to pick: logits divided by it stay well inside float32."""
 
 DRAFTED_FROM = 64
-"""The likeliest tokens that a draft is drawn from where top_p asks for those that reach it, and no
-kernel finds these. At 0.5, 0.9 and 0.95 as many drafts of the built-in model are accepted as with
-the whole nucleus.
+"""Likeliest tokens that a draft is drawn from with top_p, where no kernel finds the nucleus.
+
+At 0.5, 0.9 and 0.95 as many drafts of the built-in model are accepted as with the whole nucleus.
 """
 
 LOWEST = float(np.finfo(np.float32).min)
-"""Of finite logits."""
+"""Least finite float32."""
 
 
 def fresh_seed() -> int:
@@ -39,7 +39,7 @@ def fresh_seed() -> int:
 
 
 def finite_rows(logits: mx.array) -> mx.array:
-    """[R, V] -> bool [R], lazy: whether no logit of a row is NaN or infinite."""
+    """Whether all logits [R, V] of a row are finite, bool [R]; lazy."""
     return mx.all(mx.abs(logits) < mx.inf, axis=-1)
 
 
@@ -77,7 +77,7 @@ class TokenHistory:
         self._in_answer = mx.zeros((self._vocabulary + 1,), dtype=mx.int32)  # the last: of no use
 
     def commit(self, tokens: mx.array, count: RowCount | None = None) -> None:
-        """Add tokens of the answer, int32 [T], lazy; count: of the first how many, None for all."""
+        """Count the first `count` tokens of the answer, int32 [T], or all; lazy."""
         if count is not None:
             tokens = mx.where(mx.arange(count.most) < count.rows, tokens, self._vocabulary)
         known = mx.minimum(tokens, self._vocabulary)
@@ -101,7 +101,7 @@ class TokenHistory:
 
 
 class _Drawn(NamedTuple):
-    """Noise [R, V] of positions from `start` to before `end`, after `behind`."""
+    """Noise [R, V] of positions `start` to `end` - 1, counted from the rows of `behind`."""
 
     start: int
     end: int
@@ -121,7 +121,7 @@ class SamplerKernels:
         """The kernels in use on this machine."""
         work = Work("", vocabulary)
         noise, filtered = (kernels.served(name, work) for name in ("noise", "filtered-pick"))
-        return SamplerKernels(noise_by(noise), filtered)
+        return SamplerKernels(noise_function(noise), filtered)
 
 
 PLAIN_OPS = SamplerKernels()
@@ -175,7 +175,7 @@ class Sampler:
             self._history.begin(prompt)
 
     def commit(self, tokens: mx.array, count: int | RowCount) -> None:
-        """Take the first `count` emitted tokens of int32 [T] into the penalties."""
+        """Count the first `count` of the emitted tokens int32 [T] in the penalties."""
         pending = count if isinstance(count, RowCount) else None
         self._count = pending or self._pending
         if self._history is not None:
@@ -204,9 +204,7 @@ class Sampler:
         return Choosing(keys=self._keys(position, rows), temperature=options.temperature)
 
     def draw(self, position: int, rows: int) -> None:
-        """Draw the noise of `rows` positions at once, for picks at any of them: a round draws
-        that of its draft and of its pass together, in one launch.
-        """
+        """Draw the noise of `rows` positions at once, for the picks of a draft and its round."""
         if self._options.temperature > 0 and self._by_kernel is None:
             noise = self._noise(self._keys(position, rows), self._vocabulary)
             self._drawn = _Drawn(position, position + rows, self._pending, noise)
@@ -263,8 +261,8 @@ class Sampler:
     @property
     def _by_kernel(self) -> Served | None:
         """The kernel that filters and picks, where filters are on."""
-        its = self._filtered
-        return its if its is not None and self._filters.is_on and 1 in its else None
+        served = self._filtered
+        return served if served is not None and self._filters.is_on and 1 in served else None
 
     def marked(self, logits: mx.array, picked: mx.array) -> mx.array:
         """Replace the picked tokens by -1 in rows of the logits [R, V] that are not finite."""
@@ -273,7 +271,7 @@ class Sampler:
         return mx.where(finite_rows(logits), picked, -1)
 
     def pick_greedy(self, logits: mx.array, position: int, prefix: mx.array) -> mx.array:
-        """The likeliest tokens int32 [R] after penalties and bias, the lowest id of equal ones."""
+        """Pick the likeliest token of each row, int32 [R]; of equal ones the lowest id."""
         scored = logits if self._sees_raw else self._penalised(logits, prefix, position)
         return mx.argmax(scored, axis=-1).view(mx.int32)
 
@@ -315,7 +313,7 @@ class Sampler:
 def _bias_array(
     bias: Mapping[int, float], suppressed: Collection[int], vocabulary: int
 ) -> mx.array | None:
-    """float32 [V], -inf for suppressed tokens; None where there is neither."""
+    """Bias of all tokens, float32 [V], -inf for suppressed ones; None where there is neither."""
     never = [token for token in suppressed if token < vocabulary]
     if not bias and not never:
         return None

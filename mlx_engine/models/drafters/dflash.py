@@ -1,8 +1,8 @@
 """DFlash: a small model that drafts a whole block in one pass (z-lab's DFlash, 2025).
 
-fc and a norm join residuals of the target into one state for every token read; each layer makes
-keys and values of these. A block holds the newest token and mask tokens; its rows attend to all of
-that and to one another, and row i says token i of the block. Embedding and output head are the
+For each token read, fc and a norm join residuals of the target into one state, of which each layer
+makes keys and values. A block holds the newest token and mask tokens; its rows attend to those keys
+and to one another, and row i predicts token i of the block. Embedding and output head are the
 target's.
 """
 
@@ -36,9 +36,9 @@ _NEWER = ("selector_rank", "conv_kernel_size")
 
 @dataclass(frozen=True, slots=True)
 class DFlashConfig:
-    """Sizes; layers: those of the target whose residuals are read, in the order of the join.
+    """Sizes of a DFlash model.
 
-    block: rows of a draft, the newest token's included. windows: for each
+    layers: layers of the target whose residuals are read, in the order of `fc`. block: rows of a draft, the newest token's included. windows: for each
     layer how many tokens a row sees, None for all. causal: for each layer whether rows of a block
     see only those before them. scale, multiplier: of embeddings and logits; cap: of logits.
     """
@@ -59,7 +59,7 @@ class DFlashConfig:
 
     @staticmethod
     def read(config: Mapping[str, object], origin: str) -> "DFlashConfig":
-        """BadModelFile for a wrong key, UnsupportedModel for variants that are not run."""
+        """Read a config; BadModelFile for a wrong key, UnsupportedModel for other variants."""
         own = config.get("dflash_config")
         flat = {**config, **(own if isinstance(own, Mapping) else {})}
         fields = ConfigFields(flat, origin)
@@ -107,7 +107,7 @@ class DFlashConfig:
         )
 
     def tensors(self) -> layer_specs.Shapes:
-        """Names and shapes."""
+        """Names and shapes of the tensors."""
         hidden = self.hidden
         block = model_spec.BlockSpec(self.attention, self.feed).tensors(hidden)
         made: layer_specs.Shapes = {
@@ -124,7 +124,7 @@ ContextCache = AttentionCache | WindowCache
 
 
 class _Layer:
-    """A residual block; window and causal as in the config."""
+    """A decoder layer whose block rows attend to remembered rows and to one another."""
 
     def __init__(self, part: Part, sizes: DFlashConfig, number: int) -> None:
         inner, eps = part.below("self_attn"), sizes.eps
@@ -143,11 +143,11 @@ class _Layer:
         self._feed_forward = GatedFeedForward.read(part.below("mlp"), sizes.feed)
 
     def remember(self, context: mx.array, cache: ContextCache) -> None:
-        """Write keys and values of joined states [1, T, H]; the caller keeps them."""
+        """Write keys and values of joined states [1, T, H]; the caller commits them."""
         cache.update_and_fetch(*self._keys_values(context, cache.length))
 
     def __call__(self, x: mx.array, cache: ContextCache) -> mx.array:
-        """A block [1, B, H] after the cached rows -> [1, B, H]; written to it, uncommitted."""
+        """Block rows [1, B, H] behind the cached rows -> [1, B, H]; written, not committed."""
         x = x + self._attend(self._norm(x), cache)
         return self._feed_forward.onto(x, self._second_norm(x))
 
@@ -165,7 +165,7 @@ class _Layer:
         return self._out(attended.transpose(0, 2, 1, 3).reshape(1, rows, -1))
 
     def _keys_values(self, x: mx.array, start: int) -> KeysValues:
-        """[1, T, H] at positions from `start` on -> [1, heads, T, size] each."""
+        """States [1, T, H] from position `start` on -> keys and values [1, heads, T, size]."""
         kept = self._sizes.kv_heads
         keys = self._key_norm(self._by_head(self._keys(x), kept)).transpose(0, 2, 1, 3)
         values = self._by_head(self._values(x), kept).transpose(0, 2, 1, 3)
@@ -175,7 +175,7 @@ class _Layer:
         return x.reshape(1, x.shape[1], heads, self._sizes.key_dim)
 
     def _mask(self, rows: int, start: int, shown: int) -> mx.array | None:
-        """Bool [rows, shown + rows]: a row sees within its window, and the block as configured."""
+        """Mask of window and causality, bool [rows, shown + rows]; None where all is seen."""
         if self._window is None and not self._causal:
             return None
         queries = mx.arange(start, start + rows)[:, None]

@@ -1,9 +1,9 @@
 """EAGLE-3: one layer that reads three inner layers of its target (arXiv 2503.01840).
 
 fc joins the residuals after three layers of the target into one state; the layer attends over
-[norm(embedding of x_k), norm(state of k-1)], embedding first, and adds to the state itself. What
-it gives, before its norm, is its state for the next draft. Its output head knows a part of the
-vocabulary; row i of it is token i + d2t[i].
+[norm(embedding of x_k), norm(state of k-1)], embedding first, and adds to the state itself. The
+layer's output, before the last norm, is the state for the next draft. The output head has rows for
+a part of the vocabulary; row i is token i + d2t[i].
 """
 
 from collections.abc import Mapping
@@ -38,9 +38,9 @@ def plain_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Eagle3Config:
-    """Sizes; layers: those of the target whose residuals are read, in the order of the join.
+    """Sizes of an EAGLE-3 model.
 
-    norm_before_residual: the layer adds to the normed state.
+    layers: layers of the target whose residuals are read, in the order of `fc`. norm_before_residual: the layer adds to the normed state.
     """
 
     layers: tuple[int, ...]
@@ -55,7 +55,7 @@ class Eagle3Config:
 
     @staticmethod
     def read(config: Mapping[str, object], target_layers: int, origin: str) -> "Eagle3Config":
-        """BadModelFile for a wrong key, UnsupportedModel for variants that are not run."""
+        """Read a config; BadModelFile for a wrong key, UnsupportedModel for other variants."""
         inner = config.get(_SPECULATORS)
         is_speculators = isinstance(inner, Mapping)
         flat = {**config, **inner} if isinstance(inner, Mapping) else dict(config)
@@ -89,7 +89,7 @@ class Eagle3Config:
         )
 
     def tensors(self) -> layer_specs.Shapes:
-        """Names and shapes, but for an embedding of its own."""
+        """Names and shapes of the tensors, without an embedding, which not all files have."""
         hidden, norms = self.hidden, ("input_layernorm", "hidden_norm", "post_attention_layernorm")
         attention = self.attention.tensors(2 * hidden)
         attention["o_proj.weight"] = (hidden, attention["o_proj.weight"][1])
@@ -105,7 +105,7 @@ class Eagle3Config:
 
 
 def _layers(flat: Mapping[str, object], count: int, origin: str) -> tuple[int, ...]:
-    """Layers by the number of the layer whose output is meant, -1 for the embedding.
+    """Numbers of the layers whose outputs are read, -1 for the embedding.
 
     SpecForge and SGLang number outputs, in `eagle_config`; vLLM, and so the speculators form,
     numbers inputs. Both take the inputs of layers 2, n / 2 and n - 3 where nothing is said.
@@ -119,7 +119,7 @@ def _layers(flat: Mapping[str, object], count: int, origin: str) -> tuple[int, .
 
 
 class _Layer:
-    """The one decoder layer; its attention reads twice the width."""
+    """The decoder layer, whose attention reads embedding and state side by side."""
 
     def __init__(self, part: Part, sizes: Eagle3Config) -> None:
         inner, eps = part.below("layers.0"), sizes.eps
@@ -133,7 +133,7 @@ class _Layer:
     def __call__(
         self, embedded: mx.array, state: mx.array, cache: LayerCache | JointCache
     ) -> mx.array:
-        """Both [1, T, H] -> [1, T, H]."""
+        """Embeddings and states [1, T, H] each -> states [1, T, H]."""
         normed = self._state_norm(state)
         residual = normed if self._is_normed else state
         joined = mx.concatenate([self._embedding_norm(embedded), normed], axis=-1)
@@ -180,7 +180,7 @@ class Eagle3(FeatureReader):
         self._rows = None if d2t is None else _rows_of_tokens(d2t, self.vocabulary)
 
     def check_values(self) -> None:
-        """BadModelFile when a row of the output head stands for no token; reads d2t."""
+        """Raise BadModelFile if d2t gives a row of the output head no token; reads d2t."""
         if self._d2t is None:
             return
         tokens = np.array(mx.arange(self._d2t.shape[0]) + self._d2t)
@@ -195,22 +195,22 @@ class Eagle3(FeatureReader):
             )
 
     def make_head_caches(self, bits: CacheBits = 16) -> LayerCaches:
-        """An empty cache for the one layer."""
+        """An empty cache for the layer."""
         return LayerCaches([AttentionCache(bits)])
 
     def mtp_forward(
         self, tokens: mx.array, hidden: mx.array, caches: LayerCaches | JointCaches
     ) -> mx.array:
-        """Tokens [1, T] and the states before them -> its states [1, T, H].
+        """Tokens [1, T] and the states before them -> the layer's states [1, T, H].
 
-        The states are the target's with features, or, in a chain, its own.
+        hidden: the target's states with features or, after a drafted token, the layer's own.
         """
         is_own = hidden.shape[-1] == self._hidden
         state = hidden if is_own else self._fc(self.target.features(hidden))
         return self._layer(self._embed(tokens), state, caches.layers[0])
 
     def mtp_logits(self, hidden: mx.array, output: Linear | None = None) -> mx.array:
-        """Its states -> float32 logits [1, T, V]; tokens it does not know are -inf."""
+        """States -> float32 logits [1, T, V]; -inf for tokens without a row in the output head."""
         logits = (output or self.mtp_output)(self._norm(hidden)).astype(mx.float32)
         if self._rows is None:
             return logits
@@ -219,7 +219,7 @@ class Eagle3(FeatureReader):
 
 
 def _rows_of_tokens(d2t: mx.array, vocabulary: int) -> mx.array:
-    """For every token its row of the output head, the one past the last for those without."""
+    """The output head's row of each token, int32 [V]; one past the last where it has none."""
     count = d2t.shape[0]
     rows = mx.full((vocabulary,), count, dtype=mx.int32)
     rows[mx.arange(count) + d2t] = mx.arange(count, dtype=mx.int32)

@@ -1,6 +1,6 @@
-"""Gemma 4's assistant: a few layers that attend to keys and values its target has computed.
+"""Gemma 4's assistant: a few layers that attend to keys and values of the target.
 
-Published apart, as `*-assistant`; transformers' Gemma4Assistant is the reference. Its input is
+Published apart, as `*-assistant`; transformers' Gemma4Assistant is the reference. The input is
 [embedding of the newest token, state], the target's width each; blocks have queries only and read
 the target's last full and last sliding layer; the position is that of the newest token, for every
 token of a draft. The state for the next one is the normed output, projected back to the target's
@@ -58,7 +58,7 @@ class SharedLayer(NamedTuple):
 
 
 def assistant_name(name: str) -> str:
-    """The name that our blocks have for a published tensor."""
+    """The name by which a DecoderBlock reads a published tensor."""
     plain = name.removeprefix("model.")
     layer, _, norm = plain.removesuffix(".weight").rpartition(".")
     if not layer.startswith("layers.") or norm not in Gemma4.renames:
@@ -68,10 +68,10 @@ def assistant_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AssistantConfig:
-    """Sizes of an assistant, whose blocks have queries only.
+    """Sizes of an assistant, whose attention has queries only.
 
-    centroids: clusters of the vocabulary, 0 for a plain output head; chosen: how many are looked
-    into.
+    target_hidden: width of the target's states. centroids: clusters of the vocabulary, 0 for a plain
+    output head; chosen: how many clusters are looked into.
     """
 
     target_hidden: int
@@ -81,7 +81,7 @@ class AssistantConfig:
 
     @staticmethod
     def read(config: Mapping[str, object], origin: str) -> "AssistantConfig":
-        """BadModelFile for a wrong key, UnsupportedModel for variants that are not run."""
+        """Read a config; BadModelFile for a wrong key, UnsupportedModel for other variants."""
         fields = ConfigFields(config, origin)
         if fields.count("hidden_size_per_layer_input", 0, least=0) or fields.flag(
             "enable_moe_block", default=False
@@ -117,7 +117,7 @@ class AssistantConfig:
         return tuple(mixer for mixer in mixers if isinstance(mixer, AttentionSpec))
 
     def tensors(self) -> Shapes:
-        """Names and shapes."""
+        """Names and shapes of the tensors."""
         hidden, target = self.spec.hidden, self.target_hidden
         made: Shapes = {
             "pre_projection.weight": (hidden, 2 * target),
@@ -152,10 +152,10 @@ def _block(fields: ConfigFields, number: int, kind: str) -> BlockSpec:
 
 
 class _MasksBehind(Masks):
-    """Masks of a row right behind all that a cache holds, which is not written to it."""
+    """Attention masks of a row behind the rows of a cache that is not written to the cache."""
 
     def of(self, cache: KeyValueCache, rows: int) -> Mask:
-        """The mask of the keys there are."""
+        """The mask of the cached keys alone."""
         mask = super().of(cache, rows)
         return mask[:, :-rows] if isinstance(mask, mx.array) else mask
 
@@ -177,7 +177,7 @@ class Gemma4Assistant(FeatureDrafter):
         target: Decoder,
         layers: AssistantLayers,
     ) -> None:
-        """layers: of the target, whose keys and values are read."""
+        """layers: numbers of the target's layers whose keys and values are read."""
         origin, spec = table.origin, sizes.spec
         self.full, self.sliding = (_shared_layer(target.spec, number) for number in layers)
         self._check_target(sizes, token_ordering, target, origin)
@@ -206,7 +206,7 @@ class Gemma4Assistant(FeatureDrafter):
     def _check_target(
         self, sizes: AssistantConfig, ordering: mx.array | None, target: Decoder, origin: str
     ) -> None:
-        """BadModelFile where config, clusters and target do not go together."""
+        """Raise BadModelFile where config, clusters and target do not fit together."""
         check_widths(sizes.target_hidden, sizes.spec.vocabulary, target, origin)
         for attention in sizes.attentions:
             kind, shared = (
@@ -229,7 +229,7 @@ class Gemma4Assistant(FeatureDrafter):
             )
 
     def check_values(self) -> None:
-        """BadModelFile when the clusters do not share out the vocabulary; reads token_ordering."""
+        """Raise BadModelFile unless the clusters hold each token once; reads token_ordering."""
         if self._token_ordering is None:
             return
         if (
@@ -286,7 +286,7 @@ class Gemma4Assistant(FeatureDrafter):
         return self.first_state(token, self._project(state), caches)
 
     def logits(self, state: mx.array) -> mx.array:
-        """A state [1, 1, H] -> float32 logits [1, V]; tokens not looked into are -inf."""
+        """A state [1, 1, H] -> float32 logits [1, V]; -inf for tokens of other clusters."""
         if self._centroids is None or self._token_ordering is None:
             return self._output(state).squeeze(0).astype(mx.float32)
         sizes, fit = self._sizes, self._centroids(state)[0, 0]

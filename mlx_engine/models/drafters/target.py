@@ -1,4 +1,4 @@
-"""What draft models that read their target have in common: the target's features, a base class."""
+"""Base classes of draft models that read their target, and the target that gives them features."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -18,10 +18,10 @@ WideForward = Callable[[mx.array, LayerCaches], mx.array]
 
 
 class FeatureModel(Headless):
-    """The same Model (models/contract.py) without MTP heads, whose `forward` gives more.
+    """A model whose hidden states carry features behind them; without MTP heads.
 
-    What commits, verifies and drafts hands the wide states on unseen, so features stand for exactly
-    the tokens that hidden states stand for.
+    Rounds hand the wide states [1, T, H + F] on unseen, so features stand for exactly the tokens
+    that hidden states stand for.
     """
 
     def __init__(
@@ -36,11 +36,11 @@ class FeatureModel(Headless):
         self.output_rows = model.output_rows
 
     def make_caches(self, bits: CacheBits = 16) -> LayerCaches:
-        """Empty caches for the trunk, the same as the model's."""
+        """Empty caches for the trunk of the model."""
         return self._model.make_caches(bits)
 
     def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
-        """Int tokens [1, T] -> hidden states and features [1, T, H + F], written down together."""
+        """Int tokens [1, T] -> hidden states and features [1, T, H + F]; lazy."""
         return self._forward(tokens, caches)
 
     def logits(self, hidden: mx.array) -> mx.array:
@@ -48,12 +48,12 @@ class FeatureModel(Headless):
         return self._model.logits(hidden[..., : self.hidden_size])
 
     def features(self, hidden: mx.array) -> mx.array:
-        """What stands behind the hidden states, [1, T, F]."""
+        """The features [1, T, F] behind hidden states [1, T, H + F]."""
         return hidden[..., self.hidden_size :]
 
 
 class FeatureReader(ABC):
-    """A draft model of one target, which reads hidden states that the target computes.
+    """A draft model for one target, whose inner hidden states or keys and values it reads.
 
     target: to be run in the target's place while this drafts. arrays: all weights, lazy.
     packed_cache: why keys and values are kept in 16 bits only; None: in any.
@@ -64,7 +64,7 @@ class FeatureReader(ABC):
     packed_cache: Reason | None
 
     def check_values(self) -> None:
-        """Raise BadModelFile for values that headers do not tell; reads a few arrays."""
+        """Raise BadModelFile for values out of range, which headers do not show; reads arrays."""
         return
 
 
@@ -78,11 +78,11 @@ class FeatureDrafter(FeatureReader):
 
     @abstractmethod
     def make_caches(self, bits: CacheBits = 16) -> LayerCaches:
-        """Empty caches for what is remembered of the target's tokens."""
+        """Empty caches for the features of the target's tokens."""
 
     @abstractmethod
     def remember(self, features: mx.array, caches: LayerCaches) -> None:
-        """Write what the target's features [1, T, F] mean, and keep it."""
+        """Append the target's features [1, T, F] to the caches, and commit them."""
 
     @abstractmethod
     def draft(
@@ -123,11 +123,11 @@ class SmallModel:
 
 @dataclass(frozen=True, slots=True)
 class DraftTarget:
-    """A model to draft for.
+    """A target model and the parts of it that draft models use.
 
-    layers: how many it has. embed: int tokens [..., T] -> [..., T, H], unscaled. with_features:
-    the model whose features are the residuals after these layers, from -1 (the embedding) on, in
-    this order.
+    layers: how many the model has. embed: int tokens [..., T] -> [..., T, H], unscaled.
+    with_features: the model whose features are the residuals after these layers, from -1 (the
+    embedding) on, in this order.
     """
 
     model: Model
@@ -136,7 +136,10 @@ class DraftTarget:
     with_features: Callable[[Sequence[int]], FeatureModel]
 
     def with_residuals(self, after: Sequence[int], origin: str) -> FeatureModel:
-        """The target with these features; BadModelFile for layers it does not have."""
+        """The target with residuals after these layers as features.
+
+        Raises BadModelFile for layers that the target does not have.
+        """
         beyond = [layer for layer in after if not -1 <= layer < self.layers]
         if beyond:
             raise BadModelFile(
@@ -150,7 +153,7 @@ class DraftTarget:
 
 
 def draft_target(model: Model, origin: str) -> DraftTarget:
-    """UnsupportedModel for families whose layers cannot be looked into yet."""
+    """The DraftTarget of a model; raises UnsupportedModel for one of mlx-lm's own classes."""
     if isinstance(model, Decoder):
 
         def with_features(after: Sequence[int]) -> FeatureModel:
@@ -169,7 +172,10 @@ def draft_target(model: Model, origin: str) -> DraftTarget:
 def check_widths(
     hidden: int, vocabulary: int, model: Model, origin: str, **further: tuple[int, int]
 ) -> None:
-    """What a drafter was made for, and what is here; BadModelFile names the first misfit."""
+    """Raise BadModelFile for the first width of the draft model that is not the target's.
+
+    further: more pairs, by what they are: the draft model's width and the target's.
+    """
     pairs = {
         "hidden states are": (hidden, model.hidden_size),
         "vocabulary is": (vocabulary, model.vocabulary),
