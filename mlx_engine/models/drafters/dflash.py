@@ -38,9 +38,10 @@ _NEWER = ("selector_rank", "conv_kernel_size")
 class DFlashConfig:
     """Sizes of a DFlash model.
 
-    layers: layers of the target whose residuals are read, in the order of `fc`. block: rows of a draft, the newest token's included. windows: for each
-    layer how many tokens a row sees, None for all. causal: for each layer whether rows of a block
-    see only those before them. scale, multiplier: of embeddings and logits; cap: of logits.
+    layers: layers of the target whose residuals are read, in the order of `fc`. block: rows of a
+    draft, the newest token's included. windows: for each layer how many tokens a row sees, None for
+    all. causal: for each layer whether rows of a block see only those before them. scale,
+    multiplier: of embeddings and logits; cap: of logits.
     """
 
     layers: tuple[int, ...]

@@ -40,7 +40,8 @@ def plain_name(name: str) -> str:
 class Eagle3Config:
     """Sizes of an EAGLE-3 model.
 
-    layers: layers of the target whose residuals are read, in the order of `fc`. norm_before_residual: the layer adds to the normed state.
+    layers: layers of the target whose residuals are read, in the order of `fc`.
+    norm_before_residual: the layer adds to the normed state.
     """
 
     layers: tuple[int, ...]

@@ -70,8 +70,8 @@ def assistant_name(name: str) -> str:
 class AssistantConfig:
     """Sizes of an assistant, whose attention has queries only.
 
-    target_hidden: width of the target's states. centroids: clusters of the vocabulary, 0 for a plain
-    output head; chosen: how many clusters are looked into.
+    target_hidden: width of the target's states. centroids: clusters of the vocabulary, 0 for a
+    plain output head; chosen: how many clusters are looked into.
     """
 
     target_hidden: int
