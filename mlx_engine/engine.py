@@ -49,7 +49,7 @@ from mlx_engine.values.errors import EngineMisuse, OutOfMemory, Reason
 from mlx_engine.values.memory_plan import MemoryPlan, chunk_rows
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import (
-    AS_THEY_COME,
+    UNQUANTISED,
     CacheOptions,
     DraftOptions,
     GenerationOptions,
@@ -206,7 +206,7 @@ class Engine:
         generation: GenerationOptions | None = None,
         thinking: bool | None = None,
         template_arguments: Mapping[str, TemplateValue] | None = None,
-        cache: CacheOptions = AS_THEY_COME,
+        cache: CacheOptions = UNQUANTISED,
         name: str | None = None,
     ) -> Session:
         """Begin a conversation; sampling defaults to what the model recommends.
@@ -244,7 +244,7 @@ class Engine:
         stop: Sequence[str] = (),
         ignore_eos: bool = False,
         should_stop: Callable[[], bool] = lambda: False,
-        cache: CacheOptions = AS_THEY_COME,
+        cache: CacheOptions = UNQUANTISED,
     ) -> Generation:
         """Continue a raw prompt (text or token ids), without a chat template.
 
@@ -268,7 +268,7 @@ class Engine:
         stop: Sequence[str] = (),
         ignore_eos: bool = False,
         should_stop: Callable[[int], bool] = lambda number: False,  # noqa: ARG005
-        cache: CacheOptions = AS_THEY_COME,
+        cache: CacheOptions = UNQUANTISED,
     ) -> list[Generation]:
         """Continue several raw prompts, each as `generate` does, in shared passes.
 
@@ -299,7 +299,7 @@ class Engine:
         )
 
     def memory_plan(
-        self, context: int | None = None, cache: CacheOptions = AS_THEY_COME
+        self, context: int | None = None, cache: CacheOptions = UNQUANTISED
     ) -> MemoryPlan:
         """Plan the memory of one more chat beside the present conversations. Raises BadOption.
 
@@ -329,7 +329,7 @@ class Engine:
         return self._parts.tokenizer.decode(known_tokens(self._parts, tokens), keep_special=True)
 
     def logits(
-        self, tokens: Sequence[int], cache: CacheOptions = AS_THEY_COME
+        self, tokens: Sequence[int], cache: CacheOptions = UNQUANTISED
     ) -> NDArray[np.float32]:
         """Compute teacher-forced logits [T, V]; row t scores token t+1.
 
@@ -343,7 +343,7 @@ class Engine:
             return trunk_logits(parts.model, hidden)
 
     def draft_logits(
-        self, tokens: Sequence[int], cache: CacheOptions = AS_THEY_COME
+        self, tokens: Sequence[int], cache: CacheOptions = UNQUANTISED
     ) -> NDArray[np.float32]:
         """Compute each head's logits [heads, T-1, V]; row t of head h scores token t+2+h.
 

@@ -16,7 +16,7 @@ from app.values.models import ModelCard
 from app.window.session_panel.abilities import ModelAbilities, SourceAbility
 from app.window.session_panel.session_panel import SessionPanel
 from mlx_engine.values.model_description import ModelDescription
-from mlx_engine.values.options import AS_THEY_COME, MAX_DEPTH, LoadOptions
+from mlx_engine.values.options import MAX_DEPTH, UNQUANTISED, LoadOptions
 from mlx_engine.values.words import Words
 
 NO_HEADS = Words("This model has no MTP heads.")
@@ -137,8 +137,8 @@ class SessionController(QObject):
     def _card(self, model: ModelDescription) -> ModelCard:
         """With the memory that this chat's keys and values take."""
         self._cache = self._chat.settings.cache
-        usual = self._models.in_use.cache if self._models.in_use else AS_THEY_COME
-        cache = AS_THEY_COME if model.packed_cache else self._cache.over(usual)
+        usual = self._models.in_use.cache if self._models.in_use else UNQUANTISED
+        cache = UNQUANTISED if model.packed_cache else self._cache.over(usual)
         return make_card(model, self._machine, cache)
 
     def _keep_folded(self, titles: tuple[str, ...]) -> None:

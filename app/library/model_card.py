@@ -9,14 +9,14 @@ from app.values.app_settings import ModelSettings
 from app.values.models import ModelCard, short_quantisation
 from mlx_engine.values.errors import EngineError
 from mlx_engine.values.model_description import ModelDescription
-from mlx_engine.values.options import AS_THEY_COME, CacheOptions, LoadOptions
+from mlx_engine.values.options import UNQUANTISED, CacheOptions, LoadOptions
 from mlx_engine.values.words import Words, count_words, token_words
 
 
 def make_card(
     model: ModelDescription,
     machine: Machine,
-    cache: CacheOptions = AS_THEY_COME,
+    cache: CacheOptions = UNQUANTISED,
     draft: ModelDescription | None = None,
     asked: int | None = None,
 ) -> ModelCard:
@@ -80,7 +80,7 @@ def read_card(
         return str(error)
     context = min(model.context_length, wanted.context_length or model.context_length)
     model = replace(model, context_length=context)
-    cache, drafter = own.cache.over(AS_THEY_COME), _drafter(wanted, machine)
+    cache, drafter = own.cache.over(UNQUANTISED), _drafter(wanted, machine)
     return make_card(model, machine, cache, drafter, wanted.context_length)
 
 

@@ -27,7 +27,7 @@ from app.worker.requests import (
 )
 from mlx_engine.hub.weight_files import folder_name
 from mlx_engine.values.model_description import ModelDescription
-from mlx_engine.values.options import AS_THEY_COME, LoadOptions
+from mlx_engine.values.options import UNQUANTISED, LoadOptions
 
 
 class Resting(NamedTuple):
@@ -148,7 +148,7 @@ class ModelState(QObject):
     def as_wanted(self, path: str | None, own: ModelSettings | None = None) -> LoadModel:
         """How it would be loaded for the chat on show, with these settings of its own."""
         own = own or self._own(path)
-        return LoadModel(path, own.under(self._chat), own.cache.over(AS_THEY_COME))
+        return LoadModel(path, own.under(self._chat), own.cache.over(UNQUANTISED))
 
     def switch_to(self, path: str | None) -> None:
         """Load this one, unless it is there already."""

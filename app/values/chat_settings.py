@@ -7,7 +7,7 @@ from typing import Any
 
 from app.values.typed_json import Reading, encode, read_fields
 from mlx_engine.values.options import (
-    AS_THEY_COME,
+    UNQUANTISED,
     CacheBits,
     CacheOptions,
     DraftOptions,
@@ -47,7 +47,7 @@ class CacheChoice:
     head_bits: CacheBits | None = None
 
     def __post_init__(self) -> None:
-        self.over(AS_THEY_COME)
+        self.over(UNQUANTISED)
 
     def over(self, usual: CacheOptions) -> CacheOptions:
         """What holds where this is usual."""

@@ -25,7 +25,7 @@ from app.worker.requests import CancelLoad, CloseChat, LoadModel
 from mlx_engine.values.errors import EngineError, LoadStopped
 from mlx_engine.values.memory_plan import SHORT_CONTEXT
 from mlx_engine.values.model_description import ModelDescription
-from mlx_engine.values.options import AS_THEY_COME, CacheOptions
+from mlx_engine.values.options import UNQUANTISED, CacheOptions
 from mlx_engine.values.words import Words
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class KeptChats:
     def __init__(
         self,
         engine: "Engine",
-        usual: CacheOptions = AS_THEY_COME,
+        usual: CacheOptions = UNQUANTISED,
         forget_files: Callable[[str], None] = lambda chat_id: None,  # noqa: ARG005
         *,
         is_built_in: bool = False,

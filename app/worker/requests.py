@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from app.values.chat_settings import ChatSettings
 from mlx_engine.values.conversation import Message
-from mlx_engine.values.options import AS_THEY_COME, CacheOptions, LoadOptions
+from mlx_engine.values.options import UNQUANTISED, CacheOptions, LoadOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class LoadModel:
 
     path: str | None = None
     options: LoadOptions = field(default_factory=LoadOptions)
-    cache: CacheOptions = AS_THEY_COME
+    cache: CacheOptions = UNQUANTISED
 
 
 @dataclass(frozen=True, slots=True)

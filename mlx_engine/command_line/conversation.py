@@ -30,8 +30,8 @@ from mlx_engine.command_line.screen import NOTE, WARNING, Screen
 from mlx_engine.values.conversation import Event, Message
 from mlx_engine.values.errors import BadOption, EngineError
 from mlx_engine.values.options import (
-    AS_THEY_COME,
     MAX_DEPTH,
+    UNQUANTISED,
     DraftOutput,
     GenerationOptions,
     template_value_text,
@@ -132,7 +132,7 @@ class Chat:
         )
         for reason in model.declined:
             self.screen.note(reason.words, WARNING)
-        if self.session.cache != AS_THEY_COME:
+        if self.session.cache != UNQUANTISED:
             self.screen.note(f"Keys and values: {self.session.cache.words}")
         self.explain_drafting()
 

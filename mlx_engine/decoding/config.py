@@ -17,7 +17,7 @@ from mlx_engine.text.chat_template import ChatTemplate
 from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import (
-    AS_THEY_COME,
+    UNQUANTISED,
     CacheOptions,
     DraftOptions,
     GenerationOptions,
@@ -100,7 +100,7 @@ class ModelParts(DecodeConfig):
     def check_cache(self, cache: CacheOptions) -> None:
         """Raise BadOption if this model cannot keep keys and values in these bits."""
         why = self.model.packed_cache
-        if why is not None and cache != AS_THEY_COME:
+        if why is not None and cache != UNQUANTISED:
             raise BadOption(
                 "{cache} is not possible here. {words} Use CacheOptions().",
                 cache=cache,
@@ -120,7 +120,7 @@ class Settings:
     generation: GenerationOptions = field(default_factory=GenerationOptions)
     system: str | None = None
     template_arguments: Mapping[str, TemplateValue] = field(default_factory=dict)
-    cache: CacheOptions = AS_THEY_COME
+    cache: CacheOptions = UNQUANTISED
 
     def __setattr__(self, name: str, value: object) -> None:
         """Set a field. Raises BadOption if the value is of another type."""

@@ -7,7 +7,7 @@ from mlx_engine.cache.prompt_files import Conversation, PromptFiles
 from mlx_engine.cache.prompt_format import CacheState
 from mlx_engine.decoding.state import SequenceState
 from mlx_engine.models.contract import Model
-from mlx_engine.values.options import AS_THEY_COME, CacheOptions
+from mlx_engine.values.options import UNQUANTISED, CacheOptions
 
 MIN_BRANCH_TOKENS = 16
 """Tokens that another conversation must have read beyond one's own to branch off it."""
@@ -39,7 +39,7 @@ class PromptCache:
     def sequence(
         self,
         owner: object | None = None,
-        cache: CacheOptions = AS_THEY_COME,
+        cache: CacheOptions = UNQUANTISED,
         chat: str | None = None,
     ) -> SequenceState:
         """Make a new conversation. owner: object that can continue it, None if only branches will.

@@ -15,7 +15,7 @@ from mlx_engine.drafting.sources import Drafting
 from mlx_engine.text.chat_template import ChatPrompt, tokenize_chat
 from mlx_engine.text.streaming_text import StreamingText
 from mlx_engine.text.tokenizer import check_unicode
-from mlx_engine.values.conversation import Event, Message, sound_messages
+from mlx_engine.values.conversation import Event, Message, check_messages
 from mlx_engine.values.errors import (
     BadChatTemplate,
     BadOption,
@@ -272,7 +272,7 @@ class Session:
         """
         self._check()
         self._require_idle()
-        loaded = list(sound_messages(messages))
+        loaded = list(check_messages(messages))
         if any(message.role == "system" for message in loaded[1:]):
             raise BadOption(
                 "A system message stands in the middle of the conversation. Only the first message "

@@ -12,7 +12,7 @@ from mlx_engine.drafting.drafter import Drafter, NoDraft, ReadRows, SourceSnapsh
 from mlx_engine.models.contract import Model
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.model_description import CHECKPOINTS
-from mlx_engine.values.options import AS_THEY_COME, CacheOptions
+from mlx_engine.values.options import UNQUANTISED, CacheOptions
 
 MIN_CHECKPOINT_DISTANCE = 512
 """Tokens between two checkpoints on the way through a long prompt, at least."""
@@ -64,7 +64,7 @@ class SequenceState:
         self,
         plain: Model,
         drafter: Drafter | None = None,
-        cache: CacheOptions = AS_THEY_COME,
+        cache: CacheOptions = UNQUANTISED,
         shared: SharedPrompts | None = None,
         chat: str | None = None,
     ) -> None:

@@ -14,7 +14,7 @@ Progress = Callable[[int, int], None]
 Stop = Callable[[], bool]
 
 
-def held_as(dtype: mx.Dtype) -> mx.Dtype:
+def dtype_in_memory(dtype: mx.Dtype) -> mx.Dtype:
     """The dtype in which floats of `dtype` are kept in memory on the default device.
 
     float32 on a CPU, where MLX computes 16-bit floats slowly and with other rounding; else `dtype`,
@@ -26,7 +26,7 @@ def held_as(dtype: mx.Dtype) -> mx.Dtype:
 def cast_floats(arrays: Mapping[str, mx.array]) -> dict[str, mx.array]:
     """Lazily cast floating arrays to the dtype they are kept in; packed integers stay."""
     return {
-        name: array.astype(held_as(array.dtype))
+        name: array.astype(dtype_in_memory(array.dtype))
         if mx.issubdtype(array.dtype, mx.floating)
         else array
         for name, array in arrays.items()

@@ -27,7 +27,7 @@ class AssembledTensor(TensorInfo):
         }
 
 
-def assemble(tensors: Mapping[str, TensorInfo], recipes: Recipes) -> dict[str, TensorInfo]:
+def assemble_tensors(tensors: Mapping[str, TensorInfo], recipes: Recipes) -> dict[str, TensorInfo]:
     """Replace stored tensors that recipes use by headers of the assembled tensors.
 
     Skipped are recipes that lack a piece, whose pieces do not fit together, or whose result is
@@ -56,9 +56,9 @@ def _assembled(recipe: Recipe, sources: tuple[TensorInfo, ...]) -> TensorInfo | 
         return None
     is_plain = recipe == Recipe((piece,)) and piece.axis == -2
     if isinstance(first, GgufPart) and is_plain and not isinstance(piece.rows, Turn):
-        of_rows = first if piece.rows is None else first.of_rows(piece.rows)
-        if of_rows is not None:
-            return of_rows
+        select_rows = first if piece.rows is None else first.select_rows(piece.rows)
+        if select_rows is not None:
+            return select_rows
     element, dtype = first.nbytes // max(1, prod(first.shape)), first.dtype
     shape = (len(sources), *shape) if recipe.is_stack else shape
     if recipe.form == "joined":

@@ -16,13 +16,13 @@ from mlx_engine.loading.find import (
     locate_model,
     read_json_object,
 )
-from mlx_engine.loading.headers import ModelHeaders, keep_blocks, read_headers
+from mlx_engine.loading.headers import ModelHeaders, keep_gguf_blocks, read_headers
 from mlx_engine.loading.stored_weights import (
     Weight,
     group_of,
+    join_storages,
     skipped_groups,
-    storages,
-    unpacked_if_small,
+    unpack_small_model,
     weights_by_group,
 )
 from mlx_engine.models.family import Figures
@@ -63,10 +63,10 @@ def describe(
     weights = weights_by_group(headers, wide=not metal)
     work, is_unpacked = figures.work, False
     if not packed and figures.unpacks:
-        packed_weights, weights = weights, unpacked_if_small(weights)
+        packed_weights, weights = weights, unpack_small_model(weights)
         if weights != packed_weights:
             work, is_unpacked = replace(work, group_sums=_group_sums(weights)), True
-    element = element_bytes(headers.family.config, metal=metal)
+    element = cache_element_bytes(headers.family.config, metal=metal)
     used = [
         weight
         for name, members in weights.items()
@@ -85,7 +85,7 @@ def describe(
         path=str(files.root),
         architecture=headers.architecture,
         parameters=sum(weight.parameters for weight in used),
-        quantisation=storages(weight for weight in used if weight.is_matrix),
+        quantisation=join_storages(weight for weight in used if weight.is_matrix),
         nbytes=nbytes,
         layers=figures.layers,
         hidden_size=figures.hidden_size,
@@ -99,17 +99,17 @@ def describe(
         head_cache=figures.of_heads(heads).in_bytes(element),
         sampling=recommended.sampling,
         numerics="fast" if options.numerics == "fast" else "exact",
-        active_parameters=_active(weights, figures),
+        active_parameters=_active_parameters(weights, figures),
         packed_cache=figures.packed_cache,
         work=work,
         declined=headers.rounded
         + headers.heads.remarks
         + (() if recommended.ignored is None else (recommended.ignored,))
-        + (_unpacked(nbytes, groups) if is_unpacked else ()),
+        + (_unpacking_reason(nbytes, groups) if is_unpacked else ()),
     )
 
 
-def _unpacked(nbytes: int, groups: Iterable[TensorGroup]) -> tuple[Reason, ...]:
+def _unpacking_reason(nbytes: int, groups: Iterable[TensorGroup]) -> tuple[Reason, ...]:
     """Give a reason where the weights take more memory than space in the file."""
     in_file = sum(group.file_nbytes or group.nbytes for group in groups)
     if 1.05 * in_file > nbytes:
@@ -127,7 +127,7 @@ def _group_sums(weights: Mapping[str, list[Weight]]) -> int:
     return 2 * max((weight.group_sums for group in layers for weight in group), default=0)
 
 
-def _active(weights: Mapping[str, list[Weight]], figures: Figures) -> int | None:
+def _active_parameters(weights: Mapping[str, list[Weight]], figures: Figures) -> int | None:
     """Parameters of the trunk that one token uses; None where it uses all of them."""
     if figures.asked_experts == 1:
         return None
@@ -142,7 +142,7 @@ def _count_heads(tensors: Iterable[str]) -> int:
     return len({name.split(".")[1] for name in tensors if name.startswith("layers.")})
 
 
-def element_bytes(config: Mapping[str, object], *, metal: bool) -> int:
+def cache_element_bytes(config: Mapping[str, object], *, metal: bool) -> int:
     """Bytes of one cached key or value element, by the config's dtype; 4 without Metal."""
     text = config.get("text_config", config)
     inner = text if isinstance(text, Mapping) else config
@@ -178,7 +178,7 @@ def _inspected(
     files: ModelFiles, options: LoadOptions, heads: Path | None, *, text: bool
 ) -> ModelDescription:
     headers = read_headers(files, heads)
-    with_metal = describe(keep_blocks(headers, lambda _kind, _shape: True), options)
+    with_metal = describe(keep_gguf_blocks(headers, lambda _kind, _shape: True), options)
     if text:
         read_text_parts(headers).tokenizer.fitted(with_metal.vocabulary)
     without = describe(headers, options, metal=False, packed=False)
@@ -248,7 +248,7 @@ def recommendation_from_gguf(metadata: Mapping[str, object], path: Path) -> Reco
 def _read_options(read: Callable[[], Mapping[str, object]], origin: str) -> Recommendation:
     """Convert recommended options; invalid ones are ignored with a reason, missing ones default."""
     try:
-        return Recommendation(_options(read()))
+        return Recommendation(_sampling_options(read()))
     except (BadModelFile, BadOption) as error:
         words = Words(
             "The recommended sampling was ignored: {origin}: {error}",
@@ -258,7 +258,7 @@ def _read_options(read: Callable[[], Mapping[str, object]], origin: str) -> Reco
         return Recommendation(SamplingOptions(), Reason("bad-generation-config", words))
 
 
-def _options(config: Mapping[str, object]) -> SamplingOptions:
+def _sampling_options(config: Mapping[str, object]) -> SamplingOptions:
     """Make SamplingOptions from generation_config.json's keys; `do_sample: false` is greedy."""
     usual = SamplingOptions()
     temperature = _number(config, "temperature", usual.temperature)

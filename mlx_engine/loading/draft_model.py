@@ -10,7 +10,7 @@ from metal_kernels.stock import computes_on_gpu
 from mlx_engine.loading.arrays import cast_floats, evaluate_arrays
 from mlx_engine.loading.describe import read_text_parts
 from mlx_engine.loading.find import FromHub, ModelFiles, locate_model, read_json_object
-from mlx_engine.loading.fp8 import join_fp8
+from mlx_engine.loading.fp8 import pair_fp8_scales
 from mlx_engine.loading.headers import read_headers
 from mlx_engine.loading.load import LoadedModel, load_model
 from mlx_engine.loading.load_tensors import load_tensors
@@ -63,7 +63,7 @@ def read_drafter(files: ModelFiles) -> DrafterFiles | None:
     if files.kind == "gguf":
         return None
     config = read_json_object(files.config)
-    tensors = join_fp8(merge_headers(files.shards), config, str(files.config))
+    tensors = pair_fp8_scales(merge_headers(files.shards), config, str(files.config))
     kind = drafter_kind(config, tensors)
     return DrafterFiles(kind, str(files.root), config, tensors) if kind else None
 
@@ -139,21 +139,21 @@ def open_draft_model(
     the result has the reason instead.
     """
     try:
-        return _checked(place, target, hub)
+        return _check_draft_model(place, target, hub)
     except LoadStopped:
         raise
     except EngineError as error:
         if options.draft_misfit == "refuse":
             raise
         misfit = Reason("draft-model-misfit", str(error))
-        return SmallModel(lambda: _never(misfit), why_not=misfit)
+        return SmallModel(lambda: _raise_misfit(misfit), why_not=misfit)
 
 
-def _never(misfit: Reason) -> Model:
+def _raise_misfit(misfit: Reason) -> Model:
     raise AssertionError(misfit.words)
 
 
-def _checked(place: str | Path, target: LoadedModel, hub: FromHub | None) -> SmallModel:
+def _check_draft_model(place: str | Path, target: LoadedModel, hub: FromHub | None) -> SmallModel:
     files = locate_model(place, Path(), hub)
     drafter, whole = read_drafter(files), max(1, target.description.nbytes)
     if drafter is None:

@@ -30,7 +30,7 @@ from mlx_engine.hub.weight_files import (
     weights_among,
 )
 from mlx_engine.loading.hub_headers import fetch_headers
-from mlx_engine.loading.no_model import adapter, are_heads, heads_only
+from mlx_engine.loading.no_model import adapter, are_mtp_heads, heads_only_error
 from mlx_engine.values.errors import (
     BadModelFile,
     DownloadFailed,
@@ -83,7 +83,7 @@ def read_folder(root: Path) -> ModelFiles:
     if listed.shards and not listed.problem:
         own, lost = listed.shards, None
     shards = tuple(root / name for name in own)
-    incomplete = listed.problem or (_is_missing(root / lost, own[0]) if lost else "")
+    incomplete = listed.problem or (_missing_shard_words(root / lost, own[0]) if lost else "")
     if incomplete and not shards:
         raise BadModelFile(incomplete)
     beside = tuple(_heads_beside(root, names, shards))
@@ -119,7 +119,7 @@ def safetensors_in(folder: Path) -> tuple[Path, ...]:
     return tuple(folder / name for name in _names(folder) if name.endswith(".safetensors"))
 
 
-def unsafe_file(path: Path) -> UnsafeModelFile:
+def unsafe_file_error(path: Path) -> UnsafeModelFile:
     """Make the error for weights in a format that can run code when opened."""
     return UnsafeModelFile(
         "{path}: files of this format can run code when they are opened, so they are refused."
@@ -142,7 +142,7 @@ def _heads_beside(root: Path, names: list[str], shards: tuple[Path, ...]) -> Ite
 def _holds_heads(file: Path) -> bool:
     """Whether the tensors of a file are MTP heads; False for an unreadable file."""
     try:
-        return are_heads(tensor_names(file))
+        return are_mtp_heads(tensor_names(file))
     except OSError:
         return False
 
@@ -177,7 +177,7 @@ def _indexed(root: Path, names: list[str]) -> _Indexed:
     if not lost:
         return _Indexed(tuple(listed))
     absent = {tensor: name for tensor, name in table.items() if name in lost}
-    return _Indexed((), absent, _is_missing(root / min(lost), index.name))
+    return _Indexed((), absent, _missing_shard_words(root / min(lost), index.name))
 
 
 def _weight_map(index: Path) -> dict[str, str]:
@@ -196,7 +196,7 @@ def _weight_map(index: Path) -> dict[str, str]:
     return {tensor: str(name) for tensor, name in table.items()}
 
 
-def _is_missing(shard: Path, told_by: str) -> Words:
+def _missing_shard_words(shard: Path, told_by: str) -> Words:
     return Words(
         "{shard}: missing, though {told_by} says the model has it. Download that file too.",
         shard=str(shard)[:300],
@@ -229,18 +229,18 @@ def _without_safetensors(root: Path, names: list[str], has_heads: bool) -> Model
         )
     unsafe = [name for name in names if name.lower().endswith(UNSAFE)]
     if unsafe:
-        raise unsafe_file(root / unsafe[0])
+        raise unsafe_file_error(root / unsafe[0])
     if has_heads or any(map(may_be_gguf_head, names)):
-        raise heads_only(root)
+        raise heads_only_error(root)
     for place in (root, *(root / name for name in names)):
-        _refuse_partial_or_foreign(place)
+        _refuse_other_formats(place)
     raise ModelNotFound(
         "{root}: no model in this folder. It needs config.json and .safetensors files, or a GGUF.",
         root=root,
     )
 
 
-def _refuse_partial_or_foreign(place: Path) -> None:
+def _refuse_other_formats(place: Path) -> None:
     """Raise an error for the file endings of partial downloads and of other programs."""
     ending = place.suffix.lower()
     if ending in PARTIAL:
@@ -320,7 +320,7 @@ def locate_model(path: str | Path | None, built_in: Path, hub: FromHub | None = 
     """
     if path is None:
         return read_folder(built_in)
-    place = _existing(path)
+    place = _existing_path(path)
     return (hub or FromHub()).model(str(path)) if place is None else _files_at(place)
 
 
@@ -329,7 +329,7 @@ def locate_headers(
     path: str | Path | None, built_in: Path, hub: FromHub | None = None
 ) -> Iterator[ModelFiles]:
     """Find files like `locate_model`, but download only headers from the hub."""
-    if path is None or _existing(path) is not None:
+    if path is None or _existing_path(path) is not None:
         yield locate_model(path, built_in)
     else:
         with (hub or FromHub()).headers(str(path)) as files:
@@ -343,13 +343,13 @@ def locate_heads(place: Path | None, hub: FromHub | None = None) -> Path | None:
     """
     if place is None:
         return None
-    here = _existing(place)
+    here = _existing_path(place)
     if here is None and isinstance(read_hub_link(str(place)), HubModel):
         return (hub or FromHub()).heads(str(place))
     return here or place
 
 
-def _existing(path: str | Path) -> Path | None:
+def _existing_path(path: str | Path) -> Path | None:
     """Return the path if it exists, else None. Raises BadOption for a value of a wrong type."""
     kind = str | Path
     require("path", path, "a path, or an id of the hub", lambda given: isinstance(given, kind))
@@ -369,16 +369,16 @@ def _files_at(place: Path) -> ModelFiles:
     if place.is_dir():
         is_repository = place.name.startswith("models--")
         return read_folder((hub_snapshot(place) if is_repository else None) or place)
-    return _files_of(place)
+    return _files_of_file(place)
 
 
-def _files_of(file: Path) -> ModelFiles:
+def _files_of_file(file: Path) -> ModelFiles:
     ending = file.suffix.lower()
-    _refuse_partial_or_foreign(file)
+    _refuse_other_formats(file)
     if ending == ".gguf":
         return gguf_file(file)
     if ending in UNSAFE:
-        raise unsafe_file(file)
+        raise unsafe_file_error(file)
     if ending in (".safetensors", ".json"):
         return read_folder(file.parent)
     raise UnsupportedModel(

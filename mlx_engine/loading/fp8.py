@@ -54,7 +54,7 @@ class Fp8Tensor(TensorInfo):
     block: Block
 
 
-def join_fp8(
+def pair_fp8_scales(
     tensors: Mapping[str, TensorInfo], config: Mapping[str, object], origin: str
 ) -> dict[str, TensorInfo]:
     """Pair fp8 weights with their scales under the weight's name; drop scales of activations.
@@ -65,17 +65,19 @@ def join_fp8(
     packed = [name for name, info in tensors.items() if info.dtype == _CODES]
     if not packed:
         return dict(tensors)
-    block, dtype = _block(config, origin), _sixteen_bits(tensors)
+    block, dtype = _configured_block(config, origin), _half_dtype(tensors)
     kept = {name: info for name, info in tensors.items() if not name.endswith(_OF_ACTIVATIONS)}
     for name in packed:
         there = [name + ending for ending in _SCALE_ENDINGS if name + ending in kept]
         if len(there) != 1:
             found = " and ".join(there) or f"no {name}{_SCALE_ENDINGS[0]}"
-            raise _bad(tensors[name], f"there is {found}, where one tensor of scales belongs")
+            raise _bad_tensor(
+                tensors[name], f"there is {found}, where one tensor of scales belongs"
+            )
         kept[name] = _joined(tensors[name], kept.pop(there[0]), block, dtype)
     for name, info in kept.items():
         if name.endswith(_STRAYS):
-            raise _bad(info, "these are the scales of a weight that is not there in fp8")
+            raise _bad_tensor(info, "these are the scales of a weight that is not there in fp8")
     return kept
 
 
@@ -94,7 +96,7 @@ def bytes_in_file(tensor: TensorInfo) -> int | None:
     return round(whole * tensor.nbytes / max(1, loaded))
 
 
-def fp8_reasons(tensors: Iterable[TensorInfo]) -> tuple[Reason, ...]:
+def fp8_unpacking_reasons(tensors: Iterable[TensorInfo]) -> tuple[Reason, ...]:
     """Tell the user what unpacking fp8 tensors costs; empty where there are none."""
     sizes = [(info.nbytes, bytes_in_file(info)) for info in tensors]
     ours = [(loaded, stored) for loaded, stored in sizes if stored is not None]
@@ -110,7 +112,7 @@ def fp8_reasons(tensors: Iterable[TensorInfo]) -> tuple[Reason, ...]:
     return (Reason("unpacked-fp8", words),)
 
 
-def unpacked_fp8(codes: mx.array, scales: mx.array, block: Block, dtype: mx.Dtype) -> mx.array:
+def dequantise_fp8(codes: mx.array, scales: mx.array, block: Block, dtype: mx.Dtype) -> mx.array:
     """Dequantise an fp8 weight [..., N, K] lazily: codes (uint8 e4m3) times their blocks' scales.
 
     Computed in float32 and rounded once to dtype.
@@ -121,7 +123,7 @@ def unpacked_fp8(codes: mx.array, scales: mx.array, block: Block, dtype: mx.Dtyp
         *stack, rows, columns = codes.shape
         run = codes.reshape(*stack, block.parts, rows // block.parts, columns)
         each = scales.reshape(*stack, block.parts, -1, scales.shape[-1])
-        return unpacked_fp8(run, each, block._replace(parts=1), dtype).reshape(codes.shape)
+        return dequantise_fp8(run, each, block._replace(parts=1), dtype).reshape(codes.shape)
     *stack, rows, columns = codes.shape
     down, across = -(-rows // block.rows), -(-columns // block.columns)
     missing = [(0, down * block.rows - rows), (0, across * block.columns - columns)]
@@ -134,15 +136,19 @@ def unpacked_fp8(codes: mx.array, scales: mx.array, block: Block, dtype: mx.Dtyp
 
 
 def _joined(codes: TensorInfo, scales: TensorInfo, usual: Block, dtype: str) -> Fp8Tensor:
-    block = _sharing(codes.shape, scales.shape, usual)
+    block = _block_of_scales(codes.shape, scales.shape, usual)
     if block is None or scales.dtype not in _SCALES:
         found = f"{list(codes.shape)} has {scales.dtype} scales {list(scales.shape)}"
-        raise _bad(codes, f"{found}, which do not fit blocks of {usual.rows} by {usual.columns}")
+        raise _bad_tensor(
+            codes, f"{found}, which do not fit blocks of {usual.rows} by {usual.columns}"
+        )
     nbytes = prod(codes.shape) * BYTES_OF[dtype]
     return Fp8Tensor(codes.name, dtype, codes.shape, nbytes, codes.file, codes, scales, block)
 
 
-def _sharing(weight: tuple[int, ...], scales: tuple[int, ...], usual: Block) -> Block | None:
+def _block_of_scales(
+    weight: tuple[int, ...], scales: tuple[int, ...], usual: Block
+) -> Block | None:
     """Derive the block of a scale from both shapes; None where they do not fit together."""
     if len(weight) < 2 or 0 in weight:
         return None
@@ -155,10 +161,10 @@ def _sharing(weight: tuple[int, ...], scales: tuple[int, ...], usual: Block) -> 
         (*stack, rows, 1): Block(1, columns),
         (*stack, -(-rows // usual.rows), -(-columns // usual.columns)): usual,
     }
-    return forms.get(scales) or _in_parts(weight, scales, usual)
+    return forms.get(scales) or _block_in_parts(weight, scales, usual)
 
 
-def _in_parts(weight: tuple[int, ...], scales: tuple[int, ...], usual: Block) -> Block | None:
+def _block_in_parts(weight: tuple[int, ...], scales: tuple[int, ...], usual: Block) -> Block | None:
     """Try the usual block size in the fewest equal runs of rows that give the stored scales."""
     *stack, rows, columns = weight
     if len(scales) != len(weight) or scales[-1] != -(-columns // usual.columns):
@@ -170,7 +176,7 @@ def _in_parts(weight: tuple[int, ...], scales: tuple[int, ...], usual: Block) ->
     return None
 
 
-def _block(config: Mapping[str, object], origin: str) -> Block:
+def _configured_block(config: Mapping[str, object], origin: str) -> Block:
     """Read the block size from the config's `weight_block_size`, which may be absent or null."""
     packing = config.get("quantization_config")
     size = packing.get("weight_block_size") if isinstance(packing, Mapping) else None
@@ -188,13 +194,13 @@ def _block(config: Mapping[str, object], origin: str) -> Block:
     )
 
 
-def _sixteen_bits(tensors: Mapping[str, TensorInfo]) -> str:
+def _half_dtype(tensors: Mapping[str, TensorInfo]) -> str:
     """The 16-bit dtype of the model's other weights, so that it computes in one type."""
     beside = [info.dtype for name, info in tensors.items() if not name.endswith(_SCALE_ENDINGS)]
     return "F16" if "F16" in beside and "BF16" not in beside else "BF16"
 
 
-def _bad(info: TensorInfo, why: str) -> BadModelFile:
+def _bad_tensor(info: TensorInfo, why: str) -> BadModelFile:
     return BadModelFile(
         "{file}: {name} is stored in fp8, but {why}. Get the file again.",
         file=info.file,

@@ -5,15 +5,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mlx_engine.hub.weight_files import has_head_tensors
-from mlx_engine.loading.assembled_tensors import assemble
+from mlx_engine.loading.assembled_tensors import assemble_tensors
 from mlx_engine.loading.find import ModelFiles, read_json_object
-from mlx_engine.loading.fp8 import fp8_reasons, join_fp8
+from mlx_engine.loading.fp8 import fp8_unpacking_reasons, pair_fp8_scales
 from mlx_engine.loading.gguf.file import GgufFile
 from mlx_engine.loading.gguf.model import read_gguf_model
-from mlx_engine.loading.gguf.part import GgufPart, IsRead, kept_in_blocks, unpacking_reasons
-from mlx_engine.loading.heads import HeadTensors, find_heads, without_repeats
-from mlx_engine.loading.no_model import are_heads, heads_only, refuse_parts
-from mlx_engine.loading.safetensors import TensorInfo, WideTensor, merge_headers
+from mlx_engine.loading.gguf.part import GgufPart, KernelReads, kept_in_blocks, unpacking_reasons
+from mlx_engine.loading.heads import HeadTensors, find_heads, without_trunk_copies
+from mlx_engine.loading.no_model import are_mtp_heads, heads_only_error, refuse_partial_models
+from mlx_engine.loading.safetensors import Float64Tensor, TensorInfo, merge_headers
 from mlx_engine.models.family import Family, Parts
 from mlx_engine.models.layer_specs import Shape
 from mlx_engine.models.native_family import NativeFamily
@@ -57,17 +57,17 @@ def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
     """
     if files.kind == "gguf":
         return _read_gguf_headers(files, heads)
-    if not files.config.exists() and are_heads(merge_headers(files.shards)):
-        raise heads_only(files.root)
+    if not files.config.exists() and are_mtp_heads(merge_headers(files.shards)):
+        raise heads_only_error(files.root)
     config = _with_text_config(read_json_object(files.config))
     stored = merge_headers(files.shards)
-    refuse_parts(files.root, config, stored)
+    refuse_partial_models(files.root, config, stored)
     architecture = _model_type(config, files.config)
     family = family_for(architecture, config, str(files.config))
     if not _is_packed_by_mlx(stored):
         _refuse_foreign_packing(config, architecture, files.config)
     origin = str(files.root)
-    tensors = join_fp8(stored, config, str(files.config))
+    tensors = pair_fp8_scales(stored, config, str(files.config))
     parts = _assembled(family.split(tensors, origin))
     wanted = family.trunk_shapes(parts.trunk)
     _check_complete(files, stored, parts.trunk, wanted)
@@ -77,7 +77,7 @@ def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
     repeats = {
         name: copied for name, copied in family.repeats().items() if f"{name}.weight" not in own
     }
-    needed = without_repeats(found.tensors, parts.trunk, repeats)
+    needed = without_trunk_copies(found.tensors, parts.trunk, repeats)
     return ModelHeaders(
         files=files,
         architecture=architecture,
@@ -121,7 +121,7 @@ def _check_trunk(trunk: Mapping[str, TensorInfo], wanted: Mapping[str, Shape], o
         packed = f"{name.removesuffix('.weight')}.scales" in trunk
         in_file, stored, needed = name, tensor.shape, shape
         if isinstance(tensor, GgufPart):
-            packed, stored = tensor.plan.becomes != "dense", tensor.unpacked_shape
+            packed, stored = tensor.plan.storage != "dense", tensor.unpacked_shape
             in_file = tensor.stored.name
         elif packed:
             stored, needed = stored[:-1], needed[:-1]
@@ -135,17 +135,17 @@ def _long_axes(shape: Shape) -> list[int]:
     return [length for length in shape if length != 1]
 
 
-def keep_blocks(headers: ModelHeaders, is_read: IsRead) -> ModelHeaders:
+def keep_gguf_blocks(headers: ModelHeaders, kernel_reads: KernelReads) -> ModelHeaders:
     """Keep GGUF matrices in the file's quantised blocks where a kernel can multiply by them."""
     if not isinstance(headers.family, NativeFamily):
         return headers
-    trunk = kept_in_blocks(headers.parts.trunk, is_read)
-    heads = kept_in_blocks(headers.heads.tensors, is_read)
+    trunk = kept_in_blocks(headers.parts.trunk, kernel_reads)
+    heads = kept_in_blocks(headers.heads.tensors, kernel_reads)
     return replace(
         headers,
         parts=replace(headers.parts, trunk=trunk),
         heads=replace(headers.heads, tensors=heads),
-        rounded=headers.rounded if headers.gguf is None else _rounded(trunk, heads),
+        rounded=headers.rounded if headers.gguf is None else _unpacking_reasons(trunk, heads),
     )
 
 
@@ -155,7 +155,7 @@ def _read_gguf_headers(files: ModelFiles, heads: Path | None) -> ModelHeaders:
     family = family_for(_model_type(model.config, files.root), model.config, origin)
     parts = _assembled(family.split(model.tensors, origin))
     if not any(name.startswith("blk.0.") for name in model.file.tensors):
-        raise heads_only(files.root, model.config)
+        raise heads_only_error(files.root, model.config)
     _check_trunk(parts.trunk, family.trunk_shapes(parts.trunk), origin)
     found = find_heads(files, parts.head, family, heads)
     return ModelHeaders(
@@ -165,21 +165,21 @@ def _read_gguf_headers(files: ModelFiles, heads: Path | None) -> ModelHeaders:
         parts=parts,
         heads=found,
         gguf=model.file,
-        rounded=_rounded(parts.trunk, found.tensors),
+        rounded=_unpacking_reasons(parts.trunk, found.tensors),
     )
 
 
 def _narrowing_reasons(tensors: Collection[TensorInfo]) -> tuple[Reason, ...]:
-    wide = sum(isinstance(info, WideTensor) for info in tensors)
+    wide = sum(isinstance(info, Float64Tensor) for info in tensors)
     if not wide:
-        return fp8_reasons(tensors)
+        return fp8_unpacking_reasons(tensors)
     words = Words(
         "Tensors of float64 ({count}) become float32: no GPU computes in more.", count=wide
     )
-    return (*fp8_reasons(tensors), Reason("narrowed-float64", words))
+    return (*fp8_unpacking_reasons(tensors), Reason("narrowed-float64", words))
 
 
-def _rounded(
+def _unpacking_reasons(
     trunk: Mapping[str, TensorInfo], heads: Mapping[str, TensorInfo]
 ) -> tuple[Reason, ...]:
     return unpacking_reasons((*trunk.values(), *heads.values()))
@@ -187,8 +187,8 @@ def _rounded(
 
 def _assembled(parts: Parts[TensorInfo]) -> Parts[TensorInfo]:
     return Parts(
-        assemble(parts.trunk, parts.trunk_recipes),
-        assemble(parts.head, parts.head_recipes),
+        assemble_tensors(parts.trunk, parts.trunk_recipes),
+        assemble_tensors(parts.head, parts.head_recipes),
         parts.skipped,
     )
 

@@ -14,12 +14,12 @@ from mlx_engine.hub.weight_files import (
     is_same_model,
     shard_of,
 )
-from mlx_engine.loading.assembled_tensors import assemble
-from mlx_engine.loading.find import ModelFiles, safetensors_in, unsafe_file
-from mlx_engine.loading.fp8 import join_fp8
+from mlx_engine.loading.assembled_tensors import assemble_tensors
+from mlx_engine.loading.find import ModelFiles, safetensors_in, unsafe_file_error
+from mlx_engine.loading.fp8 import pair_fp8_scales
 from mlx_engine.loading.gguf.model import read_gguf_model
 from mlx_engine.loading.gguf.part import GgufPart
-from mlx_engine.loading.safetensors import TensorInfo, are_alike, merge_headers
+from mlx_engine.loading.safetensors import TensorInfo, merge_headers, samples_equal
 from mlx_engine.models.family import Family
 from mlx_engine.models.layer_specs import Shape
 from mlx_engine.values.errors import (
@@ -73,19 +73,19 @@ def find_heads(
     when it has no heads or another model's; elsewhere such heads are skipped.
     """
     if not family.head_shapes(own):
-        return _not_run(files, own, given)
+        return _unsupported_heads(files, own, given)
     if given is not None:
-        return _given_heads(given, family)
+        return _chosen_heads(given, family)
     problem: Reason | None = None
     for candidate in _candidates(files, own, family):
-        found = _if_usable(candidate, family)
+        found = _check_usable(candidate, family)
         if found.why_not is None:
             return found
         problem = problem or found.why_not
-    return HeadTensors({}, str(files.root), False, problem or _none_there(family, files))
+    return HeadTensors({}, str(files.root), False, problem or _why_no_heads(family, files))
 
 
-def without_repeats(
+def without_trunk_copies(
     head: Mapping[str, TensorInfo], trunk: Mapping[str, TensorInfo], repeats: Mapping[str, str]
 ) -> dict[str, TensorInfo]:
     """Drop matrices of MTP heads that equal matrices of the trunk, to save memory.
@@ -96,13 +96,17 @@ def without_repeats(
     kept = dict(head)
     for name, other in repeats.items():
         parts = [part for part in ("weight", "scales", "biases") if f"{name}.{part}" in head]
-        if all(are_alike(head[f"{name}.{part}"], trunk.get(f"{other}.{part}")) for part in parts):
+        if all(
+            samples_equal(head[f"{name}.{part}"], trunk.get(f"{other}.{part}")) for part in parts
+        ):
             for part in parts:
                 del kept[f"{name}.{part}"]
     return kept
 
 
-def _not_run(files: ModelFiles, own: Mapping[str, TensorInfo], given: Path | None) -> HeadTensors:
+def _unsupported_heads(
+    files: ModelFiles, own: Mapping[str, TensorInfo], given: Path | None
+) -> HeadTensors:
     """The result for families whose MTP heads are not supported."""
     if given is not None:
         raise UnsupportedModel(
@@ -111,12 +115,12 @@ def _not_run(files: ModelFiles, own: Mapping[str, TensorInfo], given: Path | Non
             given=given,
         )
     if not own:
-        return HeadTensors({}, str(files.root), False, _unread(files) or NO_HEADS)
+        return HeadTensors({}, str(files.root), False, _why_unread(files) or NO_HEADS)
     words = Words("The files hold MTP heads, but heads of this family cannot be run yet.")
     return HeadTensors({}, str(files.root), True, Reason("heads-not-run", words))
 
 
-def _unread(files: ModelFiles) -> Reason | None:
+def _why_unread(files: ModelFiles) -> Reason | None:
     """Why there are no MTP heads although an index or a file name promises them."""
     listed = (file for tensor, file in files.absent.items() if has_head_tensors([tensor]))
     if (name := next(listed, None)) is not None:
@@ -135,16 +139,16 @@ def _unreadable(damage: str) -> Reason:
     return Reason("heads-unreadable", words)
 
 
-def _given_heads(place: Path, family: Family) -> HeadTensors:
+def _chosen_heads(place: Path, family: Family) -> HeadTensors:
     candidate = _read(place, _files_at(place), family)
     if not any(part in name for name in candidate.tensors for part in ONLY_HEADS_HAVE):
         raise BadModelFile(
             "{place}: no MTP heads in there. Give the file or folder of the heads.", place=place
         )
-    misfit = _misfit(candidate, family, family.head_shapes(candidate.tensors))
+    misfit = _misshapen_tensor(candidate, family, family.head_shapes(candidate.tensors))
     if misfit is not None:
         raise BadModelFile("{misfit} Give the heads made for this model.", misfit=misfit)
-    return _if_usable(candidate, family)
+    return _check_usable(candidate, family)
 
 
 def _candidates(
@@ -163,7 +167,7 @@ def _candidates(
         together.setdefault(path if shard is None else path.with_name(shard.stem), []).append(path)
     other_copies = []
     for paths in together.values():
-        candidate = _read_if_sound(paths[0], tuple(paths), family)
+        candidate = _read_or_note_damage(paths[0], tuple(paths), family)
         if is_gguf_model(paths[0].name):
             if files.kind == "folder" or is_same_model(paths[0].name, files.root.name):
                 other_copies.append(candidate)
@@ -172,14 +176,17 @@ def _candidates(
     root = files.root.absolute()
     for sibling in sorted(root.parent.glob(f"{escape(root.name)}-[Mm][Tt][Pp]*")):
         if sibling.is_dir():
-            yield _read_if_sound(sibling, safetensors_in(sibling), family)
-    originals = (_read_if_sound(path, safetensors_in(path), family) for path in _originals(root))
+            yield _read_or_note_damage(sibling, safetensors_in(sibling), family)
+    originals = (
+        _read_or_note_damage(path, safetensors_in(path), family)
+        for path in _folders_of_same_model(root)
+    )
     for candidate in (*other_copies, *originals):  # whole models, perhaps without heads
-        if _if_usable(candidate, family).why_not is None:
+        if _check_usable(candidate, family).why_not is None:
             yield candidate
 
 
-def _originals(root: Path) -> Iterator[Path]:
+def _folders_of_same_model(root: Path) -> Iterator[Path]:
     """Yield sibling folders with the same model: "Qwen3.6-27B" for "Qwen3.6-27B-4bit"."""
     kept_by_hub = root.parent.name == "snapshots" and root.parents[1].name.startswith(_REPOSITORY)
     home = root.parents[1] if kept_by_hub else root
@@ -193,9 +200,9 @@ def _originals(root: Path) -> Iterator[Path]:
 
 
 def _read(origin: Path, paths: tuple[Path, ...], family: Family) -> _Candidate:
-    tensors = join_fp8(_tensors(paths), family.config, family.origin)
+    tensors = pair_fp8_scales(_tensors(paths), family.config, family.origin)
     parts = family.split_heads_file(tensors, str(origin))
-    return _Candidate(assemble(parts.head, parts.head_recipes), origin, False)
+    return _Candidate(assemble_tensors(parts.head, parts.head_recipes), origin, False)
 
 
 def _tensors(paths: tuple[Path, ...]) -> Mapping[str, TensorInfo]:
@@ -204,7 +211,7 @@ def _tensors(paths: tuple[Path, ...]) -> Mapping[str, TensorInfo]:
     return merge_headers(paths)
 
 
-def _read_if_sound(origin: Path, paths: tuple[Path, ...], family: Family) -> _Candidate:
+def _read_or_note_damage(origin: Path, paths: tuple[Path, ...], family: Family) -> _Candidate:
     """Read a candidate that the user did not choose; errors become its `damage`."""
     try:
         return _read(origin, paths, family)
@@ -219,7 +226,7 @@ def _files_at(place: Path) -> tuple[Path, ...]:
     if not place.is_file():
         raise ModelNotFound("{place}: no such file or folder to take MTP heads from.", place=place)
     if place.suffix.lower() in UNSAFE:
-        raise unsafe_file(place)
+        raise unsafe_file_error(place)
     if place.suffix.lower() not in (".safetensors", ".gguf"):
         raise UnsupportedModel(
             "{place}: heads are read from .safetensors or .gguf, or a folder.", place=place
@@ -227,7 +234,7 @@ def _files_at(place: Path) -> tuple[Path, ...]:
     return (place,)
 
 
-def _if_usable(candidate: _Candidate, family: Family) -> HeadTensors:
+def _check_usable(candidate: _Candidate, family: Family) -> HeadTensors:
     remarks: tuple[Reason, ...] = ()
     origin = str(candidate.origin)
     trimmed = _trimmed_outputs(candidate, family)
@@ -243,7 +250,7 @@ def _if_usable(candidate: _Candidate, family: Family) -> HeadTensors:
     wanted = family.head_shapes(candidate.tensors)
     if candidate.damage is not None:
         return HeadTensors({}, origin, False, _unreadable(candidate.damage))
-    missing = _missing(candidate.tensors, wanted)
+    missing = _missing_tensor(candidate.tensors, wanted)
     if missing is not None:
         name = family.name_in_files(missing)
         words = Words(
@@ -252,7 +259,9 @@ def _if_usable(candidate: _Candidate, family: Family) -> HeadTensors:
             name=name,
         )
         return HeadTensors({}, origin, candidate.inside, Reason("heads-incomplete", words))
-    misfit = _misfit(candidate, family, wanted) or _surplus(candidate, family, wanted)
+    misfit = _misshapen_tensor(candidate, family, wanted) or _surplus_tensor(
+        candidate, family, wanted
+    )
     if misfit is not None:
         return HeadTensors({}, origin, candidate.inside, Reason("heads-do-not-fit", misfit))
     remarks += _remarks(candidate, family)
@@ -284,7 +293,7 @@ def _remarks(candidate: _Candidate, family: Family) -> tuple[Reason, ...]:
     return (Reason("fewer-heads", words),)
 
 
-def _missing(tensors: Mapping[str, TensorInfo], wanted: Mapping[str, Shape]) -> str | None:
+def _missing_tensor(tensors: Mapping[str, TensorInfo], wanted: Mapping[str, Shape]) -> str | None:
     """Name the first missing tensor, scales and biases of packed weights included."""
     for name in wanted:
         if name not in tensors:
@@ -298,7 +307,9 @@ def _missing(tensors: Mapping[str, TensorInfo], wanted: Mapping[str, Shape]) -> 
     return None
 
 
-def _misfit(candidate: _Candidate, family: Family, wanted: Mapping[str, Shape]) -> str | None:
+def _misshapen_tensor(
+    candidate: _Candidate, family: Family, wanted: Mapping[str, Shape]
+) -> str | None:
     """Describe the first tensor of a wrong shape; of packed weights only rows are compared."""
     for name, shape in wanted.items():
         tensor = candidate.tensors.get(name)
@@ -321,7 +332,7 @@ def _misfit(candidate: _Candidate, family: Family, wanted: Mapping[str, Shape]) 
     return None
 
 
-def _surplus(candidate: _Candidate, family: Family, wanted: Collection[str]) -> str | None:
+def _surplus_tensor(candidate: _Candidate, family: Family, wanted: Collection[str]) -> str | None:
     """Describe the first surplus tensor, which indicates an unknown variant."""
     matrices = {name.rpartition(".")[0] for name in wanted if name.endswith(".weight")}
     for name in sorted(set(candidate.tensors) - set(wanted)):
@@ -336,9 +347,9 @@ def _surplus(candidate: _Candidate, family: Family, wanted: Collection[str]) -> 
     return None
 
 
-def _none_there(family: Family, files: ModelFiles) -> Reason:
+def _why_no_heads(family: Family, files: ModelFiles) -> Reason:
     promised = family.figures().promised_heads
-    if files.absent and (reason := _unread(files)) is not None:
+    if files.absent and (reason := _why_unread(files)) is not None:
         return reason
     if not promised:
         return NO_HEADS

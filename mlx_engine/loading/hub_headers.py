@@ -12,7 +12,7 @@ from mlx_engine.hub.plan import plan_from
 from mlx_engine.hub.repository import HubModel
 from mlx_engine.hub.weight_files import GGUF, INDEX, SAFETENSORS
 from mlx_engine.loading.gguf.header import read_gguf_header
-from mlx_engine.loading.gguf.metadata import FACTORS, TWO_LISTS
+from mlx_engine.loading.gguf.metadata import LONGROPE_FACTORS, ROPE_FACTORS
 from mlx_engine.values.errors import BadModelFile
 
 _CONFIGS = ("config.json", "generation_config.json")
@@ -23,7 +23,7 @@ vocabulary of 250,000 tokens.
 _IN_ALL, _FACTORS_MOST = 2**28, 2**20
 """Most bytes of all headers of a model (30 MB for 200 shards), and of a tensor of RoPE factors."""
 
-Ask = Callable[[int, int], bytes]
+FetchRange = Callable[[int, int], bytes]
 """Function that downloads the bytes [start, end) of a file."""
 
 
@@ -38,39 +38,41 @@ def fetch_headers(hub: Hub, model: HubModel, folder: Path) -> Path:
             here.parent.mkdir(parents=True, exist_ok=True)
             if file.name.lower().endswith((GGUF, SAFETENSORS)):
 
-                def ask(start: int, end: int, name: str = file.name) -> bytes:
+                def fetch_range(start: int, end: int, name: str = file.name) -> bytes:
                     nonlocal asked
                     asked += end - start
                     if asked > _IN_ALL:
                         raise too_large(model.hub_id, name, _IN_ALL)
                     return piece(hub, model.hub_id, name, plan.commit, start, end)
 
-                _write_header(here, file.nbytes, ask)
+                _write_header(here, file.nbytes, fetch_range)
             elif here.name in _CONFIGS or here.name.endswith(INDEX):
                 here.write_bytes(content(hub, model.hub_id, file.name, plan.commit))
     first = place / plan.files[0].name
     return first if first.suffix.lower() == GGUF else place
 
 
-def _write_header(file: Path, nbytes: int, ask: Ask) -> None:
+def _write_header(file: Path, nbytes: int, fetch_range: FetchRange) -> None:
     """Download a file's header, of a GGUF twice as much each time until it can be parsed."""
     file.touch()
     truncate(file, nbytes)
     have, is_gguf = 0, file.suffix.lower() == GGUF
-    end = _LOOK if is_gguf else 8 + min(int.from_bytes(ask(0, 8), "little"), _MOST)
+    end = _LOOK if is_gguf else 8 + min(int.from_bytes(fetch_range(0, 8), "little"), _MOST)
     while have < min(end, nbytes):
-        _put(file, have, ask(have, end))
+        _write_at(file, have, fetch_range(have, end))
         have = end
         if is_gguf and end < _MOST and not _is_readable(file):
             end *= 2
     for tensor in read_gguf_header(file).tensors.values() if is_gguf else ():
         if (
-            tensor.name in (FACTORS, *TWO_LISTS) and tensor.nbytes <= _FACTORS_MOST
+            tensor.name in (ROPE_FACTORS, *LONGROPE_FACTORS) and tensor.nbytes <= _FACTORS_MOST
         ):  # RoPE factors are tensors
-            _put(file, tensor.offset, ask(tensor.offset, tensor.offset + tensor.nbytes))
+            _write_at(
+                file, tensor.offset, fetch_range(tensor.offset, tensor.offset + tensor.nbytes)
+            )
 
 
-def _put(file: Path, start: int, data: bytes) -> None:
+def _write_at(file: Path, start: int, data: bytes) -> None:
     with file.open("r+b") as target:
         target.seek(start)
         target.write(data)

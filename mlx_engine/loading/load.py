@@ -13,9 +13,9 @@ from mlx_engine.loading.arrays import Progress, Stop, cast_floats, evaluate_arra
 from mlx_engine.loading.describe import describe, read_text_parts
 from mlx_engine.loading.find import FromHub, ModelFiles, locate_heads, locate_model
 from mlx_engine.loading.gguf.part import GgufPart
-from mlx_engine.loading.headers import ModelHeaders, keep_blocks, read_headers
+from mlx_engine.loading.headers import ModelHeaders, keep_gguf_blocks, read_headers
 from mlx_engine.loading.heads import HeadTensors
-from mlx_engine.loading.load_tensors import load_for_later, load_tensors
+from mlx_engine.loading.load_tensors import load_deferred, load_tensors
 from mlx_engine.loading.repack_cache import RepackCache
 from mlx_engine.loading.stored_weights import CPU_LAYOUT_LIMIT
 from mlx_engine.models.contract import PASSES_OF_ONE, Model
@@ -84,7 +84,7 @@ def load_model(
     True, LoadStopped is raised. Raises EngineError.
     """
     files = source if isinstance(source, ModelFiles) else locate_model(source, built_in, hub)
-    headers = _as_kernels_read(read_headers(files, locate_heads(options.heads, hub)), kernels)
+    headers = _keep_readable_blocks(read_headers(files, locate_heads(options.heads, hub)), kernels)
     metal = computes_on_gpu()
     no_kernels = not metal and kernels.launcher is None
     description = describe(headers, options, metal=metal, packed=not no_kernels)
@@ -118,14 +118,14 @@ def load_model(
     return LoadedModel(built.model, tokenizer, template, described, built.head, origin, kernels)
 
 
-def _as_kernels_read(headers: ModelHeaders, kernels: Kernels) -> ModelHeaders:
+def _keep_readable_blocks(headers: ModelHeaders, kernels: Kernels) -> ModelHeaders:
     """Keep GGUF matrices in quantised blocks where a kernel multiplies even single rows."""
 
-    def is_read(kind: str, shape: tuple[int, ...]) -> bool:
+    def kernel_reads(kind: str, shape: tuple[int, ...]) -> bool:
         work = Work(kind.lower(), *shape[-2:])
         return 1 in kernels.rows_now("products" if len(shape) == 2 else "experts", work)
 
-    return keep_blocks(headers, is_read)
+    return keep_gguf_blocks(headers, kernel_reads)
 
 
 def _canonical_weights(
@@ -136,19 +136,19 @@ def _canonical_weights(
 ) -> _Weights:
     family, heads, origin = headers.family, headers.heads, str(headers.files.root)
     # Heads first, before the trunk takes memory.
-    head_read = load_for_later(heads.tensors, stop=stop, cache=cache)
+    head_read = load_deferred(heads.tensors, stop=stop, cache=cache)
     read = load_tensors(headers.parts.trunk, on_progress=on_progress, stop=stop, cache=cache)
     trunk = family.canonical_trunk(read, origin)
     arrays = cast_floats(trunk.arrays)
     if not heads.tensors:
         return _Weights(arrays, None, trunk.reasons)
-    shift = _presumed_shift(heads, trunk.norm_shift)
+    shift = _head_norm_shift(heads, trunk.norm_shift)
     head = family.canonical_head(head_read, heads.origin, shift)
     head_arrays = cast_floats(head.arrays)
     return _Weights(arrays, head_arrays, trunk.reasons + head.reasons)
 
 
-def _presumed_shift(heads: HeadTensors, trunk_shift: int) -> int | None:
+def _head_norm_shift(heads: HeadTensors, trunk_shift: int) -> int | None:
     """The norm shift of MTP heads: 1 in a GGUF, where norms are stored as 1 + w; else the trunk's.
 
     None where it must be judged by the values.

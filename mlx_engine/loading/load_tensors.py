@@ -6,9 +6,9 @@ from tempfile import TemporaryDirectory
 
 import mlx.core as mx
 
-from mlx_engine.loading.arrays import Progress, Stop, held_as
+from mlx_engine.loading.arrays import Progress, Stop, dtype_in_memory
 from mlx_engine.loading.assembled_tensors import AssembledTensor
-from mlx_engine.loading.fp8 import Fp8Tensor, unpacked_fp8
+from mlx_engine.loading.fp8 import Fp8Tensor, dequantise_fp8
 from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.gguf.weights import load_gguf_arrays
 from mlx_engine.loading.repack_cache import RepackCache
@@ -48,7 +48,7 @@ def load_tensors(
     return {key: array for key, array in arrays.items() if key in tensors} | made_of_them
 
 
-def load_for_later(
+def load_deferred(
     tensors: Mapping[str, TensorInfo], *, stop: Stop | None = None, cache: RepackCache | None = None
 ) -> dict[str, mx.array]:
     """Load tensors that may never be used, all lazily, so that they take no memory yet.
@@ -73,7 +73,9 @@ def _load_fp8(tensors: Mapping[str, Fp8Tensor]) -> dict[str, mx.array]:
     codes = load_arrays({key: info.codes for key, info in tensors.items()})
     scales = load_arrays({key: info.scales for key, info in tensors.items()})
     return {
-        key: unpacked_fp8(codes[key], scales[key], info.block, held_as(_HALVES[info.dtype]))
+        key: dequantise_fp8(
+            codes[key], scales[key], info.block, dtype_in_memory(_HALVES[info.dtype])
+        )
         for key, info in tensors.items()
     }
 

@@ -34,12 +34,12 @@ def adapter(path: Path) -> UnsupportedModel:
     )
 
 
-def stand_in(start: bytes) -> str | None:
+def describe_wrong_file(start: bytes) -> str | None:
     """Describe a file that is not a model by its first bytes; None when they are unknown."""
     return next((words for sign, words in _STAND_INS if start.lstrip().startswith(sign)), None)
 
 
-def heads_only(place: Path, config: Mapping[str, object] | None = None) -> HeadsOnly:
+def heads_only_error(place: Path, config: Mapping[str, object] | None = None) -> HeadsOnly:
     """Make the error for MTP heads without a model; config: of the model they were made for."""
     settings = config or {}
     text = settings.get("text_config", settings)
@@ -57,7 +57,7 @@ def heads_only(place: Path, config: Mapping[str, object] | None = None) -> Heads
     )
 
 
-def are_heads(tensors: Iterable[str]) -> bool:
+def are_mtp_heads(tensors: Iterable[str]) -> bool:
     """Whether tensor names include MTP heads and no token embedding of a trunk."""
     names = list(tensors)
     return any(map(_HEADS.fullmatch, names)) and not any(map(_EMBEDDING.fullmatch, names))
@@ -74,7 +74,9 @@ def drafter_kind(config: Mapping[str, object], tensors: Iterable[str]) -> Drafte
     return "eagle3" if "fc.weight" in names and names & seconds else None
 
 
-def refuse_parts(place: Path, config: Mapping[str, object], tensors: Iterable[str]) -> None:
+def refuse_partial_models(
+    place: Path, config: Mapping[str, object], tensors: Iterable[str]
+) -> None:
     """Raise HeadsOnly for MTP heads alone, UnsupportedModel for draft models and LoRA adapters."""
     names = list(tensors)
     if any(".lora_" in name.lower() for name in names):
@@ -87,5 +89,5 @@ def refuse_parts(place: Path, config: Mapping[str, object], tensors: Iterable[st
             place=place,
             kind=kind,
         )
-    if are_heads(names) or str(config.get("model_type")).endswith("_mtp"):
-        raise heads_only(place, config)
+    if are_mtp_heads(names) or str(config.get("model_type")).endswith("_mtp"):
+        raise heads_only_error(place, config)

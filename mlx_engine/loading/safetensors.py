@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from safetensors import SafetensorError, safe_open
 
-from mlx_engine.loading.no_model import stand_in
+from mlx_engine.loading.no_model import describe_wrong_file
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel, why_not_read
 from mlx_engine.values.untrusted import open_regular
 from mlx_engine.values.words import Words
@@ -61,7 +61,7 @@ class TensorInfo:
     file: Path
 
 
-class WideTensor(TensorInfo):
+class Float64Tensor(TensorInfo):
     """Header of a float64 tensor that is loaded as float32; dtype and nbytes are of the float32."""
 
 
@@ -86,7 +86,7 @@ def read_header(path: Path) -> tuple[TensorInfo, ...]:
     except OSError as error:
         raise BadModelFile(why_not_read(path, error)) from error
     except SafetensorError as error:
-        if (other := stand_in(start)) is not None:
+        if (other := describe_wrong_file(start)) is not None:
             refuse(path, Words("it is {other}", other=other))
         refuse(path, shown(str(error)))
 
@@ -119,7 +119,7 @@ def load_arrays(tensors: Mapping[str, TensorInfo]) -> dict[str, mx.array]:
     return {key: _array(files[info.file], info) for key, info in tensors.items()}
 
 
-def are_alike(one: TensorInfo, other: TensorInfo | None) -> bool:
+def samples_equal(one: TensorInfo, other: TensorInfo | None) -> bool:
     """Whether samples of two stored tensors' bytes are equal; False for assembled tensors."""
     if type(one) is not TensorInfo or type(other) is not TensorInfo:
         return False
@@ -145,7 +145,7 @@ def _info(path: Path, name: str, dtype: str, shape: list[int]) -> TensorInfo:
             dtype=dtype,
         )
     if dtype == "F64":
-        return WideTensor(name, "F32", tuple(shape), 4 * prod(shape), path)
+        return Float64Tensor(name, "F32", tuple(shape), 4 * prod(shape), path)
     return TensorInfo(name, dtype, tuple(shape), prod(shape) * BYTES_OF[dtype], path)
 
 
@@ -169,8 +169,8 @@ def _open(file: Path) -> dict[str, mx.array]:
             with file.open("rb") as opened:
                 loaded = mx.load(f"/dev/fd/{opened.fileno()}", format="safetensors")
     except (RuntimeError, ValueError) as error:
-        if any(isinstance(info, WideTensor) for info in read_header(file)):
-            return _narrowed(file)
+        if any(isinstance(info, Float64Tensor) for info in read_header(file)):
+            return _load_float64_file(file)
         raise BadModelFile(
             "{file}: cannot be loaded ({error}).", file=file, error=str(error)
         ) from error
@@ -178,7 +178,7 @@ def _open(file: Path) -> dict[str, mx.array]:
     return loaded
 
 
-def _narrowed(file: Path) -> dict[str, mx.array]:
+def _load_float64_file(file: Path) -> dict[str, mx.array]:
     """Read a file with float64 tensors as float32, all at once; MLX cannot open such files."""
     import mlx.core as mx
     import numpy as np

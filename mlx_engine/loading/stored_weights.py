@@ -74,7 +74,7 @@ def skipped_groups(skipped: Mapping[str, TensorInfo]) -> Iterator[TensorGroup]:
         yield replace(group_of(Words("skipped"), _weights(tensors, {})), why_not=why_not)
 
 
-def unpacked_if_small(weights: Mapping[str, list[Weight]]) -> dict[str, list[Weight]]:
+def unpack_small_model(weights: Mapping[str, list[Weight]]) -> dict[str, list[Weight]]:
     """Describe the weights of a small model as unpacked, which a CPU multiplies fastest."""
     whole = sum(weight.parameters for members in weights.values() for weight in members)
     if 4 * whole > CPU_LAYOUT_LIMIT:
@@ -99,14 +99,14 @@ def group_of(name: str, weights: list[Weight]) -> TensorGroup:
     return TensorGroup(
         name=name,
         tensors=len(weights),
-        storage=storages(weights),
+        storage=join_storages(weights),
         parameters=sum(weight.parameters for weight in weights),
         nbytes=sum(weight.nbytes for weight in weights),
         file_nbytes=None if is_as_stored else sum(weight.in_file for weight in weights),
     )
 
 
-def storages(weights: Iterable[Weight]) -> str:
+def join_storages(weights: Iterable[Weight]) -> str:
     """Join the storage descriptions of weights, the one with most bytes first."""
     nbytes: dict[str, int] = {}
     for weight in weights:
@@ -176,22 +176,22 @@ def _weight(
     wide: bool,
 ) -> Weight:
     """Describe a weight; wide: 16-bit floats become float32, as without Metal."""
-    loaded = _loaded(name, tensor, tensors, shapes, wide=wide)
+    loaded = _loaded_weight(name, tensor, tensors, shapes, wide=wide)
     if not isinstance(tensor, GgufPart):
         return loaded
     words, kind = loaded.storage, tensor.stored.type.name
-    if tensor.plan.becomes == "blocks":
+    if tensor.plan.storage == "blocks":
         words = f"kept as {kind} blocks (our kernel)"
         size = prod(tensor.unpacked_shape)
         return Weight(words, size, tensor.nbytes, True, tensor.file_nbytes)
-    if tensor.plan.becomes == "unpacked":
+    if tensor.plan.storage == "unpacked":
         words = f"{kind}, unpacked"
-    elif tensor.plan.becomes != "dense":
+    elif tensor.plan.storage != "dense":
         words = f"{kind} as {tensor.plan.words}"
     return loaded._replace(storage=words, file_nbytes=tensor.file_nbytes)
 
 
-def _loaded(
+def _loaded_weight(
     name: str,
     tensor: TensorInfo,
     tensors: Mapping[str, TensorInfo],

@@ -93,14 +93,14 @@ class GgufVocabulary:
         """Look up a string under `tokenizer.ggml.`, None when absent. Raises BadTokenizer."""
         value = self.table.get(f"tokenizer.ggml.{key}")
         if value is not None and not isinstance(value, str):
-            raise self._wrong(key, value, Words("a text"))
+            raise self._wrong_type(key, value, Words("a text"))
         return value
 
     def flag(self, key: str, default: bool) -> bool:
         """Look up a boolean under `tokenizer.ggml.`. Raises BadTokenizer."""
         value = self.table.get(f"tokenizer.ggml.{key}", default)
         if not isinstance(value, bool):
-            raise self._wrong(key, value, Words("yes or no"))
+            raise self._wrong_type(key, value, Words("yes or no"))
         return value
 
     def token_id(self, key: str) -> int | None:
@@ -111,7 +111,7 @@ class GgufVocabulary:
         """
         value = self.table.get(f"tokenizer.ggml.{key}")
         if value is not None and type(value) is not int:
-            raise self._wrong(key, value, Words("a whole number"))
+            raise self._wrong_type(key, value, Words("a whole number"))
         if value is not None and 0 <= value < len(self.tokens):
             return value
         is_pieces = str(self.table.get("tokenizer.ggml.model")) == "llama"
@@ -125,7 +125,7 @@ class GgufVocabulary:
         if value is None:
             return []
         if not isinstance(value, np.ndarray) or value.dtype.kind not in "iu":
-            raise self._wrong(key, value, Words("a list of whole numbers"))
+            raise self._wrong_type(key, value, Words("a list of whole numbers"))
         return [token for token in value.tolist() if 0 <= token < len(self.tokens)]
 
     def with_token_kinds(self) -> "GgufVocabulary":
@@ -178,7 +178,7 @@ class GgufVocabulary:
             )
         ]
 
-    def _wrong(self, key: str, value: object, wanted: str) -> BadTokenizer:
+    def _wrong_type(self, key: str, value: object, wanted: str) -> BadTokenizer:
         return BadTokenizer(
             "{origin}: tokenizer.ggml.{key} is {value}, where {wanted} is needed."
             " Get the file again.",

@@ -24,7 +24,7 @@ class Message:
     thinking: str = ""
 
 
-def sound_messages(given: Sequence[Message]) -> Sequence[Message]:
+def check_messages(given: Sequence[Message]) -> Sequence[Message]:
     """Return `given` after checking that it is a sequence of Message. Raises BadOption."""
     require(
         "messages",

@@ -13,7 +13,7 @@ from mlx_engine.values.memory_plan import (
     WorkSize,
     chunk_rows,
 )
-from mlx_engine.values.options import AS_THEY_COME, CacheOptions, Numerics, SamplingOptions
+from mlx_engine.values.options import UNQUANTISED, CacheOptions, Numerics, SamplingOptions
 from mlx_engine.values.words import Words
 
 
@@ -115,7 +115,7 @@ class ModelDescription:
     @property
     def cache_bytes_per_token(self) -> int:
         """Bytes of unquantised keys and values that one token adds in trunk and heads."""
-        return self.cache_bytes(AS_THEY_COME)
+        return self.cache_bytes(UNQUANTISED)
 
     @property
     def state_bytes(self) -> int:
@@ -128,7 +128,7 @@ class ModelDescription:
         return self.trunk_cache.per_token(cache.bits) + heads
 
     def memory_needed(
-        self, context: int, cache: CacheOptions = AS_THEY_COME, *, gpu_bytes: int = 0
+        self, context: int, cache: CacheOptions = UNQUANTISED, *, gpu_bytes: int = 0
     ) -> int:
         """Total bytes of the memory plan at `context` tokens."""
         return self.memory_plan(context, cache, gpu_bytes=gpu_bytes).total
@@ -136,7 +136,7 @@ class ModelDescription:
     def memory_plan(
         self,
         context: int,
-        cache: CacheOptions = AS_THEY_COME,
+        cache: CacheOptions = UNQUANTISED,
         *,
         draft: "ModelDescription | None" = None,
         others: int = 0,
@@ -169,7 +169,7 @@ class ModelDescription:
     def memory_fit(
         self,
         usable: int,
-        cache: CacheOptions = AS_THEY_COME,
+        cache: CacheOptions = UNQUANTISED,
         *,
         asked: int | None = None,
         draft: "ModelDescription | None" = None,

@@ -267,7 +267,7 @@ class CacheOptions:
         return f"{self.bits} bits, {self.head_bits} for drafting"
 
 
-AS_THEY_COME = CacheOptions()
+UNQUANTISED = CacheOptions()
 """Cache options without quantisation."""
 
 

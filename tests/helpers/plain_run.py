@@ -19,7 +19,7 @@ from mlx_engine.models.contract import Model
 from mlx_engine.text.streaming_text import AddedText
 from mlx_engine.values.conversation import TextPiece
 from mlx_engine.values.options import (
-    AS_THEY_COME,
+    UNQUANTISED,
     CacheOptions,
     DraftedBy,
     DraftOptions,
@@ -106,7 +106,7 @@ def opened(
     context_length: int = 4096,
     chunk: int = 7,
     sequence: SequenceState | None = None,
-    cache: CacheOptions = AS_THEY_COME,
+    cache: CacheOptions = UNQUANTISED,
     stopped: Callable[[], bool] = lambda: False,
     **more: Any,
 ) -> Answer:

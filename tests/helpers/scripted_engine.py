@@ -20,7 +20,7 @@ from mlx_engine.values.errors import BadPrompt, EngineError, EngineMisuse, Reaso
 from mlx_engine.values.memory_plan import CacheBytes
 from mlx_engine.values.model_description import ModelDescription, TensorGroup
 from mlx_engine.values.options import (
-    AS_THEY_COME,
+    UNQUANTISED,
     CacheOptions,
     DraftOptions,
     DraftOutput,
@@ -90,7 +90,7 @@ class ScriptedSession:
     generation: GenerationOptions
     thinking: bool | None = None
     template_arguments: Mapping[str, TemplateValue] = field(default_factory=dict)
-    cache: CacheOptions = AS_THEY_COME
+    cache: CacheOptions = UNQUANTISED
     stats: GenerationStats = field(default_factory=GenerationStats)
     turns: list[Message] = field(default_factory=list)
     stop_asked: bool = False
@@ -247,7 +247,7 @@ class ScriptedEngine:
         generation: GenerationOptions | None = None,
         thinking: bool | None = None,
         template_arguments: Mapping[str, TemplateValue] | None = None,
-        cache: CacheOptions = AS_THEY_COME,
+        cache: CacheOptions = UNQUANTISED,
         name: str | None = None,
     ) -> ScriptedSession:
         self.names.append(name)
@@ -273,7 +273,7 @@ class ScriptedEngine:
         stop: Sequence[str] = (),
         ignore_eos: bool = False,
         should_stop: Callable[[], bool] = lambda: False,
-        cache: CacheOptions = AS_THEY_COME,
+        cache: CacheOptions = UNQUANTISED,
     ) -> Generation:
         del should_stop
         limits = GenerationOptions(max_tokens, tuple(stop), ignore_eos)

@@ -9,9 +9,9 @@ from typing import ClassVar
 from mlx_engine.loading.gguf.file import GgufFile
 from mlx_engine.loading.gguf.header import GgufTensor
 from mlx_engine.loading.gguf.metadata import (
-    FACTORS,
     KINDS,
-    TWO_LISTS,
+    LONGROPE_FACTORS,
+    ROPE_FACTORS,
     GgufMetadata,
     Kind,
     rope_base,
@@ -148,7 +148,7 @@ class Architecture:
         self._metadata = GgufMetadata(file.path, file.metadata)
         self._main_blocks = main_blocks(file.tensors, self._metadata)
         if self._main_blocks > MOST_BLOCKS:
-            raise self._impossible(f"{self._main_blocks} blocks", "block_count")
+            raise self._bad_metadata(f"{self._main_blocks} blocks", "block_count")
         self.model_type = model_type or self.model_type or self._find_model_type()
         self._check_variant()
         self._check_depth()
@@ -187,12 +187,12 @@ class Architecture:
         base, _, kind = name.rpartition(".")
         if base in self.outside:
             return (Placement(f"{self.outside[base]}.{kind}", change=self._change(name)),)
-        if name in (FACTORS, *TWO_LISTS):  # in the config
+        if name in (ROPE_FACTORS, *LONGROPE_FACTORS):  # in the config
             return ()
         found = _BLOCK.fullmatch(name)
         if found is None:
             return (Placement(name),)
-        return self._place_in_block(int(found[1]), found[2])
+        return self._block_placements(int(found[1]), found[2])
 
     def _find_model_type(self) -> str:
         """Derive the config's model_type from metadata or tensors."""
@@ -216,25 +216,25 @@ class Architecture:
         )
         if not 0 < rotated <= self._head_dim or rotated % 2:
             what = f"{rotated} rotated elements in heads of {self._head_dim}"
-            raise self._impossible(what, "rope.dimension_count")
+            raise self._bad_metadata(what, "rope.dimension_count")
         return rotated
 
     def _partial_factor(self) -> float:
         """`partial_rotary_factor`, slightly increased so that rounding down is exact."""
         return min(1.0, (self._rotary_dim() + 0.5) / self._head_dim)
 
-    def _place_in_block(self, block: int, rest: str) -> tuple[Placement, ...]:
+    def _block_placements(self, block: int, rest: str) -> tuple[Placement, ...]:
         """Place the tensor `rest` of a block, which may join several published tensors."""
         if rest.startswith("attn_qkv."):
             return self._split_attention(block, rest.removeprefix("attn_qkv."))
         if rest == "ffn_gate_up_exps.weight":
             gate, up = (
-                self._place_one(block, f"ffn_{part}_exps.weight") for part in ("gate", "up")
+                self._block_placement(block, f"ffn_{part}_exps.weight") for part in ("gate", "up")
             )
             return replace(gate, run=Run(0, 2)), replace(up, run=Run(1, 2))
-        return (self._place_one(block, rest),)
+        return (self._block_placement(block, rest),)
 
-    def _place_one(self, block: int, rest: str) -> Placement:
+    def _block_placement(self, block: int, rest: str) -> Placement:
         """Place a tensor of a block that is published as one tensor."""
         return Placement(
             self._layer_prefix(block) + self._published_name(block, rest), change=self._change(rest)
@@ -257,14 +257,14 @@ class Architecture:
         return f"{names[base]}.{kind}" if base in names else rest
 
     def _split_attention(self, block: int, kind: str) -> tuple[Placement, ...]:
-        heads, kept = self._heads_of(block), self._kv_heads(block)
+        heads, kept = self._heads_in_block(block), self._kv_heads(block)
         values = self._metadata.count("attention.value_length", self._head_dim)
         if kept * values > MOST_ROWS:
-            raise self._impossible(f"{kept} heads of {values}", "attention.value_length")
+            raise self._bad_metadata(f"{kept} heads of {values}", "attention.value_length")
         sizes = (heads * self._head_dim, kept * self._head_dim, kept * values)
         total, start, places = sum(sizes), 0, []
         for part, size in zip("qkv", sizes, strict=True):
-            place = self._place_one(block, f"attn_{part}.{kind}")
+            place = self._block_placement(block, f"attn_{part}.{kind}")
             order = range(size) if place.rows is None else place.rows
             rows = tuple(start + row for row in order)
             places.append(replace(place, rows=rows, file_rows=total))
@@ -274,22 +274,22 @@ class Architecture:
     @property
     def _heads(self) -> int:
         """Number of query heads in the first block."""
-        return self._heads_of(0)
+        return self._heads_in_block(0)
 
-    def _heads_of(self, block: int) -> int:
+    def _heads_in_block(self, block: int) -> int:
         """Number of query heads in a block."""
-        heads = self._metadata.count_at("attention.head_count", block)
+        heads = self._metadata.layer_count("attention.head_count", block)
         if not heads:
-            raise self._impossible(f"no heads in block {block}", "attention.head_count")
+            raise self._bad_metadata(f"no heads in block {block}", "attention.head_count")
         return heads
 
     def _kv_heads(self, block: int) -> int:
         """Number of key and value heads in a block."""
-        heads = self._heads_of(block)
+        heads = self._heads_in_block(block)
         key = "attention.head_count_kv"  # blocks that do not attend may count none
-        kept = self._metadata.count_at(key, block, heads) or self._metadata.count(key)
+        kept = self._metadata.layer_count(key, block, heads) or self._metadata.count(key)
         if not kept or heads % kept:
-            raise self._impossible(f"{heads} heads for {kept} key heads in block {block}", key)
+            raise self._bad_metadata(f"{heads} heads for {kept} key heads in block {block}", key)
         return kept
 
     @property
@@ -298,7 +298,7 @@ class Architecture:
         width = self._metadata.count("embedding_length")
         head = self._metadata.count("attention.key_length", width // self._heads)
         if head % 2 or not 0 < head * self._heads <= MOST_ROWS:
-            raise self._impossible(f"{self._heads} heads of {head}", "attention.key_length")
+            raise self._bad_metadata(f"{self._heads} heads of {head}", "attention.key_length")
         return head
 
     def _experts(self, all_key: str, chosen_key: str, width_key: str) -> dict[str, object]:
@@ -308,9 +308,9 @@ class Architecture:
             self._positive_count("expert_used_count"),
         )
         if chosen > experts:
-            raise self._impossible(f"{chosen} of {experts} experts chosen", "expert_used_count")
+            raise self._bad_metadata(f"{chosen} of {experts} experts chosen", "expert_used_count")
         width = self._metadata.count(
-            "expert_feed_forward_length", self._width("ffn_up_exps.weight")
+            "expert_feed_forward_length", self._output_size("ffn_up_exps.weight")
         )
         return {all_key: experts, chosen_key: chosen, width_key: width}
 
@@ -343,7 +343,7 @@ class Architecture:
         found = (block for block in blocks if self._block_has(block, "ffn_gate_inp.weight"))
         return next(found, self._main_blocks)
 
-    def _width(self, ending: str) -> int:
+    def _output_size(self, ending: str) -> int:
         """Output size of the first matrix (or stack) with this name ending; 0 without one."""
         for name, tensor in self._file.tensors.items():
             if name.endswith(ending) and len(tensor.shape) > 1:
@@ -353,10 +353,10 @@ class Architecture:
     def _positive_count(self, key: str) -> int:
         value = self._metadata.count(key)
         if not value:
-            raise self._impossible("0", key)
+            raise self._bad_metadata("0", key)
         return value
 
-    def _has(self, ending: str) -> bool:
+    def _any_block_has(self, ending: str) -> bool:
         """Whether any block of the trunk has a tensor with this name ending."""
         return any(self._block_has(block, ending) for block in range(self._main_blocks))
 
@@ -375,7 +375,7 @@ class Architecture:
                 )
         if self.rotates_whole_heads and self._rotary_dim() != self._head_dim:
             what = f"{self._rotary_dim()} rotated elements in heads of {self._head_dim}"
-            raise self._impossible(what, "rope.dimension_count")
+            raise self._bad_metadata(what, "rope.dimension_count")
 
     def _check_depth(self) -> None:
         """Check that no block of the trunk is missing, unless the file holds MTP heads alone."""
@@ -385,9 +385,9 @@ class Architecture:
         missing = next((n for n in range(self._main_blocks) if n not in found), None)
         if missing is not None:
             promised = f"{self._main_blocks} blocks where there is no block {missing}"
-            raise self._impossible(promised, "block_count")
+            raise self._bad_metadata(promised, "block_count")
 
-    def _impossible(self, what: str, key: str) -> BadModelFile:
+    def _bad_metadata(self, what: str, key: str) -> BadModelFile:
         return BadModelFile(
             "{path}: {what} ({architecture}.{key}) is not valid. Get the file again.",
             path=self._file.path,

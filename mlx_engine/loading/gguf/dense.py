@@ -28,7 +28,7 @@ class Olmo2Gguf(Architecture):
     def _own_config(self) -> dict[str, object]:
         window = self._metadata.count("attention.sliding_window", 0)
         return {
-            "attention_bias": self._has("attn_q.bias"),
+            "attention_bias": self._any_block_has("attn_q.bias"),
             "sliding_window": window or None,
             "layer_types": layer_types(self._metadata, self._main_blocks, 4 if window else 0),
         }
@@ -77,11 +77,12 @@ class Glm4Gguf(Architecture):
     def _own_config(self) -> dict[str, object]:
         return {
             "partial_rotary_factor": self._partial_factor(),
-            "attention_bias": self._has("attn_q.bias") or self._has("attn_qkv.bias"),
+            "attention_bias": self._any_block_has("attn_q.bias")
+            or self._any_block_has("attn_qkv.bias"),
         }
 
-    def _place_one(self, block: int, rest: str) -> Placement:
-        place = super()._place_one(block, rest)
+    def _block_placement(self, block: int, rest: str) -> Placement:
+        place = super()._block_placement(block, rest)
         heads = {"attn_q": self._heads, "attn_k": self._kv_heads(block)}
         part = rest.partition(".")[0]
         if part not in heads or not self._metadata.has("rope.dimension_sections"):
@@ -105,7 +106,7 @@ class Ernie45Gguf(Architecture):
     model_type = "ernie4_5"
 
     def _own_config(self) -> dict[str, object]:
-        return {"use_bias": self._has("attn_q.bias")}
+        return {"use_bias": self._any_block_has("attn_q.bias")}
 
 
 class HunyuanGguf(Architecture):
@@ -130,7 +131,7 @@ class CohereGguf(Architecture):
         return {
             "layer_norm_eps": number("attention.layer_norm_epsilon", 1e-5),
             "logit_scale": number("logit_scale", 0.0625),
-            "use_qk_norm": self._has("attn_q_norm.weight"),
+            "use_qk_norm": self._any_block_has("attn_q_norm.weight"),
         }
 
 
@@ -188,9 +189,9 @@ class StablelmGguf(_LayerNormed):
 
     def _own_config(self) -> dict[str, object]:
         return super()._own_config() | {
-            "use_qkv_bias": self._has("attn_q.bias"),
-            "qk_layernorm": self._has("attn_q_norm.weight"),
-            "use_parallel_residual": not self._has("ffn_norm.weight"),
+            "use_qkv_bias": self._any_block_has("attn_q.bias"),
+            "qk_layernorm": self._any_block_has("attn_q_norm.weight"),
+            "use_parallel_residual": not self._any_block_has("ffn_norm.weight"),
         }
 
 
@@ -203,7 +204,7 @@ class NemotronGguf(_LayerNormed):
 
     def _own_config(self) -> dict[str, object]:
         return super()._own_config() | {
-            "attention_bias": self._has("attn_q.bias"),
+            "attention_bias": self._any_block_has("attn_q.bias"),
             "hidden_act": "relu2",
-            "mlp_bias": self._has("ffn_up.bias"),
+            "mlp_bias": self._any_block_has("ffn_up.bias"),
         }

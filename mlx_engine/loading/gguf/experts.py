@@ -85,7 +85,7 @@ class MiniMaxM2Gguf(Architecture):
         return {
             **self._experts("num_local_experts", "num_experts_per_tok", "intermediate_size"),
             "rotary_dim": self._rotary_dim(),
-            "use_qk_norm": self._has("attn_q_norm.weight"),
+            "use_qk_norm": self._any_block_has("attn_q_norm.weight"),
         }
 
 
@@ -103,10 +103,10 @@ class HunyuanMoeGguf(HunyuanGguf):
     def _own_config(self) -> dict[str, object]:
         return {
             **self._experts("num_experts", "moe_topk", "moe_intermediate_size"),
-            "attention_bias": self._has("attn_q.bias"),
+            "attention_bias": self._any_block_has("attn_q.bias"),
             "num_shared_expert": self._metadata.count("expert_shared_count", 1),
-            "use_mixed_mlp_moe": self._has("ffn_up_shexp.weight"),
-            "use_qk_norm": self._has("attn_q_norm.weight"),
+            "use_mixed_mlp_moe": self._any_block_has("ffn_up_shexp.weight"),
+            "use_qk_norm": self._any_block_has("attn_q_norm.weight"),
             "use_cla": False,
             "cla_share_factor": 1,
         }
@@ -141,5 +141,5 @@ class Qwen2MoeGguf(Architecture):
     def _own_config(self) -> dict[str, object]:
         return {
             **self._experts("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
-            "shared_expert_intermediate_size": self._width("ffn_up_shexp.weight"),
+            "shared_expert_intermediate_size": self._output_size("ffn_up_shexp.weight"),
         }

@@ -13,7 +13,13 @@ from mlx_engine.loading.gguf.architecture import (
     OUTSIDE,
     Architecture,
 )
-from mlx_engine.loading.gguf.metadata import FACTORS, Kind, layer_types, rope_base, rope_factors
+from mlx_engine.loading.gguf.metadata import (
+    ROPE_FACTORS,
+    Kind,
+    layer_types,
+    rope_base,
+    rope_factors,
+)
 from mlx_engine.loading.gguf.part import Change, Placement
 
 _LAYERS_OF_27B, _LAYERS_OF_GEMMA_2_27B = 62, 46
@@ -128,7 +134,7 @@ class Gemma4Gguf(Gemma3Gguf):
             "sliding_window": metadata.count("attention.sliding_window"),
             "hidden_size_per_layer_input": width,
             "final_logit_softcapping": metadata.number("final_logit_softcapping", 0.0) or None,
-            "enable_moe_block": self._has("ffn_gate_inp.weight"),
+            "enable_moe_block": self._any_block_has("ffn_gate_inp.weight"),
         }
         if width:
             own["vocab_size_per_layer_input"] = self._file.tensor(
@@ -141,7 +147,7 @@ class Gemma4Gguf(Gemma3Gguf):
     def _rotation(self) -> dict[str, object]:
         """RoPE parameters by layer type; in full layers only pairs with a factor of 1 rotate."""
         pairs = self._head_dim // 2
-        rotating = sum(factor == 1.0 for factor in rope_factors(self._file, FACTORS, pairs))
+        rotating = sum(factor == 1.0 for factor in rope_factors(self._file, ROPE_FACTORS, pairs))
         local = rope_base(self._metadata, "rope.freq_base_swa")
         full: dict[str, object] = {
             "rope_type": "proportional",
@@ -198,7 +204,7 @@ class Gemma3nGguf(Gemma3Gguf):
             return super().place(name)
         count = self._file.tensors[name].shape[0]
         if count > MOST_BLOCKS:
-            raise self._impossible(f"{count} matrices in {name}", "altup.num_inputs")
+            raise self._bad_metadata(f"{count} matrices in {name}", "altup.num_inputs")
         return tuple(
             Placement(f"{self._inner}{stack}.{number}.weight", matrix=number)
             for number in range(count)
@@ -214,14 +220,14 @@ class Gemma3nGguf(Gemma3Gguf):
         stored = self._file.metadata.get("gemma3n.activation_sparsity_scale")
         cuts = stored if isinstance(stored, np.ndarray) else _CUTS
         return {
-            "activation_sparsity_pattern": [_share_below(cut) for cut in cuts[:blocks]],
+            "activation_sparsity_pattern": [_normal_cdf(cut) for cut in cuts[:blocks]],
             "altup_active_idx": count("altup.active_idx", 0),
             "altup_coef_clip": 120.0,
             "altup_correct_scale": True,
             "altup_num_inputs": count("altup.num_inputs", 4),
             "final_logit_softcapping": self._metadata.number("final_logit_softcapping", 30.0),
             "hidden_size_per_layer_input": count("embedding_length_per_layer_input", 256),
-            "laurel_rank": self._width("laurel_l.weight"),
+            "laurel_rank": self._output_size("laurel_l.weight"),
             "layer_types": layer_types(self._metadata, blocks, 5),
             "num_kv_shared_layers": count("attention.shared_kv_layers", 0),
             "sliding_window": count("attention.sliding_window", 512),
@@ -236,6 +242,6 @@ class Gemma3nGguf(Gemma3Gguf):
         return f"{self._inner}layers.{block}."
 
 
-def _share_below(deviations: float) -> float:
+def _normal_cdf(deviations: float) -> float:
     """Share of a normal distribution below `deviations` standard deviations from the mean."""
     return (1 + erf(deviations / sqrt(2))) / 2

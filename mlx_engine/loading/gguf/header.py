@@ -16,7 +16,7 @@ from typing import NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from mlx_engine.loading.no_model import stand_in
+from mlx_engine.loading.no_model import describe_wrong_file
 from mlx_engine.loading.safetensors import refuse, shown
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel, why_not_read
 from mlx_engine.values.untrusted import open_regular
@@ -183,7 +183,7 @@ class _Cursor:
 
     def unsigned(self, nbytes: int) -> int:
         """Read an unsigned little-endian integer of `nbytes` bytes."""
-        start = self._pass(nbytes)
+        start = self._advance(nbytes)
         return int.from_bytes(self._data[start : self.offset], "little")
 
     def text(self, most: int | None = None, *, exact: bool = True) -> str:
@@ -219,9 +219,9 @@ class _Cursor:
         if kind not in _NUMBERS:
             self.refuse(f"a value of the unknown type {kind}")
         dtype = np.dtype(_NUMBERS[kind])
-        return np.frombuffer(self._data, dtype, 1, self._pass(dtype.itemsize))[0].item()
+        return np.frombuffer(self._data, dtype, 1, self._advance(dtype.itemsize))[0].item()
 
-    def _pass(self, nbytes: int) -> int:
+    def _advance(self, nbytes: int) -> int:
         """Advance by `nbytes` and return the previous position."""
         start = self.offset
         if nbytes > self._size - start:
@@ -236,7 +236,7 @@ class _Cursor:
             dtype = np.dtype(_NUMBERS.get(kind, "<u1"))
             if count > min(_MOST_NUMBERS, self.left // dtype.itemsize):
                 self.refuse(f"an array of {count} numbers where {self.left} bytes are left")
-            return np.frombuffer(self._data, dtype, count, self._pass(count * dtype.itemsize))
+            return np.frombuffer(self._data, dtype, count, self._advance(count * dtype.itemsize))
         if kind not in (_TEXT, _ARRAY):
             self.refuse(f"an array of the unknown type {kind}")
         if count > min(self.left // 8, self._strings_left):
@@ -251,7 +251,7 @@ class _Cursor:
 
 def _check_opening(path: Path, data: mmap, cursor: _Cursor) -> None:
     if data[:4] != MAGIC:
-        other = stand_in(data[:32])
+        other = describe_wrong_file(data[:32])
         if data[8:10] == b'{"':
             other = Words("safetensors by its content: let its name end in .safetensors")
         if other is not None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from mlx_engine.loading.gguf.architecture import ATTENTION, DENSE, EXPERTS, OUTSIDE, Architecture
-from mlx_engine.loading.gguf.llama import GRANITE, granite_factors
+from mlx_engine.loading.gguf.llama import GRANITE_KEYS, granite_factors
 from mlx_engine.loading.gguf.part import Change, Placement
 
 
@@ -30,11 +30,11 @@ class Lfm2Gguf(Architecture):
             "ffn_up": "feed_forward.w3",
         }
     )
-    _lasts: ClassVar = ("token_embd_norm.weight", "output_norm.weight")
+    _final_norms: ClassVar = ("token_embd_norm.weight", "output_norm.weight")
 
     def place(self, name: str) -> tuple[Placement, ...]:
         """Place a tensor; the final norm has one of two names, published as embedding_norm."""
-        if name in self._lasts:
+        if name in self._final_norms:
             return (Placement("model.embedding_norm.weight"),)
         return super().place(name)
 
@@ -50,7 +50,7 @@ class Lfm2Gguf(Architecture):
             "block_ffn_dim_multiplier": 1.0,
             "block_auto_adjust_ff_dim": False,
             "conv_L_cache": self._metadata.count("shortconv.l_cache", 3),
-            "conv_bias": self._has("shortconv.conv.bias"),
+            "conv_bias": self._any_block_has("shortconv.conv.bias"),
         }
 
 
@@ -70,7 +70,7 @@ class Lfm2MoeGguf(Lfm2Gguf):
             **super()._own_config(),
             **self._experts("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
             "num_dense_layers": self._leading_dense_blocks(),
-            "use_expert_bias": self._has("exp_probs_b.bias"),
+            "use_expert_bias": self._any_block_has("exp_probs_b.bias"),
             "norm_topk_prob": True,
         }
 
@@ -97,7 +97,7 @@ class GraniteHybridGguf(Architecture):
 
     model_type = "granitemoehybrid"
     changes: ClassVar[Mapping[str, Change]] = MAMBA2_CHANGES
-    supported = GRANITE
+    supported = GRANITE_KEYS
     names = (
         ATTENTION
         | DENSE
@@ -123,15 +123,15 @@ class GraniteHybridGguf(Architecture):
             own["num_local_experts"] = 0
             own["shared_intermediate_size"] = count("feed_forward_length")
         return own | {
-            "attention_bias": self._has("attn_q.bias"),
+            "attention_bias": self._any_block_has("attn_q.bias"),
             "layer_types": ["attention" if flag else "mamba" for flag in attends],
             "mamba_n_heads": heads,
             "mamba_d_ssm": count("ssm.inner_size"),
             "mamba_d_state": count("ssm.state_size"),
             "mamba_d_conv": count("ssm.conv_kernel"),
             "mamba_n_groups": count("ssm.group_count"),
-            "mamba_conv_bias": self._has("ssm_conv1d.bias"),
-            "mamba_proj_bias": self._has("ssm_in.bias"),
+            "mamba_conv_bias": self._any_block_has("ssm_conv1d.bias"),
+            "mamba_proj_bias": self._any_block_has("ssm_in.bias"),
         }
 
     def _rotation(self) -> dict[str, object]:
@@ -155,12 +155,12 @@ class FalconH1Gguf(Architecture):
     def _own_config(self) -> dict[str, object]:
         count, heads = self._metadata.count, self._positive_count("ssm.time_step_rank")
         return {
-            "attention_bias": self._has("attn_q.bias"),
-            "mlp_bias": self._has("ffn_up.bias"),
-            "projectors_bias": self._has("ssm_out.bias"),
-            "mamba_conv_bias": self._has("ssm_conv1d.bias"),
-            "mamba_proj_bias": self._has("ssm_in.bias"),
-            "mamba_rms_norm": self._has("ssm_norm.weight"),
+            "attention_bias": self._any_block_has("attn_q.bias"),
+            "mlp_bias": self._any_block_has("ffn_up.bias"),
+            "projectors_bias": self._any_block_has("ssm_out.bias"),
+            "mamba_conv_bias": self._any_block_has("ssm_conv1d.bias"),
+            "mamba_proj_bias": self._any_block_has("ssm_in.bias"),
+            "mamba_rms_norm": self._any_block_has("ssm_norm.weight"),
             "mamba_norm_before_gate": False,
             "mamba_d_conv": count("ssm.conv_kernel"),
             "mamba_d_ssm": count("ssm.inner_size"),
@@ -214,11 +214,11 @@ class NemotronHGguf(Architecture):
             "ssm_state_size": count("ssm.state_size"),
             "conv_kernel": count("ssm.conv_kernel"),
             "n_groups": count("ssm.group_count"),
-            "use_conv_bias": self._has("ssm_conv1d.bias"),
-            "mamba_proj_bias": self._has("ssm_in.bias"),
-            "use_bias": self._has("ssm_in.bias"),
-            "attention_bias": self._has("attn_q.bias"),
-            "mlp_bias": self._has("ffn_up.bias"),
+            "use_conv_bias": self._any_block_has("ssm_conv1d.bias"),
+            "mamba_proj_bias": self._any_block_has("ssm_in.bias"),
+            "use_bias": self._any_block_has("ssm_in.bias"),
+            "attention_bias": self._any_block_has("attn_q.bias"),
+            "mlp_bias": self._any_block_has("ffn_up.bias"),
             "layer_norm_epsilon": self._eps(),
         }
         if "moe" not in kinds:

@@ -20,9 +20,10 @@ class PlainGguf(Architecture):
 
     def _own_config(self) -> dict[str, object]:
         return {
-            "attention_bias": self._has("attn_q.bias") or self._has("attn_qkv.bias"),
-            "attention_out_bias": self._has("attn_output.bias"),
-            "mlp_bias": self._has("ffn_up.bias"),
+            "attention_bias": self._any_block_has("attn_q.bias")
+            or self._any_block_has("attn_qkv.bias"),
+            "attention_out_bias": self._any_block_has("attn_output.bias"),
+            "mlp_bias": self._any_block_has("ffn_up.bias"),
         }
 
 
@@ -48,8 +49,8 @@ class LlamaGguf(PlainGguf):
             found |= self._experts("num_local_experts", "num_experts_per_tok", "intermediate_size")
         return found
 
-    def _place_one(self, block: int, rest: str) -> Placement:
-        place = super()._place_one(block, rest)
+    def _block_placement(self, block: int, rest: str) -> Placement:
+        place = super()._block_placement(block, rest)
         if rest.startswith("attn_q."):
             return replace(place, rows=_deinterleaved(self._heads, self._head_dim))
         if rest.startswith("attn_k."):
@@ -93,14 +94,14 @@ class Mistral3Gguf(LlamaGguf):
         return {"rope_parameters": {"rope_theta": rotation["rope_theta"]} | scaling | own}
 
 
-GRANITE = ("attention.scale", "embedding_scale", "logit_scale", "residual_scale")
+GRANITE_KEYS = ("attention.scale", "embedding_scale", "logit_scale", "residual_scale")
 """Metadata keys of Granite's multipliers."""
 
 
 def granite_factors(metadata: GgufMetadata) -> dict[str, object]:
     """Read Granite's multipliers of scores, embeddings, logits and residuals as config fields."""
     names = ("attention", "embedding", "logits", "residual")
-    keys = zip(names, GRANITE, strict=True)
+    keys = zip(names, GRANITE_KEYS, strict=True)
     made = {name: metadata.number(key, 1.0) for name, key in keys}
     scaling: dict[str, object] = {"logits_scaling": made.pop("logits")}
     return scaling | {f"{name}_multiplier": value for name, value in made.items()}
@@ -110,7 +111,7 @@ class GraniteGguf(LlamaGguf):
     """Granite 3: multipliers of embeddings, attention scores, residuals and logits."""
 
     model_type = "granite"
-    supported = GRANITE
+    supported = GRANITE_KEYS
 
     def _own_config(self) -> dict[str, object]:
         return super()._own_config() | granite_factors(self._metadata)

@@ -14,10 +14,10 @@ from mlx_engine.values.words import Words
 
 _MOST = 2**31 - 1
 _LONGEST_NAME = 60
-FACTORS = "rope_freqs.weight"
+ROPE_FACTORS = "rope_freqs.weight"
 _YARN_ATTENTION_FACTOR = "rope.scaling.yarn_attn_factor"
 _LONGROPE_ATTENTION_FACTOR = "rope.scaling.attn_factor"
-TWO_LISTS = ("rope_factors_long.weight", "rope_factors_short.weight")
+LONGROPE_FACTORS = ("rope_factors_long.weight", "rope_factors_short.weight")
 Kind = Literal["linear", "yarn", "yarn with attention factor", "listed", "longrope"]
 KINDS: tuple[Kind, ...] = ("linear", "yarn", "yarn with attention factor", "listed")
 
@@ -39,10 +39,10 @@ class GgufMetadata:
         """Look up a string by its full key, None when absent."""
         value = self._table.get(key)
         if value is not None and not isinstance(value, str):
-            raise self._wrong(key, value, Words("a text"))
+            raise self._wrong_type(key, value, Words("a text"))
         return value
 
-    def option(self, key: str) -> str | None:
+    def architecture_text(self, key: str) -> str | None:
         """Look up a string of the architecture, None when absent."""
         return self.text(f"{self.architecture}.{key}")
 
@@ -54,14 +54,14 @@ class GgufMetadata:
         """Look up a boolean of the architecture, False when absent."""
         value = self._value(key, False)
         if not isinstance(value, bool):
-            raise self._wrong(key, value, Words("yes or no"))
+            raise self._wrong_type(key, value, Words("yes or no"))
         return value
 
     def number(self, key: str, default: float) -> float:
         """Look up a number of the architecture as a float."""
         value = self._value(key, default)
         if not isinstance(value, int | float) or isinstance(value, bool):
-            raise self._wrong(key, value, Words("a number"))
+            raise self._wrong_type(key, value, Words("a number"))
         return float(value)
 
     def numbers(self, key: str, length: int, default: float) -> tuple[float, ...]:
@@ -70,7 +70,7 @@ class GgufMetadata:
         if not isinstance(value, np.ndarray):
             return (self.number(key, default),) * length
         if value.dtype.kind not in "iuf" or value.size < length or not np.isfinite(value).all():
-            raise self._wrong(key, value, f"a list of {length} numbers")
+            raise self._wrong_type(key, value, f"a list of {length} numbers")
         return tuple(map(float, value[:length]))
 
     def count(self, key: str, default: int | None = None) -> int:
@@ -79,7 +79,7 @@ class GgufMetadata:
         if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.size:
             value = int(value.max())
         if type(value) is not int or not 0 <= value <= _MOST:
-            raise self._wrong(key, value, Words("a whole number"))
+            raise self._wrong_type(key, value, Words("a whole number"))
         return value
 
     def counts(self, key: str, length: int, default: int | None = None) -> tuple[int, ...]:
@@ -89,10 +89,10 @@ class GgufMetadata:
             return (self.count(key, default),) * length
         listed = value[:length].tolist() if value.dtype.kind in "iub" else []
         if len(listed) < max(1, length) or not all(0 <= count <= _MOST for count in listed):
-            raise self._wrong(key, value, f"a list of {length} whole numbers")
+            raise self._wrong_type(key, value, f"a list of {length} whole numbers")
         return tuple(listed)
 
-    def count_at(self, key: str, layer: int, default: int | None = None) -> int:
+    def layer_count(self, key: str, layer: int, default: int | None = None) -> int:
         """Look up a layer's whole number; beyond the end of a list, its last one."""
         last = (self.length(key) or layer + 1) - 1
         return self.counts(key, max(0, min(layer, last)) + 1, default)[-1]
@@ -105,7 +105,7 @@ class GgufMetadata:
     def _value(self, key: str, default: object) -> object:
         return self._table.get(f"{self.architecture}.{key}", default)
 
-    def _wrong(self, key: str, value: object, wanted: str) -> BadModelFile:
+    def _wrong_type(self, key: str, value: object, wanted: str) -> BadModelFile:
         return BadModelFile(
             "{path}: {key} is {value}, where {wanted} is needed. Get the file again.",
             path=self.path,
@@ -142,7 +142,7 @@ def rope_base(
     metadata: GgufMetadata, key: str = "rope.freq_base", default: float = 10000.0
 ) -> float:
     """Read RoPE's base (theta) from the metadata."""
-    return _positive(metadata, key, default)
+    return _positive_number(metadata, key, default)
 
 
 def rope_scaling(
@@ -167,32 +167,32 @@ def rope_scaling(
     if kind == "linear":
         return {"rope_type": kind, "factor": _linear_factor(metadata)}
     if kind == "listed":
-        return {"rope_type": kind, "factors": rope_factors(file, FACTORS, rotated // 2)}
+        return {"rope_type": kind, "factors": rope_factors(file, ROPE_FACTORS, rotated // 2)}
     if kind == "longrope":
-        late, early = (rope_factors(file, name, rotated // 2) for name in TWO_LISTS)
+        late, early = (rope_factors(file, name, rotated // 2) for name in LONGROPE_FACTORS)
         listed: dict[str, object] = {"rope_type": kind, "short_factor": early, "long_factor": late}
         if metadata.has(_LONGROPE_ATTENTION_FACTOR):
-            listed["attention_factor"] = _positive(metadata, _LONGROPE_ATTENTION_FACTOR, 1.0)
+            listed["attention_factor"] = _positive_number(metadata, _LONGROPE_ATTENTION_FACTOR, 1.0)
         return listed
     trained = "rope.scaling.original_context_length"
     found: dict[str, object] = {
         "rope_type": "yarn",
-        "factor": _positive(metadata, "rope.scaling.factor", 1.0),
+        "factor": _positive_number(metadata, "rope.scaling.factor", 1.0),
         "original_max_position_embeddings": round(
-            _positive(metadata, trained, float(metadata.count("context_length")))
+            _positive_number(metadata, trained, float(metadata.count("context_length")))
         ),
-        "beta_fast": _positive(metadata, "rope.scaling.yarn_beta_fast", 32.0),
-        "beta_slow": _positive(metadata, "rope.scaling.yarn_beta_slow", 1.0),
+        "beta_fast": _positive_number(metadata, "rope.scaling.yarn_beta_fast", 32.0),
+        "beta_slow": _positive_number(metadata, "rope.scaling.yarn_beta_slow", 1.0),
     }
     if metadata.has(_YARN_ATTENTION_FACTOR):
-        found["attention_factor"] = _positive(metadata, _YARN_ATTENTION_FACTOR, 1.0)
+        found["attention_factor"] = _positive_number(metadata, _YARN_ATTENTION_FACTOR, 1.0)
     return found
 
 
 def _kind(file: GgufFile, metadata: GgufMetadata) -> str:
     """The kind of RoPE scaling: the file's name for it, "none", or a description."""
-    kind = metadata.option("rope.scaling.type") or ""
-    if any(name in file.tensors for name in TWO_LISTS):
+    kind = metadata.architecture_text("rope.scaling.type") or ""
+    if any(name in file.tensors for name in LONGROPE_FACTORS):
         return "longrope"
     if kind in ("", "linear"):
         kind = "none" if _linear_factor(metadata) == 1 else "linear"
@@ -200,15 +200,17 @@ def _kind(file: GgufFile, metadata: GgufMetadata) -> str:
         return "yarn with ext_factor"
     if kind == "yarn" and metadata.has(_YARN_ATTENTION_FACTOR):
         kind = "yarn with attention factor"
-    if FACTORS not in file.tensors or kind not in ("none", *KINDS):
+    if ROPE_FACTORS not in file.tensors or kind not in ("none", *KINDS):
         return kind
     return "listed" if kind == "none" else f"{kind} with a list of factors"
 
 
 def _linear_factor(metadata: GgufMetadata) -> float:
     """The factor of linear RoPE scaling, 1 for none; files of 2023 have another key."""
-    is_linear = metadata.option("rope.scaling.type") == "linear"
-    return _positive(metadata, "rope.scaling.factor" if is_linear else "rope.scale_linear", 1.0)
+    is_linear = metadata.architecture_text("rope.scaling.type") == "linear"
+    return _positive_number(
+        metadata, "rope.scaling.factor" if is_linear else "rope.scale_linear", 1.0
+    )
 
 
 def rope_factors(file: GgufFile, factors: str, pairs: int) -> list[float]:
@@ -241,7 +243,7 @@ def rope_factors(file: GgufFile, factors: str, pairs: int) -> list[float]:
     return [float(value) for value in values[:pairs]]
 
 
-def _positive(metadata: GgufMetadata, key: str, default: float) -> float:
+def _positive_number(metadata: GgufMetadata, key: str, default: float) -> float:
     value = metadata.number(key, default)
     if not 0 < value < 1e12 or (key.startswith("rope.freq_base") and value <= 1):
         raise BadModelFile(

@@ -10,7 +10,7 @@ from mlx_engine.loading.gguf import dense, experts, gemma, hybrid, llama, nextn,
 from mlx_engine.loading.gguf.architecture import Architecture
 from mlx_engine.loading.gguf.file import GgufFile, read_gguf
 from mlx_engine.loading.gguf.metadata import GgufMetadata
-from mlx_engine.loading.gguf.part import GgufPart, parts_of
+from mlx_engine.loading.gguf.part import GgufPart, split_into_parts
 from mlx_engine.loading.no_model import adapter
 from mlx_engine.loading.safetensors import TensorInfo
 from mlx_engine.models.tensor_names import why_unneeded
@@ -125,7 +125,7 @@ def read_gguf_model(path: Path) -> GgufModel:
         scale = f"{name.removesuffix('.weight')}.scale"
         factor = file.tensors.get(scale) if _is_factor(made, scale) else None
         for place in made.place(name):
-            for part in parts_of(stored, place, factor, half):
+            for part in split_into_parts(stored, place, factor, half):
                 if part.name in tensors:
                     raise BadModelFile(
                         "{path}: {name} and {stored_name} are the same tensor "

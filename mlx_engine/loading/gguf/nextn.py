@@ -40,8 +40,9 @@ class Glm4MoeGguf(Architecture):
             **self._expert_scores(),
             "n_shared_experts": self._metadata.count("expert_shared_count", 1),
             "first_k_dense_replace": self._leading_dense_blocks(),
-            "use_qk_norm": self._has("attn_q_norm.weight"),
-            "attention_bias": self._has("attn_q.bias") or self._has("attn_qkv.bias"),
+            "use_qk_norm": self._any_block_has("attn_q_norm.weight"),
+            "attention_bias": self._any_block_has("attn_q.bias")
+            or self._any_block_has("attn_qkv.bias"),
             "partial_rotary_factor": self._partial_factor(),
         }
 
@@ -78,7 +79,7 @@ class Deepseek2Gguf(Architecture):
         count, nope = self._metadata.count, self._head_dim - self._rotary_dim()
         if nope < 1:
             what = f"{self._rotary_dim()} rotated elements in heads of {self._head_dim}"
-            raise self._impossible(what, "rope.dimension_count")
+            raise self._bad_metadata(what, "rope.dimension_count")
         own: dict[str, object] = {
             "num_key_value_heads": self._heads,
             "q_lora_rank": count("attention.q_lora_rank", 0) or None,
@@ -117,7 +118,7 @@ class Deepseek2Gguf(Architecture):
         """Recognise GLM by its tokenizer, and DeepSeek V2 by softmax routing."""
         metadata = self._metadata
         is_glm = metadata.text("tokenizer.ggml.pre") in _GLM_TOKENIZERS
-        usual = SIGMOID if is_glm or self._has("exp_probs_b.bias") else SOFTMAX
+        usual = SIGMOID if is_glm or self._any_block_has("exp_probs_b.bias") else SOFTMAX
         gating = metadata.count("expert_gating_func", 0) or usual
         if gating not in (SIGMOID, SOFTMAX) or (gating == SOFTMAX and is_glm):
             raise self._unknown_router()
@@ -152,7 +153,7 @@ class WindowedGguf(Architecture):
 
     rotates_whole_heads = False
 
-    def _windowed(self) -> list[bool]:
+    def _has_window(self) -> list[bool]:
         """For each block, MTP heads included, whether it has a sliding window."""
         metadata = self._metadata
         blocks = self._main_blocks + metadata.count("nextn_predict_layers", 0)
@@ -191,7 +192,7 @@ class Mimo2Gguf(WindowedGguf):
 
     def _own_config(self) -> dict[str, object]:
         metadata, blocks = self._metadata, range(self._main_blocks)
-        windowed = self._windowed()[: len(blocks)]
+        windowed = self._has_window()[: len(blocks)]
         full, local = windowed.index(False), windowed.index(True)
         has_experts = [self._block_has(n, "ffn_gate_inp.weight") for n in blocks]
         has_sinks = [self._block_has(n, "attn_sinks.weight") for n in blocks]
@@ -249,7 +250,7 @@ class Step35Gguf(WindowedGguf):
     }
 
     def _own_config(self) -> dict[str, object]:
-        blocks, windowed = range(self._main_blocks), self._windowed()
+        blocks, windowed = range(self._main_blocks), self._has_window()
         full, local = windowed.index(False), windowed.index(True)
         scores, head = self._expert_scores(), self._head_dim
         numbers, count = self._metadata.numbers, self._metadata.count
@@ -261,11 +262,11 @@ class Step35Gguf(WindowedGguf):
                 str(n) for n in blocks if self._block_has(n, "ffn_gate_inp.weight")
             ),
             "share_expert_dim": count("expert_shared_feed_forward_length"),
-            "num_attention_heads": self._heads_of(full),
+            "num_attention_heads": self._heads_in_block(full),
             "num_key_value_heads": self._kv_heads(full),
             "num_attention_groups": self._kv_heads(full),
             "attention_other_setting": {
-                "num_attention_heads": self._heads_of(local),
+                "num_attention_heads": self._heads_in_block(local),
                 "num_attention_groups": self._kv_heads(local),
             },
             "layer_types": ["sliding_attention" if w else "full_attention" for w in windowed],
@@ -273,7 +274,7 @@ class Step35Gguf(WindowedGguf):
             "partial_rotary_factors": [
                 1.0 if w else (self._rotary_dim() + 0.5) / head for w in windowed
             ],
-            "use_head_wise_attn_gate": self._has("attn_gate.weight"),
+            "use_head_wise_attn_gate": self._any_block_has("attn_gate.weight"),
             "swiglu_limits": list(numbers("swiglu_clamp_exp", len(blocks), 0.0)),
             "swiglu_limits_shared": list(numbers("swiglu_clamp_shexp", len(blocks), 0.0)),
         }
@@ -281,7 +282,7 @@ class Step35Gguf(WindowedGguf):
     def _rotation(self) -> dict[str, object]:
         base, local = self._bases()
         return {
-            "rope_theta": [local if w else base for w in self._windowed()],
+            "rope_theta": [local if w else base for w in self._has_window()],
             "rope_scaling": self._scaling(),
             "yarn_only_types": ["full_attention"],
         }

@@ -13,29 +13,29 @@ from mlx_engine.models.tensor_recipes import Run
 from mlx_engine.values.errors import BadModelFile, Reason, UnsupportedModel
 from mlx_engine.values.words import Words, size_words
 
-Becomes = Literal["dense", "affine", "mxfp4", "nvfp4", "blocks", "unpacked"]
+Storage = Literal["dense", "affine", "mxfp4", "nvfp4", "blocks", "unpacked"]
 
 
 class BlockPlan(NamedTuple):
     """How a GGUF tensor is stored in memory.
 
-    becomes: "blocks" for the file's bytes, read by our kernels; "unpacked" for dense values of
+    storage: "blocks" for the file's bytes, read by our kernels; "unpacked" for dense values of
     quantised blocks; else a form of MLX. bits: of a code, or of a dense element. group_size: of
     MLX's quantised forms, else 0.
     """
 
-    becomes: Becomes
+    storage: Storage
     bits: int = 0
     group_size: int = 0
 
     @property
     def words(self) -> str:
         """Describe the storage form for users."""
-        if self.becomes == "dense":
+        if self.storage == "dense":
             return f"{self.bits}-bit floats"
-        if self.becomes == "affine":
+        if self.storage == "affine":
             return f"{self.bits}-bit affine, groups of {self.group_size}"
-        return f"{self.becomes}, groups of {self.group_size}"
+        return f"{self.storage}, groups of {self.group_size}"
 
 
 # MLX packs affine weights in groups of 32, 64 or 128, with codes of 2 to 6 or 8 bits. Types with a
@@ -70,7 +70,7 @@ PLANS = {
 }
 
 
-def plan_of(kind: BlockType, tensor: str, file: Path) -> BlockPlan:
+def block_plan(kind: BlockType, tensor: str, file: Path) -> BlockPlan:
     """Choose the storage form of an element type. Raises UnsupportedModel for other types."""
     plan = PLANS.get(kind.name)
     if plan is None:
@@ -146,7 +146,7 @@ class GgufPart(TensorInfo):
         """Whether the array is no scales or biases of a quantised weight."""
         return not self.name.endswith((".scales", ".biases"))
 
-    def of_rows(self, rows: Run | Sequence[int]) -> "GgufPart | None":
+    def select_rows(self, rows: Run | Sequence[int]) -> "GgufPart | None":
         """Select rows (second to last axis) of a matrix, or a run of them in a stack of matrices.
 
         None where the selection needs the values.
@@ -166,24 +166,24 @@ class GgufPart(TensorInfo):
         return replace(self, place=place, shape=shape, nbytes=self.nbytes // count * kept)
 
 
-IsRead = Callable[[str, tuple[int, ...]], bool]
+KernelReads = Callable[[str, tuple[int, ...]], bool]
 """Block type and shape of a matrix or stack -> whether our kernels multiply by it."""
 
 _BY_HEAD = ("kv_b_proj.weight", "embed_q.weight", "unembed_out.weight")
 """Matrices of latent attention, used head by head and not by kernels."""
 
 
-def parts_of(
+def split_into_parts(
     stored: GgufTensor, place: Placement, factor: GgufTensor | None, half: Half
 ) -> Iterator[GgufPart]:
     """Yield headers of the arrays that a GGUF tensor becomes: weight, scales, biases.
 
     Raises UnsupportedModel, BadModelFile.
     """
-    plan, inputs = plan_of(stored.type, stored.name, stored.file), stored.shape[-1]
-    if factor is not None and plan.becomes in ("mxfp4", "nvfp4"):
+    plan, inputs = block_plan(stored.type, stored.name, stored.file), stored.shape[-1]
+    if factor is not None and plan.storage in ("mxfp4", "nvfp4"):
         plan = UNPACKED  # the product does not fit their 8-bit scales
-    if plan.becomes != "dense" and len(stored.shape) not in (2, 3):
+    if plan.storage != "dense" and len(stored.shape) not in (2, 3):
         raise UnsupportedModel(
             "{file}: {name} {shape} is stored as {type_name}, "
             "though it is no matrix. Get the file again.",
@@ -201,10 +201,10 @@ def parts_of(
         nbytes = prod(shape) * BYTES_OF[dtype]
         return replace(whole, name=name, dtype=dtype, shape=shape, nbytes=nbytes)
 
-    if plan.becomes in ("dense", "unpacked"):
+    if plan.storage in ("dense", "unpacked"):
         yield part(place.name, half if plan.bits == 16 else "F32", last)
         return
-    base, affine = place.name.removesuffix(".weight"), plan.becomes == "affine"
+    base, affine = place.name.removesuffix(".weight"), plan.storage == "affine"
     yield part(place.name, "U32", inputs * plan.bits // 32)
     yield part(f"{base}.scales", half if affine else "U8", inputs // plan.group_size)
     if affine:
@@ -233,12 +233,14 @@ def _check_rows(stored: GgufTensor, place: Placement) -> None:
         )
 
 
-def kept_in_blocks(tensors: Mapping[str, TensorInfo], is_read: IsRead) -> dict[str, TensorInfo]:
+def kept_in_blocks(
+    tensors: Mapping[str, TensorInfo], kernel_reads: KernelReads
+) -> dict[str, TensorInfo]:
     """Replace GGUF matrices that a kernel can read by headers that keep the file's blocks."""
     kept = {
         name: _in_blocks(info)
         for name, info in tensors.items()
-        if isinstance(info, GgufPart) and _can_stay(info, is_read)
+        if isinstance(info, GgufPart) and _can_stay(info, kernel_reads)
     }
     dropped = {
         f"{name.removesuffix('.weight')}.{part}" for name in kept for part in ("scales", "biases")
@@ -246,12 +248,12 @@ def kept_in_blocks(tensors: Mapping[str, TensorInfo], is_read: IsRead) -> dict[s
     return {name: kept.get(name, info) for name, info in tensors.items() if name not in dropped}
 
 
-def _can_stay(part: GgufPart, is_read: IsRead) -> bool:
+def _can_stay(part: GgufPart, kernel_reads: KernelReads) -> bool:
     place, shape, kind = part.place, part.unpacked_shape, part.stored.type.name
     moved = place.change != "none" or part.factor is not None
     if moved or not part.is_weight or kind not in KEPT_SCALES:
         return False
-    return not part.name.endswith(_BY_HEAD) and is_read(kind, shape)
+    return not part.name.endswith(_BY_HEAD) and kernel_reads(kind, shape)
 
 
 def _in_blocks(part: GgufPart) -> GgufPart:
@@ -264,7 +266,7 @@ def unpacking_reasons(tensors: Iterable[TensorInfo]) -> tuple[Reason, ...]:
     """Tell the user which GGUF element types are unpacked, since nothing reads them quantised."""
     by_type: dict[str, list[GgufPart]] = {}
     for part in tensors:
-        if isinstance(part, GgufPart) and part.plan.becomes == "unpacked":
+        if isinstance(part, GgufPart) and part.plan.storage == "unpacked":
             by_type.setdefault(part.stored.type.name, []).append(part)
     return tuple(_reason(name, parts) for name, parts in by_type.items())
 

@@ -51,10 +51,10 @@ class MtpGguf(Architecture):
             return super()._layer_prefix(block)
         return f"mtp.layers.{block - self._main_blocks}."
 
-    def _place_in_block(self, block: int, rest: str) -> tuple[Placement, ...]:
+    def _block_placements(self, block: int, rest: str) -> tuple[Placement, ...]:
         if block >= self._main_blocks and rest.removesuffix(".weight") in _HEAD:
             return (Placement(self._published_name(block, rest)),)
-        return super()._place_in_block(block, rest)
+        return super()._block_placements(block, rest)
 
 
 class Qwen35Gguf(MtpGguf):
@@ -101,18 +101,18 @@ class Qwen35Gguf(MtpGguf):
             "mtp_num_hidden_layers": count("nextn_predict_layers", 0),
         }
 
-    def _place_in_block(self, block: int, rest: str) -> tuple[Placement, ...]:
+    def _block_placements(self, block: int, rest: str) -> tuple[Placement, ...]:
         if rest == "attn_qkv.weight":
-            return (self._place_one(block, rest),)
-        return super()._place_in_block(block, rest)
+            return (self._block_placement(block, rest),)
+        return super()._block_placements(block, rest)
 
-    def _place_one(self, block: int, rest: str) -> Placement:
+    def _block_placement(self, block: int, rest: str) -> Placement:
         """Place a tensor of a block, with value heads in Hugging Face's order.
 
         Gate and output projection keep the file's order, which the config notes, since columns of
         quantised blocks cannot move.
         """
-        place = super()._place_one(block, rest)
+        place = super()._block_placement(block, rest)
         if not self._is_tiled():
             return place
         if rest in ("attn_qkv.weight", "ssm_conv1d.weight"):
@@ -143,7 +143,7 @@ class Qwen35MoeGguf(Qwen35Gguf):
     names = Qwen35Gguf.names | EXPERTS | ONE_SHARED
 
     def _own_config(self) -> dict[str, object]:
-        shared = self._width("ffn_gate_shexp.weight")  # older files have no key for it
+        shared = self._output_size("ffn_gate_shexp.weight")  # older files have no key for it
         return {
             **super()._own_config(),
             **self._experts("num_experts", "num_experts_per_tok", "moe_intermediate_size"),

@@ -22,7 +22,7 @@ from mlx_engine.loading.gguf.part import BlockPlan
 TILE_VALUES = 2**22
 """Values repacked at a time; temporary arrays take about twelve bytes a value."""
 _E8M0_NAN, _UE4M3_ZERO, _UE4M3_SIGN = 255, 0x7F, 0x80
-_Grid = Literal["IQ1_S", "IQ3_XXS", "IQ3_S"]
+_LatticeType = Literal["IQ1_S", "IQ3_XXS", "IQ3_S"]
 
 
 class NotNumbersError(ValueError):
@@ -57,18 +57,18 @@ def repack(
     rows: NDArray[np.uint8],
     kind: BlockType,
     plan: BlockPlan,
-    between: Callable[[], None] = lambda: None,
+    check_stop: Callable[[], None] = lambda: None,
 ) -> PackedTensor:
     """Repack rows of blocks, uint8 [rows, bytes of a row], tile by tile.
 
-    between: called before each tile; may raise to stop. Raises NotNumbersError.
+    check_stop: called before each tile; may raise to stop. Raises NotNumbersError.
     """
     inputs = rows.shape[1] // kind.nbytes * kind.elements
 
     def make(tile: NDArray[np.uint8]) -> list[mx.array]:
         return _repacked(tile, kind, plan, inputs // plan.group_size)
 
-    made = PackedTensor(*in_tiles(rows, inputs, make, between))
+    made = PackedTensor(*in_tiles(rows, inputs, make, check_stop))
     if made.biases is not None:
         is_sound = mx.isfinite(made.scales).all() & mx.isfinite(made.biases).all()
     else:
@@ -82,17 +82,17 @@ def in_tiles(
     rows: NDArray[np.uint8],
     inputs: int,
     make: Callable[[NDArray[np.uint8]], list[mx.array]],
-    between: Callable[[], None] = lambda: None,
+    check_stop: Callable[[], None] = lambda: None,
 ) -> list[mx.array]:
     """Apply `make` to tiles of rows with `inputs` values each, and join the results.
 
-    Tiles are evaluated and written in place one by one. between: called before each tile; may
+    Tiles are evaluated and written in place one by one. check_stop: called before each tile; may
     raise.
     """
     step = max(1, TILE_VALUES // inputs)
     joined: list[mx.array] = []
     for start in range(0, len(rows), step):
-        between()
+        check_stop()
         tile = make(rows[start : start + step])
         if len(rows) <= step:
             return tile
@@ -131,14 +131,14 @@ def _packed(codes: mx.array, bits: int) -> mx.array:
     return mx.contiguous(data.reshape(*codes.shape[:-1], -1)).view(mx.uint32)
 
 
-def _centred(codes: mx.array, scales: mx.array, middle: int) -> _Codes:
+def _centred_codes(codes: mx.array, scales: mx.array, middle: int) -> _Codes:
     """Make codes that stand for scales * (code - middle)."""
     return _Codes(codes, scales, scales * -middle)
 
 
 def _q4_0(blocks: mx.array) -> _Codes:
     """Decode Q4_0: 18 bytes for 32 values: half d, nibbles [16]; value = d (q - 8)."""
-    return _centred(planes(blocks[..., 2:], 16, FOURS, 15), half_at(blocks, 0), 8)
+    return _centred_codes(planes(blocks[..., 2:], 16, FOURS, 15), half_at(blocks, 0), 8)
 
 
 def _q4_1(blocks: mx.array) -> _Codes:
@@ -149,7 +149,7 @@ def _q4_1(blocks: mx.array) -> _Codes:
 
 def _q5_0(blocks: mx.array) -> _Codes:
     """Decode Q5_0: 22 bytes for 32 values: half d, fifth bits [4], nibbles [16]; d (q - 16)."""
-    return _centred(_five_bits(blocks[..., 2:]), half_at(blocks, 0), 16)
+    return _centred_codes(_five_bits(blocks[..., 2:]), half_at(blocks, 0), 16)
 
 
 def _q5_1(blocks: mx.array) -> _Codes:
@@ -165,13 +165,13 @@ def _five_bits(data: mx.array) -> mx.array:
 
 def _q8_0(blocks: mx.array) -> _Codes:
     """Decode Q8_0: 34 bytes for 32 values: half d, int8 [32]; value = d q."""
-    return _centred(blocks[..., 2:] ^ 128, half_at(blocks, 0), 128)
+    return _centred_codes(blocks[..., 2:] ^ 128, half_at(blocks, 0), 128)
 
 
 def _q8_k(blocks: mx.array) -> _Codes:
     """Decode Q8_K: 292 bytes for 256 values: float d, int8 [256], sums; value = d q."""
     scales = mx.contiguous(blocks[..., :4]).view(mx.float32)
-    return _centred(blocks[..., 4:260] ^ 128, scales, 128)
+    return _centred_codes(blocks[..., 4:260] ^ 128, scales, 128)
 
 
 def _q1_0(blocks: mx.array) -> _Codes:
@@ -182,14 +182,14 @@ def _q1_0(blocks: mx.array) -> _Codes:
 
 def _q2_0(blocks: mx.array) -> _Codes:
     """Decode Q2_0: 18 bytes for 64 values: half d, bit pairs [16]; value = d (q - 1)."""
-    return _centred(planes(blocks[..., 2:], 1, PAIRS, 3), half_at(blocks, 0), 1)
+    return _centred_codes(planes(blocks[..., 2:], 1, PAIRS, 3), half_at(blocks, 0), 1)
 
 
 def _q3_k(blocks: mx.array) -> _Codes:
     """Decode Q3_K (k_blocks.py): d (scale - 32) (q - 4), products -124 to 128, one d per 256."""
     found = q3_k_codes(blocks)
     products = found.codes.astype(mx.int16) * found.steps[..., None].astype(mx.int16)
-    return _centred((products + 124).astype(mx.uint8), half_at(blocks, 108), 124)
+    return _centred_codes((products + 124).astype(mx.uint8), half_at(blocks, 108), 124)
 
 
 def _q4_k(blocks: mx.array) -> _Codes:
@@ -218,23 +218,23 @@ def _k_codes(blocks: mx.array, codes: mx.array) -> _Codes:
 
 def _iq4_nl(blocks: mx.array) -> _Codes:
     """Decode IQ4_NL: 18 bytes for 32 values: half d, nibbles [16]; value = d table[q]."""
-    return _centred(_of_table(blocks[..., 2:]), half_at(blocks, 0), 128)
+    return _centred_codes(_iq4_table_codes(blocks[..., 2:]), half_at(blocks, 0), 128)
 
 
 def _iq4_xs(blocks: mx.array) -> _Codes:
     """Decode IQ4_XS (iq4_blocks.py): table entries with one scale for 32 of 256 values."""
-    return _centred(_of_table(blocks[..., 8:]), iq4_xs_scales(blocks), 128)
+    return _centred_codes(_iq4_table_codes(blocks[..., 8:]), iq4_xs_scales(blocks), 128)
 
 
-def _of_table(nibbles: mx.array) -> mx.array:
+def _iq4_table_codes(nibbles: mx.array) -> mx.array:
     """Look up IQ4's table entries + 128 for runs of 16 bytes of nibbles, four at a time."""
     pairs = mx.contiguous(nibbles).view(mx.uint16).reshape(*nibbles.shape[:-1], -1, 1, 8)
-    both = _table_of_pairs()[pairs] >> mx.array([0, 16], mx.uint32)[:, None]
+    both = _iq4_pair_table()[pairs] >> mx.array([0, 16], mx.uint32)[:, None]
     return both.astype(mx.uint16).view(mx.uint8)
 
 
 @cache
-def _table_of_pairs() -> mx.array:
+def _iq4_pair_table() -> mx.array:
     """uint32 [65536]: IQ4's table entries for two bytes, both low nibbles before the high ones."""
     entries, pairs = (np.array(TABLE) + 128).astype(np.uint32), np.arange(2**16)
     nibbles = (pairs & 15, pairs >> 8 & 15, pairs >> 4 & 15, pairs >> 12)
@@ -261,7 +261,7 @@ def _tq1_0(blocks: mx.array) -> _Codes:
         _digits(blocks[..., 32:48], 5),
         _digits(blocks[..., 48:52], 4),
     ]
-    return _centred(mx.concatenate(runs, axis=-1), half_at(blocks, 52), 1)
+    return _centred_codes(mx.concatenate(runs, axis=-1), half_at(blocks, 52), 1)
 
 
 def _digits(data: mx.array, count: int) -> mx.array:
@@ -273,7 +273,7 @@ def _digits(data: mx.array, count: int) -> mx.array:
 
 def _tq2_0(blocks: mx.array) -> _Codes:
     """Decode TQ2_0: 66 bytes for 256 values: bit pairs [64], half d; value = d (q - 1)."""
-    return _centred(planes(blocks[..., :64], 32, PAIRS, 3), half_at(blocks, 64), 1)
+    return _centred_codes(planes(blocks[..., :64], 32, PAIRS, 3), half_at(blocks, 64), 1)
 
 
 def _iq1_s(blocks: mx.array) -> _Codes:
@@ -287,7 +287,7 @@ def _iq1_s(blocks: mx.array) -> _Codes:
     index = blocks[..., 2:34].astype(mx.uint16) | (high.reshape(*blocks.shape[:-1], 32) << 8)
     scales = half_at(blocks, 0) * (((words >> 12) & 7) * 2 + 1).astype(mx.float32)
     shifts = mx.where(words >> 15 == 1, mx.array(-1.125), mx.array(-0.875))
-    return _Codes((_grid("IQ1_S") + 1)[index].astype(mx.uint8), scales, scales * shifts)
+    return _Codes((_lattice("IQ1_S") + 1)[index].astype(mx.uint8), scales, scales * shifts)
 
 
 def _iq1_m(blocks: mx.array) -> _Codes:
@@ -299,7 +299,7 @@ def _iq1_m(blocks: mx.array) -> _Codes:
     """
     nibbles = planes(blocks[..., 32:48], 1, FOURS, 15).reshape(*blocks.shape[:-1], 32)
     index = blocks[..., :32].astype(mx.uint16) | ((nibbles & 7).astype(mx.uint16) << 8)
-    eighths = 8 * _grid("IQ1_S")[index] + (1 - 2 * (nibbles >> 3).astype(mx.int8))[..., None]
+    eighths = 8 * _lattice("IQ1_S")[index] + (1 - 2 * (nibbles >> 3).astype(mx.int8))[..., None]
     words = _words(blocks[..., 48:])
     steps = (words[..., None] >> mx.array([0, 3, 6, 9], mx.uint16)) & 7
     factors = (steps.reshape(*blocks.shape[:-1], 16, 1) * 2 + 1).astype(mx.int16)
@@ -312,7 +312,7 @@ def _iq1_m(blocks: mx.array) -> _Codes:
 def _iq2_xxs(blocks: mx.array) -> _Codes:
     """Decode IQ2_XXS (iq2_blocks.py): lattice values from -43 to 43."""
     found = iq2_xxs_codes(blocks)
-    return _centred((found.values + 64).astype(mx.uint8), found.scales, 64)
+    return _centred_codes((found.values + 64).astype(mx.uint8), found.scales, 64)
 
 
 def _iq3_xxs(blocks: mx.array) -> _Codes:
@@ -325,7 +325,7 @@ def _iq3_xxs(blocks: mx.array) -> _Codes:
     seven = ((words[..., None] >> mx.array([0, 7, 14, 21], mx.uint32)) & 127).astype(mx.uint16)
     values = _signed("IQ3_XXS", blocks[..., 2:66], with_eighth(seven).astype(mx.uint8))
     scales = half_at(blocks, 0) * ((words >> 28).astype(mx.float32) + 0.5)
-    return _centred(((values + 64) >> 1).astype(mx.uint8), scales, 32)
+    return _centred_codes(((values + 64) >> 1).astype(mx.uint8), scales, 32)
 
 
 def _iq3_s(blocks: mx.array) -> _Codes:
@@ -373,15 +373,15 @@ def _words(data: mx.array) -> mx.array:
     return mx.contiguous(data).view(mx.uint16)
 
 
-def _signed(name: _Grid, index: mx.array, signs: mx.array) -> mx.array:
+def _signed(name: _LatticeType, index: mx.array, signs: mx.array) -> mx.array:
     """Look up lattice entries of four, int8 [..., 256], and negate them where a sign bit is set."""
-    values = _grid(name)[index].reshape(*index.shape[:-1], -1)
+    values = _lattice(name)[index].reshape(*index.shape[:-1], -1)
     minus = planes(signs.reshape(*index.shape[:-1], -1), 1, BITS, 1).reshape(values.shape)
     return mx.where(minus == 1, -values, values)
 
 
 @cache
-def _grid(name: _Grid) -> mx.array:
+def _lattice(name: _LatticeType) -> mx.array:
     """The lattice of an IQ type from the gguf package, int8 [entries, values]."""
     from gguf import quants
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
-from mlx_engine.loading.arrays import Progress, Stop, held_as
+from mlx_engine.loading.arrays import Progress, Stop, dtype_in_memory
 from mlx_engine.loading.gguf.header import BlockType, map_file, release_pages
 from mlx_engine.loading.gguf.part import KEPT_SCALES, PLANS, GgufPart
 from mlx_engine.loading.gguf.repack import NotNumbersError, in_tiles, repack
@@ -34,16 +34,16 @@ def load_gguf_arrays(
     total, done = sum(part.file_nbytes for part in weights.values()), 0
     arrays: dict[str, mx.array] = {}
 
-    def between() -> None:
+    def check_stop() -> None:
         if stop is not None and stop():
             raise LoadStopped("{files}: loading was stopped.", files=next(iter(files)))
 
     for key, part in weights.items():
         if on_progress is not None:
             on_progress(done, total)
-        between()
+        check_stop()
         try:
-            arrays |= _arrays(key, part, files[part.file], between)
+            arrays |= _arrays(key, part, files[part.file], check_stop)
         except NotNumbersError as error:
             raise BadModelFile(
                 "{file}: {name} holds values that are not numbers. The file is "
@@ -59,19 +59,19 @@ def load_gguf_arrays(
 
 
 def _arrays(
-    key: str, part: GgufPart, data: mmap, between: Callable[[], None]
+    key: str, part: GgufPart, data: mmap, check_stop: Callable[[], None]
 ) -> dict[str, mx.array]:
     """Load a weight, its scales and biases from the mapped file. Raises NotNumbersError."""
-    if part.plan.becomes == "dense":
+    if part.plan.storage == "dense":
         return {key: _dense(part, data)}
-    rows, kind = _rows_of(part.stored.blocks(data), part), part.stored.type
-    if part.plan.becomes == "blocks":
+    rows, kind = _select_rows(part.stored.blocks(data), part), part.stored.type
+    if part.plan.storage == "blocks":
         _check_scales(rows, kind)
         return {key: mx.array(np.ascontiguousarray(rows)).reshape(part.shape)}
-    if part.plan.becomes == "unpacked":
-        return {key: _unpacked(rows, part, between)}
+    if part.plan.storage == "unpacked":
+        return {key: _unpacked(rows, part, check_stop)}
     base, lead, factor = key.removesuffix(".weight"), part.unpacked_shape[:-1], _factor(part)
-    made = repack(rows, kind, part.plan, between)
+    made = repack(rows, kind, part.plan, check_stop)
     found: dict[str, mx.array] = {}
     for name, array in zip((key, f"{base}.scales", f"{base}.biases"), made, strict=True):
         if array is not None:
@@ -79,21 +79,21 @@ def _arrays(
             if shaped.dtype == mx.float32 and factor is not None:
                 shaped = shaped * factor
             is_float = shaped.dtype == mx.float32
-            found[name] = shaped.astype(held_as(_HALVES[part.half])) if is_float else shaped
+            found[name] = shaped.astype(dtype_in_memory(_HALVES[part.half])) if is_float else shaped
     mx.eval(list(found.values()))  # releases what they are made of
     return found
 
 
-def _unpacked(rows: Bytes, part: GgufPart, between: Callable[[], None]) -> mx.array:
+def _unpacked(rows: Bytes, part: GgufPart, check_stop: Callable[[], None]) -> mx.array:
     """Dequantise rows of blocks to the dtype that floats are kept in."""
-    wanted = held_as(_HALVES[part.half])
+    wanted = dtype_in_memory(_HALVES[part.half])
 
     def make(tile: Bytes) -> list[mx.array]:
         return [_values(tile, part.stored.type).astype(wanted)]
 
-    (array,) = in_tiles(rows, part.unpacked_shape[-1], make, between)
+    (array,) = in_tiles(rows, part.unpacked_shape[-1], make, check_stop)
     array, factor = array.reshape(part.unpacked_shape), _factor(part)
-    return array if factor is None else _times(array, factor)
+    return array if factor is None else _multiply(array, factor)
 
 
 def _values(rows: Bytes, kind: BlockType) -> mx.array:
@@ -105,7 +105,7 @@ def _values(rows: Bytes, kind: BlockType) -> mx.array:
     plan = PLANS[kind.name]
     made = repack(rows, kind, plan)
     return mx.dequantize(
-        *made, group_size=plan.group_size, bits=plan.bits, mode=plan.becomes, dtype=mx.float32
+        *made, group_size=plan.group_size, bits=plan.bits, mode=plan.storage, dtype=mx.float32
     )
 
 
@@ -117,11 +117,11 @@ def _check_scales(rows: NDArray[np.uint8], kind: BlockType) -> None:
             raise NotNumbersError
 
 
-def _times(values: mx.array, factor: mx.array) -> mx.array:
+def _multiply(values: mx.array, factor: mx.array) -> mx.array:
     return (values.astype(mx.float32) * factor).astype(values.dtype)
 
 
-def _rows_of(rows: NDArray[Any], part: GgufPart) -> NDArray[Any]:
+def _select_rows(rows: NDArray[Any], part: GgufPart) -> NDArray[Any]:
     """Select the rows that a part takes of the stored ones, in Hugging Face's order."""
     place = part.place
     if place.matrix is not None:
@@ -140,7 +140,7 @@ def _dense(part: GgufPart, data: mmap) -> mx.array:
     kind = stored.type.name
     raw = np.frombuffer(data, np.uint8, stored.nbytes, stored.offset).view(_FORMS[kind])
     inputs = stored.shape[-1] if len(stored.shape) > 1 else 1
-    values = _rows_of(raw.reshape(-1, inputs), part)
+    values = _select_rows(raw.reshape(-1, inputs), part)
     if kind == "F64" and place.change != "log of negated":
         with np.errstate(over="ignore"):  # infinities are refused below
             values = values.astype(np.float32)
@@ -155,9 +155,9 @@ def _dense(part: GgufPart, data: mmap) -> mx.array:
         array = array.astype(mx.float32) - 1
     factor = _factor(part)
     if factor is not None:
-        array = _times(array, factor)
+        array = _multiply(array, factor)
     is_wide = array.dtype == mx.float32
-    return array if is_wide else array.astype(held_as(_HALVES[part.half]))
+    return array if is_wide else array.astype(dtype_in_memory(_HALVES[part.half]))
 
 
 def _factor(part: GgufPart) -> mx.array | None:

@@ -2,7 +2,7 @@ import mlx.core as mx
 import pytest
 
 from mlx_engine.loading.arrays import SLICE_BYTES, cast_floats, evaluate_arrays
-from mlx_engine.loading.describe import element_bytes
+from mlx_engine.loading.describe import cache_element_bytes
 from mlx_engine.values.errors import BadModelFile, LoadStopped, OutOfMemory
 
 
@@ -87,5 +87,5 @@ def test_types_after_loading(monkeypatch: pytest.MonkeyPatch, on_gpu: bool) -> N
     ],
 )
 def test_bytes_of_a_cached_element(config: dict, with_metal: int) -> None:
-    assert element_bytes(config, metal=True) == with_metal
-    assert element_bytes(config, metal=False) == 4
+    assert cache_element_bytes(config, metal=True) == with_metal
+    assert cache_element_bytes(config, metal=False) == 4

@@ -16,7 +16,7 @@ from tiny_qwen3_5 import write_tiny_qwen3_5
 from tiny_stacks import write_stack
 
 import mlx_engine
-from mlx_engine.loading.no_model import are_heads
+from mlx_engine.loading.no_model import are_mtp_heads
 from mlx_engine.values.errors import BadChatTemplate, BadModelFile, HeadsOnly, UnsupportedModel
 
 ALONE = r"holds MTP heads only\. Open the {} model they belong to \(hidden size 64\) and give"
@@ -72,10 +72,10 @@ def test_embeddings_by_other_names():
     heads = ["mtp.embed_tokens.weight", "model.layers.61.embed_tokens.weight",
              "model.layers.61.eh_proj.weight", "mtp.pre_fc_norm_embedding.weight",
              "pre_fc_norm_embedding.weight"]  # fmt: skip
-    assert are_heads(heads)
+    assert are_mtp_heads(heads)
     for name in ("model.word_embeddings", "backbone.embeddings", "transformer.wte",
                  "model.language_model.embed_tokens"):  # fmt: skip
-        assert not are_heads([*heads, f"{name}.weight"])
+        assert not are_mtp_heads([*heads, f"{name}.weight"])
 
 
 def test_heads_in_a_gguf(tmp_path):

@@ -36,7 +36,7 @@ from mlx_engine.models.norm_shift import is_shifted
 from mlx_engine.models.registry import family_for
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.values.options import (
-    AS_THEY_COME,
+    UNQUANTISED,
     CacheBits,
     CacheOptions,
     DraftOptions,
@@ -230,7 +230,7 @@ def with_known_drafts(
     model: Decoder,
     tokens: list[int],
     options: SamplingOptions,
-    cache: CacheOptions = AS_THEY_COME,
+    cache: CacheOptions = UNQUANTISED,
 ) -> Ran:
     """Drafts of what comes, some of them right; four rows in every round."""
     known = DialledDraft([*PROMPT, *tokens], itertools.cycle([2, 0, 3]), VOCABULARY)

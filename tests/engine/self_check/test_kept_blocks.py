@@ -20,7 +20,7 @@ from mlx_engine.drafting.output_head import make_output
 from mlx_engine.engine import Engine
 from mlx_engine.loading.find import locate_model
 from mlx_engine.loading.gguf.part import GgufPart
-from mlx_engine.loading.headers import keep_blocks, read_headers
+from mlx_engine.loading.headers import keep_gguf_blocks, read_headers
 from mlx_engine.loading.load import LoadedModel, load_model
 from mlx_engine.models.kernel_matrices import MOST_OF_BLOCKS
 from mlx_engine.models.matrix import tiles_of, values_of
@@ -238,7 +238,7 @@ def test_what_is_changed_and_heads_of_latents_do_not_stay(file: Path) -> None:
     latent = "layers.0.self_attn.kv_b_proj.weight"
     for other in (part, replace(part, place=changed), replace(part, name=latent)):
         headers.parts.trunk[name] = other
-        kept = keep_blocks(headers, lambda kind, shape: True).parts.trunk
+        kept = keep_gguf_blocks(headers, lambda kind, shape: True).parts.trunk
         assert (f"{name.removesuffix('weight')}scales" not in kept) == (other is part)
         assert (kept[name].dtype == "U8") == (other is part)
 

@@ -10,7 +10,7 @@ from model_edits import edit_config, edit_tensors, logits
 from tiny_published import publish, sizes_of
 
 import mlx_engine
-from mlx_engine.loading.gguf.llama import GRANITE
+from mlx_engine.loading.gguf.llama import GRANITE_KEYS
 
 DENSE = {"num_local_experts": 0}
 EXPERTS = {
@@ -60,7 +60,7 @@ def test_minicpm(tmp_path, rope):
         "residual_multiplier": 1.4 / 3**0.5,
     }
     tiny = publish("granite", tmp_path / "m", changes=factors | {"rope_parameters": rope})
-    left_out = {f"minicpm.{key}": None for key in GRANITE}
+    left_out = {f"minicpm.{key}": None for key in GRANITE_KEYS}
     for changes in ({}, left_out):
         file = convert(tiny.folder, tmp_path / "m.gguf", architecture="minicpm", changes=changes)
         assert relative(logits(file, tiny.tokens), tiny.logits) < 1e-4

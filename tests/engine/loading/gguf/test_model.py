@@ -21,7 +21,7 @@ from mlx_engine import DraftOptions, LoadOptions, SamplingOptions
 from mlx_engine.loading.gguf.file import GgufFile, read_gguf
 from mlx_engine.loading.gguf.header import GgufTensor, block_types
 from mlx_engine.loading.gguf.model import read_gguf_model
-from mlx_engine.loading.gguf.part import Placement, parts_of
+from mlx_engine.loading.gguf.part import Placement, split_into_parts
 from mlx_engine.loading.load import load_model
 from mlx_engine.values.errors import (
     BadModelFile,
@@ -239,7 +239,7 @@ def test_many_tensors_are_read_in_linear_time(
 def test_a_packed_vector_is_refused(tmp_path: Path) -> None:
     stored = GgufTensor("blk.0.attn_norm.weight", block_types()[8], (64,), 68, tmp_path, 0)
     with pytest.raises(UnsupportedModel, match=r"attn_norm\.weight .*no matrix"):
-        list(parts_of(stored, Placement("layers.0.input_layernorm.weight"), None, "BF16"))
+        list(split_into_parts(stored, Placement("layers.0.input_layernorm.weight"), None, "BF16"))
 
 
 def test_one_tensor_under_two_names_is_refused(tmp_path: Path) -> None:

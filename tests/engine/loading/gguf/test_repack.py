@@ -9,7 +9,7 @@ from gguf_blocks import HALVES, edge_blocks, random_blocks, values_of
 from numpy.typing import NDArray
 
 from mlx_engine.loading.gguf.header import BlockType, block_types
-from mlx_engine.loading.gguf.part import PLANS, plan_of
+from mlx_engine.loading.gguf.part import PLANS, block_plan
 from mlx_engine.loading.gguf.repack import NotNumbersError, PackedTensor, repack
 from mlx_engine.values.errors import UnsupportedModel
 
@@ -26,7 +26,7 @@ def unpacked(packed: PackedTensor, name: str) -> NDArray[np.float32]:
             *packed,
             group_size=plan.group_size,
             bits=plan.bits,
-            mode=plan.becomes,
+            mode=plan.storage,
             dtype=mx.float32,
         )
     )
@@ -69,7 +69,7 @@ def test_tiles_make_the_same_bits(monkeypatch: pytest.MonkeyPatch, name: str) ->
 
 
 def test_which_types_have_no_packed_form() -> None:
-    unpacked = {name for name, plan in PLANS.items() if plan.becomes == "unpacked"}
+    unpacked = {name for name, plan in PLANS.items() if plan.storage == "unpacked"}
     assert unpacked == {"Q2_K", "Q6_K", "IQ2_XS", "IQ2_S"}
 
 
@@ -114,7 +114,7 @@ def test_every_type_of_the_format_is_planned_or_refused() -> None:
     unplanned = {name for name in KINDS if name not in PLANS}
     assert unplanned == {"Q8_1", "I8", "I16", "I32", "I64"}
     with pytest.raises(UnsupportedModel, match="w is stored as Q8_1"):
-        plan_of(BlockType("Q8_1", 32, 40), "w", "a.gguf")
+        block_plan(BlockType("Q8_1", 32, 40), "w", "a.gguf")
 
 
 @pytest.mark.parametrize("name", ["Q4_K", "IQ4_XS"])

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mlx_engine.loading.gguf.file import Half
 from mlx_engine.loading.gguf.header import read_gguf_header
-from mlx_engine.loading.gguf.part import Placement, parts_of
+from mlx_engine.loading.gguf.part import Placement, split_into_parts
 from mlx_engine.loading.gguf.weights import load_gguf_arrays
 from mlx_engine.values.errors import BadModelFile
 
@@ -42,7 +42,9 @@ def loaded(
         tensors.append(RawTensor("w.scale", 0, (1,), np.float32(factor).tobytes()))
     file.write_bytes(gguf_bytes({}, tensors))
     header = read_gguf_header(file)
-    parts = parts_of(header.tensors["w.weight"], place, header.tensors.get("w.scale"), "BF16")
+    parts = split_into_parts(
+        header.tensors["w.weight"], place, header.tensors.get("w.scale"), "BF16"
+    )
     arrays = load_gguf_arrays({part.name: part for part in parts}, None, None)
     if len(arrays) == 1:
         return np.array(arrays["w.weight"])
@@ -72,7 +74,9 @@ def test_halves_on_a_gpu_are_the_nearest(
     raw = RawTensor("w.weight", KINDS[name].value, VALUES.shape, stored.tobytes())
     file.write_bytes(gguf_bytes({}, [raw]))
     tensor = read_gguf_header(file).tensors["w.weight"]
-    parts = {part.name: part for part in parts_of(tensor, Placement("w.weight"), None, half)}
+    parts = {
+        part.name: part for part in split_into_parts(tensor, Placement("w.weight"), None, half)
+    }
     wide = load_gguf_arrays(parts, None, None)
     monkeypatch.setattr("mlx_engine.loading.arrays.computes_on_gpu", lambda: True)
     kept = load_gguf_arrays(parts, None, None)
@@ -89,7 +93,9 @@ def test_a_number_too_large_for_float32(tmp_path: Path) -> None:
     raw = RawTensor("w.weight", KINDS.F64.value, values.shape, values.tobytes())
     file.write_bytes(gguf_bytes({}, [raw]))
     tensor = read_gguf_header(file).tensors["w.weight"]
-    parts = {part.name: part for part in parts_of(tensor, Placement("w.weight"), None, "F16")}
+    parts = {
+        part.name: part for part in split_into_parts(tensor, Placement("w.weight"), None, "F16")
+    }
     with pytest.raises(BadModelFile, match="not numbers"):
         load_gguf_arrays(parts, None, None)
 
@@ -101,7 +107,9 @@ def test_an_infinite_scale_of_what_is_unpacked(tmp_path: Path) -> None:
     raw = RawTensor("w.weight", KINDS.Q6_K.value, VALUES.shape, blocks.tobytes())
     file.write_bytes(gguf_bytes({}, [raw]))
     tensor = read_gguf_header(file).tensors["w.weight"]
-    parts = {part.name: part for part in parts_of(tensor, Placement("w.weight"), None, "F16")}
+    parts = {
+        part.name: part for part in split_into_parts(tensor, Placement("w.weight"), None, "F16")
+    }
     with pytest.raises(BadModelFile, match="not numbers"):
         load_gguf_arrays(parts, None, None)
 
@@ -128,7 +136,7 @@ def test_a_factor_beside_floats(tmp_path: Path, kind: KINDS) -> None:
     file.write_bytes(gguf_bytes({}, tensors))
     header = read_gguf_header(file)
     factor_there = header.tensors["w.scale"]
-    parts = parts_of(header.tensors["w.weight"], Placement("w.weight"), factor_there, "F16")
+    parts = split_into_parts(header.tensors["w.weight"], Placement("w.weight"), factor_there, "F16")
     arrays = load_gguf_arrays({part.name: part for part in parts}, None, None)
     wanted = stored.astype(np.float32) * np.float32(0.37)
     np.testing.assert_allclose(arrays["w.weight"], wanted, rtol=6e-4)
