@@ -180,7 +180,7 @@ def _inspected(
     headers = read_headers(files, heads)
     with_metal = describe(keep_gguf_blocks(headers, lambda _kind, _shape: True), options)
     if text:
-        read_text_parts(headers).tokenizer.fitted(with_metal.vocabulary)
+        read_text_parts(headers).tokenizer.fit_to_vocabulary(with_metal.vocabulary)
     without = describe(headers, options, metal=False, packed=False)
     return with_metal if with_metal == without else replace(with_metal, without_metal=without)
 

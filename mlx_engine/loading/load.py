@@ -92,7 +92,7 @@ def load_model(
         asked = options.context_length
         description.check_fits(description.memory_fit(usable, asked=asked, gpu_bytes=gpu_bytes))
     tokenizer, template = read_text_parts(headers)
-    tokenizer = tokenizer.fitted(description.vocabulary)
+    tokenizer = tokenizer.fit_to_vocabulary(description.vocabulary)
     cache = None if options.repack_cache is None else RepackCache(options.repack_cache)
     weights = _canonical_weights(headers, on_progress, stop, cache)
     if options.head_bits is not None and weights.head is not None:

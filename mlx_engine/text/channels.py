@@ -17,11 +17,11 @@ class Markers(NamedTuple):
     answer: tuple[str, ...] = ()
 
     @property
-    def is_words(self) -> bool:
+    def is_plain_text(self) -> bool:
         """Whether the opening marker is ordinary words, which other models may write too."""
         return self.opening[0].isalpha()
 
-    def is_of(self, tokenizer: Tokenizer, template: str) -> bool:
+    def is_used_by(self, tokenizer: Tokenizer, template: str) -> bool:
         """Whether a model uses these markers: both are tokens, or the template spells the first."""
         # the token of "<|channel>thought" ends at the bracket
         markers = (self.opening, self.closing)
@@ -147,25 +147,25 @@ class Matcher:
             state = queue.popleft()
             self._found[state] += self._found[self._fall_back[state]]
             for character, after in self._next[state].items():
-                self._fall_back[after] = self.step(self._fall_back[state], character)
+                self._fall_back[after] = self.next_state(self._fall_back[state], character)
                 queue.append(after)
 
-    def step(self, state: int, character: str) -> int:
+    def next_state(self, state: int, character: str) -> int:
         """Return the state that follows `state` after one more character."""
         while state and character not in self._next[state]:
             state = self._fall_back[state]
         return self._next[state].get(character, 0)
 
-    def found(self, state: int) -> tuple[str, ...]:
+    def matches(self, state: int) -> tuple[str, ...]:
         """Return the patterns that end at `state`, longest first."""
         return self._found[state]
 
-    def held(self, state: int) -> int:
+    def held_length(self, state: int) -> int:
         """Return how many of the last characters could still begin a pattern, or complete one."""
         return self._depth[state]
 
 
 @lru_cache(maxsize=16)
-def matcher_of(texts: tuple[str, ...]) -> Matcher:
+def cached_matcher(texts: tuple[str, ...]) -> Matcher:
     """Build the matcher of these patterns, cached for later answers."""
     return Matcher(texts)

@@ -50,7 +50,7 @@ class ChatTemplate:
         self.origin = origin
         self._special_tokens = dict(special_tokens)
         self._now = now
-        self._code = self._compiled()
+        self._code = self._compile()
 
     @classmethod
     def from_folder(cls, folder: Path) -> "ChatTemplate | None":
@@ -69,7 +69,7 @@ class ChatTemplate:
         try:
             asked = find_undeclared_variables(TemplateSandbox().parse(self.source))
         except Exception as error:
-            raise self._failed(error) from error
+            raise self._rendering_error(error) from error
         return tuple(sorted(asked - self._reserved_names()))
 
     def check_arguments(self, arguments: Mapping[str, TemplateValue]) -> None:
@@ -124,7 +124,7 @@ class ChatTemplate:
         try:
             return self._render(messages, add_generation_prompt, arguments, continue_last)
         except BadChatTemplate:
-            turns = in_turns(messages)
+            turns = alternate_roles(messages)
             if turns == [*messages]:
                 raise
             with suppress(BadChatTemplate):
@@ -139,13 +139,13 @@ class ChatTemplate:
         continue_last: bool,
     ) -> str:
         if not continue_last:
-            return self._run(messages, add_generation_prompt, arguments, self._reads_parts)
-        last, end = messages[-1], unused_character([self.source, *_texts(messages)])
+            return self._run(messages, add_generation_prompt, arguments, self._needs_content_parts)
+        last, end = messages[-1], unused_character([self.source, *_message_texts(messages)])
         if last.text or not last.thinking:
             marked = Message(last.role, last.text + end, last.thinking)
         else:
             marked = Message(last.role, last.text, last.thinking + end)
-        whole = self._run([*messages[:-1], marked], False, arguments, self._reads_parts)
+        whole = self._run([*messages[:-1], marked], False, arguments, self._needs_content_parts)
         if end not in whole:
             raise BadChatTemplate(
                 "{origin}: the chat template leaves out the answer that is to be continued:"
@@ -155,14 +155,14 @@ class ChatTemplate:
         return whole[: whole.rindex(end)].replace(end, "")
 
     @cached_property
-    def _reads_parts(self) -> bool:
+    def _needs_content_parts(self) -> bool:
         """Whether the template reads message content only as a list of parts (vision models)."""
         probe = unused_character([self.source])
 
-        def is_read(in_parts: bool) -> bool:
+        def is_read(as_content_parts: bool) -> bool:
             try:
                 asked = [Message("user", probe)]
-                return probe in self._run(asked, False, NO_ARGUMENTS, in_parts)
+                return probe in self._run(asked, False, NO_ARGUMENTS, as_content_parts)
             except BadChatTemplate:
                 return False
 
@@ -173,18 +173,18 @@ class ChatTemplate:
         messages: Sequence[Message],
         add_generation_prompt: bool,
         arguments: Mapping[str, TemplateValue],
-        in_parts: bool,
+        as_content_parts: bool,
     ) -> str:
-        size = len(self.source) + sum(map(len, _texts(messages)))
+        size = len(self.source) + sum(map(len, _message_texts(messages)))
         sandbox = TemplateSandbox(
             budget=3 * 2**22 + 64 * size + 16_000 * len(messages),
             seconds=1 + 0.002 * len(messages),  # leaves room for a garbage collection
         )
-        sandbox.globals |= {"raise_exception": _refuse, "strftime_now": self._strftime_now}
+        sandbox.globals |= {"raise_exception": _raise_exception, "strftime_now": self._strftime_now}
         variables: dict[str, object] = {
             **arguments,
             **self._special_tokens,
-            "messages": [_template_fields(message, in_parts) for message in messages],
+            "messages": [_template_fields(message, as_content_parts) for message in messages],
             "tools": None,
             "documents": None,
             "add_generation_prompt": add_generation_prompt,
@@ -193,9 +193,9 @@ class ChatTemplate:
             template = Template.from_code(sandbox, self._code, sandbox.globals)
             return "".join(template.generate(variables))
         except Exception as error:
-            raise self._failed(error) from error
+            raise self._rendering_error(error) from error
 
-    def _compiled(self) -> CodeType:
+    def _compile(self) -> CodeType:
         if len(self.source) > LONGEST_SOURCE:
             raise BadChatTemplate(
                 "{origin}: the chat template has {source} characters, more than the"
@@ -212,16 +212,16 @@ class ChatTemplate:
                 "replace it.",
                 origin=self.origin,
                 kind=type(error).__name__,
-                error=_shortened(error),
+                error=_shorten_error(error),
             ) from error
 
-    def _failed(self, error: Exception) -> BadChatTemplate:
+    def _rendering_error(self, error: Exception) -> BadChatTemplate:
         return BadChatTemplate(
             "{origin}: the chat template fails ({kind}: {error}). Change the"
             " conversation, or replace the template.",
             origin=self.origin,
             kind=type(error).__name__,
-            error=_shortened(error),
+            error=_shorten_error(error),
         )
 
     def _strftime_now(self, pattern: str) -> str:
@@ -242,13 +242,13 @@ def fallback_template(opening: str = "") -> ChatTemplate:
     return ChatTemplate(PLAIN_SOURCE, {"opening": opening}, "the built-in plain chat format")
 
 
-def _shortened(error: Exception) -> str:
+def _shorten_error(error: Exception) -> str:
     """Shorten an error message, perhaps written by a template, to LONGEST_REFUSAL characters."""
     text = str(error)
     return text if len(text) <= LONGEST_REFUSAL else f"{text[:LONGEST_REFUSAL]}…"
 
 
-def in_turns(messages: Sequence[Message]) -> list[Message]:
+def alternate_roles(messages: Sequence[Message]) -> list[Message]:
     """Make user and assistant messages alternate, as some templates demand.
 
     Consecutive messages of one role are joined; an answer without a question gets an empty one.
@@ -275,23 +275,23 @@ def unused_character(texts: Sequence[str]) -> str:
     raise BadPrompt("The messages use every private-use character of Unicode: remove some.")
 
 
-def _texts(messages: Sequence[Message]) -> list[str]:
+def _message_texts(messages: Sequence[Message]) -> list[str]:
     return [text for message in messages for text in (message.text, message.thinking)]
 
 
-def _template_fields(message: Message, in_parts: bool) -> dict[str, object]:
+def _template_fields(message: Message, as_content_parts: bool) -> dict[str, object]:
     """Convert a message to a dict for the template, with keys in transformers' order.
 
     Thinking is `reasoning_content`, and `thinking` for gpt-oss.
     """
-    content = [{"type": "text", "text": message.text}] if in_parts else message.text
+    content = [{"type": "text", "text": message.text}] if as_content_parts else message.text
     fields: dict[str, object] = {"role": message.role, "content": content}
     if not message.thinking:
         return fields
     return {"thinking": message.thinking, **fields, "reasoning_content": message.thinking}
 
 
-def _refuse(message: str) -> None:
+def _raise_exception(message: str) -> None:
     raise TemplateError(message)
 
 
@@ -323,10 +323,10 @@ def tokenize_chat(
     model reads plain text. The template sees a private-use character at the split.
     """
     controls = tokenizer.control_ids(template.source)
-    mark = unused_character([template.source, *_texts(messages)])
+    mark = unused_character([template.source, *_message_texts(messages)])
 
     def split_controls(text: str) -> str:
-        return mark.join(tokenizer.plain_parts(text, controls))
+        return mark.join(tokenizer.split_control_tokens(text, controls))
 
     marked = [Message(m.role, split_controls(m.text), split_controls(m.thinking)) for m in messages]
     rendered = template.render(

@@ -15,8 +15,8 @@ from tokenizers import AddedToken, decoders, models, normalizers, processors
 
 from mlx_engine.text.chat_template import ChatTemplate
 from mlx_engine.text.pre_tokenizers import pre_tokenizer_named
-from mlx_engine.text.tokenizer import Tokenizer, known_ends
-from mlx_engine.text.tokenizer_library import SPACE, library_errors
+from mlx_engine.text.tokenizer import Tokenizer, known_end_tokens
+from mlx_engine.text.tokenizer_library import SPACE, translate_library_errors
 from mlx_engine.values.errors import BadChatTemplate, BadTokenizer, UnsupportedModel
 from mlx_engine.values.words import Words
 
@@ -138,7 +138,7 @@ class GgufVocabulary:
         kinds, ids = list(self.kinds), {text: i for i, text in enumerate(self.tokens)}
         roles = {self.token_id(key): CONTROL for key in _NAMED}
         roles[self.token_id("unknown_token_id")] = UNKNOWN
-        roles |= {ids[text]: CONTROL for text in known_ends(ids) - {_ALSO_A_TAG}}
+        roles |= {ids[text]: CONTROL for text in known_end_tokens(ids) - {_ALSO_A_TAG}}
         words: dict[int, int] = {}
         for i, text in enumerate(self.tokens):
             is_untyped = text[:1] in _BRACKETS and kinds[i] in _UNTYPED
@@ -146,13 +146,13 @@ class GgufVocabulary:
                 continue
             if i in roles or (kinds[i] == USER_DEFINED and _LOOKS_SPECIAL.fullmatch(text)):
                 kinds[i] = roles.get(i, CONTROL)
-            elif kinds[i] == NORMAL and (role := self._role(text, ids)) != NORMAL:
+            elif kinds[i] == NORMAL and (role := self._marker_type(text, ids)) != NORMAL:
                 words[i] = role
-        for i in self._not_merged(words) if words else ():
+        for i in self._without_merges(words) if words else ():
             kinds[i] = words[i]
         return replace(self, kinds=kinds)
 
-    def _role(self, text: str, ids: Mapping[str, int]) -> int:
+    def _marker_type(self, text: str, ids: Mapping[str, int]) -> int:
         """Token type of a marker by its text; paired tags such as <think> are user-defined."""
         if _LOOKS_SPECIAL.fullmatch(text):
             return CONTROL
@@ -163,7 +163,7 @@ class GgufVocabulary:
         is_paired = opening in ids and f"{opening[0]}/{opening[1:]}" in ids
         return USER_DEFINED if is_paired else CONTROL
 
-    def _not_merged(self, words: Iterable[int]) -> list[int]:
+    def _without_merges(self, words: Iterable[int]) -> list[int]:
         """Filter ids of tokens that no merge of shorter tokens produces."""
         if "tokenizer.ggml.merges" in self.table:
             made = {first + second for first, second in self.merges()}
@@ -254,12 +254,12 @@ def tokenizer_from_gguf(metadata: Mapping[str, object], origin: str) -> Tokenize
     if kind == _BYTE_LEVEL:
         core = _byte_level_core(vocabulary)
     else:
-        core = piece_core(vocabulary, has_merges=kind == _MERGED_PIECES)
+        core = build_sentencepiece(vocabulary, has_merges=kind == _MERGED_PIECES)
     bos = vocabulary.token_id("bos_token_id")
     if bos is not None and _adds_bos(kind, vocabulary):
-        open_with(core, vocabulary.tokens[bos], bos)
+        prepend_bos(core, vocabulary.tokens[bos], bos)
     suppressed = vocabulary.token_ids("suppress_tokens")
-    return Tokenizer(core, _ends(vocabulary), bos, origin, suppressed, opens_chats=True)
+    return Tokenizer(core, _end_ids(vocabulary), bos, origin, suppressed, adds_bos_to_chats=True)
 
 
 def template_from_gguf(metadata: Mapping[str, object], origin: str) -> ChatTemplate | None:
@@ -286,8 +286,8 @@ def template_from_gguf(metadata: Mapping[str, object], origin: str) -> ChatTempl
 def _byte_level_core(vocabulary: GgufVocabulary) -> tokenizers.Tokenizer:
     pre = pre_tokenizer_named(vocabulary.text("pre"), vocabulary.origin)
     ids, merges = vocabulary.ids(), vocabulary.merges()
-    with library_errors(vocabulary.origin):
-        core = tokenizers.Tokenizer(models.BPE(ids, merges, ignore_merges=pre.whole_words))
+    with translate_library_errors(vocabulary.origin):
+        core = tokenizers.Tokenizer(models.BPE(ids, merges, ignore_merges=pre.ignore_merges))
         core.normalizer = pre.normalizer()
         core.pre_tokenizer = pre.pre_tokenizer()
         core.decoder = decoders.ByteLevel()
@@ -295,7 +295,9 @@ def _byte_level_core(vocabulary: GgufVocabulary) -> tokenizers.Tokenizer:
     return core
 
 
-def piece_core(vocabulary: GgufVocabulary, *, has_merges: bool = False) -> tokenizers.Tokenizer:
+def build_sentencepiece(
+    vocabulary: GgufVocabulary, *, has_merges: bool = False
+) -> tokenizers.Tokenizer:
     """Build a BPE tokenizer of SentencePiece pieces: spaces as U+2581, byte fallback to `<0x..>`.
 
     has_merges: use the file's merges; without, merge in the order of the pieces' scores. With the
@@ -309,7 +311,7 @@ def piece_core(vocabulary: GgufVocabulary, *, has_merges: bool = False) -> token
     spaces = normalizers.Replace(" ", SPACE)
     steps = [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
     strip = [decoders.Strip(" ", 1, 0)] if space_first else []
-    with library_errors(vocabulary.origin):
+    with translate_library_errors(vocabulary.origin):
         bpe = models.BPE(ids, merges, unk_token=unknown, fuse_unk=True, byte_fallback=True)
         core = tokenizers.Tokenizer(bpe)
         first = normalizers.Sequence([normalizers.Prepend(SPACE), spaces])
@@ -321,7 +323,7 @@ def piece_core(vocabulary: GgufVocabulary, *, has_merges: bool = False) -> token
 
 def _added_tokens(vocabulary: GgufVocabulary, ids: Mapping[str, int]) -> list[AddedToken]:
     """Tokens that are matched before normalization: special and user-defined ones."""
-    kinds, strips = vocabulary.kinds, _strips_after_roles(vocabulary.table)
+    kinds, strips = vocabulary.kinds, _strips_after_special(vocabulary.table)
     return [
         AddedToken(
             text,
@@ -334,7 +336,7 @@ def _added_tokens(vocabulary: GgufVocabulary, ids: Mapping[str, int]) -> list[Ad
     ]
 
 
-def _strips_after_roles(table: Mapping[str, object]) -> bool:
+def _strips_after_special(table: Mapping[str, object]) -> bool:
     """Whether special tokens strip the white space after them, as in Phi-3."""
     name = str(table.get("general.name")).lower()
     kind = [str(table.get(key)) for key in ("general.architecture", "tokenizer.ggml.model")]
@@ -351,17 +353,17 @@ def _adds_bos(kind: str, vocabulary: GgufVocabulary) -> bool:
     return vocabulary.flag("add_bos_token", usual)
 
 
-def open_with(core: tokenizers.Tokenizer, token: str, token_id: int) -> None:
+def prepend_bos(core: tokenizers.Tokenizer, token: str, token_id: int) -> None:
     """Set the post-processor so that every text begins with this token."""
     named = {"id": "bos", "ids": [token_id], "tokens": [token]}  # the text "<a:b>" is no valid id
     core.post_processor = processors.TemplateProcessing("bos $A", None, special_tokens=[named])
 
 
-def _ends(vocabulary: GgufVocabulary) -> set[int]:
+def _end_ids(vocabulary: GgufVocabulary) -> set[int]:
     """Ids of tokens that end an answer: named by the metadata, or control tokens known to do so."""
     named = {vocabulary.token_id(key) for key in _END_KEYS}
     controls = {t: i for i, t in enumerate(vocabulary.tokens) if vocabulary.kinds[i] == CONTROL}
-    known = {controls[text] for text in known_ends(controls)}
+    known = {controls[text] for text in known_end_tokens(controls)}
     return {token for token in named if token is not None} | known
 
 

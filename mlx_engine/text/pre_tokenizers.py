@@ -17,7 +17,7 @@ _UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]
 _HAN_APART = r"&&[^\p{Han}]]"
 
 
-def _words(digits: str, blanks: str = _BLANKS) -> str:
+def _llama3_pattern(digits: str, blanks: str = _BLANKS) -> str:
     """The split pattern of Llama 3 and Qwen 2, with given patterns for digits and white space."""
     return (
         rf"{_SUFFIX}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{digits}"
@@ -25,7 +25,7 @@ def _words(digits: str, blanks: str = _BLANKS) -> str:
     )
 
 
-def _cased(upper: str, lower: str, suffix: str, digits: str, after_signs: str) -> str:
+def _gpt4o_pattern(upper: str, lower: str, suffix: str, digits: str, after_signs: str) -> str:
     """The split pattern of GPT-4o and similar: a word ends where upper case follows lower case."""
     before = r"[^\r\n\p{L}\p{N}]?"
     return (
@@ -38,9 +38,9 @@ _MARKED_WORDS = (
     rf"{_SUFFIX}|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}"
     rf"| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*{_BLANKS}"
 )
-_GPT_4O = _cased(_UPPER, _LOWER, f"{_SUFFIX}?", r"\p{N}{1,3}", r"[\r\n/]")
-_TEKKEN = _cased(_UPPER, _LOWER, "", r"\p{N}", r"[\r\n/]")
-_KIMI = r"\p{Han}+|" + _cased(
+_GPT_4O = _gpt4o_pattern(_UPPER, _LOWER, f"{_SUFFIX}?", r"\p{N}{1,3}", r"[\r\n/]")
+_TEKKEN = _gpt4o_pattern(_UPPER, _LOWER, "", r"\p{N}", r"[\r\n/]")
+_KIMI = r"\p{Han}+|" + _gpt4o_pattern(
     _UPPER[:-1] + _HAN_APART, _LOWER[:-1] + _HAN_APART, f"{_SUFFIX}?", r"\p{N}{1,3}", r"[\r\n]"
 )
 _DEEPSEEK_3 = (
@@ -64,7 +64,7 @@ _ALPHABETS = (
     "\U00010cc0-\U00010cf2\U000118a0-\U000118df\U0001e900-\U0001e943"
 )
 _EAST_ASIAN = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
-_GPT_4O_SINGLE_DIGITS = _cased(_UPPER, _LOWER, f"{_SUFFIX}?", r"\p{N}", r"[\r\n/]")
+_GPT_4O_SINGLE_DIGITS = _gpt4o_pattern(_UPPER, _LOWER, f"{_SUFFIX}?", r"\p{N}", r"[\r\n/]")
 _THREES_OF_WORDS = r"\d{1,3}(?=(?:\d{3})*\b)"
 _EAST_ASIAN_APART = (
     "[\uac00-\ud7a3\u3131-\u318e]+|[\uff01\u2026\u201c\u201d\u2018\u2019\u2014\uff1a\uff1b\uff0c"
@@ -117,19 +117,19 @@ _FALCON = (r"[\p{P}\$\+<=>\^~\|`]+", _GPT_2, "[0-9][0-9][0-9]")
 class PreTokenizer:
     """Regular expressions that split a text before BPE merges, with related options.
 
-    patterns: each splits the pieces of the previous one into matches and the rest. composed:
-    normalize to NFC first. whole_words: a piece that is a token is not merged (`ignore_merges`).
+    patterns: each splits the pieces of the previous one into matches and the rest. nfc:
+    normalize to NFC first. ignore_merges: a piece that is a token is not merged (`ignore_merges`).
     adds_bos: whether texts begin with the begin-of-text token where the file does not say.
     """
 
     patterns: tuple[str, ...]
-    composed: bool = False
-    whole_words: bool = False
+    nfc: bool = False
+    ignore_merges: bool = False
     adds_bos: bool = False
 
     def normalizer(self) -> normalizers.Normalizer | None:
         """The normalizer for the whole text, None for none."""
-        return normalizers.NFC() if self.composed else None
+        return normalizers.NFC() if self.nfc else None
 
     def pre_tokenizer(self) -> pre_tokenizers.PreTokenizer:
         """The splits, followed by GPT-2's mapping of bytes to characters."""
@@ -143,8 +143,8 @@ _BAILING = (
     r"| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
 )
 _SEED = rf"{_SUFFIX}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}| ?[^\s\p{{L}}\p{{N}}\r\n]+{_BLANKS}"
-_LLAMA_3 = PreTokenizer((_words(r"\p{N}{1,3}"),), whole_words=True, adds_bos=True)
-_QWEN_2 = PreTokenizer((_words(r"\p{N}"),), composed=True)
+_LLAMA_3 = PreTokenizer((_llama3_pattern(r"\p{N}{1,3}"),), ignore_merges=True, adds_bos=True)
+_QWEN_2 = PreTokenizer((_llama3_pattern(r"\p{N}"),), nfc=True)
 _SINGLE_DIGITS = PreTokenizer((r"\p{N}", _GPT_2))
 
 _SINGLE_DIGIT_NAMES = (
@@ -166,22 +166,22 @@ _KNOWN = {
     **dict.fromkeys((*_GPT_2_NAMES, "gigachat", "a.x-4.0", "mellum"), PreTokenizer((_GPT_2,))),
     **dict.fromkeys((*_LLAMA_3_NAMES, "midm-2.0"), _LLAMA_3),
     **dict.fromkeys(("dbrx", "smaug-bpe"), PreTokenizer(_LLAMA_3.patterns)),
-    "jais-2": PreTokenizer((_words(r"\p{N}{1,3}", _HALVED_BLANKS),)),
-    "minicpm5": PreTokenizer((r"\p{N}{1,3}", _words(r"\p{N}+")), whole_words=True),
+    "jais-2": PreTokenizer((_llama3_pattern(r"\p{N}{1,3}", _HALVED_BLANKS),)),
+    "minicpm5": PreTokenizer((r"\p{N}{1,3}", _llama3_pattern(r"\p{N}+")), ignore_merges=True),
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "megrez"), _QWEN_2),
     **dict.fromkeys(
         ("stablelm2", "hunyuan", "solar-open", "grok-2", "kormo"), PreTokenizer(_QWEN_2.patterns)
     ),
     "laguna": PreTokenizer((r"[^\n]+|[\n]+", *_QWEN_2.patterns)),
-    "ufakzeka": PreTokenizer((_words(r"\p{N}").removeprefix(f"{_SUFFIX}|"),)),
-    "qwen35": PreTokenizer((_MARKED_WORDS,), composed=True),
+    "ufakzeka": PreTokenizer((_llama3_pattern(r"\p{N}").removeprefix(f"{_SUFFIX}|"),)),
+    "qwen35": PreTokenizer((_MARKED_WORDS,), nfc=True),
     "exaone-moe": PreTokenizer((_EXAONE_MOE,)),
     "chatglm-bpe": PreTokenizer(_LLAMA_3.patterns),
-    **dict.fromkeys(("glm4", "glm5"), PreTokenizer(_LLAMA_3.patterns, whole_words=True)),
+    **dict.fromkeys(("glm4", "glm5"), PreTokenizer(_LLAMA_3.patterns, ignore_merges=True)),
     **dict.fromkeys(_GPT_4O_NAMES, PreTokenizer((_GPT_4O,))),
     **dict.fromkeys(("tiny_aya", "cohere2moe"), PreTokenizer((_THREES_OF_WORDS, _GPT_4O))),
-    "youtu": PreTokenizer((_EAST_ASIAN_APART, _GPT_4O_SINGLE_DIGITS), whole_words=True),
-    "tekken": PreTokenizer((_TEKKEN,), whole_words=True, adds_bos=True),
+    "youtu": PreTokenizer((_EAST_ASIAN_APART, _GPT_4O_SINGLE_DIGITS), ignore_merges=True),
+    "tekken": PreTokenizer((_TEKKEN,), ignore_merges=True, adds_bos=True),
     **dict.fromkeys(("kimi-k2", "kimi-k25"), PreTokenizer((_KIMI,))),
     **dict.fromkeys(
         ("deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"), PreTokenizer(_DEEPSEEK_3)
@@ -194,7 +194,7 @@ _KNOWN = {
     "deepseek-llm": PreTokenizer(_DEEPSEEK_LLM),
     "deepseek-coder": PreTokenizer(_DEEPSEEK_CODER),
     **dict.fromkeys(_SINGLE_DIGIT_NAMES, _SINGLE_DIGITS),
-    "command-r": PreTokenizer(_SINGLE_DIGITS.patterns, composed=True),
+    "command-r": PreTokenizer(_SINGLE_DIGITS.patterns, nfc=True),
     **dict.fromkeys(("bloom", "poro-chat", "gpt3-finnish"), PreTokenizer((_BLOOM,))),
     "viking": PreTokenizer((_BLOOM, r"\p{N}")),
     "chameleon": PreTokenizer(_CHAMELEON, adds_bos=True),

@@ -11,13 +11,13 @@ from mlx_engine.text.channels import (
     THINKING,
     Header,
     Markers,
-    matcher_of,
+    cached_matcher,
 )
 from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.conversation import Channel, TextPiece
 from mlx_engine.values.options import DraftedBy
 
-BETWEEN = "\n\n"
+BLOCK_SEPARATOR = "\n\n"
 """Separator between two blocks of one channel."""
 _QUOTES = "`'\""
 _QUOTING = "`'\"“‘«([{<=/,;:|"
@@ -57,7 +57,7 @@ class _MarkdownState(NamedTuple):
         return self.in_fence or self.ticks % 2 == 1 or self.start == "~~~"
 
     @property
-    def may_open(self) -> bool:
+    def can_open_block(self) -> bool:
         """Whether an opening marker here begins a thinking block, rather than being quoted."""
         if self.is_in_code or self.before in _QUOTING:
             return not self.before and not self.in_fence
@@ -117,13 +117,13 @@ class StreamingText:
         self._has_headers = split_thinking and all(map(tokenizer.has_token, HEADER_TOKENS))
         self._header: str | None = None
         rows = THINKING if split_thinking and not self._has_headers else ()
-        known = tuple(row for row in rows if row.is_of(tokenizer, template))
+        known = tuple(row for row in rows if row.is_used_by(tokenizer, template))
         self._own = (*known, *rows[:1])
-        self._any = tuple(row for row in rows if row in known or not row.is_words)
+        self._any = tuple(row for row in rows if row in known or not row.is_plain_text)
         self._opened = self._own if known else self._any
         self._closed: tuple[Markers, ...] = ()
         texts = [text for row in self._any for text in (row.opening, row.closing, *row.answer)]
-        self._matcher = matcher_of((*stop, *texts))
+        self._matcher = cached_matcher((*stop, *texts))
         self._state = 0
         self._held: list[str] = []
         self._undecided: _Marker | None = None
@@ -171,14 +171,14 @@ class StreamingText:
         """Return the text held back until now; an incomplete character becomes U+FFFD."""
         if self.hit_stop:
             return []
-        return _joined([*self._end_message(), *self._end_header(), *self._release(0, 0)])
+        return _joined([*self._end_message(), *self._end_header(), *self._show_held(0, 0)])
 
     def _add_token(self, token: int, depth: int) -> list[TextPiece]:
         if self.hit_stop:
             return []
         if token in self._tokenizer.special_ids:
-            return _joined(self._read_special(self._tokenizer.token_text(token), depth))
-        data = self._tokenizer.token_bytes.of_token(token, self._before)
+            return _joined(self._read_special_token(self._tokenizer.token_text(token), depth))
+        data = self._tokenizer.token_bytes.bytes_of_token(token, self._before)
         self._before = token
         characters = self._utf8.decode(data)
         is_plain = not self._state and self._matcher.starts.isdisjoint(characters)
@@ -186,12 +186,12 @@ class StreamingText:
             return self._show(characters, depth)
         return _joined(self._read_characters(characters, depth))
 
-    def _read_special(self, text: str, depth: int) -> list[TextPiece]:
+    def _read_special_token(self, text: str, depth: int) -> list[TextPiece]:
         """Read a special token, whose own text is never shown."""
         if not self._has_headers or (text not in HEADER_TOKENS and self._header is None):
             return self._read(text, depth, is_token=True) if self._may_match(text) else []
         if text not in self._stop:
-            return self._go_through_header(text)
+            return self._read_header_token(text)
         pieces, self.hit_stop = self._end_message(), True
         return pieces
 
@@ -209,7 +209,7 @@ class StreamingText:
                 )
         return []
 
-    def _go_through_header(self, token: str) -> list[TextPiece]:
+    def _read_header_token(self, token: str) -> list[TextPiece]:
         """Read a gpt-oss special token between the end of one message and the text of the next."""
         start, channel, message = HEADER_TOKENS
         if token == CONTENT_TYPE:
@@ -229,7 +229,7 @@ class StreamingText:
         pieces = self._read_characters(self._utf8.decode(b"", final=True), 0)
         if self._undecided:
             pieces += self._apply(self._undecided, 0)
-        return pieces + self._release(0, 0) if not self.hit_stop else pieces
+        return pieces + self._show_held(0, 0) if not self.hit_stop else pieces
 
     def _end_header(self, depth: int = 0) -> list[TextPiece]:
         """Begin the message of an open gpt-oss header that has no `<|message|>`."""
@@ -251,18 +251,18 @@ class StreamingText:
             if self._undecided and character != self._markdown_state().last:
                 pieces += self._apply(self._undecided, depth)
             self._undecided = None
-            self._state = self._matcher.step(self._state, character)
+            self._state = self._matcher.next_state(self._state, character)
             self._held.append("" if is_token else character)
-            found = self._matcher.found(self._state)
+            found = self._matcher.matches(self._state)
             stop = next((text for text in found if text in self._stop), "")
             if stop:
                 self.hit_stop = True
-                return pieces + self._release(len(stop), depth)
+                return pieces + self._show_held(len(stop), depth)
             marker = self._marker(found[0]) if found else None
             if marker is None:
-                pieces += self._release(self._matcher.held(self._state), depth)
+                pieces += self._show_held(self._matcher.held_length(self._state), depth)
             elif marker.is_undecided:
-                pieces += self._release(len(marker.text), depth)
+                pieces += self._show_held(len(marker.text), depth)
                 self._undecided = marker
             else:
                 pieces += self._apply(marker, depth)
@@ -272,8 +272,8 @@ class StreamingText:
         """Whether a special token is, or could continue, a marker or a stop string."""
         state = self._state
         for character in special:
-            state = self._matcher.step(state, character)
-        return self._matcher.held(state) >= len(special)
+            state = self._matcher.next_state(state, character)
+        return self._matcher.held_length(state) >= len(special)
 
     def _marker(self, text: str) -> "_Marker | None":
         """Decide what a matched marker at the end of the held text does; None for plain text."""
@@ -294,7 +294,7 @@ class StreamingText:
     ) -> "_Marker | None":
         if opens := tuple(row for row in self._any if row.opening == text):
             is_own = bool(set(opens) & {*self._own, *self._closed})
-            if is_first or (is_own and (is_token or place.may_open)):
+            if is_first or (is_own and (is_token or place.can_open_block)):
                 return _Marker(text, "opens", opens)
             self._may_be_thought = False
             return None
@@ -310,7 +310,7 @@ class StreamingText:
         return _Marker(text, "hides") if is_token or (is_own and is_here) else None
 
     def _apply(self, marker: "_Marker", depth: int) -> list[TextPiece]:
-        pieces = self._release(len(marker.text), depth)
+        pieces = self._show_held(len(marker.text), depth)
         self._held.clear()
         self._state = 0
         self._undecided = None
@@ -335,7 +335,7 @@ class StreamingText:
         self._not_in_markdown.clear()
         self._after_marker = self._is_blank = True
 
-    def _release(self, keep: int, depth: int) -> list[TextPiece]:
+    def _show_held(self, keep: int, depth: int) -> list[TextPiece]:
         """Show the held text except its last `keep` characters."""
         end = len(self._held) - keep
         if end <= 0:
@@ -350,7 +350,7 @@ class StreamingText:
             text = text.lstrip()
             self._after_marker = not text
             if text and self._shown[self._channel]:
-                text = self._gap() + text
+                text = self._missing_separator() + text
         if not text:
             return []
         self._shown[self._channel].append(text)
@@ -364,10 +364,10 @@ class StreamingText:
         self._not_in_markdown.clear()
         return self._markdown
 
-    def _gap(self) -> str:
-        """The part of BETWEEN that the channel's text does not end with."""
+    def _missing_separator(self) -> str:
+        """The part of BLOCK_SEPARATOR that the channel's text does not end with."""
         tail = "".join(self._shown[self._channel][-2:])
-        return BETWEEN[len(tail[-2:]) - len(tail[-2:].rstrip("\n")) :]
+        return BLOCK_SEPARATOR[len(tail[-2:]) - len(tail[-2:].rstrip("\n")) :]
 
 
 class _Marker(NamedTuple):

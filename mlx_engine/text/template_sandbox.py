@@ -65,7 +65,7 @@ class GenerationTag(Extension):
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
-class _Metering(NodeTransformer):
+class _ChargedNodes(NodeTransformer):
     """AST transformer that wraps loops and value-making nodes in calls of sandbox methods.
 
     The methods are attributes of the environment, which a template can neither name nor replace.
@@ -80,11 +80,11 @@ class _Metering(NodeTransformer):
             case nodes.Concat():
                 return _call("concatenate", *node.nodes)
             case nodes.TemplateData():
-                return _call("spend_on", nodes.Const(node.data))
+                return _call("charge", nodes.Const(node.data))
             case nodes.Compare() | nodes.Test() | nodes.List() | nodes.Dict():
-                return _call("spend_on", node)
+                return _call("charge", node)
             case nodes.Getitem(arg=nodes.Slice()) | nodes.Tuple(ctx="load"):
-                return _call("spend_on", node)
+                return _call("charge", node)
         return node
 
 
@@ -106,7 +106,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
             trim_blocks=True,
             lstrip_blocks=True,
             extensions=[LoopControlExtension, GenerationTag],
-            finalize=self._shown,
+            finalize=self._printed,
             optimized=False,
             cache_size=0,
         )
@@ -115,7 +115,9 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         self._sizes: dict[int, tuple[object, int]] = {}
         filters = cast(dict[str, Callable[..., Any]], self.filters)
         filters |= {"tojson": self._to_json, "safe": str}
-        self.filters = {name: self._metered(name, filter) for name, filter in filters.items()}
+        self.filters = {
+            name: self._charged_filter(name, filter) for name, filter in filters.items()
+        }
         del self.globals["lipsum"]
 
     def compile_source(self, source: str) -> CodeType:
@@ -128,29 +130,29 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         branches = sum(1 for _ in tree.find_all(nodes.If))
         if len(names) * branches > MOST_NAMES_TIMES_BRANCHES:
             raise SecurityError(f"it has {len(names)} variables and {branches} branches")
-        return self.compile(_Metering().visit(tree))
+        return self.compile(_ChargedNodes().visit(tree))
 
     def iterate(self, items: Iterable[Any]) -> Iterator[Any]:
         """Yield the items of a template's loop, charging STEP for each."""
         for item in items:
-            self._spend(STEP)
+            self._charge_characters(STEP)
             yield item
 
-    def spend_on(self, value: Any) -> Any:
+    def charge(self, value: Any) -> Any:
         """Charge one operation and the length of the `value` it made, and return the value."""
-        self._spend(STEP)
+        self._charge_characters(STEP)
         if isinstance(value, Iterator | KeysView | ValuesView | ItemsView):
             value = [*value]
         if isinstance(value, int) and value.bit_length() > MOST_BITS:
             raise SecurityError("it computes with numbers of thousands of digits")
         if isinstance(value, Sized):
-            self._spend(min(self.size(value), ELEMENT * len(value)))
+            self._charge_characters(min(self.size(value), ELEMENT * len(value)))
         return value
 
     def concatenate(self, *values: Any) -> str:
         """Join the values of Jinja's operator `~`, charging their lengths."""
         for value in values:
-            self._spend(self.size(value))
+            self._charge_characters(self.size(value))
         return "".join(map(str, values))
 
     def size(self, value: Any) -> int:
@@ -164,7 +166,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         if id(value) not in self._sizes:
             inside = [*value.keys(), *value.values()] if isinstance(value, Mapping) else value
             size = ELEMENT + sum(map(self.size, inside))
-            self._refuse_beyond(size)
+            self._check_budget(size)
             self._sizes[id(value)] = value, size  # keeps the list alive, and so its id
         return self._sizes[id(value)][1]
 
@@ -172,7 +174,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         """Charge a template's call of a function or method, and run it."""
         if isinstance(__obj, MethodType) and __obj.__self__ is self:
             return __obj(*args)
-        self._spend(STEP)
+        self._charge_characters(STEP)
         method = inspect.unwrap(__obj)  # the sandbox wraps str.format
         if isinstance(__obj, LoopContext):
             args = (self.iterate(args[0]), *args[1:])
@@ -182,7 +184,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
             if not isinstance(value, Namespace | LoopContext):
                 self.size(value)
         made = super().call(__context, __obj, *args, **kwargs)
-        return made if isinstance(made, Namespace) else self.spend_on(made)
+        return made if isinstance(made, Namespace) else self.charge(made)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """Charge a binary operator that can make a large value from small ones, and run it."""
@@ -193,7 +195,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
             self._check_growth(operator, left, right)
         elif operator == "**" and max(abs(left), abs(right)) > 64:
             raise SecurityError("it computes with numbers of hundreds of digits")
-        return self.spend_on(super().call_binop(context, operator, left, right))
+        return self.charge(super().call_binop(context, operator, left, right))
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         """Allow attributes of exactly the types in ATTRIBUTES_OF."""
@@ -204,22 +206,22 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         raise SecurityError(f"it asks for {attribute!r} of a {type(obj).__name__}")
 
     @pass_context
-    def _shown(self, _context: Context, value: Any) -> Any:
+    def _printed(self, _context: Context, value: Any) -> Any:
         if not isinstance(value, PRINTABLE):
             raise SecurityError(f"it shows a {type(value).__name__}, which is not text")
-        self._spend(self.size(value))
+        self._charge_characters(self.size(value))
         return value
 
-    def _metered(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _charged_filter(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap a Jinja filter so that its use is charged; filters may bypass `call`."""
 
         @functools.wraps(function)
-        def metered(*args: Any, **kwargs: Any) -> Any:
+        def charged(*args: Any, **kwargs: Any) -> Any:
             given = [a for a in args if not isinstance(a, Context | EvalContext | Environment)]
             self._check_growth(name, *given, *kwargs.values())
-            return self.spend_on(function(*args, **kwargs))
+            return self.charge(function(*args, **kwargs))
 
-        return metered
+        return charged
 
     def _check_growth(self, name: str, value: Any, *others: Any) -> None:
         """Raise SecurityError for an operation whose result may exceed the budget."""
@@ -232,15 +234,15 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
             factors += [abs(arg) if isinstance(arg, int) else self.size(arg) for arg in others]
         if name in SQUARE:
             factors.append(self.size(value) // COPIED_BY_STEP)
-        self._refuse_beyond(self.size(value) * max(factors))
+        self._check_budget(self.size(value) * max(factors))
 
-    def _spend(self, characters: int) -> None:
+    def _charge_characters(self, characters: int) -> None:
         if time.thread_time() > self._until:
             raise SecurityError("it does not come to an end")
-        self._refuse_beyond(characters)
+        self._check_budget(characters)
         self._budget -= characters
 
-    def _refuse_beyond(self, characters: int) -> None:
+    def _check_budget(self, characters: int) -> None:
         if characters > self._budget:
             raise SecurityError("it computes more, or makes more text, than any prompt needs")
 
@@ -256,4 +258,4 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         encoder = json.JSONEncoder(
             ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
         )
-        return "".join(map(self.spend_on, encoder.iterencode(value)))
+        return "".join(map(self.charge, encoder.iterencode(value)))

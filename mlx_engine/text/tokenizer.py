@@ -5,7 +5,12 @@ from collections.abc import Collection, Iterable, Sequence
 
 import tokenizers
 
-from mlx_engine.text.tokenizer_library import TimedCalls, TokenBytes, check_growth, library_errors
+from mlx_engine.text.tokenizer_library import (
+    TimedCalls,
+    TokenBytes,
+    check_growth,
+    translate_library_errors,
+)
 from mlx_engine.values.errors import BadPrompt, BadTokenizer
 
 _ANCHOR = "\n"
@@ -27,8 +32,8 @@ class Tokenizer:
     core: the library's tokenizer; truncation and padding are switched off. end_ids: tokens that end
     an answer. bos_id: the begin-of-text token. origin: the file, for error messages.
     suppressed_ids: tokens never sampled. first_suppressed_ids: tokens never sampled first in an
-    answer. opens_chats: whether `encode_chat` adds begin-of-text tokens that the template leaves
-    out. Every method raises BadTokenizer where the core fails.
+    answer. adds_bos_to_chats: whether `encode_chat` adds begin-of-text tokens that the template
+    leaves out. Every method raises BadTokenizer where the core fails.
     """
 
     def __init__(
@@ -39,16 +44,16 @@ class Tokenizer:
         origin: str = "the tokenizer",
         suppressed_ids: Iterable[int] = (),
         first_suppressed_ids: Iterable[int] = (),
-        opens_chats: bool = False,
+        adds_bos_to_chats: bool = False,
     ) -> None:
         self._core = core
         self._origin = origin
-        self._opens_chats = opens_chats
+        self._adds_bos_to_chats = adds_bos_to_chats
         self.end_ids = frozenset(end_ids)
         self.suppressed_ids = frozenset(suppressed_ids)
         self.first_suppressed_ids = frozenset(first_suppressed_ids)
         self.bos_id = bos_id
-        with library_errors(origin):
+        with translate_library_errors(origin):
             core.no_truncation()
             core.no_padding()
             check_growth(core, origin)
@@ -59,7 +64,7 @@ class Tokenizer:
             self.opening_ids = self._calls.run(lambda: _opening_ids(core), 1)
             self.token_bytes = TokenBytes.of(core, origin)
 
-    def fitted(self, model_vocabulary: int) -> "Tokenizer":
+    def fit_to_vocabulary(self, model_vocabulary: int) -> "Tokenizer":
         """Return a tokenizer without special tokens beyond the model's vocabulary.
 
         Gemma 3 1B has such a token for images, older fine-tunes one for padding. Raises
@@ -85,12 +90,12 @@ class Tokenizer:
                 vocabulary=self.vocabulary - 1,
                 model_vocabulary=model_vocabulary,
             )
-        with library_errors(self._origin):
-            core = _without(self._core, beyond)
+        with translate_library_errors(self._origin):
+            core = _without_tokens(self._core, beyond)
         ends = self.end_ids - {*beyond.values()}
         bos = None if self.bos_id in beyond.values() else self.bos_id
         suppressed = self.suppressed_ids, self.first_suppressed_ids
-        return Tokenizer(core, ends, bos, self._origin, *suppressed, self._opens_chats)
+        return Tokenizer(core, ends, bos, self._origin, *suppressed, self._adds_bos_to_chats)
 
     def encode(self, text: str, add_special: bool = False) -> list[int]:
         """Encode `text` to token ids; the text of a special token becomes that token.
@@ -115,12 +120,12 @@ class Tokenizer:
         return ids
 
     def encode_chat(self, parts: Sequence[str]) -> list[int]:
-        """Encode a rendered chat given in parts; `opens_chats` prepends begin-of-text tokens."""
+        """Encode a rendered chat given in parts, with begin-of-text tokens if configured."""
         ids, opening = self.encode_parts(parts), [*self.opening_ids]
-        is_open = not self._opens_chats or ids[: len(opening)] == opening
+        is_open = not self._adds_bos_to_chats or ids[: len(opening)] == opening
         return ids if is_open else [*opening, *ids]
 
-    def plain_parts(self, text: str, controls: frozenset[int]) -> list[str]:
+    def split_control_tokens(self, text: str, controls: frozenset[int]) -> list[str]:
         """Split `text` inside every substring that would be encoded as a token of `controls`.
 
         Tokens of one character cannot be split and stay.
@@ -136,7 +141,7 @@ class Tokenizer:
         if not cuts:
             return [text]
         edges = zip([0, *cuts], [*cuts, len(text)], strict=True)
-        return [part for a, b in edges for part in self.plain_parts(text[a:b], controls)]
+        return [part for a, b in edges for part in self.split_control_tokens(text[a:b], controls)]
 
     def decode(self, ids: Sequence[int], keep_special: bool = False) -> str:
         """Decode token ids to text, without special tokens unless `keep_special`.
@@ -179,7 +184,7 @@ class Tokenizer:
         return ids[len(anchor) :] if ids[: len(anchor)] == anchor else self.encode(part)
 
 
-def known_ends(texts: Iterable[str]) -> set[str]:
+def known_end_tokens(texts: Iterable[str]) -> set[str]:
     """Filter the vocabulary's tokens that end an answer in some model family.
 
     `<|end|>` is left out beside gpt-oss's or Solar Open's end tokens: there it ends a message only.
@@ -203,7 +208,7 @@ def check_unicode(text: str) -> None:
         ) from error
 
 
-def _without(core: tokenizers.Tokenizer, texts: Collection[str]) -> tokenizers.Tokenizer:
+def _without_tokens(core: tokenizers.Tokenizer, texts: Collection[str]) -> tokenizers.Tokenizer:
     """Copy a tokenizer without the given added tokens, which then encode as plain text."""
     described = json.loads(core.to_str())
     added, model = described["added_tokens"], described["model"]

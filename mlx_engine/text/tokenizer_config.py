@@ -1,4 +1,4 @@
-"""Read chat template, special and added tokens of a model folder; repair tokenizers."""
+"""Read chat template, special and added tokens of a model folder; repair_tokenizer tokenizers."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ from mlx_engine.text.tokenizer_library import (
     BYTE_LEVEL,
     SPACE,
     check_texts,
-    steps_of,
+    pipeline_steps,
 )
 from mlx_engine.values.errors import BadChatTemplate, BadTokenizer
 from mlx_engine.values.untrusted import TEMPLATE_BYTES, TOKENIZER_BYTES, read_json, read_text
@@ -126,7 +126,7 @@ def named_special_tokens(folder: Path) -> dict[str, str]:
     """
     names: dict[str, str] = {}
     for file in (SPECIAL_TOKENS_MAP, CONFIG):
-        texts = {name: text_of(value) for name, value in read_object(folder / file).items()}
+        texts = {name: token_content(value) for name, value in read_object(folder / file).items()}
         names |= {name: text for name, text in texts.items() if name.endswith("_token") and text}
     return names
 
@@ -136,7 +136,7 @@ def read_object(path: Path) -> dict[str, object]:
     return read_json(path, TOKENIZER_BYTES, BadTokenizer) if path.exists() else {}
 
 
-def text_of(value: object) -> str:
+def token_content(value: object) -> str:
     """Text of a token given as a string or an object with "content"; "" for anything else."""
     text = value.get("content") if isinstance(value, Mapping) else value
     return text if isinstance(text, str) else ""
@@ -156,9 +156,9 @@ def add_listed_tokens(core: Tokenizer, lists: TokenLists, origin: str) -> None:
     Listed ids only give the order: tokenizer.json decides. Named tokens (bos, eos, pad, ...) become
     special. Raises BadTokenizer naming `origin` for a malformed entry.
     """
-    names, extra = _names(lists), _extra(lists)
+    names, extra = _special_token_names(lists), _unnamed_special_tokens(lists)
     named = [text for text in names.values() if text]
-    described = _listed(lists, {*named, *extra}, origin)
+    described = _listed_tokens(lists, {*named, *extra}, origin)
     check_texts([*(token.content for token in described), *named, *extra], ADDED_CHARACTERS, origin)
     for token in described:
         token.special = token.special or token.content in named
@@ -179,14 +179,14 @@ def described_tokens(config: Json, origin: str) -> dict[int, AddedToken]:
         if not (key.isdecimal() and len(key) < _MOST_DIGITS and isinstance(entry, Mapping)):
             raise _malformed(key, origin)
         flags = {name: entry[name] for name in _FLAGS if entry.get(name) is not None}
-        text = text_of(entry)
+        text = token_content(entry)
         if not text or not all(isinstance(flag, bool) for flag in flags.values()):
             raise _malformed(key, origin)
         found[int(key)] = AddedToken(text, **flags)
     return found
 
 
-def _listed(lists: TokenLists, special: set[str], origin: str) -> list[AddedToken]:
+def _listed_tokens(lists: TokenLists, special: set[str], origin: str) -> list[AddedToken]:
     """Return listed tokens ordered by id; old folders list them in added_tokens.json."""
     if "added_tokens_decoder" in lists.config:
         found = described_tokens(lists.config, origin)
@@ -196,29 +196,29 @@ def _listed(lists: TokenLists, special: set[str], origin: str) -> list[AddedToke
     return [AddedToken(text, special=text in special, normalized=False) for text in texts]
 
 
-def _sources(lists: TokenLists) -> Iterator[Json]:
+def _special_token_files(lists: TokenLists) -> Iterator[Json]:
     """Yield the configs that name special tokens; special_tokens_map.json only for old folders."""
     yield lists.config
     if "added_tokens_decoder" not in lists.config:
         yield lists.special_tokens_map
 
 
-def _names(lists: TokenLists) -> dict[str, str]:
+def _special_token_names(lists: TokenLists) -> dict[str, str]:
     """Map the names of special tokens to their texts, "" for none."""
     table: dict[str, str] = dict.fromkeys(_NAMES, "")
-    for source in _sources(lists):
-        table |= {name: text_of(source[name]) for name in source if name.endswith("_token")}
+    for source in _special_token_files(lists):
+        table |= {name: token_content(source[name]) for name in source if name.endswith("_token")}
         extra = source.get("extra_special_tokens")
         if isinstance(extra, Mapping):
-            table |= {name: text_of(value) for name, value in extra.items()}
+            table |= {name: token_content(value) for name, value in extra.items()}
     return table
 
 
-def _extra(lists: TokenLists) -> list[str]:
+def _unnamed_special_tokens(lists: TokenLists) -> list[str]:
     """Texts of special tokens that have no name of their own."""
     keys = ("extra_special_tokens", "additional_special_tokens")
-    values = [source.get(key) for source in _sources(lists) for key in keys]
-    texts = [text_of(token) for value in values if isinstance(value, list) for token in value]
+    values = [source.get(key) for source in _special_token_files(lists) for key in keys]
+    texts = [token_content(token) for value in values if isinstance(value, list) for token in value]
     return [text for text in texts if text]
 
 
@@ -230,7 +230,7 @@ def _malformed(key: str, origin: str) -> BadTokenizer:
     )
 
 
-def repair(core: Tokenizer, config: Json, model_config: Json, origin: str) -> None:
+def repair_tokenizer(core: Tokenizer, config: Json, model_config: Json, origin: str) -> None:
     """Repair what conversion tools saved wrongly, in place. Raises BadTokenizer if impossible."""
     if config.get("fix_mistral_regex") is True and _is_old_mistral(core, model_config):
         _split_as_tekken(core)
@@ -283,4 +283,4 @@ def _repair_byte_level(core: Tokenizer, origin: str) -> None:
 
 
 def _has_bytes(part: Any) -> bool:
-    return any(step["type"] == "ByteLevel" for step in steps_of(part))
+    return any(step["type"] == "ByteLevel" for step in pipeline_steps(part))

@@ -14,9 +14,14 @@ import numpy as np
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers
 
-from mlx_engine.text.gguf_tokenizer import GgufVocabulary, merge_pairs, open_with, piece_core
+from mlx_engine.text.gguf_tokenizer import (
+    GgufVocabulary,
+    build_sentencepiece,
+    merge_pairs,
+    prepend_bos,
+)
 from mlx_engine.text.pre_tokenizers import pre_tokenizer_named
-from mlx_engine.text.tokenizer import Tokenizer, known_ends
+from mlx_engine.text.tokenizer import Tokenizer, known_end_tokens
 from mlx_engine.text.tokenizer_config import (
     CONFIG,
     SPECIAL_TOKENS_MAP,
@@ -27,14 +32,14 @@ from mlx_engine.text.tokenizer_config import (
     described_tokens,
     named_special_tokens,
     read_object,
-    repair,
-    text_of,
+    repair_tokenizer,
+    token_content,
 )
 from mlx_engine.text.tokenizer_library import (
     ADDED_CHARACTERS,
     PIECE_CHARACTERS,
     check_texts,
-    library_errors,
+    translate_library_errors,
 )
 from mlx_engine.values.errors import BadTokenizer, UnsupportedModel
 from mlx_engine.values.untrusted import TOKENIZER_BYTES, read_bytes, read_text
@@ -84,10 +89,10 @@ def read_tokenizer(folder: Path) -> Tokenizer:
     config = {**read.names, **read_object(folder / CONFIG)}
     lists = [read_object(folder / name) for name in (SPECIAL_TOKENS_MAP, _ADDED_TOKENS)]
     configured, template = ConfiguredTokens.of_folder(folder), TemplateFile.find(folder)
-    with library_errors(str(read.path)):
+    with translate_library_errors(str(read.path)):
         add_listed_tokens(core, TokenLists(config, *lists), str(folder / CONFIG))
-        repair(core, config, read_object(folder / "config.json"), str(read.path))
-        ends = known_ends(core.get_vocab(with_added_tokens=True)) if template else set()
+        repair_tokenizer(core, config, read_object(folder / "config.json"), str(read.path))
+        ends = known_end_tokens(core.get_vocab(with_added_tokens=True)) if template else set()
         texts = {text for text in ends if template and text in template.source}
         named = [core.token_to_id(text) for text in (*texts, names.get("eos_token", ""))]
         bos = core.token_to_id(names.get("bos_token", ""))
@@ -125,25 +130,25 @@ def _json_core(path: Path) -> tokenizers.Tokenizer:
     texts = [str(piece[0]) for piece in pieces if isinstance(piece, list) and piece]
     check_texts(texts, PIECE_CHARACTERS, str(path))
     tokens = added if isinstance(added, list) else []
-    check_texts(map(text_of, tokens), ADDED_CHARACTERS, str(path))
+    check_texts(map(token_content, tokens), ADDED_CHARACTERS, str(path))
     text = read_text(path, TOKENIZER_BYTES, BadTokenizer)
-    with library_errors(str(path)):
+    with translate_library_errors(str(path)):
         return tokenizers.Tokenizer.from_str(text)
 
 
 def _sentencepiece_core(folder: Path) -> _Core:
     path, config = folder / _SENTENCEPIECE, read_object(folder / CONFIG)
     model = _sentencepiece_model(path)
-    with library_errors(str(path)):
+    with translate_library_errors(str(path)):
         listed = described_tokens(config, str(folder / CONFIG))
-        core = piece_core(_vocabulary(model, listed, str(path)))
+        core = build_sentencepiece(_vocabulary(model, listed, str(path)))
         _prepend_normalizers(core, model.normalizer_spec)
         _add_tokens(core, folder / _ADDED_TOKENS)
         bos = core.token_to_id(named_special_tokens(folder).get("bos_token", ""))
         bos = model.trainer_spec.bos_id if bos is None else bos
         opening = core.id_to_token(bos) if bos >= 0 else None
         if opening and config.get("add_bos_token", True) is not False:
-            open_with(core, opening, bos)
+            prepend_bos(core, opening, bos)
     ends = {model.trainer_spec.eos_id} - {-1}
     return _Core(core, path, ends, bos if opening else None)
 
@@ -243,7 +248,7 @@ def _vocab_and_merges_core(folder: Path) -> _Core:
             name=ascii(name)[:60] if name else CONFIG,
         )
     pre = pre_tokenizer_named(_PRE_TOKENIZERS[name], str(path))
-    with library_errors(str(path)):
+    with translate_library_errors(str(path)):
         core = tokenizers.Tokenizer(models.BPE(vocabulary, merges))
         core.normalizer = normalizers.NFC() if name == _GPT_NEOX else pre.normalizer()
         core.pre_tokenizer = pre.pre_tokenizer()

@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 @contextmanager
-def library_errors(origin: str) -> Iterator[None]:
+def translate_library_errors(origin: str) -> Iterator[None]:
     """Turn exceptions of the library, Rust panics included, into BadTokenizer naming `origin`."""
     try:
         yield
@@ -51,7 +51,7 @@ def library_errors(origin: str) -> Iterator[None]:
 def _has_known_patterns(core: tokenizers.Tokenizer) -> bool:
     """Whether `core` is a BPE tokenizer whose split patterns are all from pre_tokenizers.py."""
     parts = (core.normalizer, core.pre_tokenizer, core.decoder)
-    steps = [step for part in parts for step in steps_of(part)]
+    steps = [step for part in parts for step in pipeline_steps(part)]
     patterns = {step.get("pattern", {}).get("Regex") for step in steps} - {None}
     return isinstance(core.model, models.BPE) and len(steps) < 20 and patterns <= PATTERNS
 
@@ -67,20 +67,20 @@ class TimedCalls:
         use_one_tokenizer_thread()
         self._origin = origin
         self._is_known = core is not None and _has_known_patterns(core)
-        self._left_behind: Thread | None = None
+        self._abandoned_thread: Thread | None = None
 
     def run(self, work: Callable[[], T], characters: int) -> T:
         """Return work(). characters: length of the text it reads, which sets the time limit."""
         if self._is_known and characters < _SHORT:
-            with library_errors(self._origin):
+            with translate_library_errors(self._origin):
                 return work()
         future = Future[T]()
         seconds = SECONDS + characters / CHARACTERS_A_SECOND
-        if self._left_behind is None or not self._left_behind.is_alive():
-            thread = Thread(target=_finish, args=(work, future), name="tokenizer", daemon=True)
+        if self._abandoned_thread is None or not self._abandoned_thread.is_alive():
+            thread = Thread(target=_run_into, args=(work, future), name="tokenizer", daemon=True)
             thread.start()
             wait([future], seconds)
-            self._left_behind = None if future.done() else thread
+            self._abandoned_thread = None if future.done() else thread
         if not future.done():
             raise BadTokenizer(
                 "{origin}: the tokenizer needs more than {seconds:.0f} s for a text of {characters}"
@@ -90,18 +90,18 @@ class TimedCalls:
                 seconds=seconds,
                 characters=characters,
             )
-        with library_errors(self._origin):
+        with translate_library_errors(self._origin):
             return future.result()
 
 
-def _finish(work: Callable[[], T], future: Future[T]) -> None:
+def _run_into(work: Callable[[], T], future: Future[T]) -> None:
     try:
         future.set_result(work())
     except BaseException as error:
         future.set_exception(error)
 
 
-def steps_of(part: Any) -> list[dict[str, Any]]:
+def pipeline_steps(part: Any) -> list[dict[str, Any]]:
     """Describe the steps of a normalizer, pre-tokenizer or decoder as dicts, in order."""
     return [] if part is None else list(_flat(json.loads(part.__getstate__())))
 
@@ -132,7 +132,7 @@ def check_growth(core: tokenizers.Tokenizer, origin: str) -> None:
     """Raise BadTokenizer when replacements could make a text MOST_GROWTH times as long."""
     for part in (core.normalizer, core.decoder):
         growth = 1.0
-        for step in steps_of(part):
+        for step in pipeline_steps(part):
             if step["type"] in ("Replace", "Prepend"):
                 replaced = len(step.get("pattern", {}).get("String", "")) or 1
                 growth *= max(1, len(step.get("content", step.get("prepend", ""))) / replaced)
@@ -175,7 +175,7 @@ class TokenBytes:
     @classmethod
     def of(cls, core: tokenizers.Tokenizer, origin: str) -> "TokenBytes":
         """Find out which kind of decoder the tokenizer `core` has."""
-        steps = steps_of(core.decoder)
+        steps = pipeline_steps(core.decoder)
         kinds = {step["type"] for step in steps}
         drops = any(
             (step["type"] == "Strip" and step.get("content") == " " and step.get("start") == 1)
@@ -185,7 +185,7 @@ class TokenBytes:
         is_of_pieces = bool(kinds & {"ByteFallback", "Metaspace"})
         return cls(core, origin, "ByteLevel" in kinds, is_of_pieces, drops)
 
-    def of_token(self, token: int, before: int | None) -> bytes:
+    def bytes_of_token(self, token: int, before: int | None) -> bytes:
         """Bytes that `token` adds after the token `before` (None: at the start); b"" if unknown.
 
         Raises BadTokenizer.
@@ -199,15 +199,15 @@ class TokenBytes:
             except KeyError:  # an added token, as it is written
                 return text.encode()
         if self.pieces:
-            return self._of_piece(text, first=before is None)
-        with library_errors(self.origin):
+            return self._piece_bytes(text, first=before is None)
+        with translate_library_errors(self.origin):
             if before is None:
                 return self.core.decode([token], skip_special_tokens=False).encode()
             both = self.core.decode([before, token], skip_special_tokens=False)
             alone = self.core.decode([before], skip_special_tokens=False)
             return both[len(alone) :].encode()
 
-    def _of_piece(self, text: str, first: bool) -> bytes:
+    def _piece_bytes(self, text: str, first: bool) -> bytes:
         byte = _BYTE_PIECE.fullmatch(text)
         if byte:
             return bytes([int(byte[1], 16)])

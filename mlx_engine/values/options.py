@@ -57,7 +57,7 @@ def _number(value: Any) -> int:
     return index(value)
 
 
-def _whole(least: int, *, or_none: bool = False) -> Callable[[Any], bool]:
+def _whole_number_from(least: int, *, or_none: bool = False) -> Callable[[Any], bool]:
     """Make a check for whole numbers of at least `least`, or None where `or_none`."""
     return lambda value: (or_none and value is None) or _number(value) >= least
 
@@ -163,8 +163,10 @@ class LoadOptions:
             ("prompt_cache_bytes", 0, Words("0 or more, or None")),
             ("memory_bytes", 1, Words("1 or more, or None")),
         ):
-            require(name, getattr(self, name), allowed, _whole(least, or_none=True))
-        require("prompt_files_bytes", self.prompt_files_bytes, Words("0 or more"), _whole(0))
+            require(name, getattr(self, name), allowed, _whole_number_from(least, or_none=True))
+        require(
+            "prompt_files_bytes", self.prompt_files_bytes, Words("0 or more"), _whole_number_from(0)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +192,7 @@ class SamplingOptions:
 
     def __post_init__(self) -> None:
         require("temperature", self.temperature, Words("0 to 10"), _between(0, 10))
-        require("top_k", self.top_k, Words("0 (off) or more"), _whole(0))
+        require("top_k", self.top_k, Words("0 (off) or more"), _whole_number_from(0))
         require("top_p", self.top_p, Words("0 to 1 (off)"), _between(0, 1))
         require("min_p", self.min_p, Words("0 (off) to 1"), _between(0, 1))
         repetition = self.repetition_penalty
@@ -201,7 +203,7 @@ class SamplingOptions:
         biases = self.logit_bias
         require("logit_bias", biases, allowed, lambda given: isinstance(given, Mapping))
         for token, bias in biases.items():
-            require("logit_bias", token, allowed, _whole(0), {token: bias})
+            require("logit_bias", token, allowed, _whole_number_from(0), {token: bias})
             require("logit_bias", bias, allowed, _between(-1000, 1000), {token: bias})
         seed, seeds = self.seed, Words("0 to 2**64-1, or None")
         require("seed", seed, seeds, lambda seed: seed is None or 0 <= _number(seed) < 2**64)
@@ -239,7 +241,7 @@ class DraftOptions:
         require("min_probability", self.min_probability, Words("0 to 1"), _between(0, 1))
         require("rule", self.rule, '"shared-noise" or "greedy"', _one_of(DraftRule))
         require("output", self.output, f"one of {outputs}", _one_of(DraftOutput))
-        require("vocabulary", self.vocabulary, Words("256 or more"), _whole(256))
+        require("vocabulary", self.vocabulary, Words("256 or more"), _whole_number_from(256))
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,5 +299,5 @@ class GenerationOptions:
 
     def __post_init__(self) -> None:
         limit, allowed = self.max_tokens, Words("1 or more, or None")
-        require("max_tokens", limit, allowed, _whole(1, or_none=True))
+        require("max_tokens", limit, allowed, _whole_number_from(1, or_none=True))
         object.__setattr__(self, "stop", stop_strings(self.stop))

@@ -61,7 +61,7 @@ def chat_as_markdown(chat: SavedChat) -> str:
     """
     model = " ".join(chat.model.split())
     names = {"system": "System", "user": "You", "assistant": model}
-    marked = _marked(model)
+    marked = _heading_pattern(model)
     turns = [Message("system", chat.system)] if chat.system else []
     blocks = [f"# Chat with {model}"]
     for message in (*turns, *chat.messages):
@@ -89,7 +89,7 @@ def chat_from_markdown(text: str) -> SavedChat:
     return SavedChat(model, system, tuple(messages))
 
 
-def _marked(model: str) -> re.Pattern[str]:
+def _heading_pattern(model: str) -> re.Pattern[str]:
     """Match lines that are a message heading, with any number of backslashes in front."""
     names = "|".join(re.escape(name) for name in ("System", "You", model))
     return re.compile(rf"^\\*## (?:{names})[ \t]*$", re.MULTILINE)
@@ -97,7 +97,7 @@ def _marked(model: str) -> re.Pattern[str]:
 
 def _turns(text: str, model: str) -> Iterator[Message]:
     roles: dict[str, Role] = {model: "assistant", "System": "system", "You": "user"}
-    marked = _marked(model)
+    marked = _heading_pattern(model)
     headings = [match for match in marked.finditer(text) if match[0].startswith("#")]
     for number, heading in enumerate(headings, 1):
         is_last = number == len(headings)

@@ -167,7 +167,7 @@ def configs() -> Check:
         config = spoilt_json({"eos_token_id": 2, "text_config": ids}, random)
         (folder / "config.json").write_text(json.dumps(config))
         recommendation_from_folder(folder)
-        read_tokenizer(folder).fitted(300)
+        read_tokenizer(folder).fit_to_vocabulary(300)
 
     return check
 

@@ -87,14 +87,14 @@ STEPS: dict[str, list[Any]] = {
 def use(tokenizer: Tokenizer) -> None:
     """All that an answer asks of it."""
     ids = tokenizer.encode(TEXT, add_special=True)
-    parts = tokenizer.plain_parts(TEXT, tokenizer.control_ids("<think>"))
+    parts = tokenizer.split_control_tokens(TEXT, tokenizer.control_ids("<think>"))
     some = [*ids[:40], *tokenizer.encode_chat(parts)[:40], 5, 2**31]
     tokenizer.decode(ids)
     streamed = StreamingText(tokenizer)
     streamed.add(some)
     streamed.finish()
     with suppress(BadTokenizer):
-        tokenizer.fitted(max(1, min(tokenizer.vocabulary, 299)))
+        tokenizer.fit_to_vocabulary(max(1, min(tokenizer.vocabulary, 299)))
 
 
 def scratch() -> Path:

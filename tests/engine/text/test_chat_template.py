@@ -10,7 +10,7 @@ from chat_templates import CHATML, LLAMA, MISTRAL, QWEN, TOOLBOX
 from tiny_tokenizer import make_tiny_tokenizer
 
 from mlx_engine.text.channels import opens_thinking
-from mlx_engine.text.chat_template import ChatTemplate, fallback_template, in_turns
+from mlx_engine.text.chat_template import ChatTemplate, alternate_roles, fallback_template
 from mlx_engine.values.conversation import Message
 from mlx_engine.values.errors import BadChatTemplate, BadOption, BadPrompt
 from mlx_engine.values.options import TemplateValue
@@ -129,7 +129,7 @@ YES = Message("assistant", "Yes", "so")
 def test_questions_and_answers_come_by_turns_where_they_have_to(
     messages: list[Message], turns: list[Message]
 ) -> None:
-    assert in_turns(messages) == turns
+    assert alternate_roles(messages) == turns
     strict, lenient = (ChatTemplate(source, TOKENS, "x") for source in (MISTRAL, CHATML))
     how = {"add_generation_prompt": True}
     if messages[0].role != "system":

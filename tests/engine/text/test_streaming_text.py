@@ -91,7 +91,7 @@ def test_grouping_into_tokens_does_not_matter(
 
 
 def one_by_one(tokenizer: Tokenizer, character: str) -> list[int]:
-    of_byte = {tokenizer.token_bytes.of_token(i, None): i for i in range(290)}
+    of_byte = {tokenizer.token_bytes.bytes_of_token(i, None): i for i in range(290)}
     return [of_byte[bytes([byte])] for byte in character.encode()]
 
 
@@ -181,7 +181,7 @@ def test_thinking_of_every_family(tmp_path: Path, tokenizer: Tokenizer, row: Mar
 
 def test_words_that_any_model_may_write_are_no_markers(tokenizer: Tokenizer) -> None:
     for row in THINKING:
-        if row.is_words:
+        if row.is_plain_text:
             text = f"{row.opening} a fox. {row.closing}"
             assert split(tokenizer, text) == ("", text)
 
@@ -317,10 +317,10 @@ def test_texts_are_found_in_what_repeats_itself() -> None:
     long = "ab" * 500 + "c"
     matcher, state = Matcher((long, "bab" * 300, "bc", "c")), 0
     for character in "ab" * 2000:
-        state = matcher.step(state, character)
-        assert not matcher.found(state)
-    assert matcher.held(state) == 1000
-    assert matcher.found(matcher.step(state, "c")) == (long, "bc", "c")
+        state = matcher.next_state(state, character)
+        assert not matcher.matches(state)
+    assert matcher.held_length(state) == 1000
+    assert matcher.matches(matcher.next_state(state, "c")) == (long, "bc", "c")
 
 
 def test_prompt_that_ends_in_an_open_block(tokenizer: Tokenizer) -> None:

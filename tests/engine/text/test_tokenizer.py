@@ -15,7 +15,7 @@ from tiny_tokenizer import make_tiny_tokenizer
 from tokenizers import models, pre_tokenizers, processors
 
 from mlx_engine.built_in_model import built_in_model
-from mlx_engine.text.tokenizer import Tokenizer, known_ends
+from mlx_engine.text.tokenizer import Tokenizer, known_end_tokens
 from mlx_engine.text.tokenizer_folder import read_tokenizer
 from mlx_engine.values.errors import BadPrompt, BadTokenizer
 
@@ -25,7 +25,7 @@ TEXT = st.lists(st.sampled_from(PIECES) | st.text(max_size=4), max_size=8).map("
 
 
 def encode_plain(tokenizer: Tokenizer, text: str) -> list[int]:
-    return tokenizer.encode_parts(tokenizer.plain_parts(text, tokenizer.special_ids))
+    return tokenizer.encode_parts(tokenizer.split_control_tokens(text, tokenizer.special_ids))
 
 
 @pytest.fixture(scope="module")
@@ -113,9 +113,9 @@ def test_an_end_of_turn_is_known_by_its_text(
 
 
 def test_what_ends_messages_ends_no_answer() -> None:
-    assert known_ends(["<|end|>", "<|endoftext|>", "x"]) == {"<|end|>", "<|endoftext|>"}
-    assert known_ends(["<|end|>", "<|return|>"]) == {"<|return|>"}  # gpt-oss
-    assert known_ends(["<|end|>", "<|flush|>", "<|think|>"]) == {"<|flush|>"}  # Solar Open
+    assert known_end_tokens(["<|end|>", "<|endoftext|>", "x"]) == {"<|end|>", "<|endoftext|>"}
+    assert known_end_tokens(["<|end|>", "<|return|>"]) == {"<|return|>"}  # gpt-oss
+    assert known_end_tokens(["<|end|>", "<|flush|>", "<|think|>"]) == {"<|flush|>"}  # Solar Open
 
 
 @pytest.mark.parametrize("key", ["eos_token_id", "suppress_tokens", "begin_suppress_tokens"])
@@ -133,11 +133,11 @@ def test_suppressed_tokens(tmp_path: Path) -> None:
     (tmp_path / "generation_config.json").write_text(json.dumps(said))
     made = read_tokenizer(tmp_path)
     assert (made.suppressed_ids, made.first_suppressed_ids) == ({3, 9000}, {4})
-    assert made.fitted(300) is made
+    assert made.fit_to_vocabulary(300) is made
     said = {"suppress_tokens": [*range(299)], "begin_suppress_tokens": [299]}
     (tmp_path / "generation_config.json").write_text(json.dumps(said))
     with pytest.raises(BadTokenizer, match="suppresses every token"):
-        read_tokenizer(tmp_path).fitted(300)
+        read_tokenizer(tmp_path).fit_to_vocabulary(300)
 
 
 def test_begin_token_is_added_when_the_file_says_so(tmp_path: Path) -> None:
@@ -186,9 +186,9 @@ def test_lone_surrogate_is_refused_with_its_place(tokenizer: Tokenizer) -> None:
 
 
 def test_tokenizer_of_another_model(tokenizer: Tokenizer) -> None:
-    assert tokenizer.fitted(300) is tokenizer
+    assert tokenizer.fit_to_vocabulary(300) is tokenizer
     with pytest.raises(BadTokenizer, match=r"tokenizer\.json.*299.*299 tokens"):
-        tokenizer.fitted(299)
+        tokenizer.fit_to_vocabulary(299)
 
 
 def test_a_special_token_without_a_row_is_ordinary_text(tmp_path: Path) -> None:
@@ -197,12 +197,15 @@ def test_a_special_token_without_a_row_is_ordinary_text(tmp_path: Path) -> None:
     edit(tmp_path / "tokenizer_config.json", lambda c: c.update(added_tokens_decoder=listed))
     edit(tmp_path / "tokenizer_config.json", lambda c: c.update(eos_token="<image>"))
     whole = read_tokenizer(tmp_path)
-    fitted = whole.fitted(300)
+    fit_to_vocabulary = whole.fit_to_vocabulary(300)
     assert whole.encode("<image>") == [300] and whole.end_ids == {300}
-    assert max(fitted.encode("a <image>")) < 300 and fitted.end_ids == set()
-    assert fitted.decode(fitted.encode("a <image>")) == "a <image>"
-    assert fitted.encode("<|im_end|>") == whole.encode("<|im_end|>")
-    assert (fitted.vocabulary, fitted.special_ids) == (300, whole.special_ids - {300})
+    assert max(fit_to_vocabulary.encode("a <image>")) < 300 and fit_to_vocabulary.end_ids == set()
+    assert fit_to_vocabulary.decode(fit_to_vocabulary.encode("a <image>")) == "a <image>"
+    assert fit_to_vocabulary.encode("<|im_end|>") == whole.encode("<|im_end|>")
+    assert (fit_to_vocabulary.vocabulary, fit_to_vocabulary.special_ids) == (
+        300,
+        whole.special_ids - {300},
+    )
 
 
 @pytest.mark.parametrize(

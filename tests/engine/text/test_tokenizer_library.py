@@ -53,7 +53,7 @@ def test_what_fails_at_loading_is_a_bad_tokenizer(tmp_path: Path, parts: dict[st
 
 def test_what_fails_at_a_text_is_a_bad_tokenizer(tmp_path: Path) -> None:
     made = read_tokenizer(with_parts(tmp_path, pre_tokenizer=split("(a|aa|aaa)+$")))
-    for read in (made.encode, lambda text: made.plain_parts(text, made.special_ids)):
+    for read in (made.encode, lambda text: made.split_control_tokens(text, made.special_ids)):
         with pytest.raises(BadTokenizer, match="retry-limit"):
             read("a" * 40 + "b")
 
@@ -76,7 +76,7 @@ def test_a_text_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch)
     assert not asked.is_set(), "while the first text still runs, no other is begun"
     never.set()
     monkeypatch.setattr(tokenizer_library, "SECONDS", 60)
-    calls._left_behind.join()
+    calls._abandoned_thread.join()
     assert calls.run(lambda: 5, 3) == 5
 
 
