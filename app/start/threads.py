@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from threading import Lock, Thread
 from time import monotonic, sleep
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication
@@ -96,10 +96,21 @@ def gently(work: Callable[[], T]) -> T:
 
 EACH = 0
 """The number of looks that always count."""
+MOST_LOOKS = 4
+"""Threads of one kind of look: each may hang for ever on a share that is gone."""
+
+
+class Look(NamedTuple):
+    """What to call on a thread, and what then to do with its result on the window's."""
+
+    number: int
+    look: Callable[[], Any]
+    use: Callable[[Any], object]
 
 
 class Beside(QObject):
-    """Runs one kind of look, of which only the newest counts. A disk that hangs holds up nobody.
+    """Runs one kind of look, of which only the newest counts. A disk that hangs holds up nobody, as
+    long as there are fewer than MOST_LOOKS of them; of those that wait only the newest does.
 
     What a look raises is raised on the window's thread, as if it had looked itself.
     """
@@ -109,31 +120,38 @@ class Beside(QObject):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._newest = 0
+        self._running, self._waiting = 0, list[Look]()
         self._ended.connect(self._deliver, Qt.ConnectionType.QueuedConnection)
         self._door = _Door()
         self.destroyed.connect(self._door.close)
 
     def run(self, look: Callable[[], T], use: Callable[[T], object]) -> None:
         """`look` on a thread of its own; then `use`, unless something newer was asked for."""
-        self._newest += 1
-        self._start(self._newest, look, use)
+        self.forget()
+        self._start(Look(self._newest, look, use))
 
     def run_each(self, look: Callable[[], T], use: Callable[[T], object]) -> None:
         """The same, whatever is asked for later."""
-        self._start(EACH, look, use)
+        self._start(Look(EACH, look, use))
 
     def forget(self) -> None:
         """Nobody waits any more for what runs."""
         self._newest += 1
+        self._waiting = [waiting for waiting in self._waiting if waiting.number == EACH]
 
-    def _start(self, number: int, look: Callable[[], T], use: Callable[[T], object]) -> None:
+    def _start(self, asked: Look) -> None:
+        if self._running == MOST_LOOKS:
+            self._waiting.append(asked)
+            return
+        self._running += 1
+
         def work() -> None:
             try:
-                seen = look()
+                seen = asked.look()
             except Exception as error:
-                self._tell(number, partial(_raise, error))
+                self._tell(asked.number, partial(_raise, error))
             else:
-                self._tell(number, lambda: use(seen))
+                self._tell(asked.number, lambda: asked.use(seen))
 
         Thread(target=work, name="disk", daemon=True).start()
 
@@ -143,6 +161,9 @@ class Beside(QObject):
                 self._ended.emit(number, use)
 
     def _deliver(self, number: int, use: Callable[[], object]) -> None:
+        self._running -= 1
+        if self._waiting:
+            self._start(self._waiting.pop(0))
         if number in (EACH, self._newest):
             use()
 

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -177,6 +178,25 @@ def test_only_the_newest_look_counts_and_mistakes_come_back(qapp, qtbot):
         beside.run(lambda: 1 // 0, seen.append)
         qtbot.waitUntil(lambda: bool(raised))
     assert raised[0][0] is ZeroDivisionError
+
+
+def test_looks_at_a_disk_that_hangs_are_bounded(qapp, qtbot, gate):
+    """The newest of those that wait, and each that always counts, is done once there is room."""
+    beside, begun, seen = Beside(qapp), list[int](), list[int]()
+
+    def look(number: int) -> int:
+        begun.append(number)
+        gate.wait(10)
+        return number
+
+    for number in range(50):
+        beside.run(partial(look, number), seen.append)
+    beside.run_each(partial(look, 99), seen.append)
+    qtbot.wait(100)
+    assert begun == [0, 1, 2, 3]
+    gate.set()
+    qtbot.waitUntil(lambda: len(seen) == 2)
+    assert sorted(seen) == [49, 99] and sorted(begun[4:]) == [49, 99]
 
 
 def test_changed_settings_are_on_the_disk_at_the_end_and_nobody_waits_for_it_before(
