@@ -101,7 +101,7 @@ def test_doctor_finds_nothing_that_fails(bare):
 
 
 def test_tests_of_the_window_are_skipped_in_one_loud_line(bare):
-    plain, window = "tests/app/start/test_folders.py", "tests/app/window/test_motion.py"
+    plain, window = "tests/app/start/test_folders.py", "tests/app/window/test_plain_words.py"
     told = bare("pytest", plain, window, "-p", "no:cacheprovider", "-k", "not crash")
     assert told.returncode == 0, told.stdout
     (loud,) = (line for line in told.stdout.splitlines() if "NOT TESTED" in line)
