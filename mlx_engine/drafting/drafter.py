@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 import mlx.core as mx
@@ -37,31 +38,31 @@ whose logits are not finite.
 """
 
 
-class Draft(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Draft:
     """Drafted tokens for the target to read, int32 [k]; lazy where a model drafts.
 
     passes: number of passes of a head or small model. likely: bool [k], whether a token may be
-    accepted; None where all may.
+    accepted; None where all may. depth: k.
     """
 
     tokens: mx.array
     passes: int = 0
     likely: mx.array | None = None
+    depth: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "depth", self.tokens.shape[0])
 
     @property
     def candidates(self) -> mx.array:
         """The tokens that may be accepted, int32 [k]; NO_TOKEN in the place of others."""
         return self.tokens if self.likely is None else mx.where(self.likely, self.tokens, NO_TOKEN)
 
-    @property
-    def depth(self) -> int:
-        """k, known without evaluating."""
-        return int(self.tokens.shape[0])
 
-
-def empty_draft(passes: int = 0) -> Draft:
+def empty_draft() -> Draft:
     """A draft without tokens: the round decodes plainly."""
-    return Draft(mx.zeros((0,), dtype=mx.int32), passes)
+    return Draft(mx.zeros((0,), dtype=mx.int32))
 
 
 class Offer(NamedTuple):

@@ -38,7 +38,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -161,7 +161,7 @@ class DialledHeads(MtpDraft):
         self._drafts += 1
         chances = mx.random.uniform(shape=(draft.depth,), key=mx.random.key(self._drafts))
         other = (draft.tokens + 1) % self.vocabulary
-        return draft._replace(tokens=mx.where(chances < self.accepted, draft.tokens, other))
+        return replace(draft, tokens=mx.where(chances < self.accepted, draft.tokens, other))
 
 
 @dataclass(frozen=True, slots=True)
