@@ -36,7 +36,7 @@ from mlx_engine.drafting.head_memory import HeadMemory
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.loading.find import read_json_object
 from mlx_engine.loading.gguf.header import GgufTensor, block_types
-from mlx_engine.loading.gguf.part import Placement, kept_in_blocks, parts_of
+from mlx_engine.loading.gguf.part import Placement, kept_in_blocks, split_into_parts
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.decoder import Decoder, build_decoder
 from mlx_engine.models.layer_specs import ExpertsSpec, Shape
@@ -357,7 +357,9 @@ class _Weights:
         kind = self._types[self._type_of(name, shape)]
         nbytes = prod(shape) // kind.elements * kind.nbytes
         stored = GgufTensor(name, kind, shape, nbytes, Path("model.gguf"), 0)
-        parts = {part.name: part for part in parts_of(stored, Placement(name), None, "BF16")}
+        parts = {
+            part.name: part for part in split_into_parts(stored, Placement(name), None, "BF16")
+        }
 
         def is_read(form: str, shape: Shape) -> bool:
             what: KernelName = "products" if len(shape) == 2 else "experts"
