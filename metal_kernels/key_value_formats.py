@@ -225,10 +225,10 @@ def _packed(name: str, header: str, bits: int, group: int, *, is_joined: bool) -
     )
 
 
-def form_name(bits: int, *, of_latents: bool = False) -> str:
+def form_name(bits: int, *, is_latent: bool = False) -> str:
     """ "" for floating numbers, "affine8", "affine4"; "latent", "latent8", "latent4"."""
     packed = "" if bits == 16 else str(bits)
-    return f"{LATENT}{packed}" if of_latents else packed and f"affine{packed}"
+    return f"{LATENT}{packed}" if is_latent else packed and f"affine{packed}"
 
 
 def cache_form(name: str, size: int, value_size: int) -> KeyValueFormat:

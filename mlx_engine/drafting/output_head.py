@@ -16,7 +16,7 @@ from metal_kernels.stock import computes_on_gpu
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 from mlx_engine.models.contract import Model, MtpHead
 from mlx_engine.models.layers import Linear
-from mlx_engine.models.matrix import Matrix, rows_of, values_of
+from mlx_engine.models.matrix import Matrix, dequantised, take_rows
 from mlx_engine.values.options import DraftOptions, DraftOutput
 
 GROUP = 64
@@ -172,7 +172,7 @@ class OutputShelf:
 
 
 def _requantised(matrix: Matrix, bits: int) -> Linear:
-    dense = matrix.weight if matrix.mode == "dense" else values_of(matrix, matrix.dtype)
+    dense = matrix.weight if matrix.mode == "dense" else dequantised(matrix, matrix.dtype)
     weight, scales, biases = mx.quantize(dense, group_size=GROUP, bits=bits)
     mx.eval(weight, scales, biases)
     return Linear(Matrix(weight, scales, biases, GROUP, bits, "affine"))
@@ -180,7 +180,7 @@ def _requantised(matrix: Matrix, bits: int) -> Linear:
 
 def _rows_of(matrix: Matrix, ids: mx.array) -> Linear:
     """Copy some rows in a format that MLX multiplies by: 8 bits for GGUF blocks."""
-    rows = rows_of(matrix, ids)
+    rows = take_rows(matrix, ids)
     if rows.mode in BLOCK_FORMS and rows.inputs % GROUP == 0:
         return _requantised(rows, 8)
     if rows.mode == "dense" and not computes_on_gpu():

@@ -252,7 +252,7 @@ def _check_usable(candidate: _Candidate, family: Family) -> HeadTensors:
         return HeadTensors({}, origin, False, _unreadable(candidate.damage))
     missing = _missing_tensor(candidate.tensors, wanted)
     if missing is not None:
-        name = family.name_in_files(missing)
+        name = family.published_name(missing)
         words = Words(
             "The MTP heads in {origin} lack the tensor {name}, so they cannot be used.",
             origin=origin,
@@ -325,7 +325,7 @@ def _misshapen_tensor(
                 "The MTP heads in {origin} belong to another model: {tensor} is {shape} "
                 "where this one needs {needed}.",
                 origin=candidate.origin,
-                tensor=family.name_in_files(name),
+                tensor=family.published_name(name),
                 shape=list(tensor.shape),
                 needed=list(shape),
             )
@@ -342,7 +342,7 @@ def _surplus_tensor(candidate: _Candidate, family: Family, wanted: Collection[st
                 "The MTP heads in {origin} have the tensor {tensor}, which this version has no "
                 "place for.",
                 origin=candidate.origin,
-                tensor=family.name_in_files(name),
+                tensor=family.published_name(name),
             )
     return None
 
@@ -365,7 +365,7 @@ def _why_no_heads(family: Family, files: ModelFiles) -> Reason:
                 heads=heads,
             ),
         )
-    sign = family.sign_of_no_heads()
+    sign = family.missing_heads_hint()
     return Reason(
         "heads-dropped",
         Words(

@@ -19,7 +19,7 @@ from mlx_engine.loading.load_tensors import load_deferred, load_tensors
 from mlx_engine.loading.repack_cache import RepackCache
 from mlx_engine.loading.stored_weights import CPU_LAYOUT_LIMIT
 from mlx_engine.models.contract import PASSES_OF_ONE, Model
-from mlx_engine.models.matrix import Layout, as_stored, by_columns
+from mlx_engine.models.matrix import Layout, column_layout, stored_layout
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.text.chat_template import ChatTemplate
 from mlx_engine.text.tokenizer import Tokenizer
@@ -99,7 +99,7 @@ def load_model(
         weights = weights._replace(head=quantised_head(weights.head, options.head_bits))
     reasons = weights.reasons
     is_unpacked = no_kernels and 4 * description.parameters <= CPU_LAYOUT_LIMIT
-    built = _build(headers, weights, by_columns if is_unpacked else as_stored, kernels)
+    built = _build(headers, weights, column_layout if is_unpacked else stored_layout, kernels)
     del weights  # the model may have replaced them
     repacked = headers.gguf is not None and not (cache and cache.was_read)
     to_come = None if repacked else on_progress  # repacked weights are in memory already
@@ -167,7 +167,7 @@ def _build(headers: ModelHeaders, weights: _Weights, layout: Layout, kernels: Ke
     model = headers.family.build(tables[0], tables[1] if tables[1:] else None)
     for table in tables:
         table.check_all_used()
-    return _Built(model, tables[0].handed_out, tables[1].handed_out if tables[1:] else ())
+    return _Built(model, tables[0].taken_arrays, tables[1].taken_arrays if tables[1:] else ())
 
 
 GROUP = 64

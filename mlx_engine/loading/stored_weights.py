@@ -38,7 +38,7 @@ class Weight(NamedTuple):
     nbytes: int
     is_matrix: bool
     file_nbytes: int | None = None
-    by_columns: int | None = None
+    column_layout: int | None = None
     group_sums: int = 0
 
     @property
@@ -89,7 +89,7 @@ def _columns_nbytes(shape: Shape, scales: int) -> int:
 
 
 def _unpacked(weight: Weight) -> Weight:
-    nbytes, stored = weight.by_columns or 4 * weight.parameters, weight.in_file
+    nbytes, stored = weight.column_layout or 4 * weight.parameters, weight.in_file
     return weight._replace(nbytes=nbytes, file_nbytes=None if stored == nbytes else stored)
 
 

@@ -18,7 +18,7 @@ from mlx_engine.cache.contract import LayerCache, RowCount
 from mlx_engine.cache.joint import JointCache, each
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.models import layer_specs
-from mlx_engine.models.layers import Norm, Projections, ResidualLinear, Rotation
+from mlx_engine.models.layers import Norm, Projections, ResidualLinear, RotaryEmbedding
 from mlx_engine.models.weights import Part
 from mlx_engine.values.options import CacheBits
 
@@ -46,7 +46,7 @@ class Masks:
             self._made[alike] = cache.make_mask(rows)
         return self._made[alike]
 
-    def span(self, cache: KeyValueCache, rows: int, group: int) -> Span:
+    def key_span(self, cache: KeyValueCache, rows: int, group: int) -> Span:
         """Range of keys that a written block sees, for the kernel; group: query heads a key."""
         start, window = (cache.first, cache.window) if isinstance(cache, WindowCache) else (0, 0)
         pending, end = cache.pending, cache.most + rows
@@ -63,7 +63,7 @@ class Attend(Protocol):
     """Append a block to a cache and attend to everything in it."""
 
     def __call__(
-        self, queries: mx.array, new: KeysValues | None, cache: KeyValueCache, masks: Masks
+        self, queries: mx.array, keys_values: KeysValues | None, cache: KeyValueCache, masks: Masks
     ) -> mx.array:
         """Rotated queries [1, heads, T, size] -> outputs; heads a multiple of the keys'.
 
@@ -83,43 +83,45 @@ class StockAttention:
     cap: float = 0.0
 
     def __call__(
-        self, queries: mx.array, new: KeysValues | None, cache: KeyValueCache, masks: Masks
+        self, queries: mx.array, keys_values: KeysValues | None, cache: KeyValueCache, masks: Masks
     ) -> mx.array:
         """Attend causally within the cache's window; in slices where scores would be large."""
         mask = masks.of(cache, queries.shape[2])
-        seen = cache.keys_and_values() if new is None else cache.write(*new)
+        cached = cache.keys_and_values() if keys_values is None else cache.write(*keys_values)
         _, heads, rows, _ = queries.shape
-        sizes = queries.shape, seen.keys.shape, seen.values.shape[-1]
+        sizes = queries.shape, cached.keys.shape, cached.values.shape[-1]
         if not self.cap and attends_in_one_launch(*sizes):
-            return self._of_rows(slice(0, rows), queries, seen, mask)
-        a_row = heads * seen.keys.shape[2] * queries.dtype.size
-        parts = [self._of_rows(part, queries, seen, mask) for part in tiles(rows, a_row)]
+            return self._attend_rows(slice(0, rows), queries, cached, mask)
+        a_row = heads * cached.keys.shape[2] * queries.dtype.size
+        parts = [self._attend_rows(part, queries, cached, mask) for part in tiles(rows, a_row)]
         return parts[0] if len(parts) == 1 else mx.concatenate(parts, axis=2)
 
-    def _of_rows(self, part: slice, queries: mx.array, seen: KeysValues, mask: Mask) -> mx.array:
+    def _attend_rows(
+        self, part: slice, queries: mx.array, cached: KeysValues, mask: Mask
+    ) -> mx.array:
         """Attend with some rows of a block; keys after them are left out."""
         after = queries.shape[2] - part.stop
         if part.start or after:
-            end = seen.keys.shape[2] - after
+            end = cached.keys.shape[2] - after
             queries = queries[:, :, part]
-            seen = KeysValues(seen.keys[:, :, :end], seen.values[:, :, :end])
+            cached = KeysValues(cached.keys[:, :, :end], cached.values[:, :, :end])
             mask = mask[part, :end] if isinstance(mask, mx.array) else mask
         how = AttentionOptions(self.scale, mask, self.sinks, self.cap)
-        return self.stock.attention(queries, *seen, how)
+        return self.stock.attention(queries, *cached, how)
 
 
-class ServedCaches:
+class KernelByCacheBits:
     """Row counts served by the attention kernel, by the bits of the cache."""
 
-    def __init__(self, kernels: Kernels, work: Work, *, of_latents: bool = False) -> None:
+    def __init__(self, kernels: Kernels, work: Work, *, is_latent: bool = False) -> None:
         """work: but for the name of its form."""
-        self._kernels, self._work, self._of_latents = kernels, work, of_latents
+        self._kernels, self._work, self._of_latents = kernels, work, is_latent
         self._by_bits: dict[CacheBits, Served | None] = {}
 
     def of(self, bits: CacheBits) -> Served | None:
         """The kernel for a cache of `bits`; None where it never serves."""
         if bits not in self._by_bits:
-            work = self._work._replace(form=form_name(bits, of_latents=self._of_latents))
+            work = self._work._replace(form=form_name(bits, is_latent=self._of_latents))
             if bits != 16:  # a trial that waits is run before the first token, that rows stay exact
                 self._kernels.rows_now("attention", work)
             self._by_bits[bits] = self._kernels.served("attention", work)
@@ -138,27 +140,27 @@ class FewQueryAttention:
     ) -> None:
         self._spec, self._stock, self._sinks = spec, stock, sinks
         work = Work("", spec.value_dim, spec.key_dim, spec.heads // spec.kv_heads)
-        self.served = ServedCaches(kernels, work)
+        self.served = KernelByCacheBits(kernels, work)
 
     def __call__(
-        self, queries: mx.array, new: KeysValues | None, cache: KeyValueCache, masks: Masks
+        self, queries: mx.array, keys_values: KeysValues | None, cache: KeyValueCache, masks: Masks
     ) -> mx.array:
         """Attend causally within the cache's window."""
         rows, served = queries.shape[2], self.served.of(cache.row_bits)
         if served is None or rows not in served:
-            return self._stock(queries, new, cache, masks)
+            return self._stock(queries, keys_values, cache, masks)
         return few_query_attention(
             self._stock.stock.contiguous(queries),
-            cache.buffers if new is None else cache.append(*new),
+            cache.buffers if keys_values is None else cache.append(*keys_values),
             cache_form(form_name(cache.row_bits), self._spec.key_dim, self._spec.value_dim),
-            masks.span(cache, rows, self._spec.heads // self._spec.kv_heads),
+            masks.key_span(cache, rows, self._spec.heads // self._spec.kv_heads),
             self._stock.scale,
             served.launcher,
             self._sinks,
         )
 
 
-def attend_of(
+def make_attend(
     kernels: Kernels, spec: layer_specs.AttentionSpec, sinks: mx.array | None, dtype: mx.Dtype
 ) -> Attend:
     """The kernel's implementation where it serves heads of these sizes, else MLX's.
@@ -182,20 +184,20 @@ class Attention:
         queries, keys = spec.heads * spec.key_dim, spec.kv_heads * spec.key_dim
         values, is_whole = spec.kv_heads * spec.value_dim, spec.qk_norm == "whole"
         names = [n for n in ("q_proj", "k_proj", "v_proj") if f"{n}.weight" in part]
-        turned = queries + (keys if "k_proj" in names else 0)
-        sizes = [turned, values] if "v_proj" in names else [turned]
+        queries_keys = queries + (keys if "k_proj" in names else 0)
+        sizes = [queries_keys, values] if "v_proj" in names else [queries_keys]
         order: dict[str, Sequence[int]] = {}
         if is_whole:
             sizes = [queries, keys, values]
         if spec.gate == "element":
             sizes = [queries, *sizes]
-            order["q_proj"] = _gates_first(spec)
+            order["q_proj"] = _gate_then_query_rows(spec)
         if spec.gate == "head":
             names.append("g_proj")
             sizes.append(spec.heads)
         self._inputs = Projections.read(part, names, sizes, order)
         self.dtype = self._inputs.dtype
-        self.out = ResidualLinear.read(part, "o_proj")
+        self.out_proj = ResidualLinear.read(part, "o_proj")
         self._norm = self._query_norm = self._key_norm = None
         if spec.qk_norm == "head":
             turns = {"q_norm": spec.heads, "k_norm": spec.kv_heads}
@@ -209,9 +211,11 @@ class Attention:
         self._value_norm = None
         if spec.value_norm and spec.kv_layer is None:
             self._value_norm = Norm.of(mx.ones(spec.value_dim, dtype=self.dtype), part, eps)
-        self._rotate = Rotation(spec.rope, part.kernels.stock) if spec.rope is not None else None
+        self._rotate = (
+            RotaryEmbedding(spec.rope, part.kernels.stock) if spec.rope is not None else None
+        )
         sinks = part.vector("sinks", mx.float32) if spec.sinks else None
-        self._attend = attend_of(part.kernels, spec, sinks, self.dtype)
+        self._attend = make_attend(part.kernels, spec, sinks, self.dtype)
         self._stock = part.kernels.stock
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
@@ -219,7 +223,7 @@ class Attention:
         window = self._spec.window
         return AttentionCache(bits) if window is None else WindowCache(window, self._stock, bits)
 
-    def mixed(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
+    def mix(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
         """Hidden states [1, T, H] -> inputs of the output projection [1, T, N]."""
         spec, rows = self._spec, x.shape[1]
         parts, gate = self._inputs(x), None
@@ -230,14 +234,14 @@ class Attention:
         if self._query_norm is not None and self._key_norm is not None:
             queries, keys, values = parts
             parts = [mx.concatenate([self._query_norm(queries), self._key_norm(keys)], -1), values]
-        turned, *projected = parts
+        queries_keys, *projected = parts
         if spec.values == "keys" and spec.kv_layer is None:
-            projected = [turned[..., spec.heads * spec.key_dim :]]
+            projected = [queries_keys[..., spec.heads * spec.key_dim :]]
         if self._norm is not None:
-            turned = self._norm(turned)
-        turned = turned.reshape(1, rows, -1, spec.key_dim)
-        stored = map(self._as_stored, projected)
-        attended = each(cache, partial(self._of_conversation, masks), turned, *stored)
+            queries_keys = self._norm(queries_keys)
+        queries_keys = queries_keys.reshape(1, rows, -1, spec.key_dim)
+        stored = map(self._cached_values, projected)
+        attended = each(cache, partial(self._run_sequence, masks), queries_keys, *stored)
         width = spec.heads * spec.value_dim
         if gate is None:
             return attended.reshape(1, rows, width)
@@ -245,9 +249,9 @@ class Attention:
             attended = attended.reshape(gate.shape)
         else:
             gate = gate[..., None]
-        return self._stock.elementwise(_gated)(attended, gate).reshape(1, rows, width)
+        return self._stock.elementwise(_apply_gate)(attended, gate).reshape(1, rows, width)
 
-    def _as_stored(self, values: mx.array) -> mx.array:
+    def _cached_values(self, values: mx.array) -> mx.array:
         """Projected values [1, T, N] -> as the cache has them, [1, T, heads, size]."""
         spec = self._spec
         values = values.reshape(1, -1, spec.kv_heads, spec.value_dim)
@@ -255,34 +259,40 @@ class Attention:
             values = self._value_norm(values)
         return values if spec.value_scale == 1.0 else values * spec.value_scale
 
-    def _of_conversation(
-        self, masks: Masks, cache: LayerCache, turned: mx.array, values: mx.array | None = None
+    def _run_sequence(
+        self,
+        masks: Masks,
+        cache: LayerCache,
+        queries_keys: mx.array,
+        values: mx.array | None = None,
     ) -> mx.array:
         """One conversation: queries and keys [1, T, heads, size], values -> outputs likewise.
 
         values None: queries alone, for keys and values that an earlier layer has written.
         """
         assert isinstance(cache, AttentionCache | WindowCache)
-        queries = turned.transpose(0, 2, 1, 3)
+        queries = queries_keys.transpose(0, 2, 1, 3)
         if self._rotate is not None:
             queries = self._rotate(queries, cache.start(), is_long=masks.is_long)
-        new = None
+        keys_values = None
         if values is not None:
             queries, keys = mx.split(queries, [self._spec.heads], axis=1)
-            new = KeysValues(keys, values.transpose(0, 2, 1, 3))
+            keys_values = KeysValues(keys, values.transpose(0, 2, 1, 3))
         if self._spec.growth is not None:
-            queries = _grown(queries, cache.start(), self._spec.growth)
-        return self._attend(queries, new, cache, masks).transpose(0, 2, 1, 3)
+            queries = _scale_by_position(queries, cache.start(), self._spec.growth)
+        return self._attend(queries, keys_values, cache, masks).transpose(0, 2, 1, 3)
 
 
-def _grown(queries: mx.array, start: Position, growth: layer_specs.QueryGrowth) -> mx.array:
+def _scale_by_position(
+    queries: mx.array, start: Position, growth: layer_specs.QueryGrowth
+) -> mx.array:
     """Scale queries [1, heads, T, size] by their position (QueryGrowth); factors in float32."""
     periods = positions(start, range(queries.shape[2])) // growth.period
     factors = 1 + growth.weight * mx.log(1 + periods.astype(mx.float32))
     return queries * factors[:, None].astype(queries.dtype)
 
 
-def _gates_first(spec: layer_specs.AttentionSpec) -> list[int]:
+def _gate_then_query_rows(spec: layer_specs.AttentionSpec) -> list[int]:
     """Rows of a q_proj that has, head by head, a query and its gate: all gates, then all queries,
     that queries and keys lie side by side.
     """
@@ -291,5 +301,5 @@ def _gates_first(spec: layer_specs.AttentionSpec) -> list[int]:
     return [row for start in starts for row in range(start, start + width)]
 
 
-def _gated(attended: mx.array, gate: mx.array) -> mx.array:
+def _apply_gate(attended: mx.array, gate: mx.array) -> mx.array:
     return attended * mx.sigmoid(gate)

@@ -22,9 +22,9 @@ from mlx_engine.models.layers import (
     Norm,
     Projections,
     ResidualLinear,
-    gate_of,
+    make_gate,
 )
-from mlx_engine.models.mamba import StateSpace
+from mlx_engine.models.mamba import Mamba2
 from mlx_engine.models.recurrent_specs import Mamba2Spec, RecurrentSpec, ShortConvolutionSpec
 from mlx_engine.models.weights import Part
 from mlx_engine.values.options import CacheBits
@@ -41,7 +41,7 @@ class GatedConvolution:
         taps = part.vector("conv.weight").astype(self.dtype).squeeze(-1)
         self._convolve = self._stock.convolution(taps)
         self._bias = part.vector("conv.bias", self.dtype) if spec.bias else None
-        self.out = ResidualLinear.read(part, "out_proj")
+        self.out_proj = ResidualLinear.read(part, "out_proj")
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
         """An empty cache: a window of zeros."""
@@ -49,17 +49,17 @@ class GatedConvolution:
         window = mx.zeros((1, self._spec.taps - 1, self._spec.width), self.dtype)
         return RecurrentCache(window, mx.zeros((1, 0)), stock=self._stock)
 
-    def mixed(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
+    def mix(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
         """Hidden states [1, T, H] -> inputs of the output projection [1, T, N]."""
         del masks
         before, behind, values = self._inputs(x)
-        rows = self._stock.elementwise(_times)(before, values)
-        convolved = each(cache, self._of_conversation, rows)
+        rows = self._stock.elementwise(_multiply)(before, values)
+        convolved = each(cache, self._run_sequence, rows)
         if self._bias is None:
-            return self._stock.elementwise(_times)(behind, convolved)
-        return self._stock.elementwise(_times_sum)(behind, convolved, self._bias)
+            return self._stock.elementwise(_multiply)(behind, convolved)
+        return self._stock.elementwise(_multiply_by_sum)(behind, convolved, self._bias)
 
-    def _of_conversation(self, cache: LayerCache, rows: mx.array) -> mx.array:
+    def _run_sequence(self, cache: LayerCache, rows: mx.array) -> mx.array:
         """One conversation: convolve rows [1, T, C] -> [1, T, C]."""
         assert isinstance(cache, RecurrentCache)
         before = cache.window.alone(self._spec.taps - 1).astype(rows.dtype)
@@ -68,12 +68,12 @@ class GatedConvolution:
         return self._convolve(convolved)
 
 
-def _times(left: mx.array, right: mx.array) -> mx.array:
-    return left * right
+def _multiply(x: mx.array, y: mx.array) -> mx.array:
+    return x * y
 
 
-def _times_sum(left: mx.array, right: mx.array, added: mx.array) -> mx.array:
-    return left * (right + added)
+def _multiply_by_sum(x: mx.array, y: mx.array, addend: mx.array) -> mx.array:
+    return x * (y + addend)
 
 
 class PerLayerEmbedding:
@@ -107,12 +107,12 @@ class PerLayerInput:
         assert isinstance(block.feed, FeedForwardSpec)
         self._gate = Linear.read(part, "per_layer_input_gate")
         self._projection = Linear.read(part, "per_layer_projection")
-        self._join = gate_of(block.feed, part.kernels.stock)
+        self._join = make_gate(block.feed, part.kernels.stock)
         self._norm = norm
 
-    def __call__(self, x: mx.array, vectors: mx.array) -> mx.array:
+    def __call__(self, x: mx.array, per_layer_input: mx.array) -> mx.array:
         """Residual [1, T, H] and vectors [1, T, width] -> [1, T, H]."""
-        return self._norm(self._projection(self._join(self._gate(x), vectors)))
+        return self._norm(self._projection(self._join(self._gate(x), per_layer_input)))
 
 
 class Mixer(Protocol):
@@ -126,10 +126,10 @@ class Mixer(Protocol):
         """An empty cache for this mixer; bits: of keys and values, where it has any."""
 
     @property
-    def out(self) -> ResidualLinear:
+    def out_proj(self) -> ResidualLinear:
         """The output projection."""
 
-    def mixed(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
+    def mix(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
         """Normed hidden states [1, T, H] -> inputs of the output projection [1, T, N]."""
 
 
@@ -138,19 +138,17 @@ MixerSpec = layer_specs.AttentionSpec | layer_specs.LatentAttentionSpec | Recurr
 
 def mixer_of(spec: MixerSpec, part: Part, eps: float) -> Mixer:
     """Build a mixer from the tensors of a block."""
-    inner = part.below(spec.prefix)
+    inner = part.subpart(spec.prefix)
     if isinstance(spec, layer_specs.AttentionSpec):
         return Attention(spec, inner, eps)
     if isinstance(spec, layer_specs.LatentAttentionSpec):
         return LatentAttention(spec, inner, eps)
     if isinstance(spec, ShortConvolutionSpec):
         return GatedConvolution(spec, inner)
-    return (
-        StateSpace(spec, inner, eps) if isinstance(spec, Mamba2Spec) else DeltaNet(spec, inner, eps)
-    )
+    return Mamba2(spec, inner, eps) if isinstance(spec, Mamba2Spec) else DeltaNet(spec, inner, eps)
 
 
-class ExpertsBesideDense(NamedTuple):
+class ExpertsAndDense(NamedTuple):
     """Experts beside a dense feed-forward, each with a norm behind it (Gemma 4)."""
 
     experts: ExpertFeedForward
@@ -160,7 +158,7 @@ class ExpertsBesideDense(NamedTuple):
 
     def __call__(self, dense: mx.array, x: mx.array) -> mx.array:
         """What the dense one made and the residual it was made of, [1, T, H] each -> both added."""
-        made = self.experts(self.norm(x), routed_by=x)
+        made = self.experts(self.norm(x), router_input=x)
         return self.dense_out_norm(dense) + self.out_norm(made)
 
 
@@ -170,9 +168,11 @@ class DecoderBlock:
     def __init__(
         self, block: model_spec.BlockSpec, part: Part, model: model_spec.ModelSpec
     ) -> None:
-        feed = part.below(block.feed.prefix)
+        feed = part.subpart(block.feed.prefix)
         is_layer_norm = model.norm == "layer"
-        norms = {n: Norm.read(part, n, model.eps, centred=is_layer_norm) for n in block.norm_names}
+        norms = {
+            n: Norm.read(part, n, model.eps, is_layer_norm=is_layer_norm) for n in block.norm_names
+        }
         self._is_parallel = block.norms in ("parallel", "shared")
         self._scale = block.residual_scale
         self._norm = norms.get("input_layernorm")
@@ -190,7 +190,7 @@ class DecoderBlock:
         if block.experts is not None:
             outer = [norms[name] for name in ("dense_out_norm", "experts_norm", "experts_out_norm")]
             experts = ExpertFeedForward.read(feed, block.experts, model.eps)
-            self._experts = ExpertsBesideDense(experts, *outer)
+            self._experts = ExpertsAndDense(experts, *outer)
         self._per_layer = None
         if block.per_layer_width:
             self._per_layer = PerLayerInput(block, part, norms["post_per_layer_input_norm"])
@@ -205,7 +205,7 @@ class DecoderBlock:
         x: mx.array,
         caches: Sequence[LayerCache | JointCache],
         masks: Masks,
-        per_layer: mx.array | None = None,
+        per_layer_input: mx.array | None = None,
     ) -> mx.array:
         """Hidden states [1, T, H] -> [1, T, H].
 
@@ -214,25 +214,25 @@ class DecoderBlock:
         entered = x
         read = x if self._norm is None else self._norm(x)
         for mixer, cache in zip(self._mixers, caches, strict=True):
-            mixed = mixer.mixed(read, cache, masks)
+            mixed = mixer.mix(read, cache, masks)
             if self._out_norm is None and self._scale == 1.0:
-                x = mixer.out(x, mixed)
+                x = mixer.out_proj(x, mixed)
             else:
-                x = self._joined(x, mixer.out.linear(mixed), self._out_norm)
+                x = self._add_to_residual(x, mixer.out_proj.linear(mixed), self._out_norm)
         if not self._is_parallel:
             read = entered = x
         if self._second_norm is not None:
             read = self._second_norm(entered)
         if self._second_out_norm is None and self._scale == 1.0:
-            return self._feed.onto(x, read)
+            return self._feed.add_to(x, read)
         made = self._feed(read)
         if self._experts is not None:
             made = self._experts(made, entered)
-        x = self._joined(x, made, self._second_out_norm)
-        if self._per_layer is not None and per_layer is not None:
-            x = x + self._per_layer(x, per_layer)
+        x = self._add_to_residual(x, made, self._second_out_norm)
+        if self._per_layer is not None and per_layer_input is not None:
+            x = x + self._per_layer(x, per_layer_input)
         return x if self._scalar is None else x * self._scalar.astype(x.dtype)
 
-    def _joined(self, residual: mx.array, made: mx.array, norm: Norm | None) -> mx.array:
+    def _add_to_residual(self, residual: mx.array, made: mx.array, norm: Norm | None) -> mx.array:
         normed = made if norm is None else norm(made)
         return residual + (normed if self._scale == 1.0 else normed * self._scale)

@@ -51,7 +51,7 @@ class ConfigFields:
         made._fields = {**self._fields, **values}
         return made
 
-    def wrong(self, name: str, value: object, wanted: str) -> BadModelFile:
+    def wrong(self, name: str, value: object, requirement: str) -> BadModelFile:
         """The error that names a key and its value."""
         return BadModelFile(
             "{origin}: the config has {name}={value}, where {wanted} is "
@@ -59,7 +59,7 @@ class ConfigFields:
             origin=self.origin,
             name=name,
             value=ascii(value)[:80],
-            wanted=wanted,
+            requirement=requirement,
         )
 
     def __contains__(self, name: str) -> bool:
@@ -110,7 +110,7 @@ class ConfigFields:
         )
         return tuple(map(float, told))
 
-    def by_layer(self, name: str) -> tuple[float, ...]:
+    def per_layer_numbers(self, name: str) -> tuple[float, ...]:
         """A list of numbers, or one of a single number; empty when absent."""
         value = self._fields.get(name)
         is_list = value is None or isinstance(value, list)
@@ -130,7 +130,7 @@ class ConfigFields:
             raise self.wrong(name, value, Words("a number above 0"))
         return float(value)
 
-    def number_from_0(self, name: str) -> float:
+    def non_negative(self, name: str) -> float:
         """A number from 0 on, 0 when absent."""
         value = self._value(name, 0)
         return 0.0 if value == 0 and not isinstance(value, bool) else self.number(name, 0.0)
@@ -176,17 +176,17 @@ class ConfigFields:
             raise self.wrong("num_key_value_heads", kept, f"a divisor of the {heads} heads")
         return kept
 
-    def tied(self) -> bool | None:
+    def ties_embeddings(self) -> bool | None:
         """Whether the output head is the embedding; None where the config does not say."""
         return self.flag(_TIED, default=False) if self.has(_TIED) else None
 
-    def window(self, usual: int | None = _WINDOW) -> int | None:
+    def window_size(self, default: int | None = _WINDOW) -> int | None:
         """`sliding_window`, None for none; usual: where the key is not there."""
         name = "sliding_window"
-        return self.count(name) if self.has(name) else (None if name in self else usual)
+        return self.count(name) if self.has(name) else (None if name in self else default)
 
-    def windows(
-        self, window: int | None, otherwise: Callable[[int], bool] | None = None
+    def layer_windows(
+        self, window: int | None, has_window: Callable[[int], bool] | None = None
     ) -> tuple[int | None, ...]:
         """For each layer the window or None; otherwise: which have it where `layer_types` does not
         say, None for all.
@@ -194,7 +194,8 @@ class ConfigFields:
         kinds, layers = self.words("layer_types"), self.layers()
         if not kinds:
             return tuple(
-                window if otherwise is None or otherwise(layer) else None for layer in range(layers)
+                window if has_window is None or has_window(layer) else None
+                for layer in range(layers)
             )
         known = {"sliding_attention", "full_attention"}
         if len(kinds) < layers or not set(kinds) <= known:
@@ -206,7 +207,7 @@ class ConfigFields:
             window = self.count("sliding_window", _WINDOW)
         return tuple(window if slide else None for slide in slides)
 
-    def rope(self, kind: str) -> "ConfigFields":
+    def rope_fields(self, kind: str) -> "ConfigFields":
         """RoPE parameters of layers of this kind, merged as transformers merges them.
 
         `rope_scaling` replaces `rope_parameters`, or goes onto the part for full attention where
@@ -240,12 +241,14 @@ class ConfigFields:
         value = self._fields.get(name)
         return default if value is None else value
 
-    def _list(self, name: str, kind: type[T] | tuple[type[T], ...], wanted: str) -> tuple[T, ...]:
+    def _list(
+        self, name: str, kind: type[T] | tuple[type[T], ...], requirement: str
+    ) -> tuple[T, ...]:
         listed = self._value(name, [])
         if not isinstance(listed, list) or not all(
             isinstance(one, kind) and not isinstance(one, bool) for one in listed
         ):
-            raise self.wrong(name, listed, wanted)
+            raise self.wrong(name, listed, requirement)
         return tuple(listed)
 
 

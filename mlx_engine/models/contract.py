@@ -7,7 +7,7 @@ import mlx.core as mx
 
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.joint import JointCaches
-from mlx_engine.models.kernel_matrices import FewRows
+from mlx_engine.models.kernel_matrices import FewRowMatrix
 from mlx_engine.models.layers import Linear
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import CacheBits
@@ -90,7 +90,7 @@ class Model(Protocol):
         """Why nothing can be drafted: caches take whole blocks only; None where drafting works."""
 
     @property
-    def output_rows(self) -> FewRows | None:
+    def output_rows(self) -> FewRowMatrix | None:
         """The output head for choosing tokens without logits; None where logits are made."""
 
     @property
@@ -118,5 +118,5 @@ class Headless:
     """
 
     heads: tuple[MtpHead, ...] = ()
-    output_rows: FewRows | None = None
+    output_rows: FewRowMatrix | None = None
     joint: JointForward | None = None

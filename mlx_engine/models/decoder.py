@@ -15,7 +15,7 @@ from mlx_engine.models import model_spec
 from mlx_engine.models.attention import Masks
 from mlx_engine.models.blocks import DecoderBlock, PerLayerEmbedding
 from mlx_engine.models.contract import JointForward
-from mlx_engine.models.kernel_matrices import FewRows
+from mlx_engine.models.kernel_matrices import FewRowMatrix
 from mlx_engine.models.layers import Embedding, Linear, Norm
 from mlx_engine.models.mtp_head import DecoderHead
 from mlx_engine.models.weights import Part, WeightTable
@@ -46,7 +46,7 @@ class Decoder:
         matrix = part.matrix("embed_tokens")
         self.spec, self.packed_cache = spec, spec.packed_cache
         self.vocabulary, self.hidden_size = spec.vocabulary, spec.hidden
-        self._norm = Norm.read(part, "norm", spec.eps, centred=spec.norm == "layer")
+        self._norm = Norm.read(part, "norm", spec.eps, is_layer_norm=spec.norm == "layer")
         self._layers, self._kinds = _read_layers(spec, part)
         dtype = min((layer.block.dtype for layer in self._layers), key=lambda dtype: dtype.size)
         stock = self._stock = trunk.kernels.stock
@@ -64,7 +64,7 @@ class Decoder:
         is_plain = bias is None and spec.logit_scale == 1.0 and not spec.logit_cap
         self._residual_out = spec.heads is not None and spec.heads.trunk_state == "residual"
         picks = is_plain and not self._residual_out  # else states are not what the output takes
-        self.output_rows = FewRows.of(output, trunk.kernels, "pick") if picks else None
+        self.output_rows = FewRowMatrix.of(output, trunk.kernels, "pick") if picks else None
         every = None if heads is None else Part(heads, "", spec.head_tensors(heads.names))
         self.heads = [
             DecoderHead(spec, number, part, self._embedding, self._norm, self._output)
@@ -76,7 +76,7 @@ class Decoder:
         """How many blocks the trunk has."""
         return len(self._layers)
 
-    def one_of_each_kind(self) -> "Decoder":
+    def with_distinct_layers(self) -> "Decoder":
         """A copy with one block of every kind and stored form, for quick comparisons of rows."""
         few = copy(self)
         few._layers = self._kinds
@@ -84,10 +84,10 @@ class Decoder:
 
     def make_caches(self, bits: CacheBits = 16) -> LayerCaches:
         """Empty caches for the trunk."""
-        border, make = self.spec.long_beyond, partial(self._caches_of_blocks, bits)
+        border, make = self.spec.long_rope_after, partial(self._make_block_caches, bits)
         return make() if border is None else LayerCaches([CacheByLength(make, border)])
 
-    def _caches_of_blocks(self, bits: CacheBits) -> LayerCaches:
+    def _make_block_caches(self, bits: CacheBits) -> LayerCaches:
         own = (layer.block for layer in self._layers if layer.has_caches)
         return LayerCaches([cache for block in own for cache in block.make_caches(bits)])
 
@@ -101,31 +101,31 @@ class Decoder:
 
     def forward(self, tokens: mx.array, caches: LayerCaches | JointCaches) -> mx.array:
         """Int tokens [1, T] -> the hidden states [1, T, H] that output head and heads read."""
-        return self.forward_with(tokens, caches, ())
+        return self.forward_with_residuals(tokens, caches, ())
 
     @property
     def joint(self) -> JointForward | None:
         """One pass over several conversations; None for models with a second RoPE table."""
-        return self.forward if self.spec.long_beyond is None else None
+        return self.forward if self.spec.long_rope_after is None else None
 
-    def forward_with(
+    def forward_with_residuals(
         self,
         tokens: mx.array,
         caches: LayerCaches | JointCaches,
-        after: Sequence[int],
+        residual_layers: Sequence[int],
     ) -> mx.array:
         """The same and, behind them, the residuals after these layers (-1: the embedding)."""
         first = caches.layers[0]
         if isinstance(first, CacheByLength):
-            return first.read(tokens, partial(self._read, after=after))
-        return self._read(tokens, caches, after=after)
+            return first.read(tokens, partial(self._forward, residual_layers=residual_layers))
+        return self._forward(tokens, caches, residual_layers=residual_layers)
 
-    def _read(
+    def _forward(
         self,
         tokens: mx.array,
         caches: LayerCaches | JointCaches,
         *,
-        after: Sequence[int],
+        residual_layers: Sequence[int],
         is_long: bool = False,
     ) -> mx.array:
         x, masks = self._embedding(tokens), Masks(is_long=is_long)
@@ -133,25 +133,25 @@ class Decoder:
         if self.spec.embed_norm:
             x = self._norm(x)
         if self._positions is not None:
-            x = each(layers[0], self._placed, x)
+            x = each(layers[0], self._add_positions, x)
         vectors = None if self._per_layer is None else self._per_layer(tokens, x)
-        residuals = {-1: x} if after else {}
+        residuals = {-1: x} if residual_layers else {}
         for number, block, places, _ in self._layers:
             own = None if vectors is None else vectors[:, :, number]
             x = block(x, layers[places], masks, own)
             self._stock.begin(x)
-            if number in after:
+            if number in residual_layers:
                 residuals[number] = x
         hidden = x if self._residual_out else self._norm(x)
-        if not after:
+        if not residual_layers:
             return hidden
-        return mx.concatenate([hidden, *(residuals[number] for number in after)], axis=-1)
+        return mx.concatenate([hidden, *(residuals[number] for number in residual_layers)], axis=-1)
 
     def forward_with_keys(
         self,
         tokens: mx.array,
         caches: LayerCaches | JointCaches,
-        numbers: Sequence[int],
+        layer_numbers: Sequence[int],
     ) -> mx.array:
         """Hidden states and, behind them, the keys and values these layers wrote in the pass.
 
@@ -160,10 +160,12 @@ class Decoder:
         """
         hidden = self.forward(tokens, caches)
         first = {layer.number: layer.caches.start for layer in self._layers}
-        written = (each(caches.layers[first[n]], _block_rows, hidden) for n in numbers)
+        written = (
+            each(caches.layers[first[n]], _written_keys_values, hidden) for n in layer_numbers
+        )
         return mx.concatenate([hidden, *written], axis=-1)
 
-    def _placed(self, cache: LayerCache, x: mx.array) -> mx.array:
+    def _add_positions(self, cache: LayerCache, x: mx.array) -> mx.array:
         """Add position embeddings to the embeddings [1, T, H] of one conversation."""
         assert isinstance(cache, RowsCache)
         assert self._positions is not None
@@ -178,7 +180,7 @@ class Decoder:
         return cap * mx.tanh(scaled / cap) if cap else scaled
 
 
-def _block_rows(cache: LayerCache, hidden: mx.array) -> mx.array:
+def _written_keys_values(cache: LayerCache, hidden: mx.array) -> mx.array:
     """Keys and values of the block [1, T, H] just read, [1, T, width]."""
     assert isinstance(cache, RowsCache)
     rows = (side.transpose(0, 2, 1, 3) for side in cache.block())
@@ -194,36 +196,38 @@ class _Layer(NamedTuple):
     has_caches: bool
 
 
-class _Layers(NamedTuple):
+class _ModelLayers(NamedTuple):
     """All, and the first of every kind with those whose keys and values they read."""
 
     every: list[_Layer]
     kinds: list[_Layer]
 
 
-def _read_layers(spec: model_spec.ModelSpec, part: Part) -> _Layers:
+def _read_layers(spec: model_spec.ModelSpec, part: Part) -> _ModelLayers:
     blocks: list[DecoderBlock] = []
     kinds: set[int] = set()
     seen: list[tuple[model_spec.BlockSpec, list[tuple[mx.Dtype, tuple[int, ...]]]]] = []
     for number, block in enumerate(spec.blocks):
-        before = len(part.table.handed_out)
-        blocks.append(DecoderBlock(block, part.below(f"layers.{number}"), spec))
-        forms = [(array.dtype, array.shape) for array in part.table.handed_out[before:]]
+        before = len(part.table.taken_arrays)
+        blocks.append(DecoderBlock(block, part.subpart(f"layers.{number}"), spec))
+        forms = [(array.dtype, array.shape) for array in part.table.taken_arrays[before:]]
         if (block, forms) not in seen:
             seen.append((block, forms))
             kinds |= {number} if block.kv_layer is None else {number, block.kv_layer}
     every = range(len(blocks))
-    return _Layers(_with_caches(spec, blocks, every), _with_caches(spec, blocks, sorted(kinds)))
+    return _ModelLayers(
+        _assign_caches(spec, blocks, every), _assign_caches(spec, blocks, sorted(kinds))
+    )
 
 
-def _with_caches(
-    spec: model_spec.ModelSpec, blocks: Sequence[DecoderBlock], numbers: Sequence[int]
+def _assign_caches(
+    spec: model_spec.ModelSpec, blocks: Sequence[DecoderBlock], layer_numbers: Sequence[int]
 ) -> list[_Layer]:
     """The layers of these numbers, as a model of no others."""
     layers: list[_Layer] = []
     places: dict[int, slice] = {}
     count = 0
-    for number in numbers:
+    for number in layer_numbers:
         block = spec.blocks[number]
         if block.kv_layer is None:
             places[number] = slice(count, count + len(block.mixers))
@@ -235,7 +239,7 @@ def _with_caches(
 
 def _head_parts(every: Part) -> list[Part]:
     """Parts of a weight table, one for each MTP head."""
-    parts = [every.below("layers.0")]
-    while "join.weight" in (further := every.below(f"layers.{len(parts)}")):
+    parts = [every.subpart("layers.0")]
+    while "join.weight" in (further := every.subpart(f"layers.{len(parts)}")):
         parts.append(further)
     return parts

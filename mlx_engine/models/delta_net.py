@@ -27,7 +27,7 @@ from mlx_engine.cache.recurrent import (
     delta_rule,
 )
 from mlx_engine.models.attention import Masks
-from mlx_engine.models.layers import Place, Projections, ResidualLinear, silu
+from mlx_engine.models.layers import PartLocation, Projections, ResidualLinear, silu
 from mlx_engine.models.recurrent_specs import DeltaNetSpec
 from mlx_engine.models.weights import Part
 from mlx_engine.values.options import CacheBits
@@ -53,11 +53,11 @@ class DeltaNet:
             key_size=spec.key_dim,
             value_size=spec.value_dim,
         )
-        self._inputs = recurrent_inputs(part.kernels, fixed, self._projections)
+        self._inputs = make_delta_inputs(part.kernels, fixed, self._projections)
         unscaled = unscaled_eps(eps, spec.key_dim)
         weight = part.vector("norm.weight", mx.float32)  # as what the rule makes
         self._head_norm = self._stock.norm(weight, unscaled, spec.value_heads)
-        self.out = ResidualLinear.read(part, "out_proj")
+        self.out_proj = ResidualLinear.read(part, "out_proj")
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
         """An empty cache: zeros, states in float32."""
@@ -67,58 +67,58 @@ class DeltaNet:
         state = mx.zeros((1, spec.value_heads, spec.value_dim, spec.key_dim))
         return RecurrentCache(window, state, self._rule, self._stock)
 
-    def mixed(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
+    def mix(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
         """Hidden states [1, T, H] -> inputs of the output projection [1, T, N]."""
         del masks
         spec = self._spec
-        gate, rows = self._inputs.cut(self._projections.products(x))
-        outputs = self._head_norm(each(cache, self._of_conversation, *rows))
-        join = self._stock.elementwise(_through_gate)
+        gate, rows = self._inputs.split_gate(self._projections.products(x))
+        outputs = self._head_norm(each(cache, self._run_sequence, *rows))
+        join = self._stock.elementwise(_apply_silu_gate)
         if not spec.tiled:
             return join(outputs.reshape(gate.shape), gate)
         grouped = (1, x.shape[1], spec.key_heads, -1, spec.value_dim)
         outputs = outputs.reshape(grouped).swapaxes(2, 3)  # a view, which the gate walks through
         return join(outputs, gate.reshape(outputs.shape)).reshape(gate.shape)
 
-    def _of_conversation(self, cache: LayerCache, *rows: mx.array) -> mx.array:
+    def _run_sequence(self, cache: LayerCache, *rows: mx.array) -> mx.array:
         """One conversation: projected rows -> outputs [1, T, value heads, Dv]."""
         assert isinstance(cache, RecurrentCache)
         return cache.run(*self._inputs(rows, cache.window))
 
 
-class Cut(NamedTuple):
+class GateAndInputs(NamedTuple):
     """Output gate [1, T, Hv * Dv] and the raw inputs of the delta rule, [1, T, ...] each."""
 
     gate: mx.array
     rows: Sequence[mx.array]
 
 
-class MakeInputs(Protocol):
+class DeltaInputs(Protocol):
     """Convolution, SiLU, unit norms and gates (arXiv 2412.06464)."""
 
-    def cut(self, made: Sequence[mx.array]) -> Cut:
+    def split_gate(self, products: Sequence[mx.array]) -> GateAndInputs:
         """Split the products of the projections, [1, T, N] each."""
 
     def __call__(self, rows: Sequence[mx.array], window: ConvolutionWindow) -> Inputs:
         """Inputs of the delta rule for some of the rows."""
 
 
-class StockInputs:
+class StockDeltaInputs:
     """Plain MLX operations."""
 
-    def __init__(self, fixed: Fixed, projections: Projections, stock: Stock, times: int) -> None:
+    def __init__(self, fixed: Fixed, projections: Projections, stock: Stock, repeats: int) -> None:
         """times: how often each query and key may stand in rows, for heads of values share them."""
         self._fixed, self._projections, self._stock = fixed, projections, stock
-        self._times = times
+        self._times = repeats
         self._convolve = stock.convolution(fixed.taps)
         # with all axes, that there is nothing to broadcast in a pass
         self._bias, self._rate = fixed.decay_bias[None, None], fixed.decay_rate[None, None]
         self._zero = mx.zeros(self._bias.shape)
 
-    def cut(self, made: Sequence[mx.array]) -> Cut:
+    def split_gate(self, products: Sequence[mx.array]) -> GateAndInputs:
         """Split into channels, beta and decay."""
-        channels, gate, beta, decay = self._projections.parts(made)
-        return Cut(gate, (channels, beta, decay))
+        channels, gate, beta, decay = self._projections.parts(products)
+        return GateAndInputs(gate, (channels, beta, decay))
 
     def __call__(self, rows: Sequence[mx.array], window: ConvolutionWindow) -> Inputs:
         """Compute the inputs by about a dozen operations."""
@@ -127,7 +127,7 @@ class StockInputs:
         count, size = channels.shape[1], fixed.key_size
         before = window.alone(fixed.taps.shape[1] - 1)
         convolved = mx.concatenate([before, channels], axis=1)
-        activated = stock.elementwise(_activated)(self._convolve(convolved))
+        activated = stock.elementwise(_rounded_silu)(self._convolve(convolved))
         both, values = mx.split(activated, [2 * fixed.key_heads * size], axis=-1)
         units = stock.units(both, 2 * fixed.key_heads, L2_EPS, self._times)
         queries, keys = mx.split(units, 2, axis=2)
@@ -136,36 +136,36 @@ class StockInputs:
             keys=keys,
             values=values.reshape(1, count, -1, fixed.value_size),
             decay=stock.elementwise(_decay)(decay, self._bias, self._rate, self._zero),
-            beta=stock.elementwise(_beta)(beta),
+            beta=stock.elementwise(_sigmoid_float32)(beta),
         )
         return Inputs(its, convolved)
 
 
 @dataclass(frozen=True, slots=True)
-class FewRowInputs:
+class KernelDeltaInputs:
     """Our kernel for few rows, in one launch; plain ops for the long blocks of a prompt.
 
     gate, beta, decay: where they lie in what the projections make.
     """
 
     fixed: Fixed
-    gate: Place
-    beta: Place
-    decay: Place
+    gate: PartLocation
+    beta: PartLocation
+    decay: PartLocation
     served: Served
-    stock: StockInputs
+    stock: StockDeltaInputs
 
-    def cut(self, made: Sequence[mx.array]) -> Cut:
+    def split_gate(self, products: Sequence[mx.array]) -> GateAndInputs:
         """Split off the gate; the kernel reads the rest in place."""
         start = self.gate.column
         width = self.fixed.value_size * len(self.fixed.decay_bias)
-        return Cut(made[self.gate.matrix][:, :, start : start + width], made)
+        return GateAndInputs(products[self.gate.matrix][:, :, start : start + width], products)
 
     def __call__(self, rows: Sequence[mx.array], window: ConvolutionWindow) -> Inputs:
         """Compute the inputs in one launch."""
         channels, decay, beta = rows[0], self.decay, self.beta
         if channels.shape[1] not in self.served:
-            return self.stock(self.stock.cut(rows).rows, window)
+            return self.stock(self.stock.split_gate(rows).rows, window)
         a, b = rows[decay.matrix], rows[beta.matrix]
         return gated_delta_inputs(
             Projected(channels, a, b, decay.column, beta.column),
@@ -175,19 +175,19 @@ class FewRowInputs:
         )
 
 
-def recurrent_inputs(kernels: Kernels, fixed: Fixed, projections: Projections) -> MakeInputs:
+def make_delta_inputs(kernels: Kernels, fixed: Fixed, projections: Projections) -> DeltaInputs:
     """The kernel's implementation where it serves, else plain operations."""
     work = Work("", fixed.value_size, fixed.key_size)
-    times = 1 if kernels.launcher else len(fixed.decay_bias) // fixed.key_heads
-    stock = StockInputs(fixed, projections, kernels.stock, times)
+    repeats = 1 if kernels.launcher else len(fixed.decay_bias) // fixed.key_heads
+    stock = StockDeltaInputs(fixed, projections, kernels.stock, repeats)
     served = kernels.served("delta-inputs", work)
     if served is None:
         return stock
-    _, gate, beta, decay = projections.places
-    return FewRowInputs(fixed, gate, beta, decay, served, stock)
+    _, gate, beta, decay = projections.part_locations
+    return KernelDeltaInputs(fixed, gate, beta, decay, served, stock)
 
 
-def _activated(sums: mx.array) -> mx.array:
+def _rounded_silu(sums: mx.array) -> mx.array:
     """SiLU rounded to the type of its input, returned in float32."""
     return silu(sums.astype(mx.float32)).astype(sums.dtype).astype(mx.float32)
 
@@ -197,10 +197,10 @@ def _decay(a: mx.array, bias: mx.array, rate: mx.array, zero: mx.array) -> mx.ar
     return mx.exp(rate * mx.logaddexp(a.astype(mx.float32) + bias, zero))
 
 
-def _beta(b: mx.array) -> mx.array:
+def _sigmoid_float32(b: mx.array) -> mx.array:
     return mx.sigmoid(b.astype(mx.float32))
 
 
-def _through_gate(outputs: mx.array, gate: mx.array) -> mx.array:
+def _apply_silu_gate(outputs: mx.array, gate: mx.array) -> mx.array:
     """Multiply float32 values by silu(gate); the result has the gate's type."""
     return (outputs * silu(gate.astype(mx.float32))).astype(gate.dtype)

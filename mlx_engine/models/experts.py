@@ -9,9 +9,9 @@ from metal_kernels.choice import Kernels
 from metal_kernels.stock import Stock
 from metal_kernels.stock_on_cpu import MLX
 from mlx_engine.models import layer_specs
-from mlx_engine.models.kernel_matrices import FewRows, ManyRows
-from mlx_engine.models.layers import Gate, GatedFeedForward, Linear, Norm, gate_of
-from mlx_engine.models.matrix import Matrix, tiles_of
+from mlx_engine.models.kernel_matrices import FewRowMatrix, ManyRowMatrix
+from mlx_engine.models.layers import Gate, GatedFeedForward, Linear, Norm, make_gate
+from mlx_engine.models.matrix import Matrix, dequantised_tiles
 from mlx_engine.models.weights import Part
 
 SORTED_FROM_ROWS = 32
@@ -28,16 +28,16 @@ class ExpertLinear:
     """
 
     matrices: Matrix
-    few_rows: FewRows | None = None
-    many_rows: ManyRows | None = None
+    few_rows: FewRowMatrix | None = None
+    many_rows: ManyRowMatrix | None = None
     biases: mx.array | None = None
     stock: Stock = MLX
 
     @staticmethod
     def of(matrices: Matrix, kernels: Kernels, biases: mx.array | None = None) -> "ExpertLinear":
         """Wrap a stack, with kernels where they serve it."""
-        few_rows = FewRows.of(matrices, kernels, "experts")
-        many_rows = ManyRows.of(matrices, kernels, "prompt-experts")
+        few_rows = FewRowMatrix.of(matrices, kernels, "experts")
+        many_rows = ManyRowMatrix.of(matrices, kernels, "prompt-experts")
         return ExpertLinear(matrices, few_rows, many_rows, biases, kernels.stock)
 
     @staticmethod
@@ -46,25 +46,25 @@ class ExpertLinear:
         joined = part.joined(names)
         return [ExpertLinear.of(one.matrix, part.kernels, one.bias) for one in joined]
 
-    def __call__(self, x: mx.array, chosen: mx.array, *, in_order: bool) -> mx.array:
+    def __call__(self, x: mx.array, chosen: mx.array, *, is_sorted: bool) -> mx.array:
         """Multiply; in_order: `chosen` never decreases."""
-        made = self._product(x, chosen, in_order=in_order)
+        made = self._product(x, chosen, is_sorted=is_sorted)
         return made if self.biases is None else made + self.biases[chosen].astype(x.dtype)
 
-    def _product(self, x: mx.array, chosen: mx.array, *, in_order: bool) -> mx.array:
+    def _product(self, x: mx.array, chosen: mx.array, *, is_sorted: bool) -> mx.array:
         if self.few_rows is not None and len(x) in self.few_rows.counts:
-            return self.few_rows.of_experts(x, chosen)
-        if in_order and self.many_rows is not None and self.many_rows.is_in_use:
-            return self.many_rows.of_experts(x, chosen)
+            return self.few_rows.expert_product(x, chosen)
+        if is_sorted and self.many_rows is not None and self.many_rows.is_enabled:
+            return self.many_rows.expert_product(x, chosen)
         stack, rows = self.matrices, x[..., None, :]
         # which row goes with an expert; MLX sorts along only where it is left to MLX
-        its_row = None if in_order else self.stock.numbers(x.shape[:-1])
+        its_row = None if is_sorted else self.stock.numbers(x.shape[:-1])
         if stack.scales is None:
             dense = stack.mode == "dense"
-            parts = [stack.weight] if dense else tiles_of(stack, x.dtype, self.stock)
+            parts = [stack.weight] if dense else dequantised_tiles(stack, x.dtype, self.stock)
             columns = (part.swapaxes(-1, -2) for part in parts)
             products = [
-                mx.gather_mm(rows, part, its_row, chosen, sorted_indices=in_order)
+                mx.gather_mm(rows, part, its_row, chosen, sorted_indices=is_sorted)
                 for part in columns
             ]
             made = products[0] if dense else mx.concatenate(products, axis=-1)
@@ -80,12 +80,12 @@ class ExpertLinear:
                 group_size=stack.group_size,
                 bits=stack.bits,
                 mode=stack.mode,
-                sorted_indices=in_order,
+                sorted_indices=is_sorted,
             )
         return made.squeeze(-2).astype(x.dtype)
 
 
-class Choice(NamedTuple):
+class RoutedExperts(NamedTuple):
     """Experts of each row, int [R, n], and their weights likewise, computed in float32."""
 
     experts: mx.array
@@ -105,16 +105,16 @@ class Router:
         self._scores = Linear.read(part, "gate", mx.float32 if spec.float32_router else None)
         bias = "gate.e_score_correction_bias"
         self._choice_bias = part.vector(bias, mx.float32) if spec.choice_bias else None
-        self._sigmoid = part.kernels.stock.elementwise(_wide_sigmoid)
+        self._sigmoid = part.kernels.stock.elementwise(_sigmoid_float32)
 
-    def __call__(self, rows: mx.array) -> Choice:
+    def __call__(self, rows: mx.array) -> RoutedExperts:
         """Hidden states [R, H] -> chosen experts and weights."""
         spec = self._spec
         if self._norm is not None:
             rows = self._norm(rows[None])[0]
         product = self._scores(rows.astype(mx.float32) if spec.float32_router else rows)
-        if spec.is_softmax_of_chosen:
-            chosen = self._best(product)
+        if spec.is_softmax_over_selected:
+            chosen = self._top_experts(product)
             picked = mx.take_along_axis(product, chosen, axis=-1)
             weights = mx.softmax(picked, axis=-1, precise=True)
         else:
@@ -124,32 +124,32 @@ class Router:
                 if softmax
                 else self._sigmoid(product)
             )
-            chosen = self._best(self._selection_scores(scores))
+            chosen = self._top_experts(self._selection_scores(scores))
             weights = mx.take_along_axis(scores, chosen, axis=-1)
             if spec.normalise:
                 total = weights.sum(axis=-1, keepdims=True)
                 weights = weights / (mx.maximum(total, spec.least_sum) if spec.least_sum else total)
         if self._expert_scale is not None:
             weights = weights * self._expert_scale[chosen]
-        return Choice(chosen, weights if spec.scale == 1.0 else weights * spec.scale)
+        return RoutedExperts(chosen, weights if spec.scale == 1.0 else weights * spec.scale)
 
-    def _best(self, liked: mx.array) -> mx.array:
+    def _top_experts(self, selection: mx.array) -> mx.array:
         """Selection scores [R, E] -> the n best experts [R, n], unordered."""
         count = self._spec.per_token
-        return mx.argpartition(liked, kth=-count, axis=-1)[:, -count:]
+        return mx.argpartition(selection, kth=-count, axis=-1)[:, -count:]
 
     def _selection_scores(self, scores: mx.array) -> mx.array:
         """Selection scores of experts [R, E]; -inf in groups that were not selected."""
         spec = self._spec
-        liked = scores if self._choice_bias is None else scores + self._choice_bias
+        selection = scores if self._choice_bias is None else scores + self._choice_bias
         if spec.kept_groups == spec.groups:
-            return liked
-        grouped = liked.reshape(len(liked), spec.groups, -1)
+            return selection
+        grouped = selection.reshape(len(selection), spec.groups, -1)
         best = mx.topk(grouped, min(spec.best_of_group, grouped.shape[-1]), axis=-1).sum(axis=-1)
         left_out = spec.groups - spec.kept_groups
         worst = mx.argpartition(best, kth=left_out - 1, axis=-1)[:, :left_out, None]
         kept = mx.put_along_axis(grouped, worst, mx.array(-mx.inf), axis=1)
-        return kept.reshape(liked.shape)
+        return kept.reshape(selection.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class ExpertFeedForward:
     @staticmethod
     def read(part: Part, spec: layer_specs.ExpertsSpec, eps: float = 1e-6) -> "ExpertFeedForward":
         """{gate,switch_mlp,shared_expert,shared_expert_gate} of a part; eps: of a router's norm."""
-        stacks, shared = part.below("switch_mlp"), part.below("shared_expert")
+        stacks, shared = part.subpart("switch_mlp"), part.subpart("shared_expert")
         router = Router(spec, part, eps)
         gate_up = ExpertLinear.read(stacks, "gate_proj", "up_proj")
         (down,) = ExpertLinear.read(stacks, "down_proj")
@@ -179,7 +179,7 @@ class ExpertFeedForward:
             router=router,
             gate_up=gate_up,
             down=down,
-            join=gate_of(spec.feed, part.kernels.stock),
+            join=make_gate(spec.feed, part.kernels.stock),
             stock=part.kernels.stock,
             shared=GatedFeedForward.read(shared, spec.shared) if spec.shared else None,
             shared_gate=Linear.read(part, "shared_expert_gate", dtype)
@@ -187,53 +187,53 @@ class ExpertFeedForward:
             else None,
         )
 
-    def __call__(self, x: mx.array, routed_by: mx.array | None = None) -> mx.array:
+    def __call__(self, x: mx.array, router_input: mx.array | None = None) -> mx.array:
         """Hidden states [1, T, H] -> [1, T, H]; routed_by: read by the router instead of x."""
         rows = x.reshape(-1, x.shape[-1])
-        choice = self.router(rows if routed_by is None else routed_by.reshape(rows.shape))
-        asked = self._ask_sorted if len(rows) >= SORTED_FROM_ROWS else self._ask
-        answers = asked(rows, choice.experts)
-        made = self.stock.elementwise(_weighted)(answers, choice.weights).sum(axis=-2)
+        choice = self.router(rows if router_input is None else router_input.reshape(rows.shape))
+        asked = self._run_sorted_experts if len(rows) >= SORTED_FROM_ROWS else self._run_experts
+        outputs = asked(rows, choice.experts)
+        made = self.stock.elementwise(_weigh_outputs)(outputs, choice.weights).sum(axis=-2)
         if self.shared is not None:
             shared = self.shared(rows)
             if self.shared_gate is None:
                 made = made + shared
             else:
                 gate = self.shared_gate(rows)
-                made = self.stock.elementwise(_with_shared)(made, gate, shared)
+                made = self.stock.elementwise(_add_gated_shared)(made, gate, shared)
         return made.reshape(x.shape)
 
-    def onto(self, residual: mx.array, x: mx.array) -> mx.array:
+    def add_to(self, residual: mx.array, x: mx.array) -> mx.array:
         """residual + the output for x."""
         return residual + self(x)
 
-    def _ask(self, rows: mx.array, chosen: mx.array) -> mx.array:
+    def _run_experts(self, rows: mx.array, chosen: mx.array) -> mx.array:
         """Rows [R, H] and chosen experts [R, n] -> outputs [R, n, H]."""
-        return self._through(rows[:, None], chosen, in_order=False)
+        return self._feed_forward(rows[:, None], chosen, is_sorted=False)
 
-    def _ask_sorted(self, rows: mx.array, chosen: mx.array) -> mx.array:
+    def _run_sorted_experts(self, rows: mx.array, chosen: mx.array) -> mx.array:
         """The same, with rows sorted by expert."""
         flat = chosen.reshape(-1)
         order = mx.argsort(flat)
         each = rows[order // chosen.shape[-1]]
-        answers = self._through(each[:, None], flat[order][:, None], in_order=True)
-        return answers[mx.argsort(order)].reshape(*chosen.shape, -1)
+        outputs = self._feed_forward(each[:, None], flat[order][:, None], is_sorted=True)
+        return outputs[mx.argsort(order)].reshape(*chosen.shape, -1)
 
-    def _through(self, x: mx.array, chosen: mx.array, *, in_order: bool) -> mx.array:
-        made = [linear(x, chosen, in_order=in_order) for linear in self.gate_up]
+    def _feed_forward(self, x: mx.array, chosen: mx.array, *, is_sorted: bool) -> mx.array:
+        made = [linear(x, chosen, is_sorted=is_sorted) for linear in self.gate_up]
         gate, up = made if len(made) == 2 else mx.split(made[0], 2, axis=-1)
-        return self.down(self.join(gate, up), chosen, in_order=in_order)
+        return self.down(self.join(gate, up), chosen, is_sorted=is_sorted)
 
 
-def _wide_sigmoid(product: mx.array) -> mx.array:
+def _sigmoid_float32(product: mx.array) -> mx.array:
     return mx.sigmoid(product.astype(mx.float32))
 
 
-def _weighted(answers: mx.array, weights: mx.array) -> mx.array:
+def _weigh_outputs(outputs: mx.array, weights: mx.array) -> mx.array:
     """Sum of outputs [R, n, H] weighted by [R, n], weights rounded to the outputs' type."""
-    return answers * weights[..., None].astype(answers.dtype)
+    return outputs * weights[..., None].astype(outputs.dtype)
 
 
-def _with_shared(made: mx.array, gate: mx.array, shared: mx.array) -> mx.array:
+def _add_gated_shared(made: mx.array, gate: mx.array, shared: mx.array) -> mx.array:
     """Add the shared expert's output [R, H], scaled by its gate [R, 1]."""
     return made + mx.sigmoid(gate) * shared

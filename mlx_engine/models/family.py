@@ -54,7 +54,7 @@ class Figures:
     promised_heads: int
     cache: CacheSize
     head_caches: tuple[CacheSize, ...] = ()
-    asked_experts: float = 1.0
+    active_expert_share: float = 1.0
     packed_cache: Reason | None = None
     work: WorkSize = field(default_factory=WorkSize)
     unpacks: bool = True
@@ -119,11 +119,11 @@ class Family(ABC):
         """Matrices of heads that may be copies of a trunk matrix: head's name -> trunk's name."""
         return {}
 
-    def name_in_files(self, head_name: str) -> str:
+    def published_name(self, head_name: str) -> str:
         """The name in files of a head's tensor with this canonical name, without prefixes."""
         return head_name
 
-    def sign_of_no_heads(self) -> str:
+    def missing_heads_hint(self) -> str:
         """A sentence about traces of heads that were dropped from the files."""
         return "there is none in the files"
 

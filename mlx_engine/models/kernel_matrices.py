@@ -32,7 +32,7 @@ rows, whose tiles have 64. Presumed, not measured.
 
 
 @dataclass(frozen=True, slots=True)
-class _UpTo:
+class _CountsUpTo:
     """Row counts; where a whole verify pass is among them, also longer passes up to `most`."""
 
     most: int
@@ -45,7 +45,7 @@ class _UpTo:
 
 
 @dataclass(frozen=True, slots=True)
-class FewRows:
+class FewRowMatrix:
     """A matrix [N, K], or a stack of them, for passes of as many rows as `counts` says.
 
     A kernel takes eight rows; nine go in two launches, and each row's bits stay its own.
@@ -57,7 +57,7 @@ class FewRows:
     counts: Container[int]
 
     @staticmethod
-    def of(matrix: Matrix, kernels: Kernels, kernel: KernelName) -> "FewRows | None":
+    def of(matrix: Matrix, kernels: Kernels, kernel: KernelName) -> "FewRowMatrix | None":
         """None where the kernel does not serve this matrix."""
         form = format_of(matrix)
         if form is None:
@@ -65,10 +65,10 @@ class FewRows:
         served = kernels.served(kernel, work_of(matrix, form))
         if served is None:
             return None
-        counts = _UpTo(MOST_OF_BLOCKS, served) if matrix.mode in BLOCK_FORMS else served
+        counts = _CountsUpTo(MOST_OF_BLOCKS, served) if matrix.mode in BLOCK_FORMS else served
         parts = (matrix.weight, matrix.scales, matrix.biases)
         arrays = tuple(part for part in parts if part is not None)
-        return FewRows(arrays, form, served.launcher, counts)
+        return FewRowMatrix(arrays, form, served.launcher, counts)
 
     def takes(self, x: mx.array) -> bool:
         """Whether the kernel serves the number of rows of x [..., K]."""
@@ -76,61 +76,61 @@ class FewRows:
 
     def product(self, x: mx.array) -> mx.array:
         """x [..., K] -> [..., N]."""
-        return self._by_eights(few_row_matvec, x)
+        return self._in_eights(few_row_matvec, x)
 
-    def product_onto_bias(self, bias: mx.array, x: mx.array) -> mx.array:
+    def product_plus_bias(self, bias: mx.array, x: mx.array) -> mx.array:
         """bias [N] and x [..., K] -> [..., N], the bits of `product(x) + bias`."""
-        return _by_eights(
+        return _in_eights(
             lambda x: few_row_matvec_add(x, self.arrays, self.form, self.launcher, bias), x
         )
 
-    def product_onto(self, residual: mx.array, x: mx.array) -> mx.array:
+    def product_plus_residual(self, residual: mx.array, x: mx.array) -> mx.array:
         """residual [..., N] and x [..., K] -> [..., N], the bits of `residual + product(x)`."""
-        return self._by_eights(few_row_matvec_add, x, residual)
+        return self._in_eights(few_row_matvec_add, x, residual)
 
     def gate_up(self, x: mx.array) -> mx.array:
         """x [..., K] by gates above ups [2 N, K] -> silu(gate) * up [..., N]."""
-        return self._by_eights(few_row_gate_up, x)
+        return self._in_eights(few_row_gate_up, x)
 
-    def _by_eights(self, run: Callable[..., mx.array], x: mx.array, *onto: mx.array) -> mx.array:
+    def _in_eights(self, run: Callable[..., mx.array], x: mx.array, *more: mx.array) -> mx.array:
         """A kernel over the matrix; at once what there is almost always, as the host's time adds
         up over all products of a pass.
         """
         if x.size <= MOST_ROWS * x.shape[-1]:
-            return run(x, self.arrays, self.form, self.launcher, *onto)
-        return _by_eights(
-            lambda x, *onto: run(x, self.arrays, self.form, self.launcher, *onto), x, *onto
+            return run(x, self.arrays, self.form, self.launcher, *more)
+        return _in_eights(
+            lambda x, *more: run(x, self.arrays, self.form, self.launcher, *more), x, *more
         )
 
-    def of_experts(self, x: mx.array, chosen: mx.array) -> mx.array:
+    def expert_product(self, x: mx.array, chosen: mx.array) -> mx.array:
         """x [R, K] or [R, n, K], experts uint32 [R, n] -> [R, n, N]."""
         width = x.shape[-1]
 
-        def made(experts: mx.array, its: mx.array) -> mx.array:
+        def made(experts: mx.array, rows: mx.array) -> mx.array:
             pairs = expert_union_matvec(
-                its.reshape(-1, width), experts, self.arrays, self.form, self.launcher
+                rows.reshape(-1, width), experts, self.arrays, self.form, self.launcher
             )
             return pairs.reshape(*experts.shape, -1)
 
-        return _by_eights(made, chosen.view(mx.int32), x.reshape(len(chosen), -1))
+        return _in_eights(made, chosen.view(mx.int32), x.reshape(len(chosen), -1))
 
     def join(self, embedded: mx.array, hidden: mx.array, norms: Norms) -> mx.array:
         """Norm both inputs [..., H], then multiply side by side -> [..., N]."""
-        return _by_eights(
+        return _in_eights(
             lambda e, h: mtp_input(e, h, norms, self.arrays, self.form, self.launcher),
             embedded,
             hidden,
         )
 
-    def pick(self, hidden: mx.array, how: Choosing) -> mx.array:
+    def pick(self, hidden: mx.array, options: Choosing) -> mx.array:
         """Hidden [..., K] -> one token int32 [R] a row, -1 where a logit is not finite."""
 
         def chosen(x: mx.array, *keys: mx.array) -> mx.array:
-            its = how._replace(keys=keys[0]) if keys else how
-            return vocabulary_pick(x, self.arrays, self.form, its, self.launcher)
+            rows = options._replace(keys=keys[0]) if keys else options
+            return vocabulary_pick(x, self.arrays, self.form, rows, self.launcher)
 
-        keys = () if how.keys is None else (how.keys,)
-        return _by_eights(chosen, hidden.reshape(-1, hidden.shape[-1]), *keys)
+        keys = () if options.keys is None else (options.keys,)
+        return _in_eights(chosen, hidden.reshape(-1, hidden.shape[-1]), *keys)
 
 
 def format_of(matrix: Matrix) -> WeightFormat | None:
@@ -150,7 +150,7 @@ def work_of(matrix: Matrix, form: WeightFormat) -> Work:
     return Work(form.name, matrix.weight.shape[-2], matrix.inputs)
 
 
-def _by_eights(run: Callable[..., mx.array], *inputs: mx.array) -> mx.array:
+def _in_eights(run: Callable[..., mx.array], *inputs: mx.array) -> mx.array:
     """Of inputs [..., K], which have the same rows: where those are more than a kernel takes, runs
     of eight.
     """
@@ -165,7 +165,7 @@ def _by_eights(run: Callable[..., mx.array], *inputs: mx.array) -> mx.array:
 
 
 @dataclass(frozen=True, slots=True)
-class ManyRows:
+class ManyRowMatrix:
     """A matrix [N, K], or a stack of them, for passes of any number of rows.
 
     served: holds 1 while the kernel is in use; while it is not, stock MLX is handed the values.
@@ -176,16 +176,16 @@ class ManyRows:
     served: Served
 
     @staticmethod
-    def of(matrix: Matrix, kernels: Kernels, kernel: KernelName) -> "ManyRows | None":
+    def of(matrix: Matrix, kernels: Kernels, kernel: KernelName) -> "ManyRowMatrix | None":
         """Wrap a matrix; None where the kernel does not serve it, or MLX reads its format."""
         if matrix.mode not in BLOCK_FORMS:
             return None
         form = BLOCK_FORMS[matrix.mode]
         served = kernels.served(kernel, work_of(matrix, form))
-        return None if served is None else ManyRows(matrix.weight, form, served)
+        return None if served is None else ManyRowMatrix(matrix.weight, form, served)
 
     @property
-    def is_in_use(self) -> bool:
+    def is_enabled(self) -> bool:
         """Whether products go through the kernel now."""
         return 1 in self.served
 
@@ -195,7 +195,7 @@ class ManyRows:
         made = many_row_product(rows, (self.blocks,), self.form, self.served.launcher)
         return made.reshape(*x.shape[:-1], -1)
 
-    def of_experts(self, x: mx.array, chosen: mx.array) -> mx.array:
+    def expert_product(self, x: mx.array, chosen: mx.array) -> mx.array:
         """x [R, 1, K], experts [R, 1] that never decrease -> [R, 1, N]."""
         made = many_row_experts(
             x.squeeze(1), chosen.squeeze(1), (self.blocks,), self.form, self.served.launcher

@@ -22,9 +22,9 @@ from mlx_engine.cache.attention import AttentionCache, positions
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.joint import JointCache, each
 from mlx_engine.models import layer_specs
-from mlx_engine.models.attention import Masks, ServedCaches
-from mlx_engine.models.layers import Linear, Norm, ResidualLinear, Rotation
-from mlx_engine.models.matrix import Matrix, values_of
+from mlx_engine.models.attention import KernelByCacheBits, Masks
+from mlx_engine.models.layers import Linear, Norm, ResidualLinear, RotaryEmbedding
+from mlx_engine.models.matrix import Matrix, dequantised
 from mlx_engine.models.weights import Part
 from mlx_engine.values.options import CacheBits
 
@@ -33,7 +33,7 @@ ABSORBED_ROWS = 128
 
 
 @dataclass(frozen=True, slots=True)
-class HeadMatrices:
+class PerHeadMatrices:
     """A matrix [N, K] for each head, multiplied from either side.
 
     is_transposed: they are stored as [K, N].
@@ -47,30 +47,30 @@ class HeadMatrices:
         """x [1, heads, T, K], or one head for all -> x W^T [1, heads, T, N]."""
         return self._product(x, transpose=not self.is_transposed)
 
-    def back(self, x: mx.array) -> mx.array:
+    def multiply_transposed(self, x: mx.array) -> mx.array:
         """x [1, heads, T, N] -> x W [1, heads, T, K]."""
         return self._product(x, transpose=self.is_transposed)
 
     def _product(self, x: mx.array, *, transpose: bool) -> mx.array:
         stack = self.matrices
         if stack.scales is not None:
-            return stack.times(x, transpose=transpose)
-        values = stack.weight if stack.mode == "dense" else values_of(stack, x.dtype, self.stock)
+            return stack.multiply(x, transpose=transpose)
+        values = stack.weight if stack.mode == "dense" else dequantised(stack, x.dtype, self.stock)
         return x @ (values.swapaxes(-1, -2) if transpose else values)
 
 
-class _Block(NamedTuple):
+class _LatentBlock(NamedTuple):
     """Rows that attend: their queries, unrotated and rotated [1, heads, T, ...], the latter scaled;
-    keys and values for the former, and `turned`, the rotated keys of all tokens [1, 1, L, ...].
+    keys and values for the former, and `rotated_keys`, the rotated keys of all tokens [1, 1, L, ...].
     first: the position of the first row.
     """
 
-    straight: mx.array
+    unrotated: mx.array
     rotated: mx.array
     keys: mx.array
     values: mx.array
-    turned: mx.array
-    first: Position
+    rotated_keys: mx.array
+    position: Position
 
 
 class LatentAttention:
@@ -83,85 +83,87 @@ class LatentAttention:
         del eps  # the norms of latents have their own
         self._spec, self._stock, self._kernels = spec, part.kernels.stock, part.kernels
         work = Work("", spec.kv_rank, spec.rope.width, spec.heads)
-        self._served = ServedCaches(part.kernels, work, of_latents=True)
+        self._served = KernelByCacheBits(part.kernels, work, is_latent=True)
         self._served.of(16)
-        self._rotate = Rotation(spec.rope, part.kernels.stock)
+        self._rotate = RotaryEmbedding(spec.rope, part.kernels.stock)
         self._to_latent = Linear.read(part, "kv_a_proj_with_mqa")
         self.dtype = self._to_latent.matrix.dtype
         self._latent_norm = Norm.read(part, "kv_a_layernorm", spec.eps)
-        self.out = ResidualLinear.read(part, "o_proj")
+        self.out_proj = ResidualLinear.read(part, "o_proj")
         is_direct = spec.q_rank is None
         self._to_query_latent = None if is_direct else Linear.read(part, "q_a_proj")
         self._query_norm = None if is_direct else Norm.read(part, "q_a_layernorm", spec.eps)
         self._queries = Linear.read(part, "q_proj" if is_direct else "q_b_proj")
         if "kv_b_proj.weight" in part:
-            keys, values = part.by_head("kv_b_proj", spec.heads, (spec.nope, spec.value_dim))
-            self._unpack_keys = HeadMatrices(keys, stock=self._stock)
+            keys, values = part.per_head("kv_b_proj", spec.heads, (spec.nope, spec.value_dim))
+            self._unpack_keys = PerHeadMatrices(keys, stock=self._stock)
         else:
-            self._unpack_keys = HeadMatrices(
+            self._unpack_keys = PerHeadMatrices(
                 part.matrices("embed_q"), is_transposed=True, stock=self._stock
             )
             values = part.matrices("unembed_out")
-        self._unpack_values = HeadMatrices(values, stock=self._stock)
+        self._unpack_values = PerHeadMatrices(values, stock=self._stock)
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
         """An empty cache; bits: of latents and rotated keys."""
         return AttentionCache(bits)
 
-    def mixed(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
+    def mix(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
         """Hidden states [1, T, H] -> inputs of the output projection [1, T, N]."""
         latent, key = mx.split(self._to_latent(x), [self._spec.kv_rank], axis=-1)
-        queries, latent = self._projected_queries(x), self._latent_norm(latent)
-        return each(cache, partial(self._of_conversation, masks), queries, latent, key)
+        queries, latent = self._project_queries(x), self._latent_norm(latent)
+        return each(cache, partial(self._run_sequence, masks), queries, latent, key)
 
-    def _of_conversation(
+    def _run_sequence(
         self, masks: Masks, cache: LayerCache, queries: mx.array, latent: mx.array, key: mx.array
     ) -> mx.array:
         """One conversation: queries, latents and unrotated keys, [1, T, ...] each, -> outputs."""
         assert isinstance(cache, AttentionCache)
         spec, position, rows = self._spec, cache.start(), queries.shape[1]
         queries = queries.reshape(1, rows, spec.heads, -1).swapaxes(1, 2)
-        straight, rotated = mx.split(queries, [spec.nope], axis=-1)
+        unrotated, rotated = mx.split(queries, [spec.nope], axis=-1)
         is_long = masks.is_long
         latent, key = latent[:, None], self._rotate(key[:, None], position, is_long=is_long)
         rotated = self._rotate(rotated, position, is_long=is_long)
         served = self._served.of(cache.row_bits)
         if served is not None and rows in served:
-            absorbed = self._of_rows(self._unpack_keys.back, straight)
+            absorbed = self._row_by_row(self._unpack_keys.multiply_transposed, unrotated)
             buffers = cache.append(latent, key)
-            half, form = len(buffers) // 2, form_name(cache.row_bits, of_latents=True)
+            half, form = len(buffers) // 2, form_name(cache.row_bits, is_latent=True)
             attended = few_query_attention(
                 self._stock.contiguous(rotated),
                 (*buffers[half:], *buffers[:half]),
                 cache_form(form, spec.rope.width, spec.kv_rank),
-                masks.span(cache, rows, spec.heads),
+                masks.key_span(cache, rows, spec.heads),
                 spec.scale,
                 served.launcher,
                 q_latent=self._stock.contiguous(absorbed),
             )
-            heads = self._of_rows(self._unpack_values, attended)
+            heads = self._row_by_row(self._unpack_values, attended)
         else:
             seen = cache.write(latent, key)
-            heads = self._by_stock(straight, rotated * spec.scale, *seen, position)
+            heads = self._stock_attention(unrotated, rotated * spec.scale, *seen, position)
         return heads.swapaxes(1, 2).reshape(1, rows, spec.heads * spec.value_dim)
 
-    def _by_stock(
+    def _stock_attention(
         self,
-        straight: mx.array,
+        unrotated: mx.array,
         rotated: mx.array,
         latents: mx.array,
         keys: mx.array,
-        first: Position,
+        position: Position,
     ) -> mx.array:
         """Queries [1, heads, T, ...] over all tokens [1, 1, L, ...] -> [1, heads, T, values]."""
         if rotated.shape[2] <= ABSORBED_ROWS:
-            absorbed = self._unpack_keys.back(straight)
-            block = _Block(absorbed, rotated, latents, latents, keys, first)
-            return self._unpack_values(self._by_tiles(block))
+            absorbed = self._unpack_keys.multiply_transposed(unrotated)
+            block = _LatentBlock(absorbed, rotated, latents, latents, keys, position)
+            return self._unpack_values(self._attend_in_tiles(block))
         unpacked, values = self._unpack_keys(latents), self._unpack_values(latents)
-        return self._by_tiles(_Block(straight, rotated, unpacked, values, keys, first))
+        return self._attend_in_tiles(
+            _LatentBlock(unrotated, rotated, unpacked, values, keys, position)
+        )
 
-    def _of_rows(self, product: Callable[[mx.array], mx.array], x: mx.array) -> mx.array:
+    def _row_by_row(self, product: Callable[[mx.array], mx.array], x: mx.array) -> mx.array:
         """A product by head of x [1, heads, T, K]; where rows are to be exact as T of one row each,
         because MLX's kernels for one row and for several round differently.
         """
@@ -169,30 +171,30 @@ class LatentAttention:
             return product(x)
         return product(x.swapaxes(0, 2)).swapaxes(0, 2)
 
-    def _by_tiles(self, block: _Block) -> mx.array:
+    def _attend_in_tiles(self, block: _LatentBlock) -> mx.array:
         """Attend in slices of rows where the scores of all would be large."""
         _, heads, rows, _ = block.rotated.shape
-        a_row = heads * block.turned.shape[2] * block.rotated.dtype.size
-        parts = [self._softmax(block, part) for part in tiles(rows, a_row)]
+        a_row = heads * block.rotated_keys.shape[2] * block.rotated.dtype.size
+        parts = [self._attend_rows(block, part) for part in tiles(rows, a_row)]
         return parts[0] if len(parts) == 1 else mx.concatenate(parts, axis=2)
 
-    def _projected_queries(self, x: mx.array) -> mx.array:
+    def _project_queries(self, x: mx.array) -> mx.array:
         """Queries [1, T, heads * (nope + rotated)]."""
         if self._to_query_latent is not None and self._query_norm is not None:
             x = self._query_norm(self._to_query_latent(x))
         return self._queries(x)
 
-    def _softmax(self, block: _Block, part: slice) -> mx.array:
+    def _attend_rows(self, block: _LatentBlock, part: slice) -> mx.array:
         """Attention of some rows, whose scores are sums of two products."""
-        rows, before = block.rotated.shape[2], block.turned.shape[2] - block.rotated.shape[2]
+        rows, before = block.rotated.shape[2], block.rotated_keys.shape[2] - block.rotated.shape[2]
         end = before + part.stop
-        straight, rotated = block.straight[:, :, part], block.rotated[:, :, part]
-        added = rotated @ block.turned[:, :, :end].swapaxes(-1, -2)
-        if rows > 1 or isinstance(block.first, mx.array):
-            queries = positions(block.first, range(part.start, part.stop))
+        unrotated, rotated = block.unrotated[:, :, part], block.rotated[:, :, part]
+        added = rotated @ block.rotated_keys[:, :, :end].swapaxes(-1, -2)
+        if rows > 1 or isinstance(block.position, mx.array):
+            queries = positions(block.position, range(part.start, part.stop))
             seen = mx.arange(end)[None] <= queries[:, None]
             added = mx.where(seen, added, mx.finfo(added.dtype).min)
         keys, values = block.keys[:, :, :end], block.values[:, :, :end]
         return self._stock.attention(
-            straight, keys, values, AttentionOptions(self._spec.scale, added)
+            unrotated, keys, values, AttentionOptions(self._spec.scale, added)
         )

@@ -36,11 +36,11 @@ class CacheSize(NamedTuple):
     kept_elements: int = 0
     state_elements: int = 0
 
-    def in_bytes(self, element: int) -> CacheBytes:
+    def in_bytes(self, element_bytes: int) -> CacheBytes:
         """The same size in bytes, for elements of keys and values of `item` bytes."""
-        states = self.state_elements * STATE_BYTES + self.kept_elements * element
+        states = self.state_elements * STATE_BYTES + self.kept_elements * element_bytes
         windows = (self.window_values, self.window_groups, self.slack_values)
-        return CacheBytes(element, self.values, self.groups, *windows, states)
+        return CacheBytes(element_bytes, self.values, self.groups, *windows, states)
 
 
 def sum_of_sizes(sizes: Iterable[CacheSize]) -> CacheSize:
@@ -88,7 +88,7 @@ class RopeSpec:
 
     Pair i turns once in 2 pi base^(2 i / width) * factors[i] tokens; factors None means ones.
     magnitude: what rotated elements are multiplied by. interleaved: pairs lie side by side, else
-    halves apart. long_factors: those of a text of more than `long_beyond` tokens, for all of them.
+    halves apart. long_factors: those of a text of more than `long_rope_after` tokens, for all of them.
     """
 
     width: int
@@ -97,7 +97,7 @@ class RopeSpec:
     magnitude: float = 1.0
     interleaved: bool = False
     long_factors: tuple[float, ...] | None = None
-    long_beyond: int = 0
+    long_rope_after: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +146,9 @@ class AttentionSpec:
 
     prefix = "self_attn"
 
-    def tensors(self, hidden: int, *, in_halves: bool = False) -> Shapes:
+    def tensors(self, hidden: int, *, has_split_kv_b: bool = False) -> Shapes:
         """Tensor names and shapes."""
-        del in_halves
+        del has_split_kv_b
         queries = self.heads * self.key_dim
         rows = {"q": queries * (2 if self.gate == "element" else 1)}
         if self.kv_layer is None:
@@ -209,7 +209,7 @@ class LatentAttentionSpec:
 
     prefix = "self_attn"
 
-    def tensors(self, hidden: int, *, in_halves: bool = False) -> Shapes:
+    def tensors(self, hidden: int, *, has_split_kv_b: bool = False) -> Shapes:
         """Names and shapes; in_halves: how the matrix that unpacks latents is stored.
 
         kv_b_proj [heads * (nope + value), rank] is how it is published; MLX's conversions have the
@@ -230,7 +230,7 @@ class LatentAttentionSpec:
                 "q_a_layernorm.weight": (self.q_rank,),
                 "q_b_proj.weight": (queries, self.q_rank),
             }
-        if in_halves:
+        if has_split_kv_b:
             made["embed_q.weight"] = (self.heads, rank, self.nope)
             made["unembed_out.weight"] = (self.heads, self.value_dim, rank)
         else:
@@ -314,7 +314,7 @@ class ExpertsSpec:
     prefix = "mlp"
 
     @property
-    def is_softmax_of_chosen(self) -> bool:
+    def is_softmax_over_selected(self) -> bool:
         """Whether choice and weights follow from the products of those chosen alone.
 
         A softmax keeps their order, and divided by the sum of those chosen it is one over these.

@@ -13,9 +13,15 @@ from metal_kernels.choice import Kernels, Served, Work
 from metal_kernels.stock import Position, RopeParams, RowFunction, Stock
 from metal_kernels.stock_on_cpu import MLX
 from metal_kernels.wide_norm import wide_norm
-from mlx_engine.models.kernel_matrices import FewRows, ManyRows
+from mlx_engine.models.kernel_matrices import FewRowMatrix, ManyRowMatrix
 from mlx_engine.models.layer_specs import Activation, FeedForwardSpec, RopeSpec
-from mlx_engine.models.matrix import ColumnProduct, Matrix, rows_of, tiles_of, values_of
+from mlx_engine.models.matrix import (
+    ColumnProduct,
+    Matrix,
+    dequantised,
+    dequantised_tiles,
+    take_rows,
+)
 from mlx_engine.models.weights import Part
 
 
@@ -31,27 +37,27 @@ class Linear:
     """
 
     matrix: Matrix
-    few_rows: FewRows | None = None
+    few_rows: FewRowMatrix | None = None
     bias: mx.array | None = None
-    adding: FewRows | None = None
-    many_rows: ManyRows | None = None
+    adding: FewRowMatrix | None = None
+    many_rows: ManyRowMatrix | None = None
     stock: Stock = MLX
     columns: mx.array | None = field(init=False, default=None)
-    by_columns: ColumnProduct | None = field(init=False, default=None)
+    column_layout: ColumnProduct | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         if self.matrix.mode == "dense":
             self.columns = self.matrix.weight.T[None]
         if self.matrix.mode == "columns":
-            self.by_columns = ColumnProduct(self.matrix)
+            self.column_layout = ColumnProduct(self.matrix)
 
     @staticmethod
     def of(matrix: Matrix, kernels: Kernels, bias: mx.array | None = None) -> "Linear":
         """Wrap a matrix, with the kernel where it serves."""
-        few_rows = FewRows.of(matrix, kernels, "products")
+        few_rows = FewRowMatrix.of(matrix, kernels, "products")
         adds = few_rows is not None and bias is not None
-        adding = FewRows.of(matrix, kernels, "product-add") if adds else None
-        many_rows = ManyRows.of(matrix, kernels, "prompt-products")
+        adding = FewRowMatrix.of(matrix, kernels, "product-add") if adds else None
+        many_rows = ManyRowMatrix.of(matrix, kernels, "prompt-products")
         return Linear(matrix, few_rows, bias, adding, many_rows, kernels.stock)
 
     @staticmethod
@@ -59,59 +65,59 @@ class Linear:
         """`name` of a part, with a bias where its description has one; dtype: if dense."""
         matrix = part.matrix(name, dtype)
         bias = f"{name}.bias"
-        its = part.vector(bias, matrix.dtype) if bias in part else None
-        return Linear.of(matrix, part.kernels, its)
+        bias_array = part.vector(bias, matrix.dtype) if bias in part else None
+        return Linear.of(matrix, part.kernels, bias_array)
 
     @property
     def padding(self) -> int:
         """Columns that are left behind those of a padded product."""
         return self.matrix.padding if self.bias is None else 0
 
-    def padded(self, x: mx.array) -> mx.array:
+    def padded_product(self, x: mx.array) -> mx.array:
         """The product for those who cut it anyway."""
-        return self.by_columns(x) if self.by_columns and self.padding else self(x)
+        return self.column_layout(x) if self.column_layout and self.padding else self(x)
 
     def __call__(self, x: mx.array) -> mx.array:
         """Multiply."""
         if self.bias is None:
             return self._product(x)
         if self.adding is not None and self.adding.takes(x):
-            return self.adding.product_onto_bias(self.bias, x)
+            return self.adding.product_plus_bias(self.bias, x)
         return self._product(x) + self.bias
 
-    def is_for(self, x: mx.array) -> bool:
+    def has_kernel_for(self, x: mx.array) -> bool:
         """Whether the kernel for few rows takes x [..., K]."""
         return self.few_rows is not None and self.few_rows.takes(x)
 
-    def onto(self, residual: mx.array, x: mx.array) -> mx.array:
+    def add_to(self, residual: mx.array, x: mx.array) -> mx.array:
         """residual [1, T, N] + the product with x."""
         columns, is_alike = self.columns, residual.dtype == x.dtype
-        if columns is None or self.bias is not None or self.is_for(x) or not is_alike:
+        if columns is None or self.bias is not None or self.has_kernel_for(x) or not is_alike:
             return residual + self(x)
         return mx.addmm(residual, x, columns)
 
     def _product(self, x: mx.array) -> mx.array:
         if self.few_rows is not None and self.few_rows.takes(x):
             return self.few_rows.product(x)
-        if self.many_rows is not None and self.many_rows.is_in_use:
+        if self.many_rows is not None and self.many_rows.is_enabled:
             return self.many_rows.product(x)
         return self._stock_product(x).astype(x.dtype)
 
     def _stock_product(self, x: mx.array) -> mx.array:
         matrix = self.matrix
-        if self.by_columns is not None:
-            made = self.by_columns(x)
-            return made[..., : matrix.outputs] if matrix.padding else made
+        if self.column_layout is not None:
+            products = self.column_layout(x)
+            return products[..., : matrix.outputs] if matrix.padding else products
         if self.columns is not None:
             # MLX flattens rows [1, T, K] beside a matrix, but not beside a batch of one
             return x @ (self.columns if x.ndim == 3 else matrix.weight.T)
         if matrix.scales is None:
-            tiles = tiles_of(matrix, x.dtype, self.stock)
+            tiles = dequantised_tiles(matrix, x.dtype, self.stock)
             return mx.concatenate([x @ tile.T for tile in tiles], axis=-1)
-        return matrix.times(x)
+        return matrix.multiply(x)
 
 
-class Place(NamedTuple):
+class PartLocation(NamedTuple):
     """Where a part lies in the products of several matrices."""
 
     matrix: int
@@ -159,12 +165,12 @@ class Projections:
 
     def products(self, x: mx.array) -> list[mx.array]:
         """Products of x [..., K] with the stacked matrices, padding included."""
-        return [linear.padded(x) for linear in self.linears]
+        return [linear.padded_product(x) for linear in self.linears]
 
-    def parts(self, made: Sequence[mx.array]) -> list[mx.array]:
+    def parts(self, products: Sequence[mx.array]) -> list[mx.array]:
         """Split the products into one array for each matrix."""
         pieces: list[mx.array] = []
-        for linear, one, cuts in zip(self.linears, made, self.cuts, strict=True):
+        for linear, one, cuts in zip(self.linears, products, self.cuts, strict=True):
             if linear.padding:
                 pieces += mx.split(one, (*cuts, linear.matrix.outputs), axis=-1)[:-1]
             else:
@@ -176,10 +182,14 @@ class Projections:
         ]
 
     @property
-    def places(self) -> list[Place]:
+    def part_locations(self) -> list[PartLocation]:
         """Where each part lies, if each consists of one piece."""
         starts = ((0, *cuts) for cuts in self.cuts)
-        return [Place(matrix, column) for matrix, its in enumerate(starts) for column in its]
+        return [
+            PartLocation(matrix, column)
+            for matrix, bias_array in enumerate(starts)
+            for column in bias_array
+        ]
 
     @property
     def dtype(self) -> mx.Dtype:
@@ -192,21 +202,21 @@ class ResidualLinear:
     """A matrix whose product is added to the residual; one kernel does both where rows are few."""
 
     linear: Linear
-    few_rows: FewRows | None
+    few_rows: FewRowMatrix | None
 
     @staticmethod
     def read(part: Part, name: str) -> "ResidualLinear":
         """`name` of a part; with a bias there is no kernel for all three."""
         linear = Linear.read(part, name)
         plain = linear.bias is None
-        few_rows = FewRows.of(linear.matrix, part.kernels, "product-add") if plain else None
+        few_rows = FewRowMatrix.of(linear.matrix, part.kernels, "product-add") if plain else None
         return ResidualLinear(linear, few_rows)
 
     def __call__(self, residual: mx.array, x: mx.array) -> mx.array:
         """residual [..., N] and x [..., K] -> residual + x W^T."""
         if self.few_rows is not None and self.few_rows.takes(x):
-            return self.few_rows.product_onto(residual, x)
-        return self.linear.onto(residual, x)
+            return self.few_rows.product_plus_residual(residual, x)
+        return self.linear.add_to(residual, x)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,10 +230,12 @@ class Embedding:
 
     def __call__(self, tokens: mx.array) -> mx.array:
         """Look up."""
-        rows = rows_of(self.matrix, tokens)
+        rows = take_rows(self.matrix, tokens)
         is_dense = rows.mode == "dense"
         values = (
-            rows.weight.astype(self.dtype) if is_dense else values_of(rows, self.dtype, self.stock)
+            rows.weight.astype(self.dtype)
+            if is_dense
+            else dequantised(rows, self.dtype, self.stock)
         )
         return values if self.scale == 1.0 else values * self.scale
 
@@ -243,13 +255,13 @@ class Norm:
     wide: Served | None = None
 
     @staticmethod
-    def read(part: Part, name: str, eps: float, *, centred: bool = False) -> "Norm":
+    def read(part: Part, name: str, eps: float, *, is_layer_norm: bool = False) -> "Norm":
         """`name`.weight of a part; centred: layer norm, with a bias where there is one."""
         weight, bias = part.vector(f"{name}.weight"), f"{name}.bias"
-        if not centred:
+        if not is_layer_norm:
             return Norm.of(weight, part, eps)
-        its = part.vector(bias) if bias in part else None
-        return Norm(weight, eps, part.kernels.stock.centred_norm(weight, its, eps))
+        bias_array = part.vector(bias) if bias in part else None
+        return Norm(weight, eps, part.kernels.stock.centred_norm(weight, bias_array, eps))
 
     @staticmethod
     def read_heads(part: Part, names: Sequence[str], eps: float) -> "Norm":
@@ -272,7 +284,7 @@ class Norm:
         """Wrap a weight, with the kernel where it serves."""
         kernels, size = part.kernels, weight.shape[-1]
         work = Work("", size, size)
-        is_wide = part.table.has_halves and weight.dtype == mx.float32
+        is_wide = part.table.has_16bit_floats and weight.dtype == mx.float32
         wide = kernels.served("norms", work) if is_wide else None
         return Norm(weight, eps, kernels.stock.norm(weight, eps), wide)
 
@@ -286,7 +298,7 @@ class Norm:
         return self.run(x).astype(x.dtype)
 
 
-class Rotation:
+class RotaryEmbedding:
     """Rotates [1, heads, T, size] by position as a Rope says."""
 
     def __init__(self, rope: RopeSpec, stock: Stock = MLX) -> None:
@@ -318,7 +330,7 @@ class GatedFeedForward:
     """
 
     gate_up: Projections
-    few_rows: FewRows | None
+    few_rows: FewRowMatrix | None
     join: Gate
     down: ResidualLinear
 
@@ -330,15 +342,15 @@ class GatedFeedForward:
         first, *more = gate_up.linears
         is_plain = spec.activation == "silu" and not spec.limit and not spec.bias
         takes = is_plain and spec.gated and not more
-        few_rows = FewRows.of(first.matrix, part.kernels, "gate-up") if takes else None
-        join = gate_of(spec, part.kernels.stock)
+        few_rows = FewRowMatrix.of(first.matrix, part.kernels, "gate-up") if takes else None
+        join = make_gate(spec, part.kernels.stock)
         return GatedFeedForward(gate_up, few_rows, join, ResidualLinear.read(part, "down_proj"))
 
     def __call__(self, x: mx.array) -> mx.array:
         """Hidden states [1, T, H] -> [1, T, H]."""
         return self.down.linear(self._gated(x))
 
-    def onto(self, residual: mx.array, x: mx.array) -> mx.array:
+    def add_to(self, residual: mx.array, x: mx.array) -> mx.array:
         """residual + the output for x."""
         return self.down(residual, self._gated(x))
 
@@ -348,17 +360,19 @@ class GatedFeedForward:
         return self.join(*self.gate_up(x))
 
 
-def gate_of(spec: FeedForwardSpec, stock: Stock) -> Gate:
+def make_gate(spec: FeedForwardSpec, stock: Stock) -> Gate:
     """The activation f(gate, up) of a spec."""
     gated = spec.gated or spec.activation == "oai"
-    formula = _gate(spec.activation, spec.limit) if gated else _ACTIVATIONS[spec.activation]
+    formula = (
+        _gate_function(spec.activation, spec.limit) if gated else _ACTIVATIONS[spec.activation]
+    )
     return stock.elementwise(formula)
 
 
 @cache
-def _gate(activation: Activation, limit: float) -> Gate:
+def _gate_function(activation: Activation, limit: float) -> Gate:
     if activation == "oai":
-        return lambda gate, up: _oai(gate, up, limit)
+        return lambda gate, up: _gpt_oss_gate(gate, up, limit)
     activate = _ACTIVATIONS[activation]
     if not limit:
         return lambda gate, up: activate(gate) * up
@@ -401,6 +415,6 @@ _ACTIVATIONS: dict[Activation, Callable[[mx.array], mx.array]] = {
 }
 
 
-def _oai(gate: mx.array, up: mx.array, limit: float) -> mx.array:
+def _gpt_oss_gate(gate: mx.array, up: mx.array, limit: float) -> mx.array:
     gate, up = mx.minimum(gate, limit), mx.clip(up, -limit, limit)
     return (up + 1) * gate * mx.sigmoid(1.702 * gate)

@@ -39,7 +39,7 @@ _LEAST_DECAY = 1e-37
 
 
 @dataclass(frozen=True, slots=True)
-class ScanInChunks:
+class ChunkedScan:
     """A DeltaRule (cache/recurrent.py) for state spaces that reads long blocks by a few products.
 
     MLX has kernels of the delta rule for the sizes of a few models, and takes step by step in plain
@@ -59,19 +59,19 @@ class ScanInChunks:
         made = []
         for start in range(0, count, _CHUNK):
             chunk = Rows(*(part[:, start : start + _CHUNK] for part in rows))
-            outputs, now = _scanned(chunk, now)
+            outputs, now = _scan_chunk(chunk, now)
             made.append(outputs)
         return DeltaBlock(mx.concatenate(made, axis=1), before, now, steps)
 
 
-class Scanned(NamedTuple):
+class ScanResult(NamedTuple):
     """Outputs [1, T, heads, Dv] and the state after them [1, heads, Dv, Dk]."""
 
     outputs: mx.array
     state: mx.array
 
 
-def _scanned(rows: Rows, state: mx.array) -> Scanned:
+def _scan_chunk(rows: Rows, state: mx.array) -> ScanResult:
     """Scan one chunk by matrix products."""
     _, heads, size, width = state.shape
     count, groups = rows.keys.shape[1:3]
@@ -80,7 +80,7 @@ def _scanned(rows: Rows, state: mx.array) -> Scanned:
     values = rows.values.swapaxes(1, 2).reshape(*shape, count, size)
     logs = mx.log(mx.maximum(rows.decay, _LEAST_DECAY)).swapaxes(1, 2).reshape(*shape, count, 1)
     faded = mx.cumsum(logs, axis=-2)  # log of what is left of the state before the chunk
-    earlier, masked = _masks(count)
+    earlier, masked = _causal_masks(count)
     between = mx.cumsum(mx.where(earlier, logs, 0.0), axis=-2)  # of what is left of a row's values
     weights = (queries @ keys.swapaxes(-1, -2)) * mx.exp(between + masked)
     before = state.reshape(*shape, size, width)
@@ -89,10 +89,10 @@ def _scanned(rows: Rows, state: mx.array) -> Scanned:
     added = (values * mx.exp(at_end)).swapaxes(-1, -2) @ keys
     after = mx.exp(faded[..., -1:, :]) * before + added
     outputs = outputs.reshape(1, heads, count, size).swapaxes(1, 2)
-    return Scanned(outputs, after.reshape(state.shape))
+    return ScanResult(outputs, after.reshape(state.shape))
 
 
-class _Masks(NamedTuple):
+class _CausalMasks(NamedTuple):
     """[T, T] each, by row and column: whether the column is of an earlier row; 0 where it is or is
     the row itself, else minus infinity.
     """
@@ -102,20 +102,22 @@ class _Masks(NamedTuple):
 
 
 @cache
-def _masks(count: int) -> _Masks:
+def _causal_masks(count: int) -> _CausalMasks:
     """Made once for all layers."""
     places = np.arange(count)
     earlier, own = places < places[:, None], places <= places[:, None]
-    return _Masks(mx.array(earlier), mx.array(np.where(own, np.float32(0), np.float32(-np.inf))))
+    return _CausalMasks(
+        mx.array(earlier), mx.array(np.where(own, np.float32(0), np.float32(-np.inf)))
+    )
 
 
-class StateSpace:
+class Mamba2:
     """Mamba-2 as a mixer of a block."""
 
     def __init__(self, spec: Mamba2Spec, part: Part, eps: float) -> None:
         self._spec, self._stock = spec, part.kernels.stock
         work = Work("", spec.head_dim, spec.state)
-        self._rule = delta_rule(part.kernels.served("delta", work), ScanInChunks(self._stock))
+        self._rule = delta_rule(part.kernels.served("delta", work), ChunkedScan(self._stock))
         self._inputs = Projections.read(part, ("in_proj",), (spec.inner, spec.channels, spec.heads))
         self.dtype = self._inputs.dtype
         taps = part.vector("conv1d.weight").astype(self.dtype).squeeze(-1)
@@ -132,7 +134,7 @@ class StateSpace:
             weight = part.vector("norm.weight", mx.float32)
             groups = weight.reshape(spec.groups, -1) if spec.groups > 1 else weight
             self._norm = self._stock.norm(groups, eps)
-        self.out = ResidualLinear.read(part, "out_proj")
+        self.out_proj = ResidualLinear.read(part, "out_proj")
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
         """An empty cache: zeros, states in float32."""
@@ -142,26 +144,26 @@ class StateSpace:
         state = mx.zeros((1, spec.heads, spec.head_dim, spec.state))
         return RecurrentCache(window, state, self._rule, self._stock)
 
-    def mixed(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
+    def mix(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
         """Hidden states [1, T, H] -> inputs of the output projection [1, T, N]."""
         del masks
         gate, channels, steps = self._inputs(x)
-        outputs = each(cache, self._of_conversation, channels, steps)
+        outputs = each(cache, self._run_sequence, channels, steps)
         if self._norm is None or self._spec.norm == "gated":
-            outputs = self._stock.elementwise(_through_gate)(outputs, gate)
+            outputs = self._stock.elementwise(_apply_silu_gate)(outputs, gate)
         if self._norm is not None:
             outputs = self._norm(outputs).reshape(gate.shape)
             if self._spec.norm == "before gate":
-                outputs = self._stock.elementwise(_through_gate)(outputs, gate)
+                outputs = self._stock.elementwise(_apply_silu_gate)(outputs, gate)
         return outputs.astype(x.dtype)
 
-    def _of_conversation(self, cache: LayerCache, channels: mx.array, steps: mx.array) -> mx.array:
+    def _run_sequence(self, cache: LayerCache, channels: mx.array, steps: mx.array) -> mx.array:
         """The convolution's inputs and raw steps [1, T, heads] -> outputs [1, T, inner]."""
         assert isinstance(cache, RecurrentCache)
         spec, stock, count = self._spec, self._stock, channels.shape[1]
         before = cache.window.alone(spec.taps - 1).astype(channels.dtype)
         convolved = mx.concatenate([before, channels], axis=1)
-        activated = stock.elementwise(_activated)(self._convolve(convolved), self._bias)
+        activated = stock.elementwise(_silu_plus_bias)(self._convolve(convolved), self._bias)
         ends = [spec.inner, spec.inner + spec.groups * spec.state]
         inputs, keys, queries = mx.split(activated, ends, axis=-1)
         inputs = inputs.reshape(1, count, spec.heads, spec.head_dim)
@@ -169,38 +171,38 @@ class StateSpace:
         rows = Rows(
             queries=queries.reshape(1, count, spec.groups, spec.state),
             keys=keys.reshape(1, count, spec.groups, spec.state) * TINY,
-            values=stock.elementwise(_added)(inputs, step[..., None]),
+            values=stock.elementwise(_scale_inputs)(inputs, step[..., None]),
             decay=stock.elementwise(_decay)(step, self._rate),
             beta=mx.ones(step.shape),
         )
         outputs = cache.run(rows, convolved)
-        skipped = stock.elementwise(_with_skip)(outputs, inputs, self._skip)
+        skipped = stock.elementwise(_add_skip)(outputs, inputs, self._skip)
         return skipped.reshape(1, count, spec.inner)
 
 
-def _activated(sums: mx.array, bias: mx.array) -> mx.array:
+def _silu_plus_bias(sums: mx.array, bias: mx.array) -> mx.array:
     """SiLU, in float32."""
     return silu(sums.astype(mx.float32) + bias)
 
 
-def _step(raw: mx.array, bias: mx.array, least: mx.array, most: mx.array) -> mx.array:
+def _step(raw: mx.array, bias: mx.array, minimum: mx.array, maximum: mx.array) -> mx.array:
     """Softplus between two limits, in float32."""
     wide = raw.astype(mx.float32) + bias
-    return mx.clip(mx.logaddexp(wide, mx.zeros_like(wide)), least, most)
+    return mx.clip(mx.logaddexp(wide, mx.zeros_like(wide)), minimum, maximum)
 
 
 def _decay(step: mx.array, rate: mx.array) -> mx.array:
     return mx.exp(rate * step)
 
 
-def _added(inputs: mx.array, step: mx.array) -> mx.array:
+def _scale_inputs(inputs: mx.array, step: mx.array) -> mx.array:
     return inputs * (step * (1 / TINY))
 
 
-def _with_skip(outputs: mx.array, inputs: mx.array, skip: mx.array) -> mx.array:
+def _add_skip(outputs: mx.array, inputs: mx.array, skip: mx.array) -> mx.array:
     return outputs + skip * inputs
 
 
-def _through_gate(outputs: mx.array, gate: mx.array) -> mx.array:
+def _apply_silu_gate(outputs: mx.array, gate: mx.array) -> mx.array:
     """Multiply by silu(gate), in float32."""
     return outputs * silu(gate.astype(mx.float32))

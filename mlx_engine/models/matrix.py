@@ -73,7 +73,7 @@ class Matrix(NamedTuple):
             return self.weight.shape[0] * self.group_size
         return width if self.scales is None else width * 32 // self.bits
 
-    def times(self, x: mx.array, *, transpose: bool = True) -> mx.array:
+    def multiply(self, x: mx.array, *, transpose: bool = True) -> mx.array:
         """x W^T [..., N], or x W [..., K], of one in a packing of MLX, by stock MLX."""
         assert self.scales is not None
         return mx.quantized_matmul(
@@ -88,25 +88,25 @@ class Matrix(NamedTuple):
         )
 
 
-def values_of(matrix: Matrix, dtype: mx.Dtype, stock: Stock = MLX) -> mx.array:
+def dequantised(matrix: Matrix, dtype: mx.Dtype, stock: Stock = MLX) -> mx.array:
     """Dequantised values of a matrix, or of some of its rows."""
     if matrix.mode == "columns":
-        return rows_of(matrix, mx.arange(matrix.outputs)).weight.astype(dtype)
+        return take_rows(matrix, mx.arange(matrix.outputs)).weight.astype(dtype)
     stored = (matrix.weight, matrix.scales, matrix.biases)
     parts = tuple(part for part in stored if part is not None)
     return stock.dequantise(parts, matrix.group_size, matrix.bits, matrix.mode, dtype)
 
 
-def tiles_of(matrix: Matrix, dtype: mx.Dtype, stock: Stock = MLX) -> Iterator[mx.array]:
+def dequantised_tiles(matrix: Matrix, dtype: mx.Dtype, stock: Stock = MLX) -> Iterator[mx.array]:
     """Dequantised values in slices of rows; of a stack, for each matrix."""
     rows, each = matrix.weight.shape[-2], matrix.weight.size // matrix.weight.shape[-2]
     step = max(32, TILE_VALUES // max(1, each * matrix.inputs // matrix.weight.shape[-1]))
     for start in range(0, rows, step):
         tile = matrix._replace(weight=matrix.weight[..., start : start + step, :])
-        yield values_of(tile, dtype, stock)
+        yield dequantised(tile, dtype, stock)
 
 
-def rows_of(matrix: Matrix, rows: mx.array) -> Matrix:
+def take_rows(matrix: Matrix, rows: mx.array) -> Matrix:
     """A matrix of some rows, in the same format: no packing reaches across two rows.
 
     Rows of a matrix by columns become dense.
@@ -127,7 +127,7 @@ def rows_of(matrix: Matrix, rows: mx.array) -> Matrix:
     )
 
 
-def one_below_the_other(parts: Sequence[Matrix]) -> Matrix:
+def stack_rows(parts: Sequence[Matrix]) -> Matrix:
     """Stack matrices of equal packing and row length, one below the other."""
     first, *more = parts
     if not more:
@@ -148,12 +148,12 @@ Layout = Callable[[Matrix], Matrix]
 """How a table hands out matrices: the same numbers, laid out for what multiplies by them."""
 
 
-def as_stored(matrix: Matrix) -> Matrix:
+def stored_layout(matrix: Matrix) -> Matrix:
     """The layout for stock products: as stored."""
     return matrix
 
 
-def by_columns(matrix: Matrix) -> Matrix:
+def column_layout(matrix: Matrix) -> Matrix:
     """The layout for a CPU, as MLX's backend (0.32.4) multiplies fastest: by columns if the matrix
     is affine (see ColumnProduct), else dense in float32 with contiguous columns.
 
@@ -161,19 +161,19 @@ def by_columns(matrix: Matrix) -> Matrix:
     twice as fast. Either way a row's result does not depend on the rows beside it.
     """
     if matrix.mode == "affine" and matrix.weight.ndim == 2:
-        return _codes_by_columns(matrix)
-    weight = matrix.weight if matrix.mode == "dense" else values_of(matrix, mx.float32)
+        return _affine_columns(matrix)
+    weight = matrix.weight if matrix.mode == "dense" else dequantised(matrix, mx.float32)
     columns = mx.contiguous(weight.swapaxes(-1, -2))
     return Matrix(columns.swapaxes(-1, -2), None, None, 0, 32, "dense")
 
 
-def _codes_by_columns(matrix: Matrix) -> Matrix:
+def _affine_columns(matrix: Matrix) -> Matrix:
     """Affine [N, K] of any number of bits."""
     assert matrix.scales is not None
     assert matrix.biases is not None
     plain = matrix._replace(scales=mx.ones_like(matrix.scales), biases=mx.zeros_like(matrix.biases))
     middle = 2 ** (matrix.bits - 1)
-    codes = (values_of(plain, mx.float32) + (CODE_OF_ZERO - middle)).astype(mx.uint8)
+    codes = (dequantised(plain, mx.float32) + (CODE_OF_ZERO - middle)).astype(mx.uint8)
     padding = -matrix.outputs % CODES_TOGETHER
     codes, scales, biases = (
         mx.pad(part, [(0, padding), (0, 0)])

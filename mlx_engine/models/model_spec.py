@@ -59,12 +59,12 @@ class BlockSpec:
         return (self.mixer,) if self.beside is None else (self.mixer, self.beside)
 
     def tensors(
-        self, hidden: int, *, in_halves: bool = False, has_norm_bias: bool = False
+        self, hidden: int, *, has_split_kv_b: bool = False, has_norm_bias: bool = False
     ) -> Shapes:
         """Names and shapes; in_halves: as for Latent."""
         made: Shapes = {}
         for mixer in self.mixers:
-            shapes = mixer.tensors(hidden, in_halves=in_halves)
+            shapes = mixer.tensors(hidden, has_split_kv_b=has_split_kv_b)
             made |= {f"{mixer.prefix}.{name}": shape for name, shape in shapes.items()}
         parts = _norm_parts(has_bias=has_norm_bias)
         made |= {f"{norm}.{part}": (hidden,) for norm in self.norm_names for part in parts}
@@ -191,7 +191,7 @@ class ModelSpec:
         if self.per_layer is not None:
             made |= self.per_layer.tensors(hidden, len(self.blocks))
         for number, block in enumerate(self.blocks):
-            made |= self._within(f"layers.{number}.", block, present)
+            made |= self._block_tensors(f"layers.{number}.", block, present)
         return made
 
     def head_tensors(self, present: Collection[str] = ()) -> Shapes:
@@ -207,23 +207,27 @@ class ModelSpec:
             made[f"{name}join.weight"] = (hidden, 2 * hidden)
             norms = ("enorm", "hnorm", *(["norm"] if self.heads.norm == "own" else []))
             made |= {f"{name}{norm}.weight": (hidden,) for norm in norms}
-            made |= self._within(name, block, present)
+            made |= self._block_tensors(name, block, present)
             if f"{name}embed_tokens.weight" in present:
                 made[f"{name}embed_tokens.weight"] = matrix
             if self.heads.output == "own" or f"{name}output.weight" in present:
                 made[f"{name}output.weight"] = matrix
         return made
 
-    def within_context(self) -> "ModelSpec":
+    def without_full_windows(self) -> "ModelSpec":
         """The same spec without windows that are as long as the context."""
         heads = self.heads
         if heads is not None:
-            heads = replace(heads, blocks=tuple(_seeing(self.context, heads.blocks)))
-        return replace(self, blocks=tuple(_seeing(self.context, self.blocks)), heads=heads)
+            heads = replace(heads, blocks=tuple(_without_full_windows(self.context, heads.blocks)))
+        return replace(
+            self, blocks=tuple(_without_full_windows(self.context, self.blocks)), heads=heads
+        )
 
-    def _within(self, prefix: str, block: BlockSpec, present: Collection[str]) -> Shapes:
-        in_halves = f"{prefix}self_attn.embed_q.weight" in present
-        shapes = block.tensors(self.hidden, in_halves=in_halves, has_norm_bias=self.norm_bias)
+    def _block_tensors(self, prefix: str, block: BlockSpec, present: Collection[str]) -> Shapes:
+        has_split_kv_b = f"{prefix}self_attn.embed_q.weight" in present
+        shapes = block.tensors(
+            self.hidden, has_split_kv_b=has_split_kv_b, has_norm_bias=self.norm_bias
+        )
         return {f"{prefix}{name}": shape for name, shape in shapes.items()}
 
     @property
@@ -255,14 +259,14 @@ class ModelSpec:
         return next((reason for reason in reasons if reason), None)
 
     @property
-    def long_beyond(self) -> int | None:
+    def long_rope_after(self) -> int | None:
         """Length after which the second RoPE table is used; None without one."""
         ropes = (mixer.rope for mixer in self._mixers if not isinstance(mixer, RecurrentSpec))
-        borders = (rope.long_beyond for rope in ropes if rope and rope.long_factors)
+        borders = (rope.long_rope_after for rope in ropes if rope and rope.long_factors)
         return next(borders, None)
 
     @property
-    def asked_experts(self) -> float:
+    def active_expert_share(self) -> float:
         """Share of a layer's experts that one token uses; 1 without experts."""
         every = (feed for block in self.blocks for feed in (block.feed, block.experts))
         feeds = (feed for feed in every if isinstance(feed, ExpertsSpec))
@@ -274,7 +278,7 @@ def _norm_parts(*, has_bias: bool) -> tuple[str, ...]:
     return ("weight", "bias") if has_bias else ("weight",)
 
 
-def _seeing(context: int, blocks: Iterable[BlockSpec]) -> Iterator[BlockSpec]:
+def _without_full_windows(context: int, blocks: Iterable[BlockSpec]) -> Iterator[BlockSpec]:
     """The spec of a mixer, without a window as long as the context."""
     for block in blocks:
         mixer = block.mixer

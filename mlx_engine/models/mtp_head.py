@@ -15,7 +15,7 @@ from mlx_engine.cache.joint import JointCaches
 from mlx_engine.models import model_spec
 from mlx_engine.models.attention import Masks
 from mlx_engine.models.blocks import DecoderBlock
-from mlx_engine.models.kernel_matrices import FewRows
+from mlx_engine.models.kernel_matrices import FewRowMatrix
 from mlx_engine.models.layers import Embedding, Linear, Norm
 from mlx_engine.models.weights import Part
 from mlx_engine.values.options import CacheBits
@@ -47,7 +47,7 @@ class DecoderHead:
         self._norms = Norms(first, second, eps)
         can_join = spec.heads.embedding_first
         matrix = self._join.matrix
-        self._joining = FewRows.of(matrix, part.kernels, "mtp-input") if can_join else None
+        self._joining = FewRowMatrix.of(matrix, part.kernels, "mtp-input") if can_join else None
         self._block = DecoderBlock(spec.heads.blocks[number], part, spec)
         self._norm = Norm.read(part, "norm", eps) if spec.heads.norm == "own" else norm
         self._embed = embedding

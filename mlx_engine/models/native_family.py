@@ -13,7 +13,7 @@ from mlx_engine.models.config_fields import ConfigFields, tables_by_type
 from mlx_engine.models.family import CanonicalPart, Family, Figures, Parts
 from mlx_engine.models.layer_specs import Shape
 from mlx_engine.models.model_spec import ModelSpec
-from mlx_engine.models.norm_shift import norm_shift, shift_reasons, shifted
+from mlx_engine.models.norm_shift import apply_norm_shift, norm_shift, norm_shift_reasons
 from mlx_engine.models.tensor_names import HeadNames, Renames, TensorNames, group_of
 from mlx_engine.models.tensor_recipes import Recipes, expert_recipes
 
@@ -52,7 +52,7 @@ class NativeFamily(Family):
         fields.require(_TABLES["fixed"].get(kind, {}))
         return self._read_spec(
             fields.with_defaults(**_TABLES["defaults"].get(kind, {}))
-        ).within_context()
+        ).without_full_windows()
 
     @cached_property
     def _names(self) -> TensorNames:
@@ -82,7 +82,7 @@ class NativeFamily(Family):
                 made[name] = array.astype(mx.float32)
         return made
 
-    def presumed_shift(self, raw: Mapping[str, mx.array]) -> int | None:
+    def expected_norm_shift(self, raw: Mapping[str, mx.array]) -> int | None:
         """For norms of "either" kind: what the rest of the trunk's files suggests."""
         del raw
         return None
@@ -95,10 +95,10 @@ class NativeFamily(Family):
             hidden_size=spec.hidden,
             vocabulary=spec.vocabulary,
             context_length=spec.context,
-            promised_heads=self._promised() if heads is None else heads.promised,
+            promised_heads=self._declared_heads() if heads is None else heads.promised,
             cache=spec.cache,
             head_caches=tuple(block.mixer.cache for block in heads.blocks) if heads else (),
-            asked_experts=spec.asked_experts,
+            active_expert_share=spec.active_expert_share,
             packed_cache=spec.packed_cache,
             work=spec.work,
         )
@@ -124,11 +124,11 @@ class NativeFamily(Family):
         names = {"embed_tokens": "embed_tokens", "output": "lm_head"}
         return {f"layers.0.{name}": twin for name, twin in names.items()}
 
-    def name_in_files(self, head_name: str) -> str:
+    def published_name(self, head_name: str) -> str:
         """The name in published files."""
         return self._names.published(head_name)
 
-    def sign_of_no_heads(self) -> str:
+    def missing_heads_hint(self) -> str:
         """A sentence about where the heads would be."""
         if self.head_names is not None and self.head_names.behind_trunk:
             return f"layer {len(self.spec.blocks)} has no eh_proj"
@@ -140,8 +140,8 @@ class NativeFamily(Family):
 
     def canonical_trunk(self, raw: Mapping[str, mx.array], origin: str) -> CanonicalPart:
         """Values as the model uses them."""
-        presumed = self.presumed_shift(raw) if self.norms == "either" else None
-        return self._canonical(raw, presumed, "model", origin)
+        expected = self.expected_norm_shift(raw) if self.norms == "either" else None
+        return self._canonical(raw, expected, "model", origin)
 
     def canonical_head(
         self, raw: Mapping[str, mx.array], origin: str, trunk_shift: int | None
@@ -155,7 +155,7 @@ class NativeFamily(Family):
 
         return build_decoder(self.spec, trunk, head)
 
-    def _promised(self) -> int:
+    def _declared_heads(self) -> int:
         """Number of heads that a config claims, for a family whose heads are not run."""
         fields = ConfigFields(self.config, self.origin)
         return fields.count("num_nextn_predict_layers", 0, least=0)
@@ -168,11 +168,11 @@ class NativeFamily(Family):
         )
 
     def _canonical(
-        self, raw: Mapping[str, mx.array], presumed: int | None, part: str, origin: str
+        self, raw: Mapping[str, mx.array], expected: int | None, part: str, origin: str
     ) -> CanonicalPart:
         arrays = self.stored(raw)
         if self.norms == "w":
             return CanonicalPart(arrays, 1, ())
-        shift = norm_shift(arrays, presumed, part, origin) if self.norms == "either" else 0
-        reasons = shift_reasons(presumed, shift, part) if self.norms == "either" else ()
-        return CanonicalPart(shifted(arrays, shift), shift, reasons)
+        shift = norm_shift(arrays, expected, part, origin) if self.norms == "either" else 0
+        reasons = norm_shift_reasons(expected, shift, part) if self.norms == "either" else ()
+        return CanonicalPart(apply_norm_shift(arrays, shift), shift, reasons)

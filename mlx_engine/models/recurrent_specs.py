@@ -39,9 +39,9 @@ class DeltaNetSpec:
         """Channels of the convolution: queries, keys and values."""
         return 2 * self.key_heads * self.key_dim + self.values
 
-    def tensors(self, hidden: int, *, in_halves: bool = False) -> Shapes:
+    def tensors(self, hidden: int, *, has_split_kv_b: bool = False) -> Shapes:
         """Tensor names and shapes."""
-        del in_halves
+        del has_split_kv_b
         return {
             "in_proj_qkv.weight": (self.channels, hidden),
             "in_proj_z.weight": (self.values, hidden),
@@ -77,9 +77,9 @@ class ShortConvolutionSpec:
 
     prefix = "conv"
 
-    def tensors(self, hidden: int, *, in_halves: bool = False) -> Shapes:
+    def tensors(self, hidden: int, *, has_split_kv_b: bool = False) -> Shapes:
         """Tensor names and shapes."""
-        del in_halves
+        del has_split_kv_b
         made: Shapes = {
             "in_proj.weight": (3 * self.width, hidden),
             "out_proj.weight": (hidden, self.width),
@@ -134,9 +134,9 @@ class Mamba2Spec:
         """Channels of the convolution: x, b and c."""
         return self.inner + 2 * self.groups * self.state
 
-    def tensors(self, hidden: int, *, in_halves: bool = False) -> Shapes:
+    def tensors(self, hidden: int, *, has_split_kv_b: bool = False) -> Shapes:
         """Names and shapes; in_proj makes the gate, the channels and the raw step of each head."""
-        del in_halves
+        del has_split_kv_b
         rows = self.inner + self.channels + self.heads
         made: Shapes = {
             "in_proj.weight": (rows, hidden),

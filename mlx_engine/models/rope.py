@@ -25,13 +25,13 @@ _MOST_TOKENS = 2**31 - 1
 _WIDEST_HEAD = 2**16  # factors are listed for each pair of elements, so a wild number would hang
 
 
-def rope_of(
+def rope_spec(
     fields: ConfigFields,
     head: int,
     *,
     kind: str = "full_attention",
     base: float = 10000.0,
-    share: float | None = None,
+    rotated_share: float | None = None,
     interleaved: bool = False,
 ) -> RopeSpec:
     """RoPE of layers of one kind, with heads of `head` elements.
@@ -40,9 +40,9 @@ def rope_of(
     not say; share None: heads are rotated whole, whatever the config says. BadModelFile names a
     wrong key, UnsupportedModel a scaling that is not run.
     """
-    rope = fields.rope(kind)
-    is_partly = share is not None or rope.word("rope_type", "default") == "proportional"
-    part = rope.number("partial_rotary_factor", share or 1.0) if is_partly else 1.0
+    rope = fields.rope_fields(kind)
+    is_partly = rotated_share is not None or rope.word("rope_type", "default") == "proportional"
+    part = rope.number("partial_rotary_factor", rotated_share or 1.0) if is_partly else 1.0
     if head > _WIDEST_HEAD:
         raise fields.wrong("head_dim", head, f"at most {_WIDEST_HEAD}")
     width = int(head * part)
@@ -55,29 +55,32 @@ def rope_of(
         return RopeSpec(head, theta, (factor,) * (width // 2) + (math.inf,) * still)
     if theta <= 1:
         raise rope.wrong("rope_theta", theta, Words("a number above 1"))
-    return scaled(RopeSpec(width, theta, interleaved=interleaved), rope, fields)
+    return apply_rope_scaling(RopeSpec(width, theta, interleaved=interleaved), rope, fields)
 
 
-def scaled(plain: RopeSpec, rope: ConfigFields, fields: ConfigFields) -> RopeSpec:
+def apply_rope_scaling(plain: RopeSpec, rope: ConfigFields, fields: ConfigFields) -> RopeSpec:
     """Apply the scaling that `rope` asks for; fields: the whole config."""
     name = rope.word("rope_type", rope.word("type", "default"))
     pairs, magnitude, late = plain.width // 2, 1.0, None
-    trained = _trained(rope, fields)
+    trained_length = _trained_length(rope, fields)
     if name in ("default", "mrope", "dynamic"):
         return plain  # dynamic scaling begins behind the context, which is never left
     if name == "linear":
         factors = (rope.number("factor", 1.0),) * pairs
     elif name == "llama3":
-        factors = _llama3(plain, rope, trained)
+        factors = _llama3(plain, rope, trained_length)
     elif name == "yarn" and not rope.has("short_factor"):  # as Phi-3 first called LongRoPE
-        factor = _factor(rope, fields, trained)
-        factors, magnitude = _yarn(plain, rope, trained, factor), _yarn_magnitude(rope, factor)
+        factor = _factor(rope, fields, trained_length)
+        factors, magnitude = (
+            _yarn(plain, rope, trained_length, factor),
+            _yarn_magnitude(rope, factor),
+        )
     elif name in ("longrope", "su", "yarn"):
-        factors = _listed(rope, "short_factor", pairs)
-        late = _listed(rope, "long_factor", pairs)
-        magnitude = _longrope_magnitude(rope, fields, trained)
+        factors = _factor_list(rope, "short_factor", pairs)
+        late = _factor_list(rope, "long_factor", pairs)
+        magnitude = _longrope_magnitude(rope, fields, trained_length)
     elif name == "listed":
-        factors, magnitude = _listed(rope, "factors", pairs), rope.number("magnitude", 1.0)
+        factors, magnitude = _factor_list(rope, "factors", pairs), rope.number("magnitude", 1.0)
     else:
         raise UnsupportedModel(
             "{origin}: extends its context by rope scaling {name}, which this version does "
@@ -85,18 +88,18 @@ def scaled(plain: RopeSpec, rope: ConfigFields, fields: ConfigFields) -> RopeSpe
             origin=fields.origin,
             name=ascii(name)[:40],
         )
-    begins = 0 if late is None else round(trained)
+    begins = 0 if late is None else round(trained_length)
     return RopeSpec(plain.width, plain.base, factors, magnitude, plain.interleaved, late, begins)
 
 
-def context_of(fields: ConfigFields, default: int | None = None) -> int:
+def context_length(fields: ConfigFields, default: int | None = None) -> int:
     """Context length, after scaling.
 
     Model cards ask to write YaRN into a config and leave its `max_position_embeddings`, the length
     before (Qwen3, Qwen3.5).
     """
     longest = fields.count("max_position_embeddings", default, least=8)
-    rope = fields.rope("full_attention")
+    rope = fields.rope_fields("full_attention")
     key = "original_max_position_embeddings"
     if rope.word("rope_type", rope.word("type", "default")) != "yarn" or not rope.has(key):
         return longest
@@ -104,13 +107,13 @@ def context_of(fields: ConfigFields, default: int | None = None) -> int:
     return max(longest, int(min(stretched, _MOST_TOKENS)))
 
 
-def score_magnitude(fields: ConfigFields) -> float:
+def yarn_score_scale(fields: ConfigFields) -> float:
     """Scale of latent attention's scores under YaRN: (0.1 mscale_all_dim ln f + 1)²."""
-    rope = fields.rope("full_attention")
+    rope = fields.rope_fields("full_attention")
     if rope.word("rope_type", rope.word("type", "default")) == "default":
         return 1.0
-    factor = _factor(rope, fields, _trained(rope, fields))
-    return _log_magnitude(factor, rope.number_from_0("mscale_all_dim")) ** 2
+    factor = _factor(rope, fields, _trained_length(rope, fields))
+    return _log_magnitude(factor, rope.non_negative("mscale_all_dim")) ** 2
 
 
 def _periods(rope: RopeSpec) -> list[float]:
@@ -118,27 +121,29 @@ def _periods(rope: RopeSpec) -> list[float]:
     return [rope.base ** (2 * pair / rope.width) for pair in range(rope.width // 2)]
 
 
-def _llama3(plain: RopeSpec, rope: ConfigFields, trained: float) -> tuple[float, ...]:
+def _llama3(plain: RopeSpec, rope: ConfigFields, trained_length: float) -> tuple[float, ...]:
     factor = rope.number("factor", 8.0)
     low, high = rope.number("low_freq_factor", 1.0), rope.number("high_freq_factor", 4.0)
     if high <= low:
         raise rope.wrong("high_freq_factor", high, f"a number above low_freq_factor={low}")
     factors = []
     for period in _periods(plain):
-        turns = trained / (2 * math.pi * period)
+        turns = trained_length / (2 * math.pi * period)
         smooth = min(1.0, max(0.0, (turns - low) / (high - low)))
         factors.append(1 / ((1 - smooth) / factor + smooth))
     return tuple(factors)
 
 
-def _yarn(plain: RopeSpec, rope: ConfigFields, trained: float, factor: float) -> tuple[float, ...]:
-    def turning(rotations: float) -> float:
+def _yarn(
+    plain: RopeSpec, rope: ConfigFields, trained_length: float, factor: float
+) -> tuple[float, ...]:
+    def pair_at(rotations: float) -> float:
         """The pair of elements that turns `times` times within the trained length."""
-        turns = trained / (rotations * 2 * math.pi)
+        turns = trained_length / (rotations * 2 * math.pi)
         return plain.width * math.log(turns) / (2 * math.log(plain.base))
 
-    low = turning(rope.number("beta_fast", 32.0))
-    high = turning(rope.number("beta_slow", 1.0))
+    low = pair_at(rope.number("beta_fast", 32.0))
+    high = pair_at(rope.number("beta_slow", 1.0))
     if rope.flag("truncate", default=True):
         low, high = math.floor(low), math.ceil(high)
     low, high = max(low, 0.0), min(high, plain.width - 1.0)
@@ -153,8 +158,8 @@ def _yarn(plain: RopeSpec, rope: ConfigFields, trained: float, factor: float) ->
 def _yarn_magnitude(rope: ConfigFields, factor: float) -> float:
     if rope.has("attention_factor"):
         return rope.number("attention_factor", 1.0)
-    one = rope.number_from_0("mscale")
-    every = rope.number_from_0("mscale_all_dim")
+    one = rope.non_negative("mscale")
+    every = rope.non_negative("mscale_all_dim")
     if one and every:
         return _log_magnitude(factor, one) / _log_magnitude(factor, every)
     return _log_magnitude(factor, 1.0)
@@ -164,30 +169,30 @@ def _log_magnitude(factor: float, weight: float) -> float:
     return 0.1 * weight * math.log(factor) + 1.0 if factor > 1 else 1.0
 
 
-def _longrope_magnitude(rope: ConfigFields, fields: ConfigFields, trained: float) -> float:
+def _longrope_magnitude(rope: ConfigFields, fields: ConfigFields, trained_length: float) -> float:
     if rope.has("attention_factor"):
         return rope.number("attention_factor", 1.0)
-    factor = _factor(rope, fields, trained)
-    return math.sqrt(1 + math.log(factor) / math.log(trained)) if factor > 1 else 1.0
+    factor = _factor(rope, fields, trained_length)
+    return math.sqrt(1 + math.log(factor) / math.log(trained_length)) if factor > 1 else 1.0
 
 
-def _trained(rope: ConfigFields, fields: ConfigFields) -> float:
+def _trained_length(rope: ConfigFields, fields: ConfigFields) -> float:
     """Context length before scaling."""
     key = "original_max_position_embeddings"
     longest = float(fields.count("max_position_embeddings", 2048, least=8))
-    trained = rope.number(key, longest)
-    if trained < 8:
-        raise rope.wrong(key, trained, Words("a number from 8 on"))
-    return trained
+    trained_length = rope.number(key, longest)
+    if trained_length < 8:
+        raise rope.wrong(key, trained_length, Words("a number from 8 on"))
+    return trained_length
 
 
-def _factor(rope: ConfigFields, fields: ConfigFields, trained: float) -> float:
+def _factor(rope: ConfigFields, fields: ConfigFields, trained_length: float) -> float:
     """Scaling factor of the context length."""
     longest = float(fields.count("max_position_embeddings", 2048))
-    return rope.number("factor", longest / trained)
+    return rope.number("factor", longest / trained_length)
 
 
-def _listed(rope: ConfigFields, key: str, pairs: int) -> tuple[float, ...]:
+def _factor_list(rope: ConfigFields, key: str, pairs: int) -> tuple[float, ...]:
     factors = rope.numbers(key)[:pairs]
     if len(factors) != pairs or min(factors) <= 0:
         raise rope.wrong(key, list(factors), f"a list of {pairs} numbers above 0")

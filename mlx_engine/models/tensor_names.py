@@ -126,7 +126,7 @@ class TensorNames:
         layers behind the last one that are no heads.
         """
         parts: Parts[T] = Parts({}, {}, {})
-        bare_names, layers = {name: bare_name(name) for name in raw}, len(self.spec.blocks)
+        bare_names, layers = {name: strip_prefixes(name) for name in raw}, len(self.spec.blocks)
         joined = {int(sign[1]) for sign in map(_SIGN.fullmatch, bare_names.values()) if sign}
         for name, tensor in raw.items():
             bare = bare_names[name]
@@ -134,7 +134,7 @@ class TensorNames:
                 parts.skipped[name] = tensor
             elif self._is_head(bare, layers, joined):
                 self._put_head(parts, name, tensor, origin)
-            elif layer_of(bare) >= layers:
+            elif layer_number(bare) >= layers:
                 raise BadModelFile(
                     "{origin}: no place for {name}, the config asks for {layers} layers. The "
                     "config does not belong to these weights.",
@@ -145,7 +145,7 @@ class TensorNames:
             elif self.spec.tied and bare.startswith("lm_head.") and not self._is_bias(bare):
                 parts.skipped[name] = tensor  # a copy of the embedding
             else:
-                _put(parts.trunk, renamed(bare, self.renames), tensor, origin)
+                _put(parts.trunk, rename_tensor(bare, self.renames), tensor, origin)
         return parts
 
     def split_heads_file(self, raw: Mapping[str, T], origin: str) -> Parts[T]:
@@ -155,22 +155,22 @@ class TensorNames:
         and names without a layer if a join is among them.
         """
         parts: Parts[T] = Parts({}, {}, {})
-        prefixed = any(bare_name(name).startswith(_HEAD_PREFIXES) for name in raw)
+        prefixed = any(strip_prefixes(name).startswith(_HEAD_PREFIXES) for name in raw)
         places = {
-            name: self._place(name)
+            name: self._locate(name)
             for name in raw
-            if not prefixed or bare_name(name).startswith(_HEAD_PREFIXES)
+            if not prefixed or strip_prefixes(name).startswith(_HEAD_PREFIXES)
         }
         joined = {place.number for place in places.values() if place.name == _JOIN}
         first = min((number for number in joined if number is not None), default=0)
-        wanted = range(first, first + self._count)
+        wanted = range(first, first + self._head_count)
         lonely = None in joined or (prefixed and not joined)
         for name, tensor in raw.items():
             place = places.get(name)
             is_wanted = place is not None and (
                 lonely if place.number is None else place.number in wanted
             )
-            if place is None or not is_wanted or self._is_trunks(name) or why_unneeded(name):
+            if place is None or not is_wanted or self._is_trunk_copy(name) or why_unneeded(name):
                 parts.skipped[name] = tensor
             else:
                 number = 0 if place.number is None else place.number - first
@@ -188,7 +188,7 @@ class TensorNames:
 
     def _is_head(self, bare: str, layers: int, joined: Container[int]) -> bool:
         """By prefix, or as a joined layer behind the last one where heads of this family lie."""
-        layer = layer_of(bare)
+        layer = layer_number(bare)
         may_be = self.heads is None or self.heads.behind_trunk
         is_behind = may_be and layer >= layers and layer in joined
         return is_behind or bare.startswith(_HEAD_PREFIXES)
@@ -197,23 +197,23 @@ class TensorNames:
         if self.heads is None or self.spec.heads is None:
             _put(parts.head, name, tensor, origin)
             return
-        place, prefixed = self._place(name), bare_name(name).startswith(_HEAD_PREFIXES)
+        place, prefixed = self._locate(name), strip_prefixes(name).startswith(_HEAD_PREFIXES)
         number = (place.number or 0) - (0 if prefixed else len(self.spec.blocks))
-        if not 0 <= number < self._count:
+        if not 0 <= number < self._head_count:
             parts.skipped[name] = tensor  # more heads than are run
         else:
             _put(parts.head, f"layers.{number}.{place.name}", tensor, origin)
 
-    def _place(self, name: str) -> "_Place":
+    def _locate(self, name: str) -> "_HeadTensor":
         """A head tensor's number in its file, None without one, and its canonical name."""
-        found = _HEAD.fullmatch(bare_name(name))
+        found = _HEAD.fullmatch(strip_prefixes(name))
         assert found is not None
         renames = self.heads.renames if self.heads is not None else {}
-        within = renamed(found[2], {**self.renames, **renames})
-        return _Place(int(found[1]) if found[1] else None, within)
+        within = rename_tensor(found[2], {**self.renames, **renames})
+        return _HeadTensor(int(found[1]) if found[1] else None, within)
 
     @property
-    def _count(self) -> int:
+    def _head_count(self) -> int:
         """Number of heads that are run."""
         return len(self.spec.heads.blocks) if self.spec.heads is not None else 0
 
@@ -221,14 +221,14 @@ class TensorNames:
         """Whether this is an output head's bias, which exists also with tied embeddings."""
         return self.spec.logit_bias and bare == "lm_head.bias"
 
-    def _is_trunks(self, name: str) -> bool:
+    def _is_trunk_copy(self, name: str) -> bool:
         """Whether this is a copy of a trunk tensor that the heads share."""
-        heads, bare = self.spec.heads, bare_name(name)
+        heads, bare = self.spec.heads, strip_prefixes(name)
         shares = heads is None or heads.embedding == "trunk"
         return bare.startswith("lm_head.") or (shares and bare.startswith("embed_tokens."))
 
 
-class _Place(NamedTuple):
+class _HeadTensor(NamedTuple):
     number: int | None
     name: str
 
@@ -250,32 +250,32 @@ def why_skipped(name: str, skipped: Iterable[str] = ()) -> str:
     """
     if (why := why_unneeded(name)) is not None:
         return why
-    if bare_name(name).startswith("lm_head."):
+    if strip_prefixes(name).startswith("lm_head."):
         return Words("a copy of the embedding")
     layer = name.partition("self_attn.")[0]
-    is_whole = any(other.startswith(layer) and not is_of_keys(other) for other in skipped)
-    if is_of_keys(name) and not is_whole:
+    is_whole = any(other.startswith(layer) and not is_key_value_tensor(other) for other in skipped)
+    if is_key_value_tensor(name) and not is_whole:
         return Words("keys of layers that read those of earlier ones")
-    if is_limit(name):
+    if is_activation_limit(name):
         return Words("limits of rounding that is not done")
     return Words("more MTP heads than are run")
 
 
-def is_of_keys(name: str) -> bool:
+def is_key_value_tensor(name: str) -> bool:
     """Whether a tensor makes keys or values."""
     return _OF_KEYS.search(name) is not None
 
 
-def is_limit(name: str) -> bool:
+def is_activation_limit(name: str) -> bool:
     """Whether a tensor is a limit of activations that were rounded in training."""
     return name.endswith(_LIMITS)
 
 
-def renamed(name: str, renames: Renames) -> str:
+def rename_tensor(name: str, renames: Renames) -> str:
     """The canonical name, by the longest renamed prefix that ends at a dot."""
     layer = _LAYER.fullmatch(name)
     if layer is not None:
-        return f"layers.{layer[1]}.{renamed(layer[2], renames)}"
+        return f"layers.{layer[1]}.{rename_tensor(layer[2], renames)}"
     start = name
     while start:
         if start in renames:
@@ -284,7 +284,7 @@ def renamed(name: str, renames: Renames) -> str:
     return name
 
 
-def layer_of(bare: str) -> int:
+def layer_number(bare: str) -> int:
     """The layer a tensor lies in, -1 for none."""
     found = _LAYER.fullmatch(bare)
     return -1 if found is None else int(found[1])
@@ -295,7 +295,7 @@ def why_unneeded(name: str) -> Words | None:
     return next((why for pattern, why in _UNNEEDED.items() if pattern.match(name)), None)
 
 
-def bare_name(name: str) -> str:
+def strip_prefixes(name: str) -> str:
     """The name without prefixes of models that wrap the text model."""
     return _WRAPPERS.sub(lambda found: "layers." if found[1] else "", name, count=1)
 

@@ -98,7 +98,7 @@ Rows = Sequence[tuple[str, int]]
 """Parts of a joined matrix from its top, by name, and how many rows each has."""
 
 
-def joined_rows(parts: Rows, blocks: int = 1) -> dict[str, Sequence[int]]:
+def fused_rows(parts: Rows, blocks: int = 1) -> dict[str, Sequence[int]]:
     """The rows of each part, of a matrix of so many equal blocks with all parts in each.
 
     Of a part that comes twice those of its first place are first, in all blocks.
@@ -113,7 +113,7 @@ def joined_rows(parts: Rows, blocks: int = 1) -> dict[str, Sequence[int]]:
     return rows
 
 
-def row_recipes(
+def fused_recipes(
     names: Iterable[str], joined: str, parts: Rows, blocks: int = 1
 ) -> dict[str, Recipe]:
     """Matrices stored one below the other in `joined`, in blocks as joined_rows has them.
@@ -124,7 +124,7 @@ def row_recipes(
     found = re.compile(rf"(.+\.){re.escape(joined)}\.(weight|scales|biases|bias)")
     for match in filter(None, map(found.fullmatch, names)):
         axis = -1 if match[2] == "bias" else -2
-        for part, rows in joined_rows(parts, blocks).items():
+        for part, rows in fused_rows(parts, blocks).items():
             piece = Piece(match[0], rows, axis)
             recipes[f"{match[1]}{part}.{match[2]}"] = Recipe((piece,))
     return recipes
@@ -137,4 +137,4 @@ def qkv_recipes(names: Iterable[str], block: BlockSpec) -> dict[str, Recipe]:
     keys, values = (mixer.kv_heads * size for size in (mixer.key_dim, mixer.value_dim))
     sizes = {"q": mixer.heads * mixer.key_dim, "k": keys, "v": values}
     parts = [(f"self_attn.{part}_proj", n // mixer.qkv_blocks) for part, n in sizes.items()]
-    return row_recipes(names, "self_attn.qkv_proj", parts, mixer.qkv_blocks)
+    return fused_recipes(names, "self_attn.qkv_proj", parts, mixer.qkv_blocks)

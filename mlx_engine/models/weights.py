@@ -15,9 +15,9 @@ from mlx_engine.models.matrix import (
     Layout,
     Matrix,
     Packing,
-    as_stored,
-    one_below_the_other,
-    rows_of,
+    stack_rows,
+    stored_layout,
+    take_rows,
 )
 from mlx_engine.values.errors import (
     BadModelFile,
@@ -44,7 +44,7 @@ def _rows_of_heads(matrix: Matrix, heads: int, rows: slice) -> Matrix:
     )
 
 
-def _blocks(weight: mx.array, shape: tuple[int, ...]) -> BlockName | None:
+def _gguf_block_name(weight: mx.array, shape: tuple[int, ...]) -> BlockName | None:
     """Those of a GGUF in which uint8 [..., N, bytes of a row] is a matrix or stack so shaped."""
     fits = weight.shape[:-1] == shape[:-1] and weight.dtype == mx.uint8
     return blocks_in(weight.shape[-1], shape[-1]) if fits else None
@@ -78,7 +78,7 @@ class WeightTable:
 
     origin: the file or folder they come from, for messages. layout: of the matrices it hands out.
     kernels: those that layers on it may use. halves: what is no float in the file is computed in 16
-    bits, `has_halves`; None: as the default device does. Taking a name a second time is a bug of
+    bits, `has_16bit_floats`; None: as the default device does. Taking a name a second time is a bug of
     the caller and raises KeyError.
     """
 
@@ -87,7 +87,7 @@ class WeightTable:
         arrays: Mapping[str, mx.array],
         origin: str,
         *,
-        layout: Layout = as_stored,
+        layout: Layout = stored_layout,
         kernels: Kernels = NO_KERNELS,
         halves: bool | None = None,
     ) -> None:
@@ -96,7 +96,7 @@ class WeightTable:
         self._taken: set[str] = set()
         self.origin = origin
         self._lay_out = layout
-        self.has_halves = computes_on_gpu() if halves is None else halves
+        self.has_16bit_floats = computes_on_gpu() if halves is None else halves
         self._handed_out: list[mx.array] = []
 
     def __contains__(self, name: str) -> bool:
@@ -109,17 +109,17 @@ class WeightTable:
         return self._left.keys()
 
     @property
-    def handed_out(self) -> tuple[mx.array, ...]:
+    def taken_arrays(self) -> tuple[mx.array, ...]:
         """Every array taken so far, in the form it was given: all that must be kept in memory."""
         return tuple(self._handed_out)
 
     def take_all(self) -> dict[str, mx.array]:
-        """All arrays left, unchanged, for a class that sorts them itself; see `hold`."""
+        """All arrays left, unchanged, for a class that sorts them itself; see `keep_alive`."""
         taken, self._left = self._left, {}
         self._taken.update(taken)
         return taken
 
-    def hold(self, arrays: Iterable[mx.array]) -> None:
+    def keep_alive(self, arrays: Iterable[mx.array]) -> None:
         """Count arrays as handed out that a class made from `take_all`."""
         self._handed_out.extend(arrays)
 
@@ -150,7 +150,9 @@ class WeightTable:
         """The same for a stack of `count` matrices of one shape."""
         return self._hand_out(self._take_stored(name, (count, outputs, inputs)))
 
-    def take_by_head(self, name: str, heads: int, rows: Sequence[int], inputs: int) -> list[Matrix]:
+    def take_per_head(
+        self, name: str, heads: int, rows: Sequence[int], inputs: int
+    ) -> list[Matrix]:
         """A matrix whose rows go head by head, as a stack over heads for each part of a head.
 
         rows: of each part, in order. -> [heads, rows of the part, inputs] for each.
@@ -168,20 +170,20 @@ class WeightTable:
         Each run is one matrix, the rows of one below those of another.
         """
         runs = (list(run) for _, run in groupby(parts, self._packing))
-        return [self._take_run(run) for run in runs]
+        return [self._join_run(run) for run in runs]
 
-    def _take_run(self, parts: Sequence[Stored]) -> Joined:
+    def _join_run(self, parts: Sequence[Stored]) -> Joined:
         matrices, biases = [], []
         for name, shape, has_bias, order in parts:
             rows = None if order is None else mx.array(list(order))
             matrix = self._take_stored(name, shape)
-            matrices.append(matrix if rows is None else rows_of(matrix, rows))
+            matrices.append(matrix if rows is None else take_rows(matrix, rows))
             if has_bias:
-                its = self._take_floats(f"{name}.bias", shape[:-1]).astype(matrix.dtype)
-                biases.append(its if rows is None else its[rows])
+                stored = self._take_floats(f"{name}.bias", shape[:-1]).astype(matrix.dtype)
+                biases.append(stored if rows is None else stored[rows])
         bias = mx.concatenate(biases, axis=-1) if biases else None
         self._handed_out.extend(() if bias is None else (bias,))
-        return Joined(self._hand_out(one_below_the_other(matrices)), bias)
+        return Joined(self._hand_out(stack_rows(matrices)), bias)
 
     def _packing(self, part: Stored) -> list[object]:
         """Whether it has a bias; row lengths and element types of all else that is stored of it."""
@@ -198,9 +200,9 @@ class WeightTable:
     def _take_stored(self, name: str, shape: tuple[int, ...]) -> Matrix:
         weight = self._remove(f"{name}.weight")
         if f"{name}.scales" not in self._left:
-            blocks = _blocks(weight, shape)
+            blocks = _gguf_block_name(weight, shape)
             if blocks is not None:
-                return Matrix(weight, None, None, 0, 0, blocks, self._computed)
+                return Matrix(weight, None, None, 0, 0, blocks, self._float_type)
             self._require_shape(f"{name}.weight", weight, shape)
             self._require_floating(f"{name}.weight", weight)
             return Matrix(weight, None, None, 0, weight.dtype.size * 8, "dense")
@@ -209,12 +211,12 @@ class WeightTable:
         if f"{name}.biases" in self._left:
             return self._affine(name, weight, scales, layout)
         mode = self._microscaled_mode(name, scales, layout)
-        computed = self._computed
+        computed = self._float_type
         return Matrix(weight, scales, None, layout.group_size, layout.bits, mode, computed)
 
     @property
-    def _computed(self) -> mx.Dtype:
-        return mx.bfloat16 if self.has_halves else mx.float32
+    def _float_type(self) -> mx.Dtype:
+        return mx.bfloat16 if self.has_16bit_floats else mx.float32
 
     def _take_floats(self, name: str, shape: tuple[int, ...]) -> mx.array:
         array = self._remove(name)
@@ -322,7 +324,7 @@ class Part:
         """Whether the spec asks for a tensor of this name."""
         return name in self.shapes
 
-    def below(self, name: str) -> "Part":
+    def subpart(self, name: str) -> "Part":
         """The part below a name."""
         return Part(self.table, f"{self.prefix}{name}.", shapes_below(self.shapes, f"{name}."))
 
@@ -340,10 +342,10 @@ class Part:
         count, outputs, inputs = self.shapes[f"{name}.weight"]
         return self.table.take_matrices(f"{self.prefix}{name}", count, outputs, inputs)
 
-    def by_head(self, name: str, heads: int, rows: Sequence[int]) -> list[Matrix]:
+    def per_head(self, name: str, heads: int, rows: Sequence[int]) -> list[Matrix]:
         """`name`.weight, whose rows go head by head; see WeightTable.take_by_head."""
         inputs = self.shapes[f"{name}.weight"][-1]
-        return self.table.take_by_head(f"{self.prefix}{name}", heads, rows, inputs)
+        return self.table.take_per_head(f"{self.prefix}{name}", heads, rows, inputs)
 
     def joined(
         self, names: Sequence[str], order: Mapping[str, Sequence[int]] | None = None

@@ -87,7 +87,7 @@ def _trials() -> Iterator[Trial]:
     for work in (
         *(Work("", size, size, 8) for size in (64, 128, 256)),
         *(Work(form_name(bits), 128, 128, 8) for bits in (8, 4)),
-        *(Work(form_name(bits, of_latents=True), 512, 64, 20) for bits in (16, 8, 4)),
+        *(Work(form_name(bits, is_latent=True), 512, 64, 20) for bits in (16, 8, 4)),
     ):
         yield Trial("attention", work, work)
     yield Trial("delta", Work("", 40, 128), Work("", 128, 128))

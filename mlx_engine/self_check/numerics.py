@@ -102,7 +102,7 @@ def compare_rows(
     compared, so that a step takes as long at any size. Caches hold random keys and values, at most
     a context full.
     """
-    few = model.one_of_each_kind() if isinstance(model, Decoder) else model
+    few = model.with_distinct_layers() if isinstance(model, Decoder) else model
     tokens = (mx.arange(max(counts))[None] * 7 + 1) % model.vocabulary
     room = max(1, context - max(counts))
     blocks: dict[int, mx.array] = {}

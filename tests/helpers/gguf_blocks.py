@@ -80,7 +80,7 @@ def edge_blocks(name: str) -> Blocks:
     return np.concatenate(rows)
 
 
-def values_of(blocks: Blocks, name: str) -> NDArray[np.float32]:
+def dequantised(blocks: Blocks, name: str) -> NDArray[np.float32]:
     """[rows, values] of blocks [rows, bytes]."""
     if name == "Q8_K":  # the package has no formula
         raw = blocks.reshape(-1, 292)

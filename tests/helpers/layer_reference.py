@@ -141,13 +141,13 @@ def experts(spec: ExpertsSpec, w: Weights, x: Floats) -> Floats:
         if spec.normalise:
             weights = weights / max(weights.sum(), spec.least_sum)
         for expert, weight in zip(chosen, spec.scale * weights, strict=True):
-            its = {n: a[expert] for n, a in below(w, "switch_mlp.").items()}
+            its = {n: a[expert] for n, a in subpart(w, "switch_mlp.").items()}
             made[row] += weight * feed_forward(spec.feed, its, x[row])
     if spec.shared is not None:
-        shared = feed_forward(spec.shared, below(w, "shared_expert."), x)
+        shared = feed_forward(spec.shared, subpart(w, "shared_expert."), x)
         made += sigmoid(linear(w, "shared_expert_gate", x)) * shared if spec.shared_gate else shared
     return made
 
 
-def below(w: Weights, prefix: str) -> dict[str, Floats]:
+def subpart(w: Weights, prefix: str) -> dict[str, Floats]:
     return {n.removeprefix(prefix): a for n, a in w.items() if n.startswith(prefix)}

@@ -128,7 +128,7 @@ def config_of(kind: str, **changes: object) -> dict[str, object]:
     return {"model_type": kind, **_COMMON, **CONFIGS[kind], **changes}
 
 
-def values_of(kind: str, seed: int = 0, sharpness: float = 2.0) -> dict[str, Floats]:
+def dequantised(kind: str, seed: int = 0, sharpness: float = 2.0) -> dict[str, Floats]:
     """Published names and float32 values; one seed gives one model.
 
     sharpness: what output heads are multiplied by, so that texts are not at the mercy of noise.
@@ -146,7 +146,7 @@ def write_stack(
 ) -> Path:
     """Writes the folder and returns it; values instead of those of seed 0."""
     folder.mkdir(parents=True, exist_ok=True)
-    stored = values_of(kind) if values is None else values
+    stored = dequantised(kind) if values is None else values
     left_out = () if heads else tuple(head_prefix(kind, number) for number in range(HEADS[kind]))
     arrays = {name: mx.array(v) for name, v in stored.items() if not name.startswith(left_out)}
     mx.save_safetensors(str(folder / "model.safetensors"), arrays)

@@ -121,7 +121,7 @@ def test_latents(heads: int, rank: int, turned: int, rows: int) -> None:
 @pytest.mark.parametrize("bits", [8, 4])
 @pytest.mark.parametrize(("rank", "turned", "rows"), [(512, 64, 2), (96, 32, 9)])
 def test_packed_latents(bits: int, rank: int, turned: int, rows: int) -> None:
-    form = cache_form(form_name(bits, of_latents=True), turned, rank)
+    form = cache_form(form_name(bits, is_latent=True), turned, rank)
     sides = (halves((1, 150, turned), 26), halves((1, 150, rank), 27))
     cache = tuple(part for side in sides for part in form.store(side))
     q, q_latent = halves((3, rows, turned), 28), halves((3, rows, rank), 29) / 8

@@ -42,7 +42,7 @@ from mlx_engine.models.decoder import Decoder, build_decoder
 from mlx_engine.models.layer_specs import ExpertsSpec, Shape
 from mlx_engine.models.model_spec import ModelSpec
 from mlx_engine.models.native_family import NativeFamily
-from mlx_engine.models.norm_shift import is_shifted
+from mlx_engine.models.norm_shift import has_norm_shift
 from mlx_engine.models.registry import family_for, text_type
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.sampling.sampler import Sampler
@@ -265,7 +265,7 @@ class _DryRun:
         shown = [cache for cache in sequence.caches.layers if isinstance(cache, AttentionCache)]
         self._cached = sum(part.nbytes for cache in shown for part in cache.shown()) // PROMPT
         self._cache_bytes = sequence.caches.nbytes
-        ready = (array for table in tables for array in table.handed_out)
+        ready = (array for table in tables for array in table.taken_arrays)
         return _Model(decoder, sequence), [hidden, *sequence.caches.arrays(), *ready]
 
     def _round(self, model: _Model, depth: int = 0) -> Sequence[mx.array]:
@@ -343,7 +343,7 @@ class _Weights:
         """Matrices of 4 bits in groups of 64, the rest in bfloat16."""
         *lead, inputs = shape
         if not _is_matrix(name, shape) or name.endswith(_ROUTERS) or inputs % 64:
-            is_wide = name.endswith(_FLOAT32) or (self._is_shifted and is_shifted(name))
+            is_wide = name.endswith(_FLOAT32) or (self._is_shifted and has_norm_shift(name))
             dtype = mx.float32 if is_wide else mx.bfloat16
             yield name, mx.zeros(shape, dtype)
             return

@@ -120,7 +120,7 @@ def random_model(config: Mapping[str, object], seed: int = 0) -> Decoder:
     ]
     model = build_decoder(spec, tables[0], tables[1])
     for table in tables:
-        mx.eval(table.handed_out)
+        mx.eval(table.taken_arrays)
     return model
 
 

@@ -157,7 +157,7 @@ def draft_target(model: Model, origin: str) -> DraftTarget:
     if isinstance(model, Decoder):
 
         def with_features(after: Sequence[int]) -> FeatureModel:
-            forward = partial(model.forward_with, after=after)
+            forward = partial(model.forward_with_residuals, residual_layers=after)
             return FeatureModel(model, forward, None if model.joint is None else forward)
 
         return DraftTarget(model, model.layers, model.embed, with_features)

@@ -13,7 +13,12 @@ from dataclasses import replace
 from typing import ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.families.llama import plain_attention, plain_feed, plain_model, turned_share
+from mlx_engine.models.families.llama import (
+    plain_attention,
+    plain_feed_forward,
+    plain_model,
+    rotary_dim_share,
+)
 from mlx_engine.models.layer_specs import (
     AttentionSpec,
     ExpertsSpec,
@@ -22,7 +27,7 @@ from mlx_engine.models.layer_specs import (
 )
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec, MtpHeadsSpec
 from mlx_engine.models.native_family import NativeFamily
-from mlx_engine.models.rope import rope_of, score_magnitude
+from mlx_engine.models.rope import rope_spec, yarn_score_scale
 from mlx_engine.models.tensor_names import FINAL_NORM_NAMES, NEXTN_NAMES
 from mlx_engine.models.tensor_recipes import Recipes, expert_recipes, qkv_recipes
 from mlx_engine.values.errors import UnsupportedModel
@@ -51,15 +56,15 @@ class DeepseekV2(NativeFamily):
             )
         if method == "greedy":
             fields = fields.with_values(n_group=1, topk_group=1)
-        mixer, feeds = _latent(fields), _routed_feeds(fields)
+        mixer, feeds = _latent_attention(fields), _feed_forwards(fields)
         blocks = [
-            BlockSpec(mixer, _by_softmax(feed) if isinstance(feed, ExpertsSpec) else feed)
+            BlockSpec(mixer, _with_softmax_router(feed) if isinstance(feed, ExpertsSpec) else feed)
             for feed in feeds[:-1]
         ]
         return plain_model(fields, blocks)
 
 
-def _by_softmax(experts: ExpertsSpec) -> ExpertsSpec:
+def _with_softmax_router(experts: ExpertsSpec) -> ExpertsSpec:
     """A softmax router without score correction; a group scores as its best expert."""
     return replace(experts, score="softmax", choice_bias=False, normalise=False, best_of_group=1)
 
@@ -71,7 +76,7 @@ class DeepseekV3(NativeFamily):
     head_names = NEXTN_NAMES
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
-        return _with_head_behind(fields, _latent(fields), _routed_feeds(fields))
+        return _with_mtp_head(fields, _latent_attention(fields), _feed_forwards(fields))
 
 
 class Glm4Moe(NativeFamily):
@@ -87,15 +92,15 @@ class Glm4Moe(NativeFamily):
         is_dots = self.model_type in ("dots1", "hy_v3")
         bias = fields.flag("attention_bias", default=False)
         attention = replace(
-            plain_attention(fields, share=_SHARE.get(self.model_type, 0.5)),
+            plain_attention(fields, rotated_share=_SHARE.get(self.model_type, 0.5)),
             qkv_bias=bias,
             out_bias=bias and is_dots,
             qk_norm="head" if fields.flag("use_qk_norm", default=is_dots) else "none",
         )
-        model = _with_head_behind(fields, attention, _routed_feeds(fields))
+        model = _with_mtp_head(fields, attention, _feed_forwards(fields))
         late = fields.count("max_window_layers", 62, least=0)
-        window = fields.window() if self.model_type == "dots1" else None
-        windows = fields.windows(window, lambda layer: layer >= late)
+        window = fields.window_size() if self.model_type == "dots1" else None
+        windows = fields.layer_windows(window, lambda layer: layer >= late)
         blocks = (
             replace(block, mixer=replace(attention, window=window))
             for block, window in zip(model.blocks, windows, strict=True)
@@ -165,7 +170,7 @@ class BailingMoe(NativeFamily):
         if score not in ("softmax", "sigmoid"):
             raise fields.wrong("score_function", score, Words("softmax or sigmoid"))
         attention = replace(
-            plain_attention(fields, share=turned_share(fields)),
+            plain_attention(fields, rotated_share=rotary_dim_share(fields)),
             qkv_bias=fields.flag("use_qkv_bias", default=False),
             qk_norm="head" if fields.flag("use_qk_norm", default=False) else "none",
         )
@@ -174,13 +179,13 @@ class BailingMoe(NativeFamily):
                 feed,
                 score="sigmoid" if score == "sigmoid" else "softmax",
                 choice_bias=fields.flag("moe_router_enable_expert_bias", default=False),
-                shared=plain_feed(fields, shared) if shared else None,
+                shared=plain_feed_forward(fields, shared) if shared else None,
             )
             if isinstance(feed, ExpertsSpec)
             else feed
-            for feed in _routed_feeds(fields)
+            for feed in _feed_forwards(fields)
         ]
-        return _with_head_behind(fields, attention, feeds)
+        return _with_mtp_head(fields, attention, feeds)
 
     def recipes(self, names: Iterable[str]) -> Recipes:
         """Recipes for a joined query/key/value matrix and for stacks of experts."""
@@ -188,7 +193,7 @@ class BailingMoe(NativeFamily):
         return qkv_recipes(listed, self.spec.blocks[0]) | expert_recipes(listed)
 
 
-def _with_head_behind(
+def _with_mtp_head(
     fields: ConfigFields,
     mixer: AttentionSpec | LatentAttentionSpec,
     feeds: Sequence[FeedForwardSpec | ExpertsSpec],
@@ -204,18 +209,18 @@ def _with_head_behind(
     return replace(plain_model(fields, blocks), heads=heads)
 
 
-def _routed_feeds(fields: ConfigFields) -> tuple[FeedForwardSpec | ExpertsSpec, ...]:
+def _feed_forwards(fields: ConfigFields) -> tuple[FeedForwardSpec | ExpertsSpec, ...]:
     """The feed-forward of each layer of the trunk, and behind them that of the head.
 
     `mlp_layer_types` says which have experts, or all have but the first `first_k_dense_replace`.
     """
     layers = fields.layers()
     if not fields.has("n_routed_experts"):
-        return (plain_feed(fields),) * (layers + 1)
+        return (plain_feed_forward(fields),) * (layers + 1)
     first = fields.count("first_k_dense_replace", 0, least=0)
     kinds = fields.words("mlp_layer_types") or ("dense",) * min(first, layers)
     experts = routed_experts(fields)
-    dense = plain_feed(fields) if "dense" in kinds else experts
+    dense = plain_feed_forward(fields) if "dense" in kinds else experts
     told = [dense if kind == "dense" else experts for kind in kinds[:layers]]
     return (*told, *[experts] * (layers + 1 - len(told)))
 
@@ -232,7 +237,7 @@ def routed_experts(fields: ConfigFields) -> ExpertsSpec:
     return ExpertsSpec(
         count=count,
         per_token=fields.count("num_experts_per_tok", most=kept * count // groups),
-        feed=plain_feed(fields, inner),
+        feed=plain_feed_forward(fields, inner),
         score="sigmoid",
         choice_bias=True,
         float32_router=True,
@@ -240,11 +245,11 @@ def routed_experts(fields: ConfigFields) -> ExpertsSpec:
         kept_groups=kept,
         normalise=fields.flag("norm_topk_prob", default=True),
         scale=fields.number("routed_scaling_factor", 1.0),
-        shared=plain_feed(fields, shared) if shared else None,
+        shared=plain_feed_forward(fields, shared) if shared else None,
     )
 
 
-def _latent(fields: ConfigFields) -> LatentAttentionSpec:
+def _latent_attention(fields: ConfigFields) -> LatentAttentionSpec:
     rotated, nope = fields.count("qk_rope_head_dim"), fields.count("qk_nope_head_dim")
     is_direct = not fields.has("q_lora_rank")
     return LatentAttentionSpec(
@@ -253,8 +258,8 @@ def _latent(fields: ConfigFields) -> LatentAttentionSpec:
         kv_rank=fields.count("kv_lora_rank"),
         nope=nope,
         value_dim=fields.count("v_head_dim"),
-        rope=rope_of(fields, rotated, interleaved=fields.flag("rope_interleave", default=True)),
-        scale=(nope + rotated) ** -0.5 * score_magnitude(fields),
+        rope=rope_spec(fields, rotated, interleaved=fields.flag("rope_interleave", default=True)),
+        scale=(nope + rotated) ** -0.5 * yarn_score_scale(fields),
         eps=_LATENT_EPS,
         bias=fields.flag("attention_bias", default=False),
     )

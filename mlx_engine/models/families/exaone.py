@@ -13,9 +13,9 @@ from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.deepseek_v3 import routed_experts
 from mlx_engine.models.families.llama import (
     Olmo2,
-    most_windows,
+    default_windows,
     plain_attention,
-    plain_feed,
+    plain_feed_forward,
     plain_model,
 )
 from mlx_engine.models.layer_specs import AttentionSpec
@@ -32,9 +32,11 @@ class Exaone4(NativeFamily):
     head_names = MTP_NAMES
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
-        feed = plain_feed(fields)
-        *blocks, head = (BlockSpec(mixer, feed, norms="after") for mixer in _mixers(fields))
-        return replace(plain_model(fields, blocks), heads=_heads(fields, head))
+        feed = plain_feed_forward(fields)
+        *blocks, head = (
+            BlockSpec(mixer, feed, norms="after") for mixer in _attention_specs(fields)
+        )
+        return replace(plain_model(fields, blocks), heads=_mtp_heads(fields, head))
 
 
 class ExaoneMoe(NativeFamily):
@@ -52,31 +54,31 @@ class ExaoneMoe(NativeFamily):
             n_routed_experts=count,
             n_shared_experts=fields.count("num_shared_experts", 1, least=0),
         )
-        dense, experts = plain_feed(fields), routed_experts(fields)
-        feeds = [experts if sparse else dense for sparse in _sparse(fields)]
-        *blocks, head = map(BlockSpec, _mixers(fields), (*feeds, dense))
-        return replace(plain_model(fields, blocks), heads=_heads(fields, head))
+        dense, experts = plain_feed_forward(fields), routed_experts(fields)
+        feeds = [experts if sparse else dense for sparse in _expert_layers(fields)]
+        *blocks, head = map(BlockSpec, _attention_specs(fields), (*feeds, dense))
+        return replace(plain_model(fields, blocks), heads=_mtp_heads(fields, head))
 
 
-def _mixers(fields: ConfigFields) -> list[AttentionSpec]:
+def _attention_specs(fields: ConfigFields) -> list[AttentionSpec]:
     """Of the trunk's layers and of the head's, which is of the kind that `mtp_layer_types` says or
     `layer_types` behind the trunk's, else of the first.
     """
-    slides, windows = replace(plain_attention(fields), qk_norm="head"), most_windows(fields)
-    full = replace(slides, rope=None) if fields.window() else slides
+    slides, windows = replace(plain_attention(fields), qk_norm="head"), default_windows(fields)
+    full = replace(slides, rope=None) if fields.window_size() else slides
     listed = fields.words("layer_types")
     told = (fields.words("mtp_layer_types") or listed[fields.layers() :] or listed)[:1]
-    windows += most_windows(fields.with_values(num_hidden_layers=1, layer_types=list(told)))
+    windows += default_windows(fields.with_values(num_hidden_layers=1, layer_types=list(told)))
     return [replace(slides, window=window) if window else full for window in windows]
 
 
-def _heads(fields: ConfigFields, head: BlockSpec) -> MtpHeadsSpec:
+def _mtp_heads(fields: ConfigFields, head: BlockSpec) -> MtpHeadsSpec:
     return MtpHeadsSpec(
         blocks=(head,), promised=fields.count("num_nextn_predict_layers", 0, least=0)
     )
 
 
-def _sparse(fields: ConfigFields) -> tuple[bool, ...]:
+def _expert_layers(fields: ConfigFields) -> tuple[bool, ...]:
     """For each layer whether it has experts, from one of three config keys."""
     layers = fields.layers()
     kinds, flags = fields.words("mlp_layer_types"), fields.flags("is_moe_layer")

@@ -14,8 +14,8 @@ from statistics import linear_regression
 from typing import TYPE_CHECKING, ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.families.granite_hybrid import mamba_of
-from mlx_engine.models.families.llama import plain_attention, plain_feed, plain_model
+from mlx_engine.models.families.granite_hybrid import mamba_spec
+from mlx_engine.models.families.llama import plain_attention, plain_feed_forward, plain_model
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.recurrent_specs import Mamba2Spec
@@ -31,7 +31,7 @@ _LEAST_SLOPE = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class Factors:
+class MupFactors:
     """muP's factors of one model; parts: of rows that make gate, x, b, c and steps."""
 
     embedding: float
@@ -46,7 +46,7 @@ class Factors:
     parts: tuple[float, ...]
 
     @staticmethod
-    def read(fields: ConfigFields) -> Factors:
+    def read(fields: ConfigFields) -> MupFactors:
         """Read the spec from a config with Hugging Face's keys; 1 where one is not told."""
 
         def factor(name: str) -> float:
@@ -59,7 +59,7 @@ class Factors:
             return told
 
         gate, down = listed("mlp_multipliers", 2)
-        return Factors(
+        return MupFactors(
             embedding=factor("embedding"),
             logits=factor("lm_head"),
             attention_in=factor("attention_in"),
@@ -83,7 +83,7 @@ class FalconH1(NativeFamily):
     }
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
-        factors, bias = Factors.read(fields), fields.flag("attention_bias", default=False)
+        factors, bias = MupFactors.read(fields), fields.flag("attention_bias", default=False)
         attention = plain_attention(fields)
         attention = replace(
             attention,
@@ -93,12 +93,12 @@ class FalconH1(NativeFamily):
             value_scale=factors.attention_in,
         )
         mamba = replace(
-            mamba_of(fields), norm="none", out_bias=fields.flag("projectors_bias", default=False)
+            mamba_spec(fields), norm="none", out_bias=fields.flag("projectors_bias", default=False)
         )
         if fields.flag("mamba_rms_norm", default=False):
             before = fields.flag("mamba_norm_before_gate", default=True)
             mamba = replace(mamba, norm="before gate" if before else "gated")
-        feed = plain_feed(fields, has_bias=fields.flag("mlp_bias", default=False))
+        feed = plain_feed_forward(fields, has_bias=fields.flag("mlp_bias", default=False))
         tied = fields.flag("tie_word_embeddings", default=False)
         return replace(
             plain_model(fields, [BlockSpec(attention, feed, beside=mamba)] * fields.layers()),
@@ -108,19 +108,19 @@ class FalconH1(NativeFamily):
 
     def stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
         """Fold factors into matrices and biases; UnsupportedModel for packings without scales."""
-        factors, made = Factors.read(ConfigFields(self.config, self.origin)), super().stored(raw)
-        of_matrices, of_biases = self._of_matrices(factors), self._of_biases(factors)
-        is_bare = not self._has_factors(raw, of_matrices)
+        factors, made = MupFactors.read(ConfigFields(self.config, self.origin)), super().stored(raw)
+        of_matrices, of_biases = self._matrix_factors(factors), self._bias_factors(factors)
+        is_bare = not self._already_scaled(raw, of_matrices)
         for name, array in made.items():
             base, _, kind = name.rpartition(".")
             part = ".".join(base.split(".")[-2:])
             if kind == "bias" and part in of_biases:
-                made[name] = _times(array, of_biases[part])
+                made[name] = _multiply(array, of_biases[part])
             elif is_bare and part in of_matrices and kind in _SCALED:
-                made[name] = self._scaled(name, array, of_matrices[part], raw)
+                made[name] = self._scaled_matrix(name, array, of_matrices[part], raw)
         return made
 
-    def _has_factors(self, raw: Mapping[str, mx.array], factors: Mapping[str, Factor]) -> bool:
+    def _already_scaled(self, raw: Mapping[str, mx.array], factors: Mapping[str, Factor]) -> bool:
         """Whether matrices are multiplied by their factors already, as mlx-lm's converter does.
 
         It turns the convolutions, too; other converters turn the convolutions alone. Weights of one
@@ -153,7 +153,7 @@ class FalconH1(NativeFamily):
             sizes.append(math.log(max(square, _LEAST)) / 2)
         return linear_regression(list(map(math.log, means.values())), sizes).slope > _LEAST_SLOPE
 
-    def _scaled(
+    def _scaled_matrix(
         self, name: str, array: mx.array, factor: Factor, raw: Mapping[str, mx.array]
     ) -> mx.array:
         """Multiply a matrix by its factor; of a packed one its scales and biases."""
@@ -169,11 +169,11 @@ class FalconH1(NativeFamily):
                 origin=self.origin,
                 name=base,
             )
-        return _times(array, factor)
+        return _multiply(array, factor)
 
-    def _of_matrices(self, factors: Factors) -> dict[str, Factor]:
+    def _matrix_factors(self, factors: MupFactors) -> dict[str, Factor]:
         """Factors of matrices, by the ends of their names."""
-        rows = self._of_rows(factors)
+        rows = self._in_proj_row_factors(factors)
         return {
             "embed_tokens": factors.embedding,
             "lm_head": factors.logits,
@@ -186,18 +186,18 @@ class FalconH1(NativeFamily):
             "mlp.down_proj": factors.down,
         }
 
-    def _of_biases(self, factors: Factors) -> dict[str, Factor]:
+    def _bias_factors(self, factors: MupFactors) -> dict[str, Factor]:
         """Factors of biases, by the ends of their names; values are scaled again in the layer."""
         return {
             "self_attn.v_proj": 1 / factors.attention_in,
             "self_attn.o_proj": factors.attention_out,
-            "mamba.in_proj": self._of_rows(factors),
+            "mamba.in_proj": self._in_proj_row_factors(factors),
             "mamba.out_proj": factors.ssm_out,
             "mlp.gate_proj": factors.gate,
             "mlp.down_proj": factors.down,
         }
 
-    def _of_rows(self, factors: Factors) -> tuple[float, ...]:
+    def _in_proj_row_factors(self, factors: MupFactors) -> tuple[float, ...]:
         """Factors of the rows of in_proj."""
         spec = self.spec.blocks[0].beside
         assert isinstance(spec, Mamba2Spec)
@@ -212,7 +212,7 @@ Factor = float | tuple[float, ...]
 _SCALED = ("weight", "scales", "biases")
 
 
-def _times(array: mx.array, factor: Factor) -> mx.array:
+def _multiply(array: mx.array, factor: Factor) -> mx.array:
     """Multiply an array [N, ...] by its factor, in the array's type."""
     import mlx.core as mx
 

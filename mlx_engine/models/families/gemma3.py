@@ -11,10 +11,10 @@ from typing import ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.llama import (
-    activation_of,
     local_rope,
     plain_attention,
     plain_model,
+    read_activation,
 )
 from mlx_engine.models.layer_specs import AttentionSpec, FeedForwardSpec
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec
@@ -51,19 +51,19 @@ class Gemma2(Gemma3):
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         caps = (("attn_logit_softcapping", 50.0), ("final_logit_softcapping", 30.0))
-        scores, logits = (_cap(fields, name, usual) for name, usual in caps)
+        scores, logits = (_soft_cap(fields, name, default) for name, default in caps)
         mixer = replace(_attention(fields), cap=scores)
         return _model(fields, mixer, mixer, logits)
 
 
 def logit_cap(fields: ConfigFields) -> float:
     """Of Gemma 3 and 4: 0 for none, which it is where the config does not say."""
-    return _cap(fields, "final_logit_softcapping", 0.0)
+    return _soft_cap(fields, "final_logit_softcapping", 0.0)
 
 
-def _cap(fields: ConfigFields, name: str, usual: float) -> float:
+def _soft_cap(fields: ConfigFields, name: str, default: float) -> float:
     """A soft cap, 0 for none; usual: the default of an absent key."""
-    return fields.number_from_0(name) if name in fields else usual
+    return fields.non_negative(name) if name in fields else default
 
 
 def _attention(fields: ConfigFields) -> AttentionSpec:
@@ -79,16 +79,16 @@ def _attention(fields: ConfigFields) -> AttentionSpec:
 
 
 def _model(
-    fields: ConfigFields, full: AttentionSpec, slides: AttentionSpec, cap: float
+    fields: ConfigFields, full: AttentionSpec, sliding: AttentionSpec, cap: float
 ) -> ModelSpec:
     """full, slides: of layers without and with a window. cap: of logits."""
-    act = activation_of(fields, "gelu_pytorch_tanh", "hidden_activation")
+    act = read_activation(fields, "gelu_pytorch_tanh", "hidden_activation")
     feed = FeedForwardSpec(fields.count("intermediate_size"), act)
-    windows = fields.windows(
+    windows = fields.layer_windows(
         fields.count("sliding_window"),
         lambda layer: (layer + 1) % fields.count("sliding_window_pattern", 6) != 0,
     )
-    mixers = (full if window is None else replace(slides, window=window) for window in windows)
+    mixers = (full if window is None else replace(sliding, window=window) for window in windows)
     model = plain_model(fields, (BlockSpec(mixer, feed, norms="both") for mixer in mixers))
     return replace(model, embed_scale=math.sqrt(model.hidden), logit_cap=cap)
 
@@ -101,7 +101,7 @@ class Gemma(NativeFamily):
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         bias = fields.flag("attention_bias", default=False)
         attention = replace(plain_attention(fields), qkv_bias=bias, out_bias=bias)
-        act = activation_of(fields, "gelu_pytorch_tanh")
+        act = read_activation(fields, "gelu_pytorch_tanh")
         feed = FeedForwardSpec(
             fields.count("intermediate_size"), "gelu_tanh" if act == "gelu" else act
         )

@@ -12,7 +12,7 @@ from typing import ClassVar, TypeVar
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.gemma3 import logit_cap
-from mlx_engine.models.families.llama import activation_of, head_size, plain_model
+from mlx_engine.models.families.llama import head_size, plain_model, read_activation
 from mlx_engine.models.family import Parts
 from mlx_engine.models.layer_specs import (
     Activation,
@@ -23,8 +23,13 @@ from mlx_engine.models.layer_specs import (
 )
 from mlx_engine.models.model_spec import AssistantLayers, BlockSpec, ModelSpec, PerLayerInputsSpec
 from mlx_engine.models.native_family import NativeFamily
-from mlx_engine.models.rope import rope_of
-from mlx_engine.models.tensor_names import bare_name, is_limit, is_of_keys, layer_of
+from mlx_engine.models.rope import rope_spec
+from mlx_engine.models.tensor_names import (
+    is_activation_limit,
+    is_key_value_tensor,
+    layer_number,
+    strip_prefixes,
+)
 from mlx_engine.values.words import Words
 
 T = TypeVar("T")
@@ -58,12 +63,12 @@ class Gemma4(NativeFamily):
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         windows = _windows(fields)
-        sources = _sources(fields, windows)
+        sources = _kv_source_layers(fields, windows)
         width = fields.count("hidden_size_per_layer_input", 0, least=0)
         blocks = [
             BlockSpec(
                 _attention(fields, number, window, sources[number]),
-                _feed(fields, is_shared=sources[number] is not None),
+                _feed_forward(fields, is_shared=sources[number] is not None),
                 norms="both",
                 experts=_experts(fields),
                 per_layer_width=width,
@@ -81,25 +86,25 @@ class Gemma4(NativeFamily):
 
     def split(self, raw: Mapping[str, T], origin: str) -> Parts[T]:
         """Tensors by part; published files have keys of layers that read those of others."""
-        unread = {name for name in raw if self._is_unread(name)}
+        unread = {name for name in raw if self._is_unused_tensor(name)}
         parts = super().split({n: raw[n] for n in raw if n not in unread}, origin)
         return replace(parts, skipped=parts.skipped | {name: raw[name] for name in unread})
 
-    def _is_unread(self, name: str) -> bool:
-        bare, blocks = bare_name(name), self.spec.blocks
-        number = layer_of(bare)
+    def _is_unused_tensor(self, name: str) -> bool:
+        bare, blocks = strip_prefixes(name), self.spec.blocks
+        number = layer_number(bare)
         reads_others = 0 <= number < len(blocks) and blocks[number].kv_layer is not None
-        return (reads_others and is_of_keys(bare)) or is_limit(bare)
+        return (reads_others and is_key_value_tensor(bare)) or is_activation_limit(bare)
 
 
 def _windows(fields: ConfigFields) -> list[int | None]:
     """The window of each layer; the last one never has any, as transformers takes it."""
     window = fields.count("sliding_window", 512)
-    windows = fields.windows(window, lambda layer: (layer + 1) % 6 != 0)
+    windows = fields.layer_windows(window, lambda layer: (layer + 1) % 6 != 0)
     return [*windows[:-1], None]
 
 
-def _sources(fields: ConfigFields, windows: Sequence[int | None]) -> list[int | None]:
+def _kv_source_layers(fields: ConfigFields, windows: Sequence[int | None]) -> list[int | None]:
     """For each layer the one whose keys and values it reads; None for its own."""
     key, layers = "num_kv_shared_layers", len(windows)
     shared = fields.count(key, 0, least=0, most=layers - 1)
@@ -111,7 +116,7 @@ def _sources(fields: ConfigFields, windows: Sequence[int | None]) -> list[int | 
 
 
 def _attention(
-    fields: ConfigFields, number: int, window: int | None, source: int | None
+    fields: ConfigFields, number: int, window: int | None, kv_layer: int | None
 ) -> AttentionSpec:
     kind = FULL if window is None else SLIDING
     layer = fields_of_layer(fields, number, kind)
@@ -123,7 +128,7 @@ def _attention(
         kv_heads=layer.kv_heads(heads),
         key_dim=head,
         value_dim=head,
-        rope=rope_of_kind(layer, head, kind),
+        rope=layer_type_rope(layer, head, kind),
         qkv_bias=bias,
         out_bias=bias,
         qk_norm="head",
@@ -131,7 +136,7 @@ def _attention(
         scale=1.0,
         values="keys" if shares else "projected",
         value_norm=True,
-        kv_layer=source,
+        kv_layer=kv_layer,
     )
 
 
@@ -149,18 +154,18 @@ def fields_of_layer(fields: ConfigFields, number: int, kind: str) -> ConfigField
         return fields.with_values(**own)
     if kind != FULL:
         return fields
-    own = {"head_dim": fields.count("global_head_dim", _global_head(fields))}
+    own = {"head_dim": fields.count("global_head_dim", _global_head_size(fields))}
     if fields.flag("attention_k_eq_v", default=False) and fields.has("num_global_key_value_heads"):
         own["num_key_value_heads"] = fields.count("num_global_key_value_heads")
     return fields.with_values(**own)
 
 
-def _global_head(fields: ConfigFields) -> int:
+def _global_head_size(fields: ConfigFields) -> int:
     """Elements of a head in full layers; a key that is null means that of all."""
     return fields.count("head_dim") if "global_head_dim" in fields else 512
 
 
-def rope_of_kind(fields: ConfigFields, head: int, kind: str) -> RopeSpec:
+def layer_type_rope(fields: ConfigFields, head: int, kind: str) -> RopeSpec:
     """Of layers of this kind, whose heads have `head` elements."""
     key = "rope_parameters"
     if not fields.has(key):
@@ -170,10 +175,10 @@ def rope_of_kind(fields: ConfigFields, head: int, kind: str) -> RopeSpec:
         wanted = Words("an object for each kind of layer")
         raise fields.wrong(key, f"{kind}: null", wanted)
     beside = ("rope_theta", "rope_scaling", "partial_rotary_factor")
-    return rope_of(fields.with_values(**dict.fromkeys(beside)), head, kind=kind)
+    return rope_spec(fields.with_values(**dict.fromkeys(beside)), head, kind=kind)
 
 
-def _feed(fields: ConfigFields, *, is_shared: bool) -> FeedForwardSpec:
+def _feed_forward(fields: ConfigFields, *, is_shared: bool) -> FeedForwardSpec:
     """Twice as wide in layers that read others' keys, where the config asks for it."""
     is_wide = is_shared and fields.flag("use_double_wide_mlp", default=False)
     inner = fields.count("intermediate_size") * (2 if is_wide else 1)
@@ -181,7 +186,7 @@ def _feed(fields: ConfigFields, *, is_shared: bool) -> FeedForwardSpec:
 
 
 def _activation(fields: ConfigFields) -> Activation:
-    return activation_of(fields, "gelu_pytorch_tanh", "hidden_activation")
+    return read_activation(fields, "gelu_pytorch_tanh", "hidden_activation")
 
 
 def _experts(fields: ConfigFields) -> ExpertsSpec | None:
@@ -210,7 +215,7 @@ def _assistant_layers(
     windows: Sequence[int | None], sources: Sequence[int | None]
 ) -> AssistantLayers | None:
     """The last layer of each kind with keys of its own; None where there is one kind only."""
-    own = [n for n, source in enumerate(sources) if source is None]
+    own = [n for n, kv_layer in enumerate(sources) if kv_layer is None]
     full = [n for n in own if windows[n] is None]
     sliding = [n for n in own if windows[n] is not None]
     return AssistantLayers(full[-1], sliding[-1]) if full and sliding else None

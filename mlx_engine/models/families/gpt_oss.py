@@ -52,7 +52,9 @@ class GptOss(NativeFamily):
             FeedForwardSpec(fields.count("intermediate_size"), "oai", limit, bias=True),
             router_bias=True,
         )
-        windows = fields.windows(fields.count("sliding_window", 128), lambda layer: layer % 2 == 0)
+        windows = fields.layer_windows(
+            fields.count("sliding_window", 128), lambda layer: layer % 2 == 0
+        )
         blocks = (BlockSpec(replace(attention, window=w), experts) for w in windows)
         return plain_model(fields, blocks)
 

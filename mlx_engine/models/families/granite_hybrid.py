@@ -10,12 +10,12 @@ from dataclasses import replace
 from typing import ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.families.llama import plain_attention, plain_feed, plain_model
+from mlx_engine.models.families.llama import plain_attention, plain_feed_forward, plain_model
 from mlx_engine.models.layer_specs import AttentionSpec, ExpertsSpec, FeedForwardSpec
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.recurrent_specs import Mamba2Spec
-from mlx_engine.models.tensor_recipes import Piece, Recipe, Recipes, expert_recipes, row_recipes
+from mlx_engine.models.tensor_recipes import Piece, Recipe, Recipes, expert_recipes, fused_recipes
 from mlx_engine.values.words import Words
 
 _KINDS = {"mamba": True, "linear_attention": True, "attention": False, "full_attention": False}
@@ -37,9 +37,9 @@ class GraniteHybrid(NativeFamily):
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         is_hybrid = "granitemoehybrid" in fields.model_types
-        recurs = _recurs(fields) if is_hybrid else [False] * fields.layers()
-        mamba = mamba_of(fields) if any(recurs) else None
-        attention, feed = _attention(fields, is_hybrid=is_hybrid), _feed(fields)
+        recurs = _recurrent_layers(fields) if is_hybrid else [False] * fields.layers()
+        mamba = mamba_spec(fields) if any(recurs) else None
+        attention, feed = _attention(fields, is_hybrid=is_hybrid), _feed_forward(fields)
         scale = fields.number("residual_multiplier", 1.0)
         blocks = [
             BlockSpec(mamba if mamba and one else attention, feed, residual_scale=scale)
@@ -61,14 +61,14 @@ class GraniteHybrid(NativeFamily):
         if shared is None:
             return expert_recipes(listed)
         halves = [(f"{ours}.{part}_proj", shared.inner) for part in ("gate", "up")]
-        made = expert_recipes(listed) | row_recipes(listed, f"{inside}.input_linear", halves)
+        made = expert_recipes(listed) | fused_recipes(listed, f"{inside}.input_linear", halves)
         if isinstance(feed, FeedForwardSpec):
             alone = (n for n in listed if f".{inside}." in n and ".input_linear." not in n)
             made |= {name.replace(inside, ours): Recipe((Piece(name),)) for name in alone}
         return made
 
 
-def mamba_of(fields: ConfigFields) -> Mamba2Spec:
+def mamba_spec(fields: ConfigFields) -> Mamba2Spec:
     """Mamba-2 layers by the names of Granite's and Falcon-H1's config."""
     heads = fields.count("mamba_n_heads", 128, most=2**16)
     expanded = fields.count("mamba_expand", 2, most=2**10) * fields.count("hidden_size")
@@ -96,7 +96,7 @@ def mamba_of(fields: ConfigFields) -> Mamba2Spec:
     )
 
 
-def _recurs(fields: ConfigFields) -> list[bool]:
+def _recurrent_layers(fields: ConfigFields) -> list[bool]:
     """Whether a layer is recurrent, by `layer_types`; all layers where that is absent."""
     kinds = fields.words("layer_types") or fields.words("layers_block_type")
     layers = fields.layers()
@@ -120,15 +120,15 @@ def _attention(fields: ConfigFields, *, is_hybrid: bool) -> AttentionSpec:
     return attention if turns else replace(attention, rope=None)
 
 
-def _feed(fields: ConfigFields) -> FeedForwardSpec | ExpertsSpec:
+def _feed_forward(fields: ConfigFields) -> FeedForwardSpec | ExpertsSpec:
     told = fields.count("shared_intermediate_size", 0, least=0)
-    shared = plain_feed(fields, told) if told else None
+    shared = plain_feed_forward(fields, told) if told else None
     count = fields.count("num_local_experts", 8, least=0, most=2**16)
     if not count:
-        return shared or plain_feed(fields)
+        return shared or plain_feed_forward(fields)
     return ExpertsSpec(
         count=count,
         per_token=fields.count("num_experts_per_tok", 2, most=count),
-        feed=plain_feed(fields),
+        feed=plain_feed_forward(fields),
         shared=shared,
     )

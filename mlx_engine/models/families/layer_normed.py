@@ -7,11 +7,11 @@ from typing import ClassVar, TypeVar
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.llama import (
-    activation_of,
-    most_windows,
+    default_windows,
     plain_attention,
-    plain_feed,
+    plain_feed_forward,
     plain_model,
+    read_activation,
 )
 from mlx_engine.models.family import Parts
 from mlx_engine.models.layer_specs import FeedForwardSpec
@@ -41,11 +41,11 @@ class Cohere(NativeFamily):
             qk_norm="heads" if fields.flag("use_qk_norm", default=False) else "none",
         )
         full = replace(slides, rope=None) if is_second else slides
-        windows = most_windows(fields) if is_second else (None,) * fields.layers()
+        windows = default_windows(fields) if is_second else (None,) * fields.layers()
         mixers = (replace(slides, window=window) if window else full for window in windows)
-        feed = plain_feed(fields)
+        feed = plain_feed_forward(fields)
         blocks = (BlockSpec(mixer, feed, norms="shared") for mixer in mixers)
-        model = _layer_normed(fields, blocks, "layer_norm_eps", has_bias=False)
+        model = _layer_norm_model(fields, blocks, "layer_norm_eps", has_bias=False)
         return replace(model, logit_scale=fields.number("logit_scale", 0.0625))
 
 
@@ -56,11 +56,11 @@ class Starcoder2(NativeFamily):
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         bias = fields.flag("use_bias", default=True)
-        window = fields.window(None)
+        window = fields.window_size(None)
         attention = replace(plain_attention(fields), qkv_bias=bias, out_bias=bias, window=window)
-        feed = _ungated(fields, "gelu_pytorch_tanh", has_bias=bias)
+        feed = _ungated_feed_forward(fields, "gelu_pytorch_tanh", has_bias=bias)
         blocks = [BlockSpec(attention, feed)] * fields.layers()
-        return _layer_normed(fields, blocks, "norm_epsilon")
+        return _layer_norm_model(fields, blocks, "norm_epsilon")
 
 
 class Nemotron(NativeFamily):
@@ -70,9 +70,13 @@ class Nemotron(NativeFamily):
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         bias = fields.flag("attention_bias", default=False)
-        attention = replace(plain_attention(fields, share=0.5), qkv_bias=bias, out_bias=bias)
-        feed = _ungated(fields, "relu2", has_bias=fields.flag("mlp_bias", default=False))
-        return _layer_normed(fields, [BlockSpec(attention, feed)] * fields.layers(), "norm_eps")
+        attention = replace(
+            plain_attention(fields, rotated_share=0.5), qkv_bias=bias, out_bias=bias
+        )
+        feed = _ungated_feed_forward(
+            fields, "relu2", has_bias=fields.flag("mlp_bias", default=False)
+        )
+        return _layer_norm_model(fields, [BlockSpec(attention, feed)] * fields.layers(), "norm_eps")
 
 
 class StableLm(NativeFamily):
@@ -82,14 +86,14 @@ class StableLm(NativeFamily):
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         attention = replace(
-            plain_attention(fields, share=0.25),
+            plain_attention(fields, rotated_share=0.25),
             qkv_bias=fields.flag("use_qkv_bias", default=False),
             qk_norm="heads" if fields.flag("qk_layernorm", default=False) else "none",
         )
         is_parallel = fields.flag("use_parallel_residual", default=False)
-        feed = plain_feed(fields)
+        feed = plain_feed_forward(fields)
         block = BlockSpec(attention, feed, norms="shared" if is_parallel else "before")
-        return _layer_normed(fields, [block] * fields.layers(), "layer_norm_eps")
+        return _layer_norm_model(fields, [block] * fields.layers(), "layer_norm_eps")
 
     def recipes(self, names: Iterable[str]) -> Recipes:
         """Recipes for norms that are stored one per attention head."""
@@ -97,7 +101,7 @@ class StableLm(NativeFamily):
         for found in filter(None, map(_HEAD_NORM.fullmatch, names)):
             stacks.setdefault(f"{found[1]}_norm.weight", []).append(Piece(found[0]))
         return {
-            name: Recipe(tuple(sorted(pieces, key=_number_of)), is_stack=True)
+            name: Recipe(tuple(sorted(pieces, key=_head_number)), is_stack=True)
             for name, pieces in stacks.items()
         }
 
@@ -119,13 +123,17 @@ class Phi(NativeFamily):
                 "does not support for Phi-2. Use another model.",
                 origin=fields.origin,
             )
-        attention = replace(plain_attention(fields, share=0.5), qkv_bias=True, out_bias=True)
-        block = BlockSpec(attention, _ungated(fields, "gelu_new", has_bias=True), norms="shared")
-        model = _layer_normed(fields, [block] * fields.layers(), "layer_norm_eps")
+        attention = replace(
+            plain_attention(fields, rotated_share=0.5), qkv_bias=True, out_bias=True
+        )
+        block = BlockSpec(
+            attention, _ungated_feed_forward(fields, "gelu_new", has_bias=True), norms="shared"
+        )
+        model = _layer_norm_model(fields, [block] * fields.layers(), "layer_norm_eps")
         return replace(model, logit_bias=True)
 
 
-class _JoinedByHead(NativeFamily):
+class _FusedQkvFamily(NativeFamily):
     """A family whose files join queries, keys and values in one matrix."""
 
     def recipes(self, names: Iterable[str]) -> Recipes:
@@ -133,7 +141,7 @@ class _JoinedByHead(NativeFamily):
         return qkv_recipes(names, self.spec.blocks[0])
 
 
-class GptNeoX(_JoinedByHead):
+class GptNeoX(_FusedQkvFamily):
     """`gpt_neox` (GPT-NeoX, Pythia; arXiv 2204.06745): mixer and feed-forward side by side."""
 
     renames: ClassVar = {
@@ -151,16 +159,16 @@ class GptNeoX(_JoinedByHead):
             rope_theta=fields.number("rotary_emb_base", 10000.0),
             partial_rotary_factor=fields.number("rotary_pct", 0.25),
         )
-        plain = plain_attention(fields.with_values(num_key_value_heads=None), share=0.25)
+        plain = plain_attention(fields.with_values(num_key_value_heads=None), rotated_share=0.25)
         bias = fields.flag("attention_bias", default=True)
         attention = replace(plain, qkv_bias=bias, out_bias=bias, qkv_blocks=plain.heads)
         is_parallel = fields.flag("use_parallel_residual", default=True)
-        feed = _ungated(fields, "gelu", has_bias=True)
+        feed = _ungated_feed_forward(fields, "gelu", has_bias=True)
         block = BlockSpec(attention, feed, norms="parallel" if is_parallel else "before")
-        return _layer_normed(fields, [block] * fields.layers(), "layer_norm_eps")
+        return _layer_norm_model(fields, [block] * fields.layers(), "layer_norm_eps")
 
 
-class GptBigCode(_JoinedByHead):
+class GptBigCode(_FusedQkvFamily):
     """`gpt_bigcode` (StarCoder, SantaCoder; arXiv 2305.06161): learned positions, one key head."""
 
     renames: ClassVar = {
@@ -190,7 +198,9 @@ class GptBigCode(_JoinedByHead):
         plain = plain_attention(fields)
         is_scaled = fields.flag("scale_attn_weights", default=True)
         by_layer = fields.flag("scale_attn_by_inverse_layer_idx", default=False)
-        feed = _ungated(fields, "gelu_pytorch_tanh", has_bias=True, key="activation_function")
+        feed = _ungated_feed_forward(
+            fields, "gelu_pytorch_tanh", has_bias=True, key="activation_function"
+        )
         blocks = []
         for layer in range(fields.layers()):
             attention = replace(
@@ -202,7 +212,7 @@ class GptBigCode(_JoinedByHead):
                 qkv_blocks=1 if has_one_key or is_gpt2 else plain.heads,
             )
             blocks.append(BlockSpec(attention, feed))
-        model = _layer_normed(fields, blocks, "layer_norm_epsilon")
+        model = _layer_norm_model(fields, blocks, "layer_norm_epsilon")
         return replace(model, positions=longest)
 
 
@@ -221,7 +231,9 @@ class Gpt2(GptBigCode):
         if any(name.startswith("model.") for name in raw):
             return parts
         made = parts.trunk_recipes.items()
-        return replace(parts, trunk_recipes={name: _turned(name, recipe) for name, recipe in made})
+        return replace(
+            parts, trunk_recipes={name: _transposed_recipe(name, recipe) for name, recipe in made}
+        )
 
     def recipes(self, names: Iterable[str]) -> Recipes:
         """Recipes for matrices, transposed in published files only."""
@@ -234,7 +246,7 @@ class Gpt2(GptBigCode):
         return made
 
 
-def _turned(name: str, recipe: Recipe) -> Recipe:
+def _transposed_recipe(name: str, recipe: Recipe) -> Recipe:
     """The recipe for a matrix that is stored transposed, [inputs, outputs]."""
     if not name.endswith(".weight"):
         return recipe
@@ -242,20 +254,20 @@ def _turned(name: str, recipe: Recipe) -> Recipe:
     return recipe._replace(pieces=pieces, form="transposed")
 
 
-def _number_of(piece: Piece) -> int:
+def _head_number(piece: Piece) -> int:
     """Number of the attention head of a norm, from its tensor name."""
     return int(piece.name.split(".")[-2])
 
 
-def _ungated(
-    fields: ConfigFields, usual: str, *, has_bias: bool, key: str = "hidden_act"
+def _ungated_feed_forward(
+    fields: ConfigFields, default: str, *, has_bias: bool, key: str = "hidden_act"
 ) -> FeedForwardSpec:
     """A feed-forward spec without gate; usual: the activation where the config has none."""
-    act = activation_of(fields, usual, key)
+    act = read_activation(fields, default, key)
     return FeedForwardSpec(fields.count("intermediate_size"), act, bias=has_bias, gated=False)
 
 
-def _layer_normed(
+def _layer_norm_model(
     fields: ConfigFields, blocks: Iterable[BlockSpec], eps: str, *, has_bias: bool = True
 ) -> ModelSpec:
     """A ModelSpec with layer norms; eps: its config key; has_bias: of the norms."""

@@ -37,14 +37,14 @@ class Lfm2(NativeFamily):
             bias=fields.flag("conv_bias", default=False),
         )
         has_experts = any(kind.startswith("lfm2_moe") for kind in fields.model_types)
-        dense = FeedForwardSpec(_inner(fields, is_adjusted=not has_experts))
+        dense = FeedForwardSpec(_feed_forward_width(fields, is_rounded=not has_experts))
         feeds: list[FeedForwardSpec | ExpertsSpec] = [dense] * fields.layers()
         if has_experts:
             first = fields.count("num_dense_layers", 2, least=0)
             feeds[first:] = [_experts(fields)] * len(feeds[first:])
         blocks = [
             BlockSpec(attention if attends else convolution, feed)
-            for attends, feed in zip(_attend(fields), feeds, strict=True)
+            for attends, feed in zip(_attention_layers(fields), feeds, strict=True)
         ]
         tied = fields.flag("tie_word_embeddings", default=True)
         return replace(
@@ -54,7 +54,7 @@ class Lfm2(NativeFamily):
         )
 
 
-def _attend(fields: ConfigFields) -> list[bool]:
+def _attention_layers(fields: ConfigFields) -> list[bool]:
     """Whether a layer has attention, by `layer_types`, or `full_attn_idxs` in older configs."""
     kinds, layers = fields.words("layer_types"), fields.layers()
     if not kinds:
@@ -67,11 +67,11 @@ def _attend(fields: ConfigFields) -> list[bool]:
     return [kind == "full_attention" for kind in kinds[:layers]]
 
 
-def _inner(fields: ConfigFields, *, is_adjusted: bool) -> int:
+def _feed_forward_width(fields: ConfigFields, *, is_rounded: bool) -> int:
     """Width of dense feed-forwards; configs of dense models have it unrounded."""
     named = "block_ff_dim" if fields.has("block_ff_dim") else "intermediate_size"
     inner = fields.count(named)
-    if not is_adjusted or not fields.flag("block_auto_adjust_ff_dim", default=True):
+    if not is_rounded or not fields.flag("block_auto_adjust_ff_dim", default=True):
         return inner
     inner = int(fields.number("block_ffn_dim_multiplier", 1.0) * int(2 * inner / 3))
     multiple = fields.count("block_multiple_of", 256)

@@ -19,8 +19,8 @@ from mlx_engine.models.layer_specs import (
 )
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec
 from mlx_engine.models.native_family import NativeFamily
-from mlx_engine.models.rope import context_of, rope_of
-from mlx_engine.models.tensor_recipes import Recipes, qkv_recipes, row_recipes
+from mlx_engine.models.rope import context_length, rope_spec
+from mlx_engine.models.tensor_recipes import Recipes, fused_recipes, qkv_recipes
 from mlx_engine.values.errors import UnsupportedModel
 
 _WINDOWED = ("mistral", "ministral", "ministral3", "mixtral")
@@ -48,21 +48,27 @@ class Llama(NativeFamily):
         bias = fields.flag("attention_bias", default=False)
         out_bias = fields.flag("attention_out_bias", default=bias)
         attention = replace(
-            plain_attention(fields), qkv_bias=bias, out_bias=out_bias, growth=self._growth(fields)
+            plain_attention(fields),
+            qkv_bias=bias,
+            out_bias=out_bias,
+            growth=self._query_growth(fields),
         )
-        feed = _feed(fields)
+        feed = _feed_forward(fields)
         blocks = [
             BlockSpec(
-                replace(attention, window=window, rope=attention.rope if turns else None), feed
+                replace(attention, window=window, rope=attention.rope if turns else None),
+                feed,
             )
-            for window, turns in zip(fields.windows(_window(fields)), _rotated(fields), strict=True)
+            for window, turns in zip(
+                fields.layer_windows(_window(fields)), _rope_layers(fields), strict=True
+            )
         ]
         return plain_model(fields, blocks)
 
-    def _growth(self, fields: ConfigFields) -> QueryGrowth | None:
+    def _query_growth(self, fields: ConfigFields) -> QueryGrowth | None:
         """QueryGrowth of Ministral 3, None for other models."""
-        rope = fields.rope("full_attention")
-        if self.model_type != "ministral3" or not rope.number_from_0("llama_4_scaling_beta"):
+        rope = fields.rope_fields("full_attention")
+        if self.model_type != "ministral3" or not rope.non_negative("llama_4_scaling_beta"):
             return None
         trained = rope.count("original_max_position_embeddings", 16384)
         return QueryGrowth(rope.number("llama_4_scaling_beta", 0.1), trained)
@@ -73,7 +79,7 @@ class Granite(Llama):
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         if self.model_type == "minicpm":
-            fields = _as_granite(fields)
+            fields = _with_granite_fields(fields)
         model, factor = super()._read_spec(fields), partial(fields.number, default=1.0)
         scale, residual = factor("attention_multiplier"), factor("residual_multiplier")
         blocks = (
@@ -89,7 +95,7 @@ class Granite(Llama):
         )
 
 
-def _as_granite(fields: ConfigFields) -> ConfigFields:
+def _with_granite_fields(fields: ConfigFields) -> ConfigFields:
     """MiniCPM (arXiv 2404.06395): factors by depth, and by how much wider it is than a base."""
     width, base = fields.count("hidden_size"), fields.count("dim_model_base", 1)
     return fields.with_values(
@@ -109,10 +115,10 @@ def _window(fields: ConfigFields) -> int | None:
         return None
     is_used = fields.flag("use_sliding_window", default=True)
     is_silent = {"mixtral", "ministral3"} & {*fields.model_types}
-    return fields.window(None if is_silent else 4096) if is_used else None
+    return fields.window_size(None if is_silent else 4096) if is_used else None
 
 
-def _rotated(fields: ConfigFields) -> tuple[bool, ...]:
+def _rope_layers(fields: ConfigFields) -> tuple[bool, ...]:
     """Whether a layer uses RoPE: SmolLM3 has a list, or leaves out every n-th layer."""
     layers = fields.layers()
     told = fields.counts("no_rope_layers")[:layers]
@@ -124,8 +130,8 @@ def _rotated(fields: ConfigFields) -> tuple[bool, ...]:
     return tuple(map(bool, told)) or tuple((n + 1) % interval != 0 for n in range(layers))
 
 
-def _feed(fields: ConfigFields) -> FeedForwardSpec | ExpertsSpec:
-    inner = plain_feed(fields, has_bias=fields.flag("mlp_bias", default=False))
+def _feed_forward(fields: ConfigFields) -> FeedForwardSpec | ExpertsSpec:
+    inner = plain_feed_forward(fields, has_bias=fields.flag("mlp_bias", default=False))
     if not fields.has("num_local_experts"):
         return inner
     count = fields.count("num_local_experts", most=2**16)
@@ -148,23 +154,24 @@ class Olmo2(NativeFamily):
         is_olmo3 = self.model_type == "olmo3"
         bias = fields.flag("attention_bias", default=False)
         full = replace(plain_attention(fields), qkv_bias=bias, out_bias=bias, qk_norm="whole")
-        windows = most_windows(fields) if is_olmo3 else (None,) * fields.layers()
+        windows = default_windows(fields) if is_olmo3 else (None,) * fields.layers()
         slides = full
         if is_olmo3:
             slides = replace(full, rope=local_rope(fields, full.key_dim, 5e5))
-        feed = plain_feed(fields)
+        feed = plain_feed_forward(fields)
         mixers = (replace(slides, window=window) if window else full for window in windows)
         return plain_model(fields, (BlockSpec(mixer, feed, norms="after") for mixer in mixers))
 
 
-def most_windows(fields: ConfigFields) -> tuple[int | None, ...]:
+def default_windows(fields: ConfigFields) -> tuple[int | None, ...]:
     """For each layer the window or None; where `layer_types` is silent, every fourth has none."""
-    return fields.windows(
-        fields.window(), lambda layer: (layer + 1) % fields.count("sliding_window_pattern", 4) != 0
+    return fields.layer_windows(
+        fields.window_size(),
+        lambda layer: (layer + 1) % fields.count("sliding_window_pattern", 4) != 0,
     )
 
 
-class _Joined(NativeFamily):
+class _FusedFamily(NativeFamily):
     """A family whose files join queries, keys and values, or gate and up, in one matrix."""
 
     def recipes(self, names: Iterable[str]) -> Recipes:
@@ -172,19 +179,21 @@ class _Joined(NativeFamily):
         listed, first = list(names), self.spec.blocks[0]
         assert isinstance(first.feed, FeedForwardSpec)
         halves = [("mlp.gate_proj", first.feed.inner), ("mlp.up_proj", first.feed.inner)]
-        return qkv_recipes(listed, first) | row_recipes(listed, "mlp.gate_up_proj", halves)
+        return qkv_recipes(listed, first) | fused_recipes(listed, "mlp.gate_up_proj", halves)
 
 
-class Phi3(_Joined):
+class Phi3(_FusedFamily):
     """`phi3` (arXiv 2404.14219): part of a head rotated, LongRoPE, a window."""
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
-        attention = replace(plain_attention(fields, share=1.0), window=fields.window(None))
-        feed = plain_feed(fields)
+        attention = replace(
+            plain_attention(fields, rotated_share=1.0), window=fields.window_size(None)
+        )
+        feed = plain_feed_forward(fields)
         return plain_model(fields, [BlockSpec(attention, feed)] * fields.layers())
 
 
-class Glm4(_Joined):
+class Glm4(_FusedFamily):
     """`glm4`, and `glm` before it: half of a head rotated in neighbouring pairs.
 
     GLM-4-0414 (`glm4`) has norms before and after, GLM-4 and GLM-Edge (`glm`) before alone.
@@ -197,10 +206,10 @@ class Glm4(_Joined):
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         attention = replace(
-            plain_attention(fields, share=0.5, interleaved=True),
+            plain_attention(fields, rotated_share=0.5, interleaved=True),
             qkv_bias=fields.flag("attention_bias", default=True),
         )
-        feed = plain_feed(fields)
+        feed = plain_feed_forward(fields)
         block = BlockSpec(attention, feed, norms="before" if self.model_type == "glm" else "both")
         return plain_model(fields, [block] * fields.layers())
 
@@ -222,9 +231,11 @@ _ACTIVATIONS: dict[str, Activation] = {
 """Names of transformers -> ours."""
 
 
-def activation_of(fields: ConfigFields, usual: str = "silu", key: str = "hidden_act") -> Activation:
+def read_activation(
+    fields: ConfigFields, default: str = "silu", key: str = "hidden_act"
+) -> Activation:
     """Activation of feed-forwards; usual: the default. UnsupportedModel for an unknown one."""
-    name = fields.word(key, usual)
+    name = fields.word(key, default)
     if name not in _ACTIVATIONS:
         raise UnsupportedModel(
             "{origin}: asks for {key} {name}, which this version does not run. Take another model.",
@@ -235,12 +246,12 @@ def activation_of(fields: ConfigFields, usual: str = "silu", key: str = "hidden_
     return _ACTIVATIONS[name]
 
 
-def plain_feed(
+def plain_feed_forward(
     fields: ConfigFields, inner: int | None = None, *, has_bias: bool = False
 ) -> FeedForwardSpec:
     """A gated feed-forward spec; inner: its width, default `intermediate_size`."""
     width = fields.count("intermediate_size") if inner is None else inner
-    return FeedForwardSpec(width, activation_of(fields), bias=has_bias)
+    return FeedForwardSpec(width, read_activation(fields), bias=has_bias)
 
 
 def local_rope(fields: ConfigFields, head: int, base: float) -> RopeSpec:
@@ -248,7 +259,7 @@ def local_rope(fields: ConfigFields, head: int, base: float) -> RopeSpec:
 
     base: where no other is told there.
     """
-    return rope_of(fields, head, kind="sliding_attention", base=base)
+    return rope_spec(fields, head, kind="sliding_attention", base=base)
 
 
 def head_size(fields: ConfigFields) -> int:
@@ -257,14 +268,14 @@ def head_size(fields: ConfigFields) -> int:
     return fields.count("head_dim", max(1, hidden // heads), most=2**14)
 
 
-def turned_share(fields: ConfigFields) -> float:
+def rotary_dim_share(fields: ConfigFields) -> float:
     """Share of a head that is rotated, from `rotary_dim`, where no other key has it."""
     head = head_size(fields)
     return fields.count("rotary_dim", head) / head
 
 
 def plain_attention(
-    fields: ConfigFields, *, share: float | None = None, interleaved: bool = False
+    fields: ConfigFields, *, rotated_share: float | None = None, interleaved: bool = False
 ) -> AttentionSpec:
     """Causal over all, without norms and biases; share: the part of a head that is rotated where
     the config may say so, and does not.
@@ -275,7 +286,7 @@ def plain_attention(
         kv_heads=fields.kv_heads(heads),
         key_dim=head,
         value_dim=head,
-        rope=rope_of(fields, head, share=share, interleaved=interleaved),
+        rope=rope_spec(fields, head, rotated_share=rotated_share, interleaved=interleaved),
     )
 
 
@@ -284,8 +295,8 @@ def plain_model(fields: ConfigFields, blocks: Iterable[BlockSpec]) -> ModelSpec:
     return ModelSpec(
         hidden=fields.count("hidden_size"),
         vocabulary=fields.count("vocab_size"),
-        context=context_of(fields, 4096),
+        context=context_length(fields, 4096),
         eps=fields.number("rms_norm_eps", 1e-6),
         blocks=tuple(blocks),
-        tied=fields.tied(),
+        tied=fields.ties_embeddings(),
     )

@@ -15,11 +15,11 @@ from typing import ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.deepseek_v3 import routed_experts
-from mlx_engine.models.families.llama import plain_feed, plain_model
+from mlx_engine.models.families.llama import plain_feed_forward, plain_model
 from mlx_engine.models.layer_specs import AttentionSpec, RopeSpec
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec, MtpHeadsSpec
 from mlx_engine.models.native_family import NativeFamily
-from mlx_engine.models.rope import rope_of
+from mlx_engine.models.rope import rope_spec
 from mlx_engine.models.tensor_names import HeadNames
 from mlx_engine.models.tensor_recipes import Recipes, expert_recipes, qkv_recipes
 
@@ -41,13 +41,15 @@ class MimoV2(NativeFamily):
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         fields = fields.with_defaults(rms_norm_eps=fields.number("layernorm_epsilon", 1e-5))
-        full = _attention(fields)
-        local = _windowed(fields, full)
-        dense = plain_feed(fields)
+        full_attention = _attention(fields)
+        local = _sliding_attention(fields, full_attention)
+        dense = plain_feed_forward(fields)
         sparse = routed_experts(fields)
         blocks = (
-            BlockSpec(local if is_windowed else full, sparse if has_experts else dense)
-            for is_windowed, has_experts in zip(_windows(fields), _sparse(fields), strict=True)
+            BlockSpec(local if is_windowed else full_attention, sparse if has_experts else dense)
+            for is_windowed, has_experts in zip(
+                _sliding_layers(fields), _expert_layers(fields), strict=True
+            )
         )
         heads = MtpHeadsSpec(
             blocks=(BlockSpec(local, dense),) * _HEADS,
@@ -85,7 +87,7 @@ def _attention(fields: ConfigFields) -> AttentionSpec:
         kv_heads=kept,
         key_dim=head,
         value_dim=fields.count("v_head_dim", 128, most=_MOST_WIDE),
-        rope=rope_of(fields, head, base=5e6, share=0.334),
+        rope=rope_spec(fields, head, base=5e6, rotated_share=0.334),
         qkv_bias=fields.flag("attention_bias", default=False),
         sinks=fields.flag("add_full_attention_sink_bias", default=False),
         value_scale=1.0 if is_unscaled else fields.number("attention_value_scale", 0.707),
@@ -93,44 +95,44 @@ def _attention(fields: ConfigFields) -> AttentionSpec:
     )
 
 
-def _windowed(fields: ConfigFields, full: AttentionSpec) -> AttentionSpec:
+def _sliding_attention(fields: ConfigFields, full_attention: AttentionSpec) -> AttentionSpec:
     """Attention spec of windowed layers: own sizes; default: twice the key heads."""
-    heads = fields.count("swa_num_attention_heads", full.heads, most=_MOST_HEADS)
-    kept = fields.count("swa_num_key_value_heads", 2 * full.kv_heads)
+    heads = fields.count("swa_num_attention_heads", full_attention.heads, most=_MOST_HEADS)
+    kept = fields.count("swa_num_key_value_heads", 2 * full_attention.kv_heads)
     if heads % kept:
         raise fields.wrong("swa_num_key_value_heads", kept, f"a divisor of the {heads} heads")
-    head = fields.count("swa_head_dim", full.key_dim, most=_MOST_WIDE)
+    head = fields.count("swa_head_dim", full_attention.key_dim, most=_MOST_WIDE)
     kinds = fields.section("rope_parameters")
     if kinds is not None and kinds.has("sliding_attention"):
-        rope = rope_of(fields, head, kind="sliding_attention", base=1e4, share=0.334)
+        rope = rope_spec(fields, head, kind="sliding_attention", base=1e4, rotated_share=0.334)
     else:
         width = int(head * fields.number("partial_rotary_factor", 0.334))
         rope = RopeSpec(width, fields.number("swa_rope_theta", 1e4))
     before = "sliding_window_size"
     return replace(
-        full,
+        full_attention,
         heads=heads,
         kv_heads=kept,
         key_dim=head,
-        value_dim=fields.count("swa_v_head_dim", full.value_dim, most=_MOST_WIDE),
+        value_dim=fields.count("swa_v_head_dim", full_attention.value_dim, most=_MOST_WIDE),
         rope=rope,
         sinks=fields.flag("add_swa_attention_sink_bias", default=True),
         window=fields.count(before) + 1 if fields.has(before) else fields.count("sliding_window"),
     )
 
 
-def _windows(fields: ConfigFields) -> tuple[bool, ...]:
+def _sliding_layers(fields: ConfigFields) -> tuple[bool, ...]:
     """For each layer whether it has a window."""
     layers = fields.layers()
     if fields.words("layer_types"):
-        return tuple(window is not None for window in fields.windows(1))
+        return tuple(window is not None for window in fields.layer_windows(1))
     pattern = fields.counts("hybrid_layer_pattern")
     if len(pattern) < layers:
         raise fields.wrong("hybrid_layer_pattern", list(pattern), f"0 or 1 for {layers} layers")
     return tuple(bool(flag) for flag in pattern[:layers])
 
 
-def _sparse(fields: ConfigFields) -> tuple[bool, ...]:
+def _expert_layers(fields: ConfigFields) -> tuple[bool, ...]:
     """For each layer whether it has experts; default: all but the first."""
     layers = fields.layers()
     kinds, pattern = fields.words("mlp_layer_types"), fields.counts("moe_layer_freq")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.families.llama import activation_of, plain_attention, plain_model
+from mlx_engine.models.families.llama import plain_attention, plain_model, read_activation
 from mlx_engine.models.layer_specs import AttentionSpec, FeedForwardSpec, Shape
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec
 from mlx_engine.models.native_family import NativeFamily
@@ -52,7 +52,7 @@ class NanoChat(NativeFamily):
             rope=replace(attention.rope, magnitude=1.0),
         )
         inner = fields.count("intermediate_size")
-        feed = FeedForwardSpec(inner, activation_of(fields, "relu2"), gated=False)
+        feed = FeedForwardSpec(inner, read_activation(fields, "relu2"), gated=False)
         is_capped = fields.has(_CAP) or _CAP not in fields
         return replace(
             plain_model(fields, [BlockSpec(attention, feed)] * fields.layers()),

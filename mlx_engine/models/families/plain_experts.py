@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.llama import (
-    most_windows,
+    default_windows,
     plain_attention,
-    plain_feed,
+    plain_feed_forward,
     plain_model,
-    turned_share,
+    rotary_dim_share,
 )
 from mlx_engine.models.family import CanonicalPart
 from mlx_engine.models.layer_specs import AttentionSpec, ExpertsSpec, FeedForwardSpec, Shape
@@ -54,9 +54,9 @@ class Ernie45Moe(NativeFamily):
         attention = replace(
             plain_attention(fields, interleaved=True), qkv_bias=has_bias, out_bias=has_bias
         )
-        feeds = (_feed(fields, layer, has_bias) for layer in range(fields.layers()))
+        feeds = (_feed_forward(fields, layer, has_bias) for layer in range(fields.layers()))
         model = plain_model(fields, (BlockSpec(attention, feed) for feed in feeds))
-        dense = plain_feed(fields, has_bias=has_bias)
+        dense = plain_feed_forward(fields, has_bias=has_bias)
         heads = MtpHeadsSpec(
             blocks=(BlockSpec(attention, dense),),
             promised=fields.count("num_nextn_predict_layers", 0, least=0),
@@ -90,25 +90,27 @@ class Ernie45Moe(NativeFamily):
         return replace(part, arrays=part.arrays | lost, reasons=part.reasons + reasons)
 
 
-def _feed(fields: ConfigFields, layer: int, has_bias: bool) -> FeedForwardSpec | ExpertsSpec:
+def _feed_forward(
+    fields: ConfigFields, layer: int, has_bias: bool
+) -> FeedForwardSpec | ExpertsSpec:
     """Every moe_layer_interval-th layer between start and end has experts; end -1 is the last."""
     start = fields.count("moe_layer_start_index", 1, least=0)
     end = fields.count("moe_layer_end_index", -1, least=-1)
     is_last = end == -1 or layer <= end
     interval = fields.count("moe_layer_interval", 1)
     if (layer + 1) % interval or layer < start or not is_last:
-        return plain_feed(fields, has_bias=has_bias)
+        return plain_feed_forward(fields, has_bias=has_bias)
     count = fields.count("moe_num_experts", most=2**16)
     inner = fields.count("moe_intermediate_size")
     shared = fields.count("moe_num_shared_experts", 2, least=0)
     return ExpertsSpec(
         count=count,
         per_token=fields.count("moe_k", 6, most=count),
-        feed=plain_feed(fields, inner),
+        feed=plain_feed_forward(fields, inner),
         choice_bias=True,
         float32_router=True,
         least_sum=fields.number("moe_norm_min", 1e-12),
-        shared=plain_feed(fields, shared * inner, has_bias=has_bias) if shared else None,
+        shared=plain_feed_forward(fields, shared * inner, has_bias=has_bias) if shared else None,
     )
 
 
@@ -131,14 +133,14 @@ class MiniMaxM2(NativeFamily):
                 origin=fields.origin,
             )
         attention = replace(
-            plain_attention(fields, share=turned_share(fields)),
+            plain_attention(fields, rotated_share=rotary_dim_share(fields)),
             qk_norm="whole" if fields.flag("use_qk_norm", default=True) else "none",
         )
         count = fields.count("num_local_experts", most=2**16)
         experts = ExpertsSpec(
             count=count,
             per_token=fields.count("num_experts_per_tok", most=count),
-            feed=plain_feed(fields),
+            feed=plain_feed_forward(fields),
             score="sigmoid",
             choice_bias=True,
         )
@@ -162,7 +164,7 @@ class Olmoe(NativeFamily):
         experts = ExpertsSpec(
             count=count,
             per_token=fields.count("num_experts_per_tok", 8, most=count),
-            feed=plain_feed(fields),
+            feed=plain_feed_forward(fields),
             normalise=fields.flag("norm_topk_prob", default=False),
         )
         return plain_model(fields, [BlockSpec(attention, experts)] * fields.layers())
@@ -187,7 +189,7 @@ class Afmoe(NativeFamily):
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         full = replace(plain_attention(fields), qk_norm="head", gate="element")
-        dense, sparse = plain_feed(fields), _afmoe_experts(fields)
+        dense, sparse = plain_feed_forward(fields), _afmoe_experts(fields)
         first = fields.count("num_dense_layers", 1, least=0)
         fields = fields.with_values(
             sliding_window_pattern=fields.count("global_attn_every_n_layers", 4)
@@ -198,7 +200,7 @@ class Afmoe(NativeFamily):
                 dense if layer < first else sparse,
                 norms="both",
             )
-            for layer, window in enumerate(most_windows(fields))
+            for layer, window in enumerate(default_windows(fields))
         ]
         scale = fields.count("hidden_size") ** 0.5
         is_scaled = fields.flag("mup_enabled", default=False)
@@ -224,9 +226,9 @@ def _afmoe_experts(fields: ConfigFields) -> ExpertsSpec:
     return ExpertsSpec(
         count=count,
         per_token=fields.count("num_experts_per_tok", 6, most=count),
-        feed=plain_feed(fields, inner),
+        feed=plain_feed_forward(fields, inner),
         score="sigmoid",
         choice_bias=True,
         scale=fields.number("route_scale", 1.0),
-        shared=plain_feed(fields, shared * inner) if shared else None,
+        shared=plain_feed_forward(fields, shared * inner) if shared else None,
     )

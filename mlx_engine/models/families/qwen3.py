@@ -12,7 +12,7 @@ from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.llama import (
     local_rope,
     plain_attention,
-    plain_feed,
+    plain_feed_forward,
     plain_model,
 )
 from mlx_engine.models.layer_specs import AttentionSpec, ExpertsSpec, FeedForwardSpec
@@ -26,7 +26,7 @@ class Qwen2(NativeFamily):
     """`qwen2`."""
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
-        return _dense(fields, replace(plain_attention(fields), qkv_bias=True))
+        return _dense_model(fields, replace(plain_attention(fields), qkv_bias=True))
 
 
 class Qwen2Moe(NativeFamily):
@@ -35,11 +35,13 @@ class Qwen2Moe(NativeFamily):
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         bias = fields.flag("qkv_bias", default=True)
         attention = replace(plain_attention(fields), qkv_bias=bias)
-        shared = plain_feed(fields, fields.count("shared_expert_intermediate_size", 5632))
+        shared = plain_feed_forward(fields, fields.count("shared_expert_intermediate_size", 5632))
         first, blocks = fields.count("max_window_layers", 28, least=0), list[BlockSpec]()
-        windows = fields.windows(_window(fields), lambda layer: layer < first and layer % 2 == 0)
+        windows = fields.layer_windows(
+            _window(fields), lambda layer: layer < first and layer % 2 == 0
+        )
         for layer, window in enumerate(windows):
-            feed = _feed(fields, layer)
+            feed = _feed_forward(fields, layer)
             if isinstance(feed, ExpertsSpec):
                 feed = replace(feed, shared=shared, shared_gate=True)
             blocks.append(BlockSpec(replace(attention, window=window), feed))
@@ -78,16 +80,16 @@ class Qwen3(NativeFamily):
     """`qwen3`."""
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
-        return _dense(fields, _normed(fields))
+        return _dense_model(fields, _normed_attention(fields))
 
 
 class Qwen3Moe(NativeFamily):
     """`qwen3_moe`."""
 
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
-        attention = _normed(fields)
+        attention = _normed_attention(fields)
         blocks = (
-            BlockSpec(replace(attention, window=window), _feed(fields, layer))
+            BlockSpec(replace(attention, window=window), _feed_forward(fields, layer))
             for layer, window in enumerate(_late_windows(fields, 0))
         )
         return plain_model(fields, blocks)
@@ -109,8 +111,8 @@ class Mellum(NativeFamily):
             layer_types=list(kinds),
             mlp_layer_types=list(fields.words("mtp_mlp_layer_types")),
         )
-        heads = MtpHeadsSpec(blocks=tuple(_of_kinds(head)), promised=promised)
-        return replace(plain_model(fields, _of_kinds(fields)), heads=heads)
+        heads = MtpHeadsSpec(blocks=tuple(_mellum_blocks(head)), promised=promised)
+        return replace(plain_model(fields, _mellum_blocks(fields)), heads=heads)
 
 
 class Qwen3VlMoe(Qwen3Moe):
@@ -141,49 +143,49 @@ class Qwen3VlMoe(Qwen3Moe):
         return made
 
 
-def _dense(fields: ConfigFields, attention: AttentionSpec) -> ModelSpec:
-    feed = plain_feed(fields)
+def _dense_model(fields: ConfigFields, attention: AttentionSpec) -> ModelSpec:
+    feed = plain_feed_forward(fields)
     windows = _late_windows(fields, fields.count("max_window_layers", 28, least=0))
     return plain_model(fields, (BlockSpec(replace(attention, window=w), feed) for w in windows))
 
 
 def _late_windows(fields: ConfigFields, first: int) -> tuple[int | None, ...]:
     """For each layer the window or None; where `layer_types` is silent, those from `first` on."""
-    return fields.windows(_window(fields), lambda layer: layer >= first)
+    return fields.layer_windows(_window(fields), lambda layer: layer >= first)
 
 
 def _window(fields: ConfigFields) -> int | None:
-    return fields.window() if fields.flag("use_sliding_window", default=False) else None
+    return fields.window_size() if fields.flag("use_sliding_window", default=False) else None
 
 
-def _normed(fields: ConfigFields) -> AttentionSpec:
+def _normed_attention(fields: ConfigFields) -> AttentionSpec:
     bias = fields.flag("attention_bias", default=False)
     return replace(plain_attention(fields), qkv_bias=bias, out_bias=bias, qk_norm="head")
 
 
-def _of_kinds(fields: ConfigFields) -> Iterator[BlockSpec]:
+def _mellum_blocks(fields: ConfigFields) -> Iterator[BlockSpec]:
     """Kinds of Mellum's layers, by `layer_types`; default: none has a window."""
-    full = _normed(fields)
+    full = _normed_attention(fields)
     slides = replace(full, rope=local_rope(fields, full.key_dim, 10000.0))
-    windows = fields.windows(fields.count("sliding_window", 1024), lambda _: False)
+    windows = fields.layer_windows(fields.count("sliding_window", 1024), lambda _: False)
     for layer, window in enumerate(windows):
         mixer = replace(slides, window=window) if window else full
-        yield BlockSpec(mixer, _feed(fields, layer))
+        yield BlockSpec(mixer, _feed_forward(fields, layer))
 
 
-def _feed(fields: ConfigFields, layer: int) -> FeedForwardSpec | ExpertsSpec:
+def _feed_forward(fields: ConfigFields, layer: int) -> FeedForwardSpec | ExpertsSpec:
     """Every decoder_sparse_step-th layer has experts, but those of mlp_only_layers, or those of
     `mlp_layer_types` that are sparse.
     """
     step = fields.count("decoder_sparse_step", 1)
     is_dense = fields.words("mlp_layer_types")[layer : layer + 1] == ("dense",)
     if is_dense or layer in fields.counts("mlp_only_layers") or (layer + 1) % step:
-        return plain_feed(fields)
+        return plain_feed_forward(fields)
     named = "num_experts" if fields.has("num_experts") else "num_local_experts"
     count = fields.count(named, 128, most=2**16)
     return ExpertsSpec(
         count=count,
         per_token=fields.count("num_experts_per_tok", 8, most=count),
-        feed=plain_feed(fields, fields.count("moe_intermediate_size", 768)),
+        feed=plain_feed_forward(fields, fields.count("moe_intermediate_size", 768)),
         normalise=fields.flag("norm_topk_prob", default=False),
     )

@@ -17,9 +17,9 @@ from mlx_engine.models.layer_specs import AttentionSpec, ExpertsSpec, FeedForwar
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec, MtpHeadsSpec
 from mlx_engine.models.native_family import NativeFamily
 from mlx_engine.models.recurrent_specs import DeltaNetSpec
-from mlx_engine.models.rope import context_of, rope_of
+from mlx_engine.models.rope import context_length, rope_spec
 from mlx_engine.models.tensor_names import MTP_NAMES
-from mlx_engine.models.tensor_recipes import Recipe, Recipes, expert_recipes, row_recipes
+from mlx_engine.models.tensor_recipes import Recipe, Recipes, expert_recipes, fused_recipes
 from mlx_engine.values.words import Words
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Qwen35(NativeFamily):
         layers = fields.layers()
         kinds = _kinds(fields, layers)
         attention, delta = _attention(fields), _delta(fields)
-        feeds = [_feed(fields, layer) for layer in range(layers)]
+        feeds = [_feed_forward(fields, layer) for layer in range(layers)]
         blocks = tuple(
             BlockSpec(delta if kind == "linear_attention" else attention, feed)
             for kind, feed in zip(kinds, feeds, strict=True)
@@ -48,10 +48,10 @@ class Qwen35(NativeFamily):
         return ModelSpec(
             hidden=fields.count("hidden_size"),
             vocabulary=fields.count("vocab_size"),
-            context=context_of(fields),
+            context=context_length(fields),
             eps=fields.number("rms_norm_eps", 1e-6),
             blocks=blocks,
-            tied=fields.tied(),
+            tied=fields.ties_embeddings(),
             heads=MtpHeadsSpec(
                 blocks=(BlockSpec(attention, experts),),
                 promised=fields.count("mtp_num_hidden_layers", 0, least=0),
@@ -64,9 +64,9 @@ class Qwen35(NativeFamily):
         mixers = (block.mixer for block in self.spec.blocks)
         delta = next((mixer for mixer in mixers if isinstance(mixer, DeltaNetSpec)), None)
         experts = expert_recipes(listed)
-        return experts if delta is None else experts | _projections(listed, delta)
+        return experts if delta is None else experts | _projection_recipes(listed, delta)
 
-    def presumed_shift(self, raw: Mapping[str, mx.array]) -> int | None:
+    def expected_norm_shift(self, raw: Mapping[str, mx.array]) -> int | None:
         """0 for the convolution's layout of Hugging Face, 1 for MLX's."""
         for name, array in raw.items():
             if name.endswith(_CONVOLUTION) and array.ndim == 3 and array.shape[1] != array.shape[2]:
@@ -100,7 +100,7 @@ def _attention(fields: ConfigFields) -> AttentionSpec:
         kv_heads=fields.count("num_key_value_heads"),
         key_dim=head,
         value_dim=head,
-        rope=rope_of(fields, head, share=0.25),
+        rope=rope_spec(fields, head, rotated_share=0.25),
         qkv_bias=bias,
         out_bias=bias,
         qk_norm="head",
@@ -120,7 +120,7 @@ def _delta(fields: ConfigFields) -> DeltaNetSpec:
     )
 
 
-def _feed(fields: ConfigFields, layer: int) -> FeedForwardSpec | ExpertsSpec:
+def _feed_forward(fields: ConfigFields, layer: int) -> FeedForwardSpec | ExpertsSpec:
     """Every decoder_sparse_step-th layer has experts, but those of mlp_only_layers."""
     step = fields.count("decoder_sparse_step", 1)
     is_dense = layer in fields.counts("mlp_only_layers") or (layer + 1) % step != 0
@@ -143,7 +143,7 @@ def _has_experts(fields: ConfigFields) -> bool:
     return named or (fields.has("num_experts") and fields.count("num_experts", least=0) > 0)
 
 
-def _projections(names: Sequence[str], delta: DeltaNetSpec) -> dict[str, Recipe]:
+def _projection_recipes(names: Sequence[str], delta: DeltaNetSpec) -> dict[str, Recipe]:
     """Of matrices with a block for each key head: `in_proj_qkvz` has a query, a key, the values of
     its group and their gates in each, `in_proj_ba` the group's betas and decays.
     """
@@ -151,6 +151,6 @@ def _projections(names: Sequence[str], delta: DeltaNetSpec) -> dict[str, Recipe]
     values = group * delta.value_dim
     parts = (key, key, ("in_proj_qkv", values), ("in_proj_z", values))
     gates = ("in_proj_b", group), ("in_proj_a", group)
-    return row_recipes(names, "in_proj_qkvz", parts, delta.key_heads) | row_recipes(
+    return fused_recipes(names, "in_proj_qkvz", parts, delta.key_heads) | fused_recipes(
         names, "in_proj_ba", gates, delta.key_heads
     )

@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.families.llama import plain_feed, plain_model
+from mlx_engine.models.families.llama import plain_feed_forward, plain_model
 from mlx_engine.models.layer_specs import AttentionSpec, ExpertsSpec, FeedForwardSpec, RopeSpec
 from mlx_engine.models.model_spec import BlockSpec, ModelSpec, MtpHeadsSpec
 from mlx_engine.models.native_family import NativeFamily
-from mlx_engine.models.rope import scaled
+from mlx_engine.models.rope import apply_rope_scaling
 from mlx_engine.models.tensor_names import NEXTN_NAMES
 from mlx_engine.values.words import Words
 
@@ -41,7 +41,7 @@ class Step3p5(NativeFamily):
     def _read_spec(self, fields: ConfigFields) -> ModelSpec:
         fields = fields.with_defaults(rms_norm_eps=1e-5, sliding_window=512)
         fields = fields.with_values(hidden_act="silu")  # whatever name a config has for it
-        layers, sparse = fields.layers(), _sparse(fields)
+        layers, sparse = fields.layers(), _expert_layers(fields)
         kinds = _kinds(fields, layers + _HEADS)
         blocks = [
             BlockSpec(
@@ -72,7 +72,7 @@ def _kinds(fields: ConfigFields, count: int) -> list[str]:
     return [*listed, *[_FULL] * count][:count]
 
 
-def _sparse(fields: ConfigFields) -> set[int]:
+def _expert_layers(fields: ConfigFields) -> set[int]:
     """Layers of the trunk with experts; default: all but the first."""
     listed = fields.word("moe_layers_enum", "")
     if not listed:
@@ -107,21 +107,25 @@ def _attention(fields: ConfigFields, layer: int, kinds: list[str]) -> AttentionS
 
 def _rope(fields: ConfigFields, layer: int, kinds: list[str], head: int) -> RopeSpec:
     """RoPE, scaled in layers of the kinds in `yarn_only_types`, or in all."""
-    alike = kinds.index(_FULL) if _FULL in kinds else 0
-    base = _at(fields.by_layer("rope_theta"), layer, alike, 10000.0)
-    width = int(head * _at(fields.numbers("partial_rotary_factors"), layer, alike, 1.0))
+    fallback_layer = kinds.index(_FULL) if _FULL in kinds else 0
+    base = _layer_value(fields.per_layer_numbers("rope_theta"), layer, fallback_layer, 10000.0)
+    width = int(
+        head * _layer_value(fields.numbers("partial_rotary_factors"), layer, fallback_layer, 1.0)
+    )
     if width < 2 or width > head or width % 2 or base <= 1:
         raise fields.wrong("partial_rotary_factors", width / head, Words("an even part of a head"))
     plain, only = RopeSpec(width, base), fields.words("yarn_only_types")
     is_scaled = not only or kinds[layer] in only
-    return scaled(plain, fields.rope(_FULL), fields) if is_scaled else plain
+    return apply_rope_scaling(plain, fields.rope_fields(_FULL), fields) if is_scaled else plain
 
 
-def _at(listed: tuple[float, ...], layer: int, alike: int, default: float) -> float:
+def _layer_value(
+    listed: tuple[float, ...], layer: int, fallback_layer: int, default: float
+) -> float:
     """A list's value for a layer; after its end, for the MTP heads, that of an equal layer."""
     if len(listed) == 1:
         return listed[0]
-    place = layer if layer < len(listed) else alike
+    place = layer if layer < len(listed) else fallback_layer
     return listed[place] if place < len(listed) else default
 
 
@@ -132,7 +136,7 @@ def _limit(fields: ConfigFields, name: str, layer: int) -> float:
 
 def _dense(fields: ConfigFields, layer: int) -> FeedForwardSpec:
     limit = _limit(fields, "swiglu_limits_shared", layer)
-    return replace(plain_feed(fields), limit=limit)
+    return replace(plain_feed_forward(fields), limit=limit)
 
 
 def _experts(fields: ConfigFields, layer: int) -> ExpertsSpec:
@@ -142,10 +146,14 @@ def _experts(fields: ConfigFields, layer: int) -> ExpertsSpec:
     return ExpertsSpec(
         count=count,
         per_token=fields.count("moe_top_k", 8, most=count),
-        feed=replace(plain_feed(fields, inner), limit=_limit(fields, "swiglu_limits", layer)),
+        feed=replace(
+            plain_feed_forward(fields, inner), limit=_limit(fields, "swiglu_limits", layer)
+        ),
         score="sigmoid",
         choice_bias=True,
         normalise=fields.flag("norm_expert_weight", default=True),
         scale=fields.number("moe_router_scaling_factor", 3.0),
-        shared=replace(plain_feed(fields, fields.count("share_expert_dim", 1280)), limit=shared),
+        shared=replace(
+            plain_feed_forward(fields, fields.count("share_expert_dim", 1280)), limit=shared
+        ),
     )

@@ -24,7 +24,7 @@ MakeCaches = Callable[[CacheBits], LayerCaches]
 
 
 @dataclass(frozen=True, slots=True)
-class WholeSnapshot:
+class LibrarySnapshot:
     """A cache of mlx-lm's with arrays nobody writes to."""
 
     length: int
@@ -36,7 +36,7 @@ class WholeSnapshot:
         return sum(array.nbytes for array in _arrays(self.library))
 
 
-class WholeBlockCache:
+class LibraryCache:
     """LayerCache around an empty cache of mlx-lm's; `commit` takes 0 or all rows of a block.
 
     A copy from before a block is held until the commit. Whole caches are copied, for their `state`
@@ -50,7 +50,7 @@ class WholeBlockCache:
         self.library = library
         self.length = 0
         self._block = 0
-        self._before = _copied(library)
+        self._before = _copy_cache(library)
 
     @property
     def nbytes(self) -> int:
@@ -59,7 +59,7 @@ class WholeBlockCache:
 
     def begin(self, rows: int) -> None:
         """A block of so many rows is about to be written."""
-        self._before = _copied(self.library)
+        self._before = _copy_cache(self.library)
         self._block = rows
 
     def commit(self, count: int | RowCount) -> None:
@@ -75,21 +75,21 @@ class WholeBlockCache:
     def fork(self) -> Self:
         """Another that goes on from here by itself."""
         other = copy(self)
-        other.library = _copied(self.library)
+        other.library = _copy_cache(self.library)
         return other
 
-    def place(self) -> WholeSnapshot:
+    def place(self) -> LibrarySnapshot:
         """A snapshot."""
         return self.snapshot()
 
-    def snapshot(self) -> WholeSnapshot:
+    def snapshot(self) -> LibrarySnapshot:
         """All that is remembered at `length`."""
-        return WholeSnapshot(self.length, _copied(self.library))
+        return LibrarySnapshot(self.length, _copy_cache(self.library))
 
     def restore(self, snapshot: LayerSnapshot) -> None:
         """Go back to a snapshot."""
-        assert isinstance(snapshot, WholeSnapshot)
-        self.library = _copied(snapshot.library)
+        assert isinstance(snapshot, LibrarySnapshot)
+        self.library = _copy_cache(snapshot.library)
         self.length, self._block = snapshot.length, 0
 
     def arrays(self) -> list[mx.array]:
@@ -97,17 +97,17 @@ class WholeBlockCache:
         return _arrays(self.library)
 
 
-def _copied(value: object) -> object:
+def _copy_cache(value: object) -> object:
     """Copy a cache object with its arrays: writing to one leaves the other unchanged."""
     if isinstance(value, mx.array):
         return mx.array(value)
     if isinstance(value, list | tuple):
-        parts = [_copied(part) for part in value]
+        parts = [_copy_cache(part) for part in value]
         return tuple(parts) if isinstance(value, tuple) else parts
     if not _is_cache(value):
         return value
     made = copy(value)
-    vars(made).update({name: _copied(part) for name, part in vars(value).items()})
+    vars(made).update({name: _copy_cache(part) for name, part in vars(value).items()})
     return made
 
 
@@ -123,33 +123,33 @@ def _is_cache(value: object) -> bool:
     return type(value).__module__.startswith("mlx_lm.")
 
 
-def kept_caches(model: Module, bits: CacheBits = 16) -> LayerCaches:
+def make_engine_caches(model: Module, bits: CacheBits = 16) -> LayerCaches:
     """Empty caches of the kinds the class asks for, ours wherever we have the kind."""
     from mlx_lm.models.cache import make_prompt_cache
 
     wanted = make_prompt_cache(model)
-    more = _SEEN_BEFORE.get(type(model).__module__, 0)
-    return LayerCaches([_ours(cache, bits, more) for cache in wanted])
+    extra_tokens = _SEEN_BEFORE.get(type(model).__module__, 0)
+    return LayerCaches([_engine_cache(cache, bits, extra_tokens) for cache in wanted])
 
 
-def caches_by_length(model: Module, border: int, bits: CacheBits = 16) -> LayerCaches:
+def make_length_caches(model: Module, switch_length: int, bits: CacheBits = 16) -> LayerCaches:
     """Empty caches that switch tables at the border between short and long texts."""
-    return LayerCaches([CacheByLength(lambda: kept_caches(model, bits), border)])
+    return LayerCaches([CacheByLength(lambda: make_engine_caches(model, bits), switch_length)])
 
 
-def whole_caches(model: Module, bits: CacheBits) -> LayerCaches:
+def make_library_caches(model: Module, bits: CacheBits) -> LayerCaches:
     """Empty caches of mlx-lm's own; nothing can be drafted with them."""
     from mlx_lm.models.cache import make_prompt_cache
 
     del bits
-    return LayerCaches([WholeBlockCache(cache) for cache in make_prompt_cache(model)])
+    return LayerCaches([LibraryCache(cache) for cache in make_prompt_cache(model)])
 
 
-def handed_to_class(caches: LayerCaches, rows: int) -> Sequence[object]:
+def caches_for_class(caches: LayerCaches, rows: int) -> Sequence[object]:
     """The caches to hand to the model for a block of so many rows."""
     handed: list[object] = []
     for cache in caches.layers:
-        if isinstance(cache, WholeBlockCache):
+        if isinstance(cache, LibraryCache):
             cache.begin(rows)
             handed.append(cache.library)
         else:
@@ -157,12 +157,12 @@ def handed_to_class(caches: LayerCaches, rows: int) -> Sequence[object]:
     return handed
 
 
-def _ours(cache: object, bits: CacheBits, more: int) -> LayerCache:
+def _engine_cache(cache: object, bits: CacheBits, extra_tokens: int) -> LayerCache:
     """Our cache for a cache of mlx-lm, by exact type: a derived class may differ."""
     from mlx_lm.models.cache import KVCache, RotatingKVCache
 
     if type(cache) is KVCache:
         return AttentionCache(bits)
     if type(cache) is RotatingKVCache and cache.keep == 0:
-        return WindowCache(cache.max_size + more, bits=bits)
-    return WholeBlockCache(cache)
+        return WindowCache(cache.max_size + extra_tokens, bits=bits)
+    return LibraryCache(cache)

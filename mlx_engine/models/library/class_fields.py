@@ -63,67 +63,67 @@ def class_fields(config: Fields, kind: str, origin: str) -> dict[str, object]:
     """
     fields = ConfigFields(config, origin)
     text = config.get("text_config")
-    told = _filled(config, kind, fields)
+    filled = _filled_level(config, kind, fields)
     if isinstance(text, Mapping):
-        told["text_config"] = _filled(text, kind, fields)
-        _refuse_lost({**told, **_filled(text, kind, fields)}, kind, origin)
-        return told
+        filled["text_config"] = _filled_level(text, kind, fields)
+        _refuse_unread({**filled, **_filled_level(text, kind, fields)}, kind, origin)
+        return filled
     if fields.has("num_attention_heads"):
         heads, width = fields.count("num_attention_heads"), fields.count("hidden_size", 1)
-        told.setdefault("head_dim", max(1, width // heads))
-    _refuse_lost(told, kind, origin)
-    return told
+        filled.setdefault("head_dim", max(1, width // heads))
+    _refuse_unread(filled, kind, origin)
+    return filled
 
 
-def _filled(level: Fields, kind: str, fields: ConfigFields) -> dict[str, object]:
+def _filled_level(level: Fields, kind: str, fields: ConfigFields) -> dict[str, object]:
     """One level of a config with everything that the class looks for there."""
     is_whole = "text_config" in level
     default = {"rope_theta": 10000.0} if kind in FIXED else {}
     absent = {} if is_whole else {**default, **DEFAULTS.get(kind, {})}
     scaling = absent.pop("rope_scaling", None)
     given = {n: v for n, v in level.items() if v is not None or n in _NULL_MEANS_NONE}
-    told = {**absent, **given}
+    filled = {**absent, **given}
     if not is_whole or "rope_parameters" in level or "rope_scaling" in level:
-        told |= _rotation(told, kind, fields)
-        if kind in _CHECKS_SCALING and _kind_of(told.get("rope_scaling")) != "dynamic":
-            told.pop("rope_scaling", None)
-        told.setdefault("rope_scaling", scaling)
-    renamed = RENAMED.get(kind, {}).items()
-    told = {new: told[str(old)] for new, old in renamed if old in told} | told
-    attention = told.get("attn_config")
+        filled |= _rotation(filled, kind, fields)
+        if kind in _CHECKS_SCALING and _kind_of(filled.get("rope_scaling")) != "dynamic":
+            filled.pop("rope_scaling", None)
+        filled.setdefault("rope_scaling", scaling)
+    rename_tensor = RENAMED.get(kind, {}).items()
+    filled = {new: filled[str(old)] for new, old in rename_tensor if old in filled} | filled
+    attention = filled.get("attn_config")
     if isinstance(attention, Mapping) and ("rope_parameters" in level or "rope_scaling" in level):
-        told["attn_config"] = {**attention, "rope_theta": told["rope_theta"]}  # DBRX's
-    if kind == "kimi_linear" and "linear_num_heads" in told:
-        told.setdefault("linear_attn_config", _kimi_delta(told, fields))
-    kinds = told.get("mlp_layer_types")
-    if "first_k_dense_replace" in told and isinstance(kinds, list) and "sparse" in kinds:
-        told["first_k_dense_replace"] = kinds.index("sparse")
-    return told
+        filled["attn_config"] = {**attention, "rope_theta": filled["rope_theta"]}  # DBRX's
+    if kind == "kimi_linear" and "linear_num_heads" in filled:
+        filled.setdefault("linear_attn_config", _kimi_delta(filled, fields))
+    kinds = filled.get("mlp_layer_types")
+    if "first_k_dense_replace" in filled and isinstance(kinds, list) and "sparse" in kinds:
+        filled["first_k_dense_replace"] = kinds.index("sparse")
+    return filled
 
 
-def _kimi_delta(told: Fields, fields: ConfigFields) -> dict[str, object]:
+def _kimi_delta(filled: Fields, fields: ConfigFields) -> dict[str, object]:
     """Kimi Linear's delta layers, which are numbered from 1, as its class looks for them."""
     kinds = fields.words("layer_types")
     full = [number for number, kind in enumerate(kinds, 1) if kind == "full_attention"]
     return {
-        "head_dim": told.get("linear_head_dim"),
-        "num_heads": told["linear_num_heads"],
-        "short_conv_kernel_size": told.get("linear_conv_kernel_dim", 4),
+        "head_dim": filled.get("linear_head_dim"),
+        "num_heads": filled["linear_num_heads"],
+        "short_conv_kernel_size": filled.get("linear_conv_kernel_dim", 4),
         "full_attn_layers": full,
         "kda_layers": [number for number in range(1, len(kinds) + 1) if number not in full],
     }
 
 
-def _refuse_lost(told: Fields, kind: str, origin: str) -> None:
+def _refuse_unread(filled: Fields, kind: str, origin: str) -> None:
     fixed = dict(FIXED.get(kind, {}))
-    if kind in _NORMS_SEVERAL and told.get("num_experts_per_tok") == 1:
+    if kind in _NORMS_SEVERAL and filled.get("num_experts_per_tok") == 1:
         fixed[_NORMS_SEVERAL[kind]] = False
-        told = {_NORMS_SEVERAL[kind]: True, **told}
+        filled = {_NORMS_SEVERAL[kind]: True, **filled}
     for name, value in fixed.items():
-        asked: object = told
+        asked: object = filled
         for key in name.split("."):
             asked = asked.get(key, value) if isinstance(asked, Mapping) else value
-        if _plain(asked) != _plain(value):
+        if _normalised(asked) != _normalised(value):
             raise UnsupportedModel(
                 "{origin}: asks for {key} {value}, which mlx-lm does not know for this "
                 "architecture. Take another model.",
@@ -133,7 +133,7 @@ def _refuse_lost(told: Fields, kind: str, origin: str) -> None:
             )
 
 
-def _plain(value: object) -> object:
+def _normalised(value: object) -> object:
     """One value for what has several names or forms, as a word for all layers has."""
     if isinstance(value, str):
         return _SAME.get(value, value)
@@ -143,27 +143,29 @@ def _plain(value: object) -> object:
     return value
 
 
-def _rotation(told: dict[str, object], kind: str, fields: ConfigFields) -> Fields:
+def _rotation(filled: dict[str, object], kind: str, fields: ConfigFields) -> Fields:
     """The rotation by rope_parameters (transformers 5) and by the older fields, both the same.
 
     As in transformers: rope_scaling wins over rope_parameters, and what is in there over what is
     beside it, but for the length of texts trained on.
     """
-    scaling = told.pop("rope_scaling", None)
-    given = _object(scaling or told.get("rope_parameters") or {}, fields)
-    outer = {name: told[name] for name in _OUTER if name in told}
-    local, longest = told.get("rope_local_base_freq"), told.get("max_position_embeddings")
+    scaling = filled.pop("rope_scaling", None)
+    given = _object(scaling or filled.get("rope_parameters") or {}, fields)
+    top_level = {name: filled[name] for name in _OUTER if name in filled}
+    local, longest = filled.get("rope_local_base_freq"), filled.get("max_position_embeddings")
     if local is not None and "full_attention" not in given:
         given = {"full_attention": given, "sliding_attention": {"rope_theta": local}}
-    if told.get("use_qk_norm") is True and kind in _NORM_ROTATED:
+    if filled.get("use_qk_norm") is True and kind in _NORM_ROTATED:
         given = {**given, "attention_factor": 1.0}
     if not any(isinstance(one, Mapping) for one in given.values()):
-        trained = {_TRAINED: outer[_TRAINED]} if _TRAINED in outer else {}
-        made = _of_one_kind({**given, **trained}, outer, longest)  # as Phi-3's configs say it
-        return {**_older_fields(made), "rope_parameters": made} if made else {}
+        trained = {_TRAINED: top_level[_TRAINED]} if _TRAINED in top_level else {}
+        made = _rope_of_layer_type(
+            {**given, **trained}, top_level, longest
+        )  # as Phi-3's configs say it
+        return {**_legacy_rope_fields(made), "rope_parameters": made} if made else {}
     parts = {name: _object(part, fields) for name, part in given.items() if part}
-    kinds = {name: _of_one_kind(part, outer, longest) for name, part in parts.items()}
-    found = _older_fields(kinds.get("full_attention", {}))
+    kinds = {name: _rope_of_layer_type(part, top_level, longest) for name, part in parts.items()}
+    found = _legacy_rope_fields(kinds.get("full_attention", {}))
     found.pop("partial_rotary_factor", None)
     if "sliding_attention" in kinds:
         found["rope_local_base_freq"] = kinds["sliding_attention"].get("rope_theta", 1e4)
@@ -174,24 +176,24 @@ def _kind_of(scaling: object) -> object:
     return scaling.get("rope_type") if isinstance(scaling, Mapping) else None
 
 
-def _of_one_kind(given: Fields, outer: Fields, longest: object) -> dict[str, object]:
+def _rope_of_layer_type(given: Fields, top_level: Fields, longest: object) -> dict[str, object]:
     """What is said of one kind of layers, the kind of stretching under both names it has had."""
-    told = {name: value for name, value in given.items() if value is not None}
-    made = {**outer, **told}
+    filled = {name: value for name, value in given.items() if value is not None}
+    made = {**top_level, **filled}
     if made.get("rope_type", made.get("type")) == "yarn" and "factor" not in made:
-        made["factor"] = _stretched(made.get(_TRAINED), longest)
+        made["factor"] = _yarn_factor(made.get(_TRAINED), longest)
     if "rope_type" in made or "type" in made:
         made["type"] = made["rope_type"] = made.get("rope_type", made.get("type"))
     return made
 
 
-def _stretched(trained: object, longest: object) -> float:
+def _yarn_factor(trained: object, longest: object) -> float:
     """By how much a context is, where a config does not say."""
     lengths = [one for one in (longest, trained) if isinstance(one, int | float) and one > 0]
     return lengths[0] / lengths[1] if len(lengths) == 2 else 1.0
 
 
-def _older_fields(made: Fields) -> dict[str, object]:
+def _legacy_rope_fields(made: Fields) -> dict[str, object]:
     """rope_theta and its like, and rope_scaling if there is any."""
     found = {name: made[name] for name in _OUTER if name in made}
     is_plain = made.get("rope_type", "default") == "default"

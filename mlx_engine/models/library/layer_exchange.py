@@ -19,7 +19,7 @@ Maker = Callable[[Module], Module | None]
 """Of a layer, what takes its place; None where it stays."""
 
 
-def exchange(model: Module, makers: Mapping[str, Maker]) -> None:
+def replace_layers(model: Module, replacements: Mapping[str, Maker]) -> None:
     """Put what a maker makes of a layer within the model in its place, with the same parameters.
 
     makers: by the whole name of a class, so that none is imported for this. What is derived from it
@@ -29,7 +29,7 @@ def exchange(model: Module, makers: Mapping[str, Maker]) -> None:
     made = []
     for path, layer in modules:
         kind = type(layer)
-        maker = makers.get(f"{kind.__module__}.{kind.__qualname__}") if path else None
+        maker = replacements.get(f"{kind.__module__}.{kind.__qualname__}") if path else None
         mine = maker(layer) if maker is not None else None
         if mine is not None:
             made.append((path, mine))
@@ -37,15 +37,15 @@ def exchange(model: Module, makers: Mapping[str, Maker]) -> None:
         model.update_modules(tree_unflatten(made))
 
 
-class _Experts(Module):
+class _SparseExperts(Module):
     """The `chosen` best; Hunyuan weighs them by a softmax over these, where mlx-lm has their shares
     of one over all, and Jamba (arXiv 2403.19887) by those shares, where mlx-lm makes them one.
     """
 
-    def __init__(self, gate: Module, stock: Module, chosen: int, *, of_all: bool) -> None:
+    def __init__(self, gate: Module, stock: Module, chosen: int, *, normalise_all: bool) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.gate, self.switch_mlp = gate, stock.switch_mlp
-        self._chosen, self._of_all = chosen, of_all
+        self._chosen, self._of_all = chosen, normalise_all
         if "shared_mlp" in stock:
             self.shared_mlp = stock.shared_mlp
 
@@ -82,31 +82,31 @@ def _with_grouped_norm(block: Module) -> None:
     block.norm = _GroupedNorm(block.norm.weight, block.norm.eps, block.n_groups)
 
 
-def _without_norm_where_unrotated(attention: Module) -> None:
+def _norm_only_with_rope(attention: Module) -> None:
     """Llama 4's, which stays; mlx-lm norms queries and keys of all layers."""
     attention.use_qk_norm = attention.use_qk_norm and attention.use_rope
 
 
-AS_TRAINED: dict[str, Maker] = {
-    "mlx_lm.models.jamba.JambaSparseMoeBlock": lambda block: _Experts(
-        block.router, block, block.num_experts_per_tok, of_all=True
+LAYER_FIXES: dict[str, Maker] = {
+    "mlx_lm.models.jamba.JambaSparseMoeBlock": lambda block: _SparseExperts(
+        block.router, block, block.num_experts_per_tok, normalise_all=True
     ),
-    "mlx_lm.models.hunyuan.MoeBlock": lambda block: _Experts(
-        block.gate, block, block.top_k, of_all=False
+    "mlx_lm.models.hunyuan.MoeBlock": lambda block: _SparseExperts(
+        block.gate, block, block.top_k, normalise_all=False
     ),
-    "mlx_lm.models.llama4_text.Attention": _without_norm_where_unrotated,
+    "mlx_lm.models.llama4_text.Attention": _norm_only_with_rope,
     "mlx_lm.models.mamba2.Mamba2Block": _with_grouped_norm,
 }
 """By the class of mlx-lm's that does otherwise."""
 
 
-def _divisor_of_minicpm3(model: Module) -> None:
+def _scale_minicpm3_logits(model: Module) -> None:
     """That of logits, also where the output head is the embedding."""
     if model.args.tie_word_embeddings:
         model.model.norm.weight *= model.args.dim_model_base / model.args.hidden_size
 
 
-LEFT_OUT = {"minicpm3": _divisor_of_minicpm3}
+MODEL_FIXES = {"minicpm3": _scale_minicpm3_logits}
 """By module: puts in numbers that mlx-lm leaves out."""
 
 
@@ -123,9 +123,11 @@ def with_unused_keys(
     shape = fields.count("num_key_value_heads") * size, fields.count("hidden_size")
     parts = {"k_proj.weight": shape, "v_proj.weight": shape, "k_norm.weight": (size,)}
     zeros = {
-        f"model.language_model.layers.{layer}.self_attn.{part}": mx.broadcast_to(mx.array(0.0), its)
+        f"model.language_model.layers.{layer}.self_attn.{part}": mx.broadcast_to(
+            mx.array(0.0), shape
+        )
         for layer in range(layers - shared, layers)
-        for part, its in parts.items()
+        for part, shape in parts.items()
     }
     return {**zeros, **arrays}
 
@@ -148,7 +150,7 @@ def use_kernels(model: Module, kernels: Kernels) -> None:
         return None if ours.few_rows is None else FewRowQuantizedLinear(leaf, ours)
 
     names = ("mlx.nn.layers.linear.Linear", "mlx.nn.layers.quantized.QuantizedLinear")
-    exchange(model, dict(zip(names, (linear, packed_linear), strict=True)))
+    replace_layers(model, dict(zip(names, (linear, packed_linear), strict=True)))
 
 
 class FewRowLinear(Linear):
@@ -161,7 +163,7 @@ class FewRowLinear(Linear):
 
     def __call__(self, x: mx.array) -> mx.array:
         """x [..., K] -> [..., N]."""
-        return self._ours(x) if self._ours.is_for(x) else super().__call__(x)
+        return self._ours(x) if self._ours.has_kernel_for(x) else super().__call__(x)
 
 
 class FewRowQuantizedLinear(QuantizedLinear):
@@ -175,7 +177,7 @@ class FewRowQuantizedLinear(QuantizedLinear):
 
     def __call__(self, x: mx.array) -> mx.array:
         """x [..., K] -> [..., N]."""
-        if self._ours.is_for(x):
+        if self._ours.has_kernel_for(x):
             return self._ours(x)
         y: mx.array = super().__call__(x)  # type: ignore[no-untyped-call]
         return y

@@ -18,7 +18,7 @@ from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.family import Family, Figures, Parts
 from mlx_engine.models.layer_specs import LEAST_GROUP, CacheSize
 from mlx_engine.models.library.class_fields import FIXED, class_fields
-from mlx_engine.models.tensor_names import bare_name, why_unneeded
+from mlx_engine.models.tensor_names import strip_prefixes, why_unneeded
 from mlx_engine.values.errors import UnsupportedModel
 from mlx_engine.values.memory_plan import WorkSize
 from mlx_engine.values.words import Words
@@ -134,16 +134,16 @@ class MlxLmFamily(Family):
             self.model_type = model_type = "bailing_moe_v3"  # Ling 3
         module, self._prefix = module_of(model_type), ""  # as the files have it
         if module in _WRAPPED:
-            text = _one_level(config, origin) | _IN_TRAINING_ALONE
+            text = _flattened(config, origin) | _IN_TRAINING_ALONE
             self.model_type, self._prefix = module, _WRAPPED[module]
             self.config = {"model_type": module, "text_config": text}
         elif "text_config" in config and config.get("model_type") != model_type:
             self._prefix = "model."
-            self.config = _one_level(config, origin) | {"model_type": model_type}
+            self.config = _flattened(config, origin) | {"model_type": model_type}
 
     def figures(self) -> Figures:
         """Sizes by the config; BadModelFile names the key that is wrong or missing."""
-        flat = _one_level(self.config, self.origin)
+        flat = _flattened(self.config, self.origin)
         for name, others in _ALIASES.items():
             found = (flat[other] for other in others if flat.get(other) is not None)
             told = flat.setdefault(name, next(found, None))
@@ -163,12 +163,15 @@ class MlxLmFamily(Family):
             vocabulary=fields.count("vocab_size"),
             context_length=context,
             promised_heads=_promised_heads(fields),
-            cache=CacheSize(attend * _values(fields), attend * _values(fields) // LEAST_GROUP),
-            asked_experts=_asked(fields),
+            cache=CacheSize(
+                attend * _cache_elements_per_token(fields),
+                attend * _cache_elements_per_token(fields) // LEAST_GROUP,
+            ),
+            active_expert_share=_active_expert_share(fields),
             work=WorkSize(
-                2 * _widest(fields),
+                2 * _widest_feed_forward(fields),
                 fields.count("num_attention_heads", 1),
-                _values(fields),
+                _cache_elements_per_token(fields),
                 fields.count("vocab_size"),
             ),
             unpacks=False,
@@ -179,22 +182,22 @@ class MlxLmFamily(Family):
         del origin
         skipped = {name: raw[name] for name in raw if self._is_unneeded(name)}
         raw = {
-            _of_text(name, self._prefix) if self._prefix else name: raw[name]
+            _text_model_name(name, self._prefix) if self._prefix else name: raw[name]
             for name in raw
             if name not in skipped
         }
         layers = self.figures().layers
         joined = {int(sign[1]) for sign in map(_SIGN.fullmatch, raw) if sign}
         heads = {name: tensor for name, tensor in raw.items() if _is_head(name, layers, joined)}
-        trunk = {self._name(n): tensor for n, tensor in raw.items() if n not in heads}
+        trunk = {self._class_tensor_name(n): tensor for n, tensor in raw.items() if n not in heads}
         return Parts(trunk, heads, skipped)
 
     def _is_unneeded(self, name: str) -> bool:
         """Also a copy of the embedding, where the class knows no other output head."""
-        is_copy = self.model_type in _WRAPPED and bare_name(name).startswith("lm_head.")
+        is_copy = self.model_type in _WRAPPED and strip_prefixes(name).startswith("lm_head.")
         return is_copy or why_unneeded(name) is not None
 
-    def _name(self, name: str) -> str:
+    def _class_tensor_name(self, name: str) -> str:
         """As the class has it."""
         for theirs, its in _RENAMED.get(self.model_type, {}).items():
             name = name.replace(theirs, its)
@@ -217,7 +220,7 @@ class MlxLmFamily(Family):
 
     def build(self, trunk: WeightTable, head: WeightTable | None) -> Model:
         """The model; UnsupportedModel where the library has no class for it."""
-        from mlx_engine.models.library.model import open_class, whole_model
+        from mlx_engine.models.library.model import build_class, wrap_model
         from mlx_engine.models.library.rotation import use_own_rotations
 
         assert head is None
@@ -228,25 +231,27 @@ class MlxLmFamily(Family):
                 origin=origin,
                 model_type=repr(self.model_type),
             )
-        told = class_fields(_tied_by(trunk.names, self.config), self._kind(), self.origin)
-        model = open_class(module, told, trunk)
-        return whole_model(model, origin, use_own_rotations(model, told, self.origin))
+        told = class_fields(
+            _with_untied_head(trunk.names, self.config), self._class_type(), self.origin
+        )
+        model = build_class(module, told, trunk)
+        return wrap_model(model, origin, use_own_rotations(model, told, self.origin))
 
-    def _kind(self) -> str:
+    def _class_type(self) -> str:
         """The type whose class reads the fields: of a whole around another's text, that one's."""
         text = self.config.get("text_config")
         inner = text.get("model_type") if isinstance(text, Mapping) else None
         return inner if self.model_type not in FIXED and isinstance(inner, str) else self.model_type
 
 
-def _tied_by(names: Collection[str], config: Mapping[str, object]) -> Mapping[str, object]:
+def _with_untied_head(names: Collection[str], config: Mapping[str, object]) -> Mapping[str, object]:
     """A flat config that does not say it: an output head of its own says that it is not tied."""
     has_head = any(name.startswith("lm_head.") for name in names)
     is_silent = config.get(_TIED) is None and "text_config" not in config
     return {**config, _TIED: False} if has_head and is_silent else config
 
 
-def _one_level(config: Mapping[str, object], origin: str) -> dict[str, object]:
+def _flattened(config: Mapping[str, object], origin: str) -> dict[str, object]:
     """Text part and whole in one level, the text part first."""
     ConfigFields(config, origin)  # refuses what is no object
     text = config.get("text_config")
@@ -256,9 +261,9 @@ def _one_level(config: Mapping[str, object], origin: str) -> dict[str, object]:
     return given
 
 
-def _of_text(name: str, prefix: str) -> str:
+def _text_model_name(name: str, prefix: str) -> str:
     """As files of the text model have it, which begin with this."""
-    bare = bare_name(name)
+    bare = strip_prefixes(name)
     return bare if bare.startswith(("lm_head.", "backbone.")) else f"{prefix}{bare}"
 
 
@@ -269,10 +274,10 @@ def _is_head(name: str, layers: int, joined: Collection[int]) -> bool:
     return bool(_HEAD.fullmatch(name)) or (number >= layers and number in joined)
 
 
-def _widest(fields: ConfigFields) -> int:
+def _widest_feed_forward(fields: ConfigFields) -> int:
     """Of the feed-forwards, whose width may be told for each layer."""
     usual = 4 * fields.count("hidden_size")
-    widest = max(fields.by_layer("intermediate_size"), default=usual)
+    widest = max(fields.per_layer_numbers("intermediate_size"), default=usual)
     if not 0 <= widest < 2**31:
         raise fields.wrong(
             "intermediate_size", widest, Words("a whole number, or a list of them, below 2**31")
@@ -280,7 +285,7 @@ def _widest(fields: ConfigFields) -> int:
     return int(widest)
 
 
-def _asked(fields: ConfigFields) -> float:
+def _active_expert_share(fields: ConfigFields) -> float:
     """The share of a layer's experts that one token is sent through; 1 where there are none."""
     experts = next((fields.count(key, least=0) for key in _EXPERTS if fields.has(key)), 0)
     chosen = next((fields.count(key, least=0) for key in _CHOSEN if fields.has(key)), 0)
@@ -292,7 +297,7 @@ def _promised_heads(fields: ConfigFields) -> int:
     return fields.count(key if fields.has(key) else "mtp_num_hidden_layers", 0, least=0)
 
 
-def _values(fields: ConfigFields) -> int:
+def _cache_elements_per_token(fields: ConfigFields) -> int:
     """Elements a token adds to an attention layer's cache."""
     if fields.has("kv_lora_rank"):  # latent attention: one latent and one rotated key for all heads
         return fields.count("kv_lora_rank") + fields.count("qk_rope_head_dim")

@@ -18,17 +18,17 @@ from mlx_engine.cache.by_length import CacheByLength
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.models.contract import Headless, Model
 from mlx_engine.models.library.caches import (
+    LibraryCache,
     MakeCaches,
-    WholeBlockCache,
-    caches_by_length,
-    handed_to_class,
-    kept_caches,
-    whole_caches,
+    caches_for_class,
+    make_engine_caches,
+    make_length_caches,
+    make_library_caches,
 )
 from mlx_engine.models.library.layer_exchange import (
-    AS_TRAINED,
-    LEFT_OUT,
-    exchange,
+    LAYER_FIXES,
+    MODEL_FIXES,
+    replace_layers,
     use_kernels,
     with_unused_keys,
 )
@@ -70,7 +70,7 @@ _STACKS = {
 """What stacks of experts are called in classes, beside the router."""
 
 
-def open_class(module: str, config: Mapping[str, object], table: WeightTable) -> Module:
+def build_class(module: str, config: Mapping[str, object], table: WeightTable) -> Module:
     """The Model of `mlx_lm.models.{module}` by a config of its keys, with a table's tensors.
 
     BadModelFile for a config the class cannot be built from and for tensors that are missing,
@@ -80,34 +80,36 @@ def open_class(module: str, config: Mapping[str, object], table: WeightTable) ->
     arrays = table.take_all()
     if module == "gemma3n":
         arrays = with_unused_keys(arrays, config, table.origin)
-    model = _build_module(module, config, Named(arrays, table.origin))
-    table.hold(_parameters_of(model).values())
+    model = _build_module(module, config, NamedArrays(arrays, table.origin))
+    table.keep_alive(_parameters_of(model).values())
     try:
-        exchange(model, AS_TRAINED)
-        if module in LEFT_OUT:
-            LEFT_OUT[module](model)
+        replace_layers(model, LAYER_FIXES)
+        if module in MODEL_FIXES:
+            MODEL_FIXES[module](model)
     except Exception as error:
-        raise _not_taken(table.origin, _told(error)) from error
+        raise _rejected_by_class(table.origin, _error_summary(error)) from error
     use_kernels(model, table.kernels)
     return model
 
 
-def whole_model(model: Module, origin: str, length: TextLength | None = None) -> Model:
+def wrap_model(model: Module, origin: str, text_length: TextLength | None = None) -> Model:
     """The model with our caches where they do, else with its own.
 
     length: what its rotations ask, where they differ by it.
     """
-    make: MakeCaches = partial(kept_caches, model)
-    if length is not None:
-        by_length = partial(caches_by_length, model, length.border)
-        return tried(lambda: WholeModel(model, by_length, length), origin)
+    make: MakeCaches = partial(make_engine_caches, model)
+    if text_length is not None:
+        by_length = partial(make_length_caches, model, text_length.switch_length)
+        return checked_model(lambda: LibraryModel(model, by_length, text_length), origin)
     try:
-        return tried(lambda: WholeModel(model, make), origin)
+        return checked_model(lambda: LibraryModel(model, make), origin)
     except BadModelFile:
-        return tried(lambda: WholeModel(model, partial(whole_caches, model)), origin)
+        return checked_model(
+            lambda: LibraryModel(model, partial(make_library_caches, model)), origin
+        )
 
 
-class WholeModel(Headless):
+class LibraryModel(Headless):
     """A model whose class we know nothing about: its "hidden states" are its logits.
 
     So H is V. Reading a prompt costs no more for it, for what nobody asks for is never computed,
@@ -115,14 +117,14 @@ class WholeModel(Headless):
     """
 
     def __init__(
-        self, model: Module, make_caches: MakeCaches, length: TextLength | None = None
+        self, model: Module, make_caches: MakeCaches, text_length: TextLength | None = None
     ) -> None:
-        self._model, self._length = model, length
+        self._model, self._length = model, text_length
         self._make_caches = make_caches
         self.plain_only = None if make_caches(16).keeps_any_prefix else PLAIN_ONLY
         seen = self.forward(mx.zeros((1, 1), dtype=mx.int32), make_caches(16))
         self.hidden_size = self.vocabulary = seen.shape[-1]
-        self.packed_cache = packed_cache_of(self)
+        self.packed_cache = cache_16bit_reason(self)
 
     def make_caches(self, bits: CacheBits = 16) -> LayerCaches:
         """Empty caches for all layers."""
@@ -138,7 +140,7 @@ class WholeModel(Headless):
     def _read(self, tokens: mx.array, caches: LayerCaches, *, is_long: bool = False) -> mx.array:
         if self._length is not None:
             self._length.is_long = is_long
-        handed = handed_to_class(caches, tokens.shape[1])
+        handed = caches_for_class(caches, tokens.shape[1])
         logits: mx.array = self._model(tokens, cache=handed)
         return logits
 
@@ -147,7 +149,7 @@ class WholeModel(Headless):
         return hidden.astype(mx.float32)
 
 
-def tried(make: Callable[[], A], origin: str) -> A:
+def checked_model(make: Callable[[], A], origin: str) -> A:
     """The model after a block and a single row were led through it, lazily.
 
     BadModelFile when the class stumbles: sizes in the config that do not go together.
@@ -159,38 +161,39 @@ def tried(make: Callable[[], A], origin: str) -> A:
             model.logits(model.forward(mx.zeros((1, rows), dtype=mx.int32), caches))
             caches.commit(rows)
     except Exception as error:
-        raise _not_taken(origin, _told(error)) from error
+        raise _rejected_by_class(origin, _error_summary(error)) from error
     return model
 
 
-def packed_cache_of(model: Model) -> Reason | None:
+def cache_16bit_reason(model: Model) -> Reason | None:
     """Why a built class keeps keys and values in 16 bits only; tried by a pass of one token.
 
     Some classes look at keys and values before a cache rounds them, or have caches of their own.
     """
     caches = model.make_caches(8)
-    if any(isinstance(layer, WholeBlockCache) for layer in caches.layers):
+    if any(isinstance(layer, LibraryCache) for layer in caches.layers):
         return OWN_CACHES
     try:
         model.forward(mx.zeros((1, 1), dtype=mx.int32), caches)
     except ValueError as error:  # of mx.quantize: rows that are no whole groups
         return Reason(
-            "cache-head-size", Words("Keys and values stay in 16 bits: {told}.", told=_told(error))
+            "cache-head-size",
+            Words("Keys and values stay in 16 bits: {told}.", told=_error_summary(error)),
         )
     return None
 
 
-class Named(NamedTuple):
+class NamedArrays(NamedTuple):
     """Canonical arrays of a file and where they come from, for messages."""
 
     arrays: dict[str, mx.array]
     origin: str
 
 
-def _build_module(module: str, config: Mapping[str, object], weights: Named) -> Module:
+def _build_module(module: str, config: Mapping[str, object], weights: NamedArrays) -> Module:
     """The class's Model with these weights, lazy, after its own `sanitize`."""
-    model = _blank_module(module, config, weights.origin)
-    apart = _as_the_class_names(weights.arrays, _parameters_of(model))
+    model = _construct_module(module, config, weights.origin)
+    apart = _rename_for_class(weights.arrays, _parameters_of(model))
     arrays = _sanitized(model, weights._replace(arrays=apart))
     _pack_leaves(model, arrays, weights.origin)
     _check(model, arrays, weights.origin)
@@ -206,7 +209,7 @@ def _parameters_of(model: Module) -> dict[str, mx.array]:
     return flat
 
 
-def _blank_module(module: str, config: Mapping[str, object], origin: str) -> Module:
+def _construct_module(module: str, config: Mapping[str, object], origin: str) -> Module:
     try:
         found = vars(import_module(f"mlx_lm.models.{module}"))
         model = found["Model"](found["ModelArgs"].from_dict(dict(config)))
@@ -220,13 +223,13 @@ def _blank_module(module: str, config: Mapping[str, object], origin: str) -> Mod
             module=module,
         ) from error
     except Exception as error:
-        raise _not_taken(origin, _told(error)) from error
+        raise _rejected_by_class(origin, _error_summary(error)) from error
     mx.eval(mx.random.state[0])  # type: ignore[index]  # drawn from, though no weight is computed
     assert isinstance(model, Module)
     return model
 
 
-def _as_the_class_names(
+def _rename_for_class(
     arrays: Mapping[str, mx.array], wanted: Mapping[str, mx.array]
 ) -> dict[str, mx.array]:
     """Expert stacks as transformers 5 has them, gates above ups, by the names of the class.
@@ -253,14 +256,14 @@ def _as_the_class_names(
     return made
 
 
-def _sanitized(model: Module, weights: Named) -> dict[str, mx.array]:
+def _sanitized(model: Module, weights: NamedArrays) -> dict[str, mx.array]:
     method = getattr(type(model), "sanitize", None)
     if method is None:
         return weights.arrays
     try:
         arrays: dict[str, mx.array] = method(model, weights.arrays)
     except Exception as error:
-        raise _not_taken(weights.origin, _told(error)) from error
+        raise _rejected_by_class(weights.origin, _error_summary(error)) from error
     return arrays
 
 
@@ -289,7 +292,7 @@ def _pack_leaves(model: Module, arrays: Mapping[str, mx.array], origin: str) -> 
             "{origin}: is quantised in a way that this model does not support ({told}). Get "
             "it again.",
             origin=origin,
-            told=_told(error),
+            told=_error_summary(error),
         ) from error
 
 
@@ -297,19 +300,19 @@ def _check(model: Module, arrays: Mapping[str, mx.array], origin: str) -> None:
     wanted = _parameters_of(model)
     for name, blank in wanted.items():
         if name not in arrays:
-            raise _not_taken(origin, Words("it misses {name}", name=name))
+            raise _rejected_by_class(origin, Words("it misses {name}", name=name))
         if arrays[name].shape != blank.shape:
             shapes = {"shape": list(arrays[name].shape), "wanted": list(blank.shape)}
             told = Words(
                 "{name} has the shape {shape}, where it wants {wanted}", name=name, **shapes
             )
-            raise _not_taken(origin, told)
+            raise _rejected_by_class(origin, told)
         _check_kind(name, arrays[name], blank, origin)
     left = sorted(set(arrays) - set(wanted))
     if left:
         more = len(left) - _NAMES_IN_A_MESSAGE
         names = ", ".join(left[:_NAMES_IN_A_MESSAGE]) + (f", {more} more" if more > 0 else "")
-        raise _not_taken(origin, Words("it has no place for {names}", names=names))
+        raise _rejected_by_class(origin, Words("it has no place for {names}", names=names))
 
 
 def _check_kind(name: str, array: mx.array, blank: mx.array, origin: str) -> None:
@@ -326,7 +329,7 @@ def _check_kind(name: str, array: mx.array, blank: mx.array, origin: str) -> Non
         )
 
 
-def _not_taken(origin: str, told: str) -> BadModelFile:
+def _rejected_by_class(origin: str, told: str) -> BadModelFile:
     """The error for what a class of mlx-lm does not take; nobody knows which is at fault."""
     return BadModelFile(
         "{origin}: the class that mlx-lm has for this architecture does not take these files "
@@ -337,7 +340,7 @@ def _not_taken(origin: str, told: str) -> BadModelFile:
     )
 
 
-def _told(error: Exception) -> str:
+def _error_summary(error: Exception) -> str:
     """Another library's error message, shortened to one line."""
     return ascii(f"{type(error).__name__}: {error}")[1:-1][:160]
 

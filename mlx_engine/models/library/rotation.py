@@ -14,7 +14,7 @@ from mlx.utils import tree_unflatten
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.layer_specs import RopeSpec
-from mlx_engine.models.rope import scaled
+from mlx_engine.models.rope import apply_rope_scaling
 
 _LAYER = re.compile(r"(?:.+\.)?(?:layers|h|blocks)\.(\d+)\..+")
 _LONG_ALONE = "mlx_lm.models.rope_utils.SuScaledRoPE"
@@ -38,7 +38,7 @@ _TURNS_BACK = "mlx_lm.models.deepseek_v41"
 class TextLength:
     """What all rotations of a model ask: a text is long from border + 1 tokens on."""
 
-    border: int
+    switch_length: int
     is_long: bool = False
 
 
@@ -92,17 +92,17 @@ def use_own_rotations(
         found = _LAYER.fullmatch(path)
         number = int(found[1]) if found else len(kinds)
         kind = kinds[number] if number < len(kinds) else "full_attention"
-        told = fields.rope(kind if kind in parts else "full_attention")
+        told = fields.rope_fields(kind if kind in parts else "full_attention")
         is_interleaved = bool(vars(stock).get("traditional"))
         base = told.number("rope_theta", vars(stock).get("base", 10000.0))
         plain = RopeSpec(vars(stock)[_WIDTH[name]], base, interleaved=is_interleaved)
-        rope = scaled(plain, told, fields)
+        rope = apply_rope_scaling(plain, told, fields)
         if rope == plain and name != _LONG_ALONE:
             continue
         if rope.long_factors not in (None, rope.factors):
-            length.border = rope.long_beyond
+            length.switch_length = rope.long_rope_after
         short, long = (told.number(f"{one}_mscale", rope.magnitude) for one in ("short", "long"))
         made.append((path, _Rotation(rope, (short, long), length)))
     if made:
         model.update_modules(tree_unflatten(made))
-    return length if length.border else None
+    return length if length.switch_length else None

@@ -11,7 +11,7 @@ from mlx_lm.models.deepseek_v41 import LayerCache as DeepseekV41Cache
 from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.cache.contract import NEAR, LayerCaches
 from mlx_engine.cache.window import WindowCache
-from mlx_engine.models.library.caches import WholeBlockCache
+from mlx_engine.models.library.caches import LibraryCache
 from mlx_engine.values.memory_plan import WINDOW_SLACK, WINDOW_STEP
 
 SIZE = 4
@@ -157,7 +157,7 @@ LIBRARY = {
 @pytest.mark.parametrize("name", LIBRARY)
 def test_whole_blocks_are_kept_or_forgotten(name):
     make, write = LIBRARY[name]
-    layer = WholeBlockCache(CacheList(make(), make()))
+    layer = LibraryCache(CacheList(make(), make()))
     caches = LayerCaches([layer])
     assert not caches.keeps_any_prefix
     start = caches.snapshot()

@@ -6,7 +6,7 @@ import tiny_nextn
 from qwen_reference import qwen_reference
 from stack_reference import StackReference
 from tiny_qwen3_5 import write_tiny_qwen3_5
-from tiny_stacks import HEADS, KINDS, VOCABULARY, values_of, write_stack
+from tiny_stacks import HEADS, KINDS, VOCABULARY, dequantised, write_stack
 from transformers import Qwen3_5ForCausalLM, Qwen3_5TextConfig
 
 import mlx_engine
@@ -72,5 +72,5 @@ def test_qwens_head(tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_heads_in_turns(tmp_path, kind):
     """As many drafts as heads; one that follows a right one reads what is in the text."""
-    reference = StackReference(kind, values_of(kind))
+    reference = StackReference(kind, dequantised(kind))
     check(write_stack(tmp_path / "m", kind), HEADS[kind], reference.draft_logits)

@@ -165,7 +165,7 @@ def test_residuals_of_our_own_layers(tmp_path):
     model = engine.parts.model
     after = (model.layers - 1, -1, 0)
     tokens = mx.array([[5, 1, 30, 17, 2]])
-    wide = model.forward_with(tokens, model.make_caches(), after)
+    wide = model.forward_with_residuals(tokens, model.make_caches(), after)
     hidden, last, embedded, first = mx.split(wide, 4, axis=-1)
     assert mx.array_equal(hidden, model.forward(tokens, model.make_caches()))
     assert mx.array_equal(hidden, model._norm(last))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from session_runs import listen, session_of
-from tiny_stacks import HEADS, KINDS, VOCABULARY, head_prefix, values_of, write_stack
+from tiny_stacks import HEADS, KINDS, VOCABULARY, dequantised, head_prefix, write_stack
 
 import mlx_engine
 from mlx_engine.values.options import DraftOptions, SamplingOptions
@@ -14,7 +14,7 @@ PROMISED = {"num_nextn_predict_layers": 3}
 
 def without(kind, *starts):
     prefixes = tuple(head_prefix(kind, number) + name for number, name in starts)
-    return {n: v for n, v in values_of(kind).items() if not n.startswith(prefixes)}
+    return {n: v for n, v in dequantised(kind).items() if not n.startswith(prefixes)}
 
 
 def all_heads(kind):
@@ -91,7 +91,7 @@ def test_heads_given_apart_are_the_same(tmp_path, kind):
 
 def test_heads_more_than_are_run_are_left_aside(tmp_path):
     """Of MiMo-7B one is run: a second is skipped."""
-    values = values_of("mimo")
+    values = dequantised("mimo")
     first, second = head_prefix("mimo", 0), head_prefix("mimo", 1)
     more = {n.replace(first, second): v for n, v in values.items() if n.startswith(first)}
     engine = mlx_engine.load(write_stack(tmp_path / "m", "mimo", {**values, **more}))
@@ -140,7 +140,7 @@ def test_lists_by_layer_that_end_with_the_trunk(tmp_path):
         "partial_rotary_factors": [0.5, 1.0, 1.0, 0.5],
         "rope_theta": [5e6, 1e4, 1e4, 5e6],
     }
-    values = values_of("step3p5")
+    values = dequantised("step3p5")
     for number in (0, 2):
         for name in ("q", "g", "o"):
             full = f"{head_prefix('step3p5', number)}self_attn.{name}_proj.weight"

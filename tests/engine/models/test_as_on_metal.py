@@ -27,12 +27,12 @@ from mlx_engine.cache.window import WindowCache
 from mlx_engine.drafting.drafter import NoDraft
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.models.decoder import Decoder, build_decoder
-from mlx_engine.models.latent_attention import HeadMatrices
+from mlx_engine.models.latent_attention import PerHeadMatrices
 from mlx_engine.models.layer_specs import Shapes
 from mlx_engine.models.layers import Linear
 from mlx_engine.models.model_spec import ModelSpec
 from mlx_engine.models.native_family import NativeFamily
-from mlx_engine.models.norm_shift import is_shifted
+from mlx_engine.models.norm_shift import has_norm_shift
 from mlx_engine.models.registry import family_for
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.values.options import (
@@ -154,11 +154,11 @@ def products_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return wide
 
-    for kind, name in ((Linear, "_stock_product"), (HeadMatrices, "_product")):
+    for kind, name in ((Linear, "_stock_product"), (PerHeadMatrices, "_product")):
         monkeypatch.setattr(kind, name, widened(getattr(kind, name)))
 
 
-def stored(shapes: Shapes, form: str, *, shifted: bool, seed: int) -> dict[str, mx.array]:
+def stored(shapes: Shapes, form: str, *, apply_norm_shift: bool, seed: int) -> dict[str, mx.array]:
     """Random values as files of this form have them."""
     draw, half = np.random.default_rng(seed), mx.bfloat16 if form == "folder" else mx.float16
     made: dict[str, mx.array] = {}
@@ -168,7 +168,11 @@ def stored(shapes: Shapes, form: str, *, shifted: bool, seed: int) -> dict[str, 
         if name.endswith("norm.weight"):
             values = 1 + 0.1 * values
         if small:
-            is_wide = form == "gguf" or name.endswith("A_log") or (shifted and is_shifted(name))
+            is_wide = (
+                form == "gguf"
+                or name.endswith("A_log")
+                or (apply_norm_shift and has_norm_shift(name))
+            )
             made[name] = values if is_wide else values.astype(half)
         elif (
             form == "gguf"
@@ -214,11 +218,14 @@ def model_of(name: str, form: str) -> Made:
     spec = family.spec
     launcher = EmulatorLauncher(check=False)
     kernels = every_kernel(launcher)
-    shifted = family.norms != "w"
+    apply_norm_shift = family.norms != "w"
     present = ["layers.0.join.weight"]
     tables = [
         WeightTable(
-            stored(shapes, form, shifted=shifted, seed=seed), name, kernels=kernels, halves=True
+            stored(shapes, form, apply_norm_shift=apply_norm_shift, seed=seed),
+            name,
+            kernels=kernels,
+            halves=True,
         )
         for seed, shapes in enumerate((spec.tensors(present), spec.head_tensors(present)))
     ]
@@ -307,7 +314,7 @@ def test_over_caches_of_few_bits(name: str, bits: CacheBits) -> None:
         model, PROMPT, NoDraft(), 0, options=options, max_tokens=TOKENS, chunk=CHUNK, cache=cache
     )
     assert with_known_drafts(model, plain.tokens, options, cache).tokens == plain.tokens
-    kernel = f"attention_parts_{form_name(bits, of_latents=name == 'latent attention')}"
+    kernel = f"attention_parts_{form_name(bits, is_latent=name == 'latent attention')}"
     assert made.rows_attended(kernel) == {1, 4}
     every = {one.kernel for one in made.launcher.reports}
     assert {one for one in every if one.startswith("attention_parts")} == {kernel}
@@ -326,13 +333,13 @@ def test_exact_rows_are_multiplied_by_a_heads_matrix_one_by_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """MLX has a kernel for one row and others for several; in a batch each is as if alone."""
-    made, product, rows = model_of("latent attention", "folder"), HeadMatrices._product, set()
+    made, product, rows = model_of("latent attention", "folder"), PerHeadMatrices._product, set()
 
-    def noted(self: HeadMatrices, x: mx.array, *, transpose: bool) -> mx.array:
+    def noted(self: PerHeadMatrices, x: mx.array, *, transpose: bool) -> mx.array:
         rows.add(x.shape[2])
         return product(self, x, transpose=transpose)
 
-    monkeypatch.setattr(HeadMatrices, "_product", noted)
+    monkeypatch.setattr(PerHeadMatrices, "_product", noted)
     made.kernels.learn({"attention latent": Verdict("", NO_ROWS)})  # only exact rows need it
     found = []
     for exact in (True, False):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from mlx_engine.models.layers import Embedding, Linear
-from mlx_engine.models.matrix import by_columns, values_of
+from mlx_engine.models.matrix import column_layout, dequantised
 from mlx_engine.models.weights import WeightTable
 
 INPUTS = 64
@@ -29,8 +29,8 @@ def arrays(bits, outputs):
 )
 def test_it_multiplies_as_the_stored_matrix(bits, outputs):
     stored = WeightTable(arrays(bits, outputs), "here").take_matrix("w", outputs, INPUTS)
-    weight = stored.weight if bits is None else values_of(stored, mx.float32)
-    table = WeightTable(arrays(bits, outputs), "here", layout=by_columns)
+    weight = stored.weight if bits is None else dequantised(stored, mx.float32)
+    table = WeightTable(arrays(bits, outputs), "here", layout=column_layout)
     laid_out = taken(table, outputs)
     x = mx.random.normal((1, 9, INPUTS), key=mx.random.key(4))
     together = np.array(laid_out(x))
@@ -39,7 +39,7 @@ def test_it_multiplies_as_the_stored_matrix(bits, outputs):
     for row in range(9):
         assert np.array_equal(np.array(laid_out(x[:, row : row + 1])), together[:, row : row + 1])
     assert (laid_out.matrix.outputs, laid_out.matrix.inputs) == (outputs, INPUTS)
-    held = sum(array.nbytes for array in table.handed_out)
+    held = sum(array.nbytes for array in table.taken_arrays)
     padded = 32 * -(-outputs // 32)
     of_codes = (padded + 8 / 32 * padded) * INPUTS
     assert held == (4 * outputs * INPUTS if bits is None else of_codes)
@@ -47,7 +47,7 @@ def test_it_multiplies_as_the_stored_matrix(bits, outputs):
 
 def test_rows_of_a_long_prompt_are_those_of_one(monkeypatch):
     monkeypatch.setattr("mlx_engine.models.matrix.SUMS_AT_ONCE", 7 * 2 * 96)
-    laid_out = taken(WeightTable(arrays(8, 96), "here", layout=by_columns), 96)
+    laid_out = taken(WeightTable(arrays(8, 96), "here", layout=column_layout), 96)
     x = mx.random.normal((1, 30, INPUTS), key=mx.random.key(4))
     alone = mx.concatenate([laid_out(x[:, row : row + 1]) for row in range(30)], axis=1)
     assert mx.array_equal(laid_out(x), alone).item()
@@ -57,16 +57,16 @@ def test_rows_of_a_long_prompt_are_those_of_one(monkeypatch):
 @pytest.mark.parametrize("bits", [4, 8])
 def test_its_rows_are_the_stored_ones(bits):
     stored = WeightTable(arrays(bits, 96), "here").take_matrix("w", 96, INPUTS)
-    table = WeightTable(arrays(bits, 96), "here", layout=by_columns)
+    table = WeightTable(arrays(bits, 96), "here", layout=column_layout)
     laid_out = table.take_matrix("w", 96, INPUTS)
-    values = values_of(stored, mx.float32)
-    assert mx.abs(values_of(laid_out, mx.float32) - values).max().item() < 1e-6
+    values = dequantised(stored, mx.float32)
+    assert mx.abs(dequantised(laid_out, mx.float32) - values).max().item() < 1e-6
     tokens = mx.array([[5, 0, 95, 5]])
     rows = Embedding(laid_out, mx.float32)(tokens)
-    assert mx.array_equal(rows, values_of(laid_out, mx.float32)[tokens]).item()
+    assert mx.array_equal(rows, dequantised(laid_out, mx.float32)[tokens]).item()
 
 
 def test_without_it_the_packing_is_kept():
     table = WeightTable(arrays(8, 96), "here")
     assert taken(table, 96).matrix.mode == "affine"
-    assert len(table.handed_out) == 3
+    assert len(table.taken_arrays) == 3

@@ -16,8 +16,8 @@ from tiny_stacks import (
     VOCABULARY,
     WINDOW,
     config_of,
+    dequantised,
     fuse_projections,
-    values_of,
     write_stack,
 )
 
@@ -61,7 +61,7 @@ def found_in(folder):
 def test_logits_equal_the_reference_and_mlx_lm(opened, tmp_path, kind):
     engine = opened(kind)
     found = engine.logits(TOKENS)
-    assert relative(found, StackReference(kind, values_of(kind)).logits(TOKENS)) < 1e-4
+    assert relative(found, StackReference(kind, dequantised(kind)).logits(TOKENS)) < 1e-4
     as_mlx_counts = {"sliding_window_size": WINDOW}
     model, _ = load_model(write_stack(tmp_path / kind, kind, changes=as_mlx_counts))
     assert relative(found, np.array(model(mx.array([TOKENS]))[0])) < 1e-5
@@ -71,7 +71,7 @@ def test_logits_equal_the_reference_and_mlx_lm(opened, tmp_path, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_draft_logits_equal_the_reference(drafted, kind):
     found = drafted(kind)
-    wanted = StackReference(kind, values_of(kind)).draft_logits(TOKENS)
+    wanted = StackReference(kind, dequantised(kind)).draft_logits(TOKENS)
     assert found.shape == (HEADS[kind], len(TOKENS) - 1, VOCABULARY)
     assert np.array_equal(np.isnan(found), np.isnan(wanted))
     for head in range(HEADS[kind]):
@@ -80,7 +80,7 @@ def test_draft_logits_equal_the_reference(drafted, kind):
 
 @pytest.mark.parametrize(("kind", "fault"), [*FAULTS, *((kind, "chain") for kind in CHAINED)])
 def test_another_wiring_is_noticed(drafted, kind, fault):
-    reference = StackReference(kind, values_of(kind), [fault])
+    reference = StackReference(kind, dequantised(kind), [fault])
     wrong = reference.draft_logits(TOKENS, first=len(TOKENS) - 5)
     assert relative(drafted(kind), wrong) > 1e-2
 
@@ -95,7 +95,7 @@ def test_mimo_hands_on_its_normed_state(opened, fault):
     caches.commit(len(TOKENS) - 1)
     second = head.mtp_forward(mx.array([[7]]), states[:, -1:], caches)
     found = np.array(head.mtp_logits(second)[0, 0])
-    wanted = StackReference("mimo", values_of("mimo"), [fault]).second_logits(TOKENS, 7)
+    wanted = StackReference("mimo", dequantised("mimo"), [fault]).second_logits(TOKENS, 7)
     assert (relative(found, wanted) > 1e-2) if fault else (relative(found, wanted) < 1e-4)
 
 
@@ -111,12 +111,12 @@ def test_description_counts_what_the_caches_really_hold(opened, kind):
         head.mtp_forward(mx.array([[1]]), hidden, caches[-1])
     values = sum(array.nbytes // array.shape[2] for one in caches for array in one.arrays())
     assert told.cache_bytes_per_token + told.state_bytes // WINDOW == values
-    assert told.parameters == sum(value.size for value in values_of(kind).values())
+    assert told.parameters == sum(value.size for value in dequantised(kind).values())
 
 
 def test_fused_projections_are_taken_apart(opened, drafted, tmp_path):
     kind = "mimo_v2_flash"
-    folder = write_stack(tmp_path / "fused", kind, fuse_projections(values_of(kind)))
+    folder = write_stack(tmp_path / "fused", kind, fuse_projections(dequantised(kind)))
     logits, drafts = found_in(folder)
     assert np.array_equal(logits, opened(kind).logits(TOKENS))
     assert np.array_equal(drafts, drafted(kind), equal_nan=True)
@@ -157,7 +157,7 @@ def packed(values):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_packed_files_equal_their_values(tmp_path, kind):
-    stored, dense = packed(values_of(kind))
+    stored, dense = packed(dequantised(kind))
     changes = {"quantization": {"group_size": 32, "bits": 8}}
     found = found_in(write_stack(tmp_path / "packed", kind, stored, changes))
     wanted = found_in(write_stack(tmp_path / "dense", kind, dense))
@@ -168,7 +168,7 @@ def test_packed_files_equal_their_values(tmp_path, kind):
 def test_step_with_its_rotation_listed_as_in_gguf(opened, drafted, tmp_path):
     """Full layers, those of heads too, turn as the factors say."""
     plain = 5e6 ** -(np.arange(0, 8, 2) / 8)
-    turned = StackReference("step3p5", values_of("step3p5")).periods(0, 8, 5e6).numpy()
+    turned = StackReference("step3p5", dequantised("step3p5")).periods(0, 8, 5e6).numpy()
     listed = {
         "rope_type": "listed",
         "base": 5e6,
@@ -198,16 +198,16 @@ def as_mlx_stores_it(values):
     """Step's tensors under the names of mlx-lm's class, norms 1 + w."""
     made = {}
     for name, value in values.items():
-        renamed = name.replace(".share_expert.", ".mlp.share_expert.")
-        renamed = renamed.replace(".moe.gate.", ".mlp.gate.gate.")
-        renamed = renamed.replace(".moe.router_bias", ".mlp.gate.router_bias")
-        renamed = renamed.replace(".moe.", ".mlp.switch_mlp.")
-        made[renamed] = value + 1 if name.endswith("norm.weight") else value
+        rename_tensor = name.replace(".share_expert.", ".mlp.share_expert.")
+        rename_tensor = rename_tensor.replace(".moe.gate.", ".mlp.gate.gate.")
+        rename_tensor = rename_tensor.replace(".moe.router_bias", ".mlp.gate.router_bias")
+        rename_tensor = rename_tensor.replace(".moe.", ".mlp.switch_mlp.")
+        made[rename_tensor] = value + 1 if name.endswith("norm.weight") else value
     return made
 
 
 def test_step_in_the_form_of_mlx(opened, drafted, tmp_path):
-    folder = write_stack(tmp_path / "mlx", "step3p5", as_mlx_stores_it(values_of("step3p5")))
+    folder = write_stack(tmp_path / "mlx", "step3p5", as_mlx_stores_it(dequantised("step3p5")))
     logits, drafts = found_in(folder)
     assert relative(logits, opened("step3p5").logits(TOKENS)) < 1e-5
     assert relative(drafts, drafted("step3p5")) < 1e-5
@@ -216,7 +216,7 @@ def test_step_in_the_form_of_mlx(opened, drafted, tmp_path):
 @pytest.mark.parametrize("form", [dict, as_mlx_stores_it])
 def test_step_with_heads_from_another_file(drafted, tmp_path, form):
     """Whether their norms are w or 1 + w is told by the values."""
-    values = values_of("step3p5")
+    values = dequantised("step3p5")
     heads = {
         n for n in values if n.startswith(("model.layers.4", "model.layers.5", "model.layers.6"))
     }
@@ -239,7 +239,9 @@ def test_step_with_heads_from_another_file(drafted, tmp_path, form):
 def test_the_check_of_heads_reads_the_first(tmp_path, kind):
     """A model that is sure of everything, and random heads: they do not fit."""
     model = load_files(
-        write_stack(tmp_path / kind, kind, values_of(kind, sharpness=40.0)), LoadOptions(), tmp_path
+        write_stack(tmp_path / kind, kind, dequantised(kind, sharpness=40.0)),
+        LoadOptions(),
+        tmp_path,
     )
     codes = [reason.code for reason in with_head_check(model, model.description).declined]
     assert "heads-implausible" in codes

@@ -55,7 +55,7 @@ ATTENTIONS = {
     ),
     "stretched, whole": replace(PLAIN, rope=RopeSpec(32, 100.0, (2.0,) * 16, magnitude=1.3)),
     "stretched in long texts": replace(
-        PLAIN, rope=RopeSpec(4, 10.0, (1.0, 1.5), long_factors=(3.0, 4.0), long_beyond=20)
+        PLAIN, rope=RopeSpec(4, 10.0, (1.0, 1.5), long_factors=(3.0, 4.0), long_rope_after=20)
     ),
 }
 LATENT = LatentAttentionSpec(
@@ -132,7 +132,7 @@ def run(mixer: Mixer, x: np.ndarray, cuts: list[int]) -> np.ndarray:
     cache, made, start = mixer.make_cache(), [], 0
     for rows in [*cuts, len(x) - sum(cuts)]:
         block = mx.array(x[None, start : start + rows])
-        made.append(np.array(mixer.out.linear(mixer.mixed(block, cache, Masks(is_long=True))))[0])
+        made.append(np.array(mixer.out.linear(mixer.mix(block, cache, Masks(is_long=True))))[0])
         cache.commit(rows)
         start += rows
     return np.concatenate(made)
@@ -212,7 +212,7 @@ def latent_in_form(
                 whole = np.concatenate([whole[:, : spec.nope], back], axis=1)
             else:
                 whole = back
-    shapes = spec.tensors(HIDDEN, in_halves=halves)
+    shapes = spec.tensors(HIDDEN, has_split_kv_b=halves)
     table = WeightTable({f"self_attn.{n}": a for n, a in stored.items()}, "tiny")
     part = Part(table, "", {f"self_attn.{n}": shape for n, shape in shapes.items()})
     values = values | {"kv_b_proj.weight": whole.reshape(-1, spec.kv_rank)}
@@ -260,10 +260,10 @@ def test_block(norms: str, scale: float) -> None:
         return y if weight is None else reference.norm(y, weight, EPS)
 
     read = normed("input_layernorm", residual)
-    mixed = reference.attention(PLAIN, reference.below(w, "self_attn."), read, EPS)
+    mixed = reference.attention(PLAIN, reference.subpart(w, "self_attn."), read, EPS)
     residual = residual + scale * normed("mixer_out_norm", mixed)
     read = normed("post_attention_layernorm", residual)
-    fed = reference.feed_forward(FEED, reference.below(w, "mlp."), read)
+    fed = reference.feed_forward(FEED, reference.subpart(w, "mlp."), read)
     assert relative(found, residual + scale * normed("feed_out_norm", fed)) < 1e-5
 
 

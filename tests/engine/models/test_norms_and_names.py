@@ -178,9 +178,9 @@ def test_heads_file_with_and_without_prefix() -> None:
     assert bare.head == {"layers.0.join.weight": 1, "layers.0.x": 2}
     assert bare.skipped == {"embed_tokens.weight": 3}
     raw = {"mtp.fc.weight": 1, "model.layers.0.x": 2}
-    whole_model = QWEN.split_heads_file(raw, "x")
-    assert whole_model.head == {"layers.0.join.weight": 1}
-    assert whole_model.skipped == {"model.layers.0.x": 2}
+    wrap_model = QWEN.split_heads_file(raw, "x")
+    assert wrap_model.head == {"layers.0.join.weight": 1}
+    assert wrap_model.skipped == {"model.layers.0.x": 2}
 
 
 @pytest.mark.parametrize(

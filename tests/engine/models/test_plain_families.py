@@ -874,12 +874,12 @@ def test_nanochat_as_mlx_has_it(made, tmp_path):
         ".mlp.fc2.": ".mlp.c_proj.",
     }
 
-    def renamed(name):
+    def rename_tensor(name):
         for old, new in names.items():
             name = name.replace(old, new)
         return name
 
-    edit_tensors(folder, lambda arrays: {renamed(name): a for name, a in arrays.items()})
+    edit_tensors(folder, lambda arrays: {rename_tensor(name): a for name, a in arrays.items()})
     assert np.array_equal(logits(folder, tiny.tokens), made("nanochat")[1].logits(tiny.tokens))
     module = import_module("mlx_lm.models.nanochat")
     stock = module.Model(

@@ -5,7 +5,7 @@ import pytest
 
 from metal_kernels.choice import NO_KERNELS
 from mlx_engine.models.layers import Projections
-from mlx_engine.models.matrix import Layout, as_stored, by_columns
+from mlx_engine.models.matrix import Layout, column_layout, stored_layout
 from mlx_engine.models.weights import Part, WeightTable
 from mlx_engine.values.errors import BadModelFile
 
@@ -32,7 +32,9 @@ def stored(packings: str, *, biases: str = "") -> dict[str, mx.array]:
     return found
 
 
-def part_of(arrays: dict[str, mx.array], *, biases: str = "", layout: Layout = as_stored) -> Part:
+def part_of(
+    arrays: dict[str, mx.array], *, biases: str = "", layout: Layout = stored_layout
+) -> Part:
     table = WeightTable(arrays, "folder/x", kernels=NO_KERNELS, layout=layout)
     shapes = {f"{name}.weight": (rows, INPUTS) for name, rows in ROWS.items()}
     shapes |= {f"{name}.bias": (ROWS[name],) for name in biases}
@@ -78,12 +80,12 @@ def test_runs_that_are_packed_alike_are_one_product(
     made = both(x)
     assert [one.shape[-1] for one in made] == list(sizes or ROWS.values())
     assert mx.allclose(mx.concatenate(made, axis=-1), wanted, rtol=1e-4, atol=1e-4).item()
-    held = sum(array.nbytes for array in part.table.handed_out)
+    held = sum(array.nbytes for array in part.table.taken_arrays)
     assert held == sum(array.nbytes for array in arrays.values())
 
 
 @pytest.mark.parametrize("packings", ["4 4 4", "dense 4 4"])
-@pytest.mark.parametrize("layout", [as_stored, by_columns])
+@pytest.mark.parametrize("layout", [stored_layout, column_layout])
 def test_rows_may_be_taken_in_another_order(packings: str, layout: Layout) -> None:
     arrays, x = stored(packings, biases="abc"), mx.random.normal((1, 2, INPUTS))
     turned = [5, 0, 3, 1, 4, 2]

@@ -14,7 +14,7 @@ import mlx_engine
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.families.qwen3_5 import Qwen35
 from mlx_engine.models.layer_specs import AttentionSpec, RopeSpec
-from mlx_engine.models.rope import rope_of, score_magnitude
+from mlx_engine.models.rope import rope_spec, yarn_score_scale
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
 HEAD, LONGEST = 64, 4096
@@ -80,22 +80,22 @@ def test_periods_and_magnitude(kind: str, form: str) -> None:
         if form == "older":
             scaling["type"] = scaling.pop("rope_type")
         told = config({"rope_scaling": scaling, "rope_theta": 5e5})
-    rope = rope_of(ConfigFields(told, "tiny"), HEAD)
+    rope = rope_spec(ConfigFields(told, "tiny"), HEAD)
     wanted, magnitude = of_transformers(given)
     np.testing.assert_allclose(frequencies(rope), wanted, rtol=1e-5)
     assert rope.magnitude == pytest.approx(magnitude)
     if rope.long_factors is not None:
         wanted, _ = of_transformers(given, LONGEST)
         np.testing.assert_allclose(frequencies(rope, is_long=True), wanted, rtol=1e-5)
-        assert rope.long_beyond == 512
+        assert rope.long_rope_after == 512
 
 
 def test_what_is_not_said() -> None:
-    rope = rope_of(ConfigFields(config({}), "tiny"), HEAD, base=1e6, share=0.5, interleaved=True)
+    rope = rope_spec(ConfigFields(config({}), "tiny"), HEAD, base=1e6, share=0.5, interleaved=True)
     assert rope == RopeSpec(32, 1e6, interleaved=True)
     told = config({"rope_theta": 3.0, "partial_rotary_factor": 0.25, "rope_scaling": None})
-    assert rope_of(ConfigFields(told, "tiny"), HEAD, share=1.0) == RopeSpec(16, 3.0)
-    assert rope_of(ConfigFields(told, "tiny"), HEAD) == RopeSpec(HEAD, 3.0)
+    assert rope_spec(ConfigFields(told, "tiny"), HEAD, share=1.0) == RopeSpec(16, 3.0)
+    assert rope_spec(ConfigFields(told, "tiny"), HEAD) == RopeSpec(HEAD, 3.0)
 
 
 def test_layers_of_two_kinds() -> None:
@@ -104,15 +104,15 @@ def test_layers_of_two_kinds() -> None:
         "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
     }
     fields = ConfigFields(config({"rope_parameters": both}), "tiny")
-    assert rope_of(fields, HEAD, kind="sliding_attention") == RopeSpec(HEAD, 1e4)
-    assert rope_of(fields, HEAD) == RopeSpec(HEAD, 1e6, (8.0,) * (HEAD // 2))
+    assert rope_spec(fields, HEAD, kind="sliding_attention") == RopeSpec(HEAD, 1e4)
+    assert rope_spec(fields, HEAD) == RopeSpec(HEAD, 1e6, (8.0,) * (HEAD // 2))
 
 
 def test_pairs_that_stand_still() -> None:
     """Gemma 4 rotates a quarter of the pairs, as if all were rotated."""
     given: dict[str, object] = {"rope_type": "proportional", "factor": 1.0, "rope_theta": 5e5}
     given["partial_rotary_factor"] = 0.25
-    rope = rope_of(ConfigFields(config({"rope_parameters": given}), "tiny"), HEAD)
+    rope = rope_spec(ConfigFields(config({"rope_parameters": given}), "tiny"), HEAD)
     wanted, magnitude = of_transformers(given)
     np.testing.assert_allclose(frequencies(rope), wanted, rtol=1e-5)
     assert (rope.width, rope.magnitude, magnitude) == (HEAD, 1.0, 1.0)
@@ -122,7 +122,7 @@ def test_the_trained_length_outside_wins() -> None:
     """As Phi-3's configs have it."""
     scaling = {"type": "longrope", "short_factor": [1.0] * 32, "long_factor": [2.0] * 32}
     told = config({"rope_scaling": scaling}, original_max_position_embeddings=1024)
-    assert rope_of(ConfigFields(told, "tiny"), HEAD).long_beyond == 1024
+    assert rope_spec(ConfigFields(told, "tiny"), HEAD).long_rope_after == 1024
 
 
 def test_yarn_as_the_card_of_qwen3_5_has_it() -> None:
@@ -163,8 +163,8 @@ def test_yarn_as_the_card_of_qwen3_5_has_it() -> None:
 def test_scores_of_latent_attention() -> None:
     told = config({"rope_scaling": YARN | {"mscale_all_dim": 0.5}})
     wanted = (0.1 * 0.5 * np.log(8.0) + 1) ** 2
-    assert score_magnitude(ConfigFields(told, "tiny")) == pytest.approx(wanted)
-    assert score_magnitude(ConfigFields(config({}), "tiny")) == 1.0
+    assert yarn_score_scale(ConfigFields(told, "tiny")) == pytest.approx(wanted)
+    assert yarn_score_scale(ConfigFields(config({}), "tiny")) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_scores_of_latent_attention() -> None:
 )
 def test_what_cannot_be(rope: dict[str, object], error: type[Exception]) -> None:
     with pytest.raises(error, match=r"some/config\.json"):
-        rope_of(ConfigFields(config(rope), "some/config.json"), HEAD, share=1.0)
+        rope_spec(ConfigFields(config(rope), "some/config.json"), HEAD, share=1.0)
 
 
 def test_text_parts_in_classes_of_mlx_lm(tmp_path):

@@ -11,7 +11,7 @@ from model_edits import edit_config, edit_tensors, logits
 from tiny_published import WINDOW, publish, published_logits
 
 import mlx_engine
-from mlx_engine.models.tensor_recipes import joined_rows
+from mlx_engine.models.tensor_recipes import fused_rows
 
 
 def test_packed_files_equal_mlx_lm(tmp_path):
@@ -89,7 +89,7 @@ def test_a_wild_size_is_refused_before_rows_are_listed(tmp_path, name):
 
 def test_rows_of_joined_projections():
     """Two blocks of 2 x 3 rows of queries, 1 x 3 of keys and 1 x 2 of values."""
-    rows = joined_rows([("q", 6), ("k", 3), ("v", 2)], 2)
+    rows = fused_rows([("q", 6), ("k", 3), ("v", 2)], 2)
     assert rows["q"] == (*range(6), *range(11, 17))
     assert rows["k"] == (6, 7, 8, 17, 18, 19)
     assert rows["v"] == (9, 10, 20, 21)

@@ -8,7 +8,7 @@ from metal_kernels.gated_delta_block import Rows
 from metal_kernels.stock import Stock
 from metal_kernels.stock_on_cpu import MLX
 from mlx_engine.cache.recurrent import RecurrentCache, StockDelta
-from mlx_engine.models.mamba import TINY, ScanInChunks
+from mlx_engine.models.mamba import TINY, ChunkedScan
 
 HEADS, GROUPS, SIZE, STATE = 6, 2, 5, 16
 
@@ -44,7 +44,7 @@ def test_outputs_and_what_is_kept(stock, decays, kept):
     wanted, state = stepped(told, np.zeros((HEADS, SIZE, STATE))), np.zeros((HEADS, SIZE, STATE))
     stepped([part[:kept] for part in told], state)
     wanted_few = stepped(more, state)
-    for rule in (StockDelta(stock), ScanInChunks(stock)):
+    for rule in (StockDelta(stock), ChunkedScan(stock)):
         cache = RecurrentCache(mx.zeros((1, 3, 6)), mx.zeros((1, *state.shape)), rule)
         near(cache.run(first, mx.zeros((1, 153, 6))), wanted)
         cache.commit(kept)

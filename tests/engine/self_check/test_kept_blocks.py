@@ -23,7 +23,7 @@ from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.headers import keep_gguf_blocks, read_headers
 from mlx_engine.loading.load import LoadedModel, load_model
 from mlx_engine.models.kernel_matrices import MOST_OF_BLOCKS
-from mlx_engine.models.matrix import tiles_of, values_of
+from mlx_engine.models.matrix import dequantised, dequantised_tiles
 from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
 
@@ -207,9 +207,9 @@ def test_a_prompt_is_read_in_blocks_or_else_in_tiles(
 ) -> None:
     monkeypatch.setattr("mlx_engine.models.matrix.TILE_VALUES", 40 * HIDDEN)
     matrix = kept.model.heads[0].mtp_output.matrix
-    tiles = list(tiles_of(matrix, mx.float32))
+    tiles = list(dequantised_tiles(matrix, mx.float32))
     assert [len(tile) for tile in tiles] == [40] * 7 + [20]
-    assert mx.array_equal(mx.concatenate(tiles), values_of(matrix, mx.float32)).item()
+    assert mx.array_equal(mx.concatenate(tiles), dequantised(matrix, mx.float32)).item()
     without = opened(file, every_kernel(EmulatorLauncher(check=False), off=NO_TILES))
     tiled, mine, wanted = (logits(model, TOKENS) for model in (without, kept, plain))
     assert mx.allclose(mine, wanted, rtol=1e-4, atol=1e-4).item()

@@ -83,7 +83,7 @@ def test_where_rows_differ_is_found(stock: Stock, where: str) -> None:
 
 
 def test_one_layer_of_each_kind_is_enough() -> None:
-    few = model_on(Stock(), layers=12).one_of_each_kind()
+    few = model_on(Stock(), layers=12).with_distinct_layers()
     assert len(few.make_caches().layers) == 2
 
 

@@ -5,7 +5,7 @@ from contextlib import suppress
 import mlx.core as mx
 import numpy as np
 import pytest
-from gguf_blocks import HALVES, edge_blocks, random_blocks, values_of
+from gguf_blocks import HALVES, dequantised, edge_blocks, random_blocks
 from numpy.typing import NDArray
 
 from mlx_engine.loading.gguf.header import BlockType, block_types
@@ -41,18 +41,20 @@ def packed_of(name: str, blocks: NDArray[np.uint8]) -> PackedTensor:
 def test_types_are_the_same_bit_for_bit(name: str, shape: tuple[int, int]) -> None:
     blocks = random_blocks(name, *shape, seed=sum(shape))
     packed = packed_of(name, blocks)
-    np.testing.assert_array_equal(unpacked(packed, name), values_of(blocks, name))
+    np.testing.assert_array_equal(unpacked(packed, name), dequantised(blocks, name))
 
 
 @pytest.mark.parametrize("name", EXACT)
 def test_types_at_the_edges(name: str) -> None:
     blocks = edge_blocks(name)
-    np.testing.assert_array_equal(unpacked(packed_of(name, blocks), name), values_of(blocks, name))
+    np.testing.assert_array_equal(
+        unpacked(packed_of(name, blocks), name), dequantised(blocks, name)
+    )
 
 
 def test_values_with_wide_scales_are_the_nearest() -> None:
     blocks = random_blocks("Q8_K", 5, 3, seed=6)
-    found, wanted = unpacked(packed_of("Q8_K", blocks), "Q8_K"), values_of(blocks, "Q8_K")
+    found, wanted = unpacked(packed_of("Q8_K", blocks), "Q8_K"), dequantised(blocks, "Q8_K")
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6 * np.abs(wanted).max())
 
 
@@ -76,7 +78,9 @@ def test_which_types_have_no_packed_form() -> None:
 @pytest.mark.parametrize("name", ["IQ1_S", "IQ1_M", "IQ2_XXS", "IQ3_XXS", "IQ3_S", "TQ1_0"])
 def test_every_entry_of_a_table(name: str) -> None:
     blocks = random_blocks(name, 100, 40, seed=7)
-    np.testing.assert_array_equal(unpacked(packed_of(name, blocks), name), values_of(blocks, name))
+    np.testing.assert_array_equal(
+        unpacked(packed_of(name, blocks), name), dequantised(blocks, name)
+    )
 
 
 @pytest.mark.parametrize("name", [name for name in PACKED if PLANS[name].group_size == 128])
